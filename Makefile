@@ -1,0 +1,35 @@
+# Each target makes what it needs: `make demo` and `make test` work on a machine with Python 3.11+ only.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types check bench clean
+
+demo: $(VENV)/.core
+	@rm -rf demo && mkdir demo
+	$(BIN)/repsynth demo -o demo
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+check: test lint types
+
+$(VENV)/.core: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	@touch $@ $(VENV)/.core
+
+clean:
+	rm -rf $(VENV) demo

@@ -1,0 +1,39 @@
+"""Every error the tool raises on purpose.
+
+    RepsynthError
+    ├── SchemaError      the schema file is wrong; carries all its problems at once
+    ├── ConfigError      the settings are wrong or cannot be met; raised before the data is opened
+    ├── DataError        the table cannot be read, or its columns are not the schema's
+    └── ReleaseError     a release folder is damaged, newer than this version, or in the way
+
+A message says what is wrong, where, and what to do. It never quotes a value of the data: column
+names, counts of columns and whatever stands in the public schema are all it may name.
+"""
+
+
+class RepsynthError(Exception):
+    """Base of all errors that a user can cause and mend."""
+
+
+class SchemaError(RepsynthError):
+    """The schema has mistakes; `problems` lists each of them, one line apiece.
+
+    >>> str(SchemaError(["line 2: unknown type 'int'; use 'integer'"]))
+    "line 2: unknown type 'int'; use 'integer'"
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+class ConfigError(RepsynthError):
+    """A setting is wrong or cannot be met; nothing was read and nothing was spent."""
+
+
+class DataError(RepsynthError):
+    """The table cannot be opened, or its columns do not match the schema."""
+
+
+class ReleaseError(RepsynthError):
+    """A release folder cannot be read or written."""
