@@ -1,0 +1,36 @@
+"""The public schema: what may be known about a table without looking at it.
+
+Types, bounds, categories and the label are public knowledge that the curator declares. Everything
+downstream reads them from here and never from the data.
+"""
+
+from repsynth.schema.columns import (
+    Boolean,
+    Category,
+    Column,
+    Datetime,
+    Discrete,
+    Id,
+    Integer,
+    Number,
+    Numeric,
+    Schema,
+)
+from repsynth.schema.parse import load_schema, parse_schema, schema_from_dict, schema_to_dict
+
+__all__ = [
+    "Boolean",
+    "Category",
+    "Column",
+    "Datetime",
+    "Discrete",
+    "Id",
+    "Integer",
+    "Number",
+    "Numeric",
+    "Schema",
+    "load_schema",
+    "parse_schema",
+    "schema_from_dict",
+    "schema_to_dict",
+]

@@ -1,0 +1,269 @@
+"""`schema.toml` to a Schema and back, with all mistakes reported at once."""
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from repsynth.errors import SchemaError
+from repsynth.schema.columns import Boolean, Category, Column, Datetime, Id, Integer, Number, Numeric, Schema
+
+_TYPES = ("integer", "number", "category", "boolean", "datetime", "id")
+_KEYS = {
+    "integer": {"type", "min", "max", "missing"},
+    "number": {"type", "min", "max", "missing"},
+    "datetime": {"type", "min", "max", "missing"},
+    "category": {"type", "values", "missing"},
+    "boolean": {"type", "missing"},
+    "id": {"type"},
+}
+_LARGEST_INTEGER = 2**53  # positions stay exact in float64
+_MOST_CATEGORIES = 100_000
+_MOST_BYTES = 64 * 2**20
+
+
+def load_schema(path: str | Path) -> Schema:
+    """Read and check a schema file."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise SchemaError([f"{path.name}: larger than 64 MB; is this a schema file?"])
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise SchemaError([f"{path.name}: not UTF-8 text; save the schema as UTF-8"]) from None
+    except OSError as error:
+        raise SchemaError([f"{path}: cannot be read ({error.strerror}); check the path"]) from None
+    return parse_schema(text, file=path.name)
+
+
+def parse_schema(text: str, *, file: str = "schema.toml") -> Schema:
+    """Check the text of a schema file.
+
+    >>> schema = parse_schema('''
+    ... label = "smoker"
+    ... [columns.age]
+    ... type = "integer"
+    ... min = 17
+    ... max = 90
+    ... [columns.smoker]
+    ... type = "boolean"
+    ... ''')
+    >>> schema.label, schema.columns[0]
+    ('smoker', Integer(name='age', min=17, max=90, missing=False))
+    """
+    try:
+        raw = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        detail = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "too deep or malformed"
+        raise SchemaError([f"{file}: not valid TOML: {detail}"]) from None
+    lines = _Lines(text)
+
+    def where(column: str | None, key: str | None) -> str:
+        line = lines.find(column, key)
+        return f"{file}, line {line}" if line else file
+
+    return schema_from_dict(raw, where=where)
+
+
+def schema_from_dict(
+    raw: dict[str, Any], *, where: Callable[[str | None, str | None], str] = lambda column, key: "schema"
+) -> Schema:
+    """Check a schema given as nested dictionaries, as TOML or JSON has them."""
+    problems: list[str] = []
+
+    def report(column: str | None, key: str | None, message: str) -> None:
+        subject = f"column '{column}': " if column is not None else ""
+        problems.append(f"{where(column, key)}: {subject}{message}")
+
+    for key in raw.keys() - {"columns", "label", "confirmed"}:
+        report(None, key, f"unknown key '{key}'{_did_you_mean(key, ('columns', 'label', 'confirmed'))}")
+    confirmed = raw.get("confirmed", True)
+    if not isinstance(confirmed, bool):
+        report(None, "confirmed", "'confirmed' must be true or false")
+    tables = raw.get("columns", {})
+    if not isinstance(tables, dict) or not tables:
+        report(None, "columns", "no columns; add a table [columns.NAME] for each column of the data")
+        tables = {}
+    columns = [_column(name, table, report) for name, table in tables.items()]
+    schema = Schema(
+        columns=tuple(column for column in columns if column is not None),
+        label=_label(raw.get("label"), tables, report),
+        confirmed=confirmed is True,
+    )
+    if not problems and not schema.features:
+        report(None, "columns", "nothing to learn; declare at least one column besides the label and ids")
+    if problems:
+        raise SchemaError(problems)
+    return schema
+
+
+def schema_to_dict(schema: Schema) -> dict[str, Any]:
+    """The nested dictionaries that `schema_from_dict` reads; JSON can hold them.
+
+    >>> schema = Schema(columns=(Integer(name="age", min=17, max=90),))
+    >>> schema_from_dict(schema_to_dict(schema)) == schema
+    True
+    """
+    result: dict[str, Any] = {} if schema.label is None else {"label": schema.label}
+    result["columns"] = {column.name: _column_to_dict(column) for column in schema.columns}
+    return result
+
+
+def _column_to_dict(column: Column) -> dict[str, Any]:
+    table: dict[str, Any] = {"type": type(column).__name__.lower()}
+    if isinstance(column, Numeric):
+        bounds = (column.min, column.max)
+        table["min"], table["max"] = (b.isoformat() if isinstance(b, date) else b for b in bounds)
+    if isinstance(column, Category):
+        table["values"] = list(column.values)
+    if not isinstance(column, Id) and column.missing:
+        table["missing"] = True
+    return table
+
+
+_Report = Callable[[str | None, str | None, str], None]
+
+
+def _label(label: Any, tables: dict[str, Any], report: _Report) -> str | None:
+    if label is None:
+        return None
+    if not isinstance(label, str) or label not in tables:
+        report(None, "label", f"the label {label!r} is not one of the columns{_did_you_mean(label, tables)}")
+        return None
+    table = tables[label]
+    if not isinstance(table, dict):
+        return None
+    if table.get("type") not in ("category", "boolean"):
+        report(label, "type", "the label must be a category or boolean; list its classes as 'values'")
+    if table.get("missing") is True:
+        report(label, "missing", "the label cannot be missing; add its missing marker to 'values' instead")
+    values = table.get("values")
+    if table.get("type") == "category" and isinstance(values, list) and len(values) < 2:
+        report(label, "values", "a label needs at least two values")
+    return label
+
+
+def _column(name: str, table: Any, report: _Report) -> Column | None:
+    """One checked column, or None where something was reported."""
+    if not isinstance(table, dict):
+        report(name, None, f"must be a table; write [columns.{name}] and its keys below it")
+        return None
+    kind = table.get("type")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        said = "no type" if kind is None else f"unknown type {kind!r}"
+        hint = _did_you_mean(kind, _TYPES) if isinstance(kind, str) else ""
+        report(name, "type", f"{said}{hint}; use one of {', '.join(_TYPES)}")
+        return None
+    sound = True
+    for key in table.keys() - _KEYS[kind]:
+        report(name, key, f"unknown key '{key}' for type {kind}{_did_you_mean(key, _KEYS[kind])}")
+        sound = False
+    missing = table.get("missing", False)
+    if not isinstance(missing, bool):
+        report(name, "missing", "'missing' must be true or false")
+        sound = False
+    if not sound:
+        return None
+    if kind == "category":
+        values = _values(name, table.get("values"), report)
+        return None if values is None else Category(name=name, values=values, missing=missing)
+    if kind == "boolean":
+        return Boolean(name=name, missing=missing)
+    if kind == "id":
+        return Id(name=name)
+    return _bounded(name, kind, table, missing, report)
+
+
+def _values(name: str, values: Any, report: _Report) -> tuple[str, ...] | None:
+    if not isinstance(values, list) or not values:
+        report(name, "values", "a category needs its list of 'values'")
+        return None
+    if len(values) > _MOST_CATEGORIES:
+        report(name, "values", f"more than {_MOST_CATEGORIES:,} values; group the rare ones or use type 'id'")
+        return None
+    if any(isinstance(value, bool) or not isinstance(value, str | int) for value in values):
+        report(name, "values", "values must be text or whole numbers; put the others in quotes")
+        return None
+    texts = tuple(str(value).strip() for value in values)
+    twice = len(texts) - len(set(texts))
+    if twice:
+        report(name, "values", f"{twice} value(s) listed twice (1 and \"1\" are the same); keep one of each")
+        return None
+    return texts
+
+
+def _bounded(name: str, kind: str, table: dict[str, Any], missing: bool, report: _Report) -> Column | None:
+    parse = {"integer": _integer, "number": _number, "datetime": _datetime}[kind]
+    example = {"integer": "17", "number": "0.5", "datetime": '"2020-01-31"'}[kind]
+    bounds = []
+    for key in ("min", "max"):
+        bound = parse(table.get(key))
+        if bound is None:
+            said = f"no '{key}'" if key not in table else f"'{key}' is not a usable {kind}"
+            report(name, key, f"{said}; give the public bound, for example {key} = {example}")
+        bounds.append(bound)
+    low, high = bounds
+    if low is None or high is None:
+        return None
+    if isinstance(low, datetime) != isinstance(high, datetime):  # a date beside a time means midnight
+        low, high = (b if isinstance(b, datetime) else datetime(b.year, b.month, b.day) for b in (low, high))
+    if not low < high:
+        report(name, "min", "'min' must be below 'max'")
+        return None
+    if kind == "integer":
+        return Integer(name=name, min=low, max=high, missing=missing)
+    if kind == "number":
+        return Number(name=name, min=low, max=high, missing=missing)
+    return Datetime(name=name, min=low, max=high, missing=missing)
+
+
+def _integer(value: Any) -> Any:
+    usable = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_INTEGER // 2
+    return value if usable else None
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _datetime(value: Any) -> Any:
+    """A date, or a time in UTC without a zone, from TOML's own dates or from ISO text."""
+    if isinstance(value, str):
+        try:
+            value = date.fromisoformat(value) if len(value) == 10 else datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    return value if isinstance(value, date) else None
+
+
+def _did_you_mean(word: Any, words: Any) -> str:
+    close = difflib.get_close_matches(str(word), list(words), n=1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+class _Lines:
+    """Finds the line on which a column's table or one of its keys stands; tomllib does not tell."""
+
+    _HEADER = re.compile(r"""^\s*\[\s*columns\s*\.\s*(?:"([^"]*)"|'([^']*)'|([^\]]*?))\s*\]""")
+    _KEY = re.compile(r"""^\s*["']?([A-Za-z_][\w-]*)["']?\s*=""")
+
+    def __init__(self, text: str) -> None:
+        self._found: dict[tuple[str | None, str | None], int] = {}
+        column: str | None = None
+        for number, line in enumerate(text.splitlines(), start=1):
+            if header := self._HEADER.match(line):
+                column = next(group for group in header.groups() if group is not None)
+                self._found.setdefault((column, None), number)
+            elif key := self._KEY.match(line):
+                self._found.setdefault((column, key[1]), number)
+
+    def find(self, column: str | None, key: str | None) -> int | None:
+        return self._found.get((column, key)) or self._found.get((column, None))
