@@ -1,0 +1,82 @@
+"""Public cells of each column: its declared values or bins between its bounds, and one for missing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.encode import MISSING, Records
+from repsynth.schema import Discrete, Numeric, Schema
+
+Ints = NDArray[np.int64]
+
+_FEWEST_BINS, _MOST_BINS = 4, 64
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one column; the last one counts the missing.
+
+    `starts` holds the first position of each bin of a numeric column and is None for a discrete one.
+    """
+
+    column: Discrete | Numeric
+    starts: Ints | None
+    count: int
+
+    @classmethod
+    def discrete(cls, column: Discrete) -> "Cells":
+        """One cell per declared value."""
+        return cls(column, None, column.cells + 1)
+
+    @classmethod
+    def binned(cls, column: Numeric, bins: int) -> "Cells":
+        """About `bins` equal bins, and one for the lower bound alone: zeros are often a case apart.
+
+        >>> from repsynth.schema import Integer
+        >>> Cells.binned(Integer(name="gain", min=0, max=99), bins=4).starts.tolist()
+        [0, 1, 25, 50, 75]
+        >>> Cells.binned(Integer(name="rate", min=1, max=4), bins=16).starts.tolist()
+        [0, 1, 2, 3]
+        """
+        uniform = -(-np.arange(bins) * (column.steps + 1) // bins)
+        starts = np.unique(np.concatenate([uniform, [0, 1]]))
+        starts = starts[starts <= column.steps].astype(np.int64)
+        return cls(column, starts, len(starts) + 1)
+
+    @property
+    def values(self) -> int:
+        """How many cells there are without the one for missing."""
+        return self.count - 1
+
+    def of(self, records: Records) -> Ints:
+        """The cell of each record."""
+        codes = records.codes[self.column.name]
+        if self.starts is None:
+            return np.where(codes == MISSING, self.count - 1, codes)
+        found = np.searchsorted(self.starts, codes, side="right") - 1
+        return np.where(codes == MISSING, self.count - 1, found)
+
+    def edges(self) -> NDArray[np.float64]:
+        """The bins' ends in units of the whole range, from 0 to 1; numeric columns only."""
+        assert self.starts is not None and isinstance(self.column, Numeric)
+        return np.append(self.starts, self.column.steps + 1) / (self.column.steps + 1)
+
+
+def choose_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Cells, ...]:
+    """Cells for every learned column: the less noise per record there is, the finer the bins.
+
+    The number of bins is the power of two near rows/σ up to 16, and grows beyond only eight times as
+    slowly: finer bins than the noise can fill make every estimate worse.
+    """
+    signal = max(rows / sigma, 1.0)
+    most = np.clip(_power_of_two(signal / 8), 16, _MOST_BINS)
+    bins = int(np.clip(_power_of_two(signal), _FEWEST_BINS, most))
+    return tuple(
+        Cells.discrete(column) if isinstance(column, Discrete) else Cells.binned(column, bins)
+        for column in schema.learned
+    )
+
+
+def _power_of_two(value: float) -> float:
+    return float(2.0 ** np.round(np.log2(max(value, 1.0))))

@@ -1,0 +1,114 @@
+"""What a release cost, in every unit a reader may want; all of it publishable."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.accounting import advantage, compose, epsilon_of, true_positive_rate
+from repsynth.noise import GaussianEvent
+from repsynth.threshold import Threshold
+from repsynth.weigh import FULL, WeightFunction
+
+Floats = NDArray[np.float64]
+
+NEIGHBOURS = (
+    "one record replaced by the null record, which contributes nothing: adding or removing one person"
+)
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """A part of the records by score: about `share` of them, each losing at most `epsilon`."""
+
+    share: float
+    epsilon: float
+    weight: float
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """The account of a release.
+
+    The total bounds every record. A record of weight w loses at most `epsilon_at(w)` given the scores'
+    release; anybody can look up their own weight in the public files.
+    """
+
+    events: tuple[GaussianEvent, ...]
+    delta: float
+    rows: float
+    threshold: Threshold | None
+    weights: WeightFunction
+    private: bool
+
+    @property
+    def mu(self) -> float:
+        """The total in Gaussian DP."""
+        return compose(event.mu for event in self.events)
+
+    @property
+    def epsilon(self) -> float:
+        """The total ε at δ."""
+        return float(epsilon_of(self.mu, self.delta))
+
+    @property
+    def rho(self) -> float:
+        """The total in zero-concentrated DP."""
+        return self.mu**2 / 2
+
+    @property
+    def floor_mu(self) -> float:
+        """What every record loses, whatever its weight."""
+        return compose(event.mu for event in self.events if event.name != "synthesis")
+
+    @property
+    def synthesis_mu(self) -> float:
+        """What a record of weight 1 loses in synthesis."""
+        return compose(event.mu for event in self.events if event.name == "synthesis")
+
+    def mu_at(self, influence: Floats | float) -> Floats:
+        """The realised μ of a record that has this share of the largest influence in synthesis."""
+        part = np.asarray(influence, dtype=np.float64) * self.synthesis_mu
+        return np.minimum(np.sqrt(self.floor_mu**2 + part**2) * (1 + 1e-15), self.mu)
+
+    def epsilon_at(self, influence: Floats | float) -> Floats:
+        """The realised ε at δ of records with these weights."""
+        return epsilon_of(self.mu_at(influence), self.delta)
+
+    def epsilon_by_delta(self) -> dict[float, float]:
+        """The total ε at several δ: one guarantee, quoted in different ways."""
+        deltas = sorted({self.delta, 1e-5, 1e-6, 1e-9, 1e-12}, reverse=True)
+        return {delta: float(epsilon_of(self.mu, delta)) for delta in deltas}
+
+    @property
+    def advantage(self) -> float:
+        """The largest membership advantage of any attack on any record."""
+        return float(advantage(self.mu))
+
+    def true_positive_rates(self) -> dict[float, float]:
+        """The largest true positive rate of any attack at these false positive rates."""
+        return {rate: true_positive_rate(self.mu, rate) for rate in (0.001, 0.01, 0.1)}
+
+    def distribution(self) -> tuple[Stratum, ...]:
+        """How the loss is spread: the noisy score histogram, already paid for, through the ε of its weights.
+
+        Ordinary records come first. Empty where no threshold was measured: then all weigh the same.
+        """
+        if self.threshold is None:
+            return ()
+        shares = np.maximum(self.threshold.counts / self.rows, 0.0)
+        shares = shares / max(float(shares.sum()), 1e-300)
+        starts = np.concatenate([[self.weights.start - 1], self.threshold.edges])
+        starts[0] = min(starts[0], self.threshold.edges[0] - 1)
+        weights = self.weights.of(starts) / FULL  # the largest in each bin: weights fall with the score
+        epsilons = self.epsilon_at(weights)
+        return tuple(
+            Stratum(float(share), float(epsilon), float(weight), float(start))
+            for share, epsilon, weight, start in zip(shares, epsilons, weights, starts, strict=True)
+            if share > 0
+        )
+
+    def share_at_most(self, epsilon: float) -> float:
+        """About which share of the records loses at most this ε."""
+        return float(sum(stratum.share for stratum in self.distribution() if stratum.epsilon <= epsilon))

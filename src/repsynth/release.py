@@ -1,0 +1,133 @@
+"""A release: differentially private outputs and public knowledge, nothing else.
+
+It holds no reference to the data. Everything in it may be published, and everything it can do is
+post-processing: fit, sample, and tell what it cost.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from repsynth.decode import Layout, decode, to_kind
+from repsynth.errors import ConfigError
+from repsynth.marginals import Marginals
+from repsynth.models.naive_bayes import Contribution, NaiveBayes, WeightedSums, fit_naive_bayes
+from repsynth.noise import GaussianEvent
+from repsynth.plan import Settings
+from repsynth.privacy import Privacy
+from repsynth.schema import Schema
+from repsynth.score import Score
+from repsynth.threshold import Threshold
+from repsynth.weigh import WeightFunction
+
+Ints = NDArray[np.int64]
+_BATCH = 131_072
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What a run leaves behind. Attributes are the measurements and the public functions made from them.
+
+    `private` is False only where the noise was drawn from a seed, as experiments do.
+    """
+
+    schema: Schema
+    layout: Layout
+    settings: Settings
+    rows: float
+    events: tuple[GaussianEvent, ...]
+    marginals: Marginals
+    score: Score
+    threshold: Threshold | None
+    weights: WeightFunction
+    contribution: Contribution
+    sums: Ints
+    private: bool = True
+
+    @cached_property
+    def model(self) -> NaiveBayes:
+        """The fitted model."""
+        sigma = self._event("synthesis").sigma
+        return fit_naive_bayes(self.schema, self.marginals, self.contribution, self.sums, sigma)
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What the release cost: in all, per weight, and how that is spread over the records."""
+        return Privacy(
+            events=self.events,
+            delta=self.settings.budget.delta,
+            rows=self.rows,
+            threshold=self.threshold,
+            weights=self.weights,
+            private=self.private,
+        )
+
+    @cached_property
+    def statistic(self) -> WeightedSums:
+        """The public function of a record that stage 2 summed up."""
+        return WeightedSums(self.contribution, self.score, self.weights, self.schema.label_column)
+
+    def sample(self, rows: int | None = None, *, seed: int | None = None) -> Any:
+        """A synthetic table of the kind that came in: free of charge, as often as wanted.
+
+        By default it has as many rows as the released (noisy or declared) count says.
+        """
+        batches = list(self.batches(rows, seed=seed))
+        return to_kind(pa.concat_tables(batches), self.layout)
+
+    def batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.Table]:
+        """The same table in pieces, so that any number of rows fits into memory."""
+        rows = self.default_rows if rows is None else rows
+        if not 0 <= rows <= 10**12:
+            raise ConfigError("the number of rows must be a whole number from 0 to 10^12")
+        generator = np.random.default_rng(seed)
+        for start in range(0, max(rows, 1), _BATCH):
+            records = self.model.draw(min(_BATCH, rows - start), generator)
+            yield decode(records, self.schema, self.layout, first_id=start + 1)
+
+    @property
+    def default_rows(self) -> int:
+        """The released number of records."""
+        return max(1, round(self.rows))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the release itself shows to be wrong, in words; all of it may be published."""
+        notes = []
+        score = self._event("score")
+        if self.rows < 4 * score.sigma:
+            notes.append(
+                f"noise drowns the data: one cell's noise is {score.sigma:,.0f} records, the table has about "
+                f"{self.rows:,.0f}; use a larger epsilon or more records"
+            )
+        for i, cells in enumerate(self.marginals.cells):
+            unread = self.marginals.noisy(i)[-1]
+            declared = cells.column.missing
+            if not declared and unread > max(5 * score.sigma, 0.02 * self.rows):
+                notes.append(
+                    f"about {unread / self.rows:.0%} of column '{cells.column.name}' could not be read by the "
+                    "schema (missing, unknown category or wrong type); add missing = true or the values"
+                )
+        return tuple(notes)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the release folder: JSON and npz, whole or not at all."""
+        from repsynth.files import save_release
+
+        return save_release(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Release":
+        """Read a release folder, checking everything in it."""
+        from repsynth.files import load_release
+
+        return load_release(Path(folder))
+
+    def _event(self, name: str) -> GaussianEvent:
+        return next(event for event in self.events if event.name == name)

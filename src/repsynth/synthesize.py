@@ -1,0 +1,177 @@
+"""The flow, start to end: each step measures once, and everything between measurements is public."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from repsynth.budget import make_budget
+from repsynth.cells import choose_cells
+from repsynth.decode import layout_of
+from repsynth.encode import EncodedTable
+from repsynth.errors import ConfigError
+from repsynth.marginals import Marginals, OneWay
+from repsynth.measure import Account, Count, sigma_for
+from repsynth.models.naive_bayes import WeightedSums, make_contribution
+from repsynth.noise import seeded_entropy
+from repsynth.plan import Plan, Settings, make_plan, paper_score_share
+from repsynth.release import Release
+from repsynth.schema import Schema, load_schema
+from repsynth.score import make_score
+from repsynth.tables import Table, check_columns, open_table
+from repsynth.threshold import ScoreHistogram, choose_edges, find_threshold
+from repsynth.weigh import RULES, Equalize, HingeExp, Rule, make_weights
+
+Steps = Callable[[str], None]
+
+
+def synthesize(
+    table: Any,
+    schema: Schema | str | Path,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    weights: str | Rule = "hinge-exp",
+    gamma: float | None = None,
+    outlier_epsilon: float | None = None,
+    outlier_share: float | None = None,
+    score_share: float | str | None = None,
+    threshold_share: float | None = None,
+    public_rows: int | None = None,
+    model: str = "naive-bayes",
+) -> Release:
+    """A differentially private release of a table: the data is read and the budget is spent, once.
+
+    `table` is a pandas or polars data frame, a pyarrow table, or the path of a CSV or Parquet file. The
+    budget is one of `epsilon` (with `delta`), `mu` or `rho`. Settings are checked before data is opened.
+
+    >>> import pyarrow as pa
+    >>> from repsynth.schema import parse_schema
+    >>> people = pa.table({"age": [30, 41, 55] * 300, "smoker": [True, False, False] * 300})
+    >>> schema = parse_schema('''
+    ... label = "smoker"
+    ... columns.age = {type = "integer", min = 18, max = 99}
+    ... columns.smoker = {type = "boolean"}
+    ... ''')
+    >>> release = synthesize(people, schema, epsilon=2.0, delta=1e-6)
+    >>> release.privacy.epsilon <= 2.0
+    True
+    >>> release.sample(5).column_names
+    ['age', 'smoker']
+    """
+    settings = make_settings(
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        rho=rho,
+        weights=weights,
+        gamma=gamma,
+        outlier_epsilon=outlier_epsilon,
+        outlier_share=outlier_share,
+        score_share=score_share,
+        threshold_share=threshold_share,
+        public_rows=public_rows,
+        model=model,
+    )
+    schema = schema if isinstance(schema, Schema) else load_schema(schema)
+    plan = make_plan(schema, settings)
+    return run(plan, open_table(table))
+
+
+def make_settings(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    weights: str | Rule = "hinge-exp",
+    gamma: float | None = None,
+    outlier_epsilon: float | None = None,
+    outlier_share: float | None = None,
+    score_share: float | str | None = None,
+    threshold_share: float | None = None,
+    public_rows: int | None = None,
+    model: str = "naive-bayes",
+) -> Settings:
+    """The settings of a run from the values a user gives; None means the default."""
+    budget = make_budget(epsilon=epsilon, mu=mu, rho=rho, delta=delta, public_rows=public_rows)
+    if score_share == "tenth-of-epsilon":
+        score_share = paper_score_share(budget)
+    elif isinstance(score_share, str):
+        raise ConfigError("the score share must be a number or 'tenth-of-epsilon'")
+    given = {
+        "outlier_epsilon": outlier_epsilon,
+        "outlier_share": outlier_share,
+        "score_share": score_share,
+        "threshold_share": threshold_share,
+        "public_rows": public_rows,
+    }
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return Settings(budget=budget, rule=_rule(weights, gamma), model=model, **chosen)
+
+
+def run(plan: Plan, table: Table, *, on_step: Steps = lambda step: None, noise_seed: int | None = None) -> Release:
+    """Carry out a plan. `noise_seed` makes the noise repeatable and the release not private: experiments only."""
+    schema, settings = plan.schema, plan.settings
+    check_columns(table, schema)
+    data = EncodedTable(table, schema)
+    account = Account(settings.budget.mu, entropy=os.urandom if noise_seed is None else seeded_entropy(noise_seed))
+
+    rows = float(settings.public_rows or 0)
+    if settings.public_rows is None:
+        on_step("size")
+        rows = max(1.0, float(account.measure(Count(), data, mu=plan.charges["size"])[0]))
+
+    on_step("score")
+    sigma = sigma_for(len(schema.learned) ** 0.5, plan.charges["score"])
+    cells = choose_cells(schema, rows=rows, sigma=sigma)
+    counts = account.measure(OneWay(cells), data, mu=plan.charges["score"])
+    marginals = Marginals(cells, counts, sigma, rows)
+    score = make_score(marginals, schema.label)
+
+    threshold = None
+    if "threshold" in plan.charges:
+        on_step("threshold")
+        edges, drawn = choose_edges(score, marginals)
+        noisy = account.measure(ScoreHistogram(score, edges), data, mu=plan.charges["threshold"])
+        share, sigma = settings.outlier_share, account.events[-1].sigma
+        threshold = find_threshold(edges, noisy, drawn, share=share, rows=rows, sigma=sigma)
+    weights = make_weights(
+        settings.rule,
+        threshold=threshold.value if threshold else score.lowest,
+        lowest=score.lowest,
+        ceiling=plan.ceiling,
+    )
+
+    on_step("synthesis")
+    contribution = make_contribution(schema, marginals, equalize=isinstance(settings.rule, Equalize))
+    statistic = WeightedSums(contribution, score, weights, schema.label_column)
+    sums = account.measure(statistic, data, mu=plan.charges["synthesis"])
+    return Release(
+        schema=schema,
+        layout=layout_of(table, schema),
+        settings=settings,
+        rows=rows,
+        events=tuple(account.events),
+        marginals=marginals,
+        score=score,
+        threshold=threshold,
+        weights=weights,
+        contribution=contribution,
+        sums=sums,
+        private=noise_seed is None,
+    )
+
+
+def _rule(weights: str | Rule, gamma: float | None) -> Rule:
+    if not isinstance(weights, str):
+        return weights
+    if weights not in RULES:
+        raise ConfigError(f"unknown weights '{weights}'; use one of {', '.join(RULES)}")
+    if gamma is None:
+        return RULES[weights]()
+    if weights != "hinge-exp":
+        raise ConfigError(f"gamma belongs to hinge-exp weights; {weights} has none")
+    return HingeExp(gamma=gamma)

@@ -1,0 +1,167 @@
+"""From scores to weights: five rules, each a frozen value, all rounded down onto a public grid.
+
+A weight is a public function of the score: a table over steps of 1/64 nat, in units of 1/4096. Within
+a step the table holds the smallest weight the rule gives there, so no record weighs more than its rule.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.errors import ConfigError
+from repsynth.score import NAT
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+FULL = 2**12
+"""Units in a weight of 1."""
+
+_STEP = NAT // 64
+_STEPS = 64 * 64  # 64 nats: beyond that every rule has reached its lowest weight, which is kept
+
+
+class Rule(Protocol):
+    """A weight rule. `above` is how many nats a score lies above the threshold (negative: below it),
+    `span` how many the threshold lies above the lowest possible score; weights never rise with the score.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+        ...
+
+    @property
+    def uses_threshold(self) -> bool:
+        """Whether the threshold has to be measured."""
+        ...
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """The weights at these scores."""
+        ...
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every record weighs 1: plain differential privacy, the baseline."""
+
+    name: str = "uniform"
+    uses_threshold: bool = False
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """Always 1."""
+        return np.ones_like(above)
+
+
+@dataclass(frozen=True)
+class Equalize:
+    """Every record has the same influence: the model clips all contributions to the smallest one."""
+
+    name: str = "equalize"
+    uses_threshold: bool = False
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """Always 1: equal influence comes from the clip, which scales each contribution down."""
+        return np.ones_like(above)
+
+
+@dataclass(frozen=True)
+class HingeExp:
+    """1 up to the threshold, then exp(−γ × nats above it).
+
+    >>> HingeExp(gamma=1.0).weight(np.array([-1.0, 1.0]), span=8.0).round(3).tolist()
+    [1.0, 0.368]
+    """
+
+    gamma: float = 1.0
+    name: str = "hinge-exp"
+    uses_threshold: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gamma <= 100:
+            raise ConfigError(f"gamma is {self.gamma:g}; it must be above 0 and at most 100")
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """Sharper the larger γ is."""
+        return np.exp(-self.gamma * np.maximum(above, 0.0))
+
+
+@dataclass(frozen=True)
+class Cap:
+    """τ / (s + τ), the score s counted from the lowest possible one, τ the threshold on that scale.
+
+    So the most ordinary record weighs 1 and a record at the threshold one half.
+
+    >>> Cap().weight(np.array([-8.0, 0.0, 8.0]), span=8.0).round(3).tolist()
+    [1.0, 0.5, 0.333]
+    """
+
+    name: str = "cap"
+    uses_threshold: bool = True
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """Falls slowly over the whole range of scores."""
+        tau = max(span, 1e-6)
+        return tau / (np.maximum(above + span, 0.0) + tau)
+
+
+@dataclass(frozen=True)
+class Targeted:
+    """1 up to the threshold, one smaller weight above it: the one that meets an asked outlier ε."""
+
+    name: str = "targeted"
+    uses_threshold: bool = True
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """Always 1: the ceiling that meets the asked ε does the rest."""
+        return np.ones_like(above)
+
+
+RULES: dict[str, type[Rule]] = {
+    "hinge-exp": HingeExp,
+    "cap": Cap,
+    "targeted": Targeted,
+    "equalize": Equalize,
+    "uniform": Uniform,
+}
+
+
+@dataclass(frozen=True)
+class WeightFunction:
+    """The released weight of every score: `table` from score `start` on, 1 below it.
+
+    >>> weights = WeightFunction(start=0, table=np.array([FULL // 2]))
+    >>> weights.of(np.array([-1, 0, 10 * NAT])).tolist()
+    [4096, 2048, 2048]
+    """
+
+    start: int
+    table: Ints
+
+    def of(self, scores: Ints) -> Ints:
+        """The weight of each score, in units of 1/FULL."""
+        step = np.minimum((scores - self.start) // _STEP, len(self.table) - 1)
+        return np.where(step < 0, FULL, self.table[np.maximum(step, 0)])
+
+
+def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.0) -> WeightFunction:
+    """The weight function of a rule; `ceiling` bounds the weight of every score from the threshold on.
+
+    >>> weights = make_weights(HingeExp(gamma=1.0), threshold=5 * NAT, lowest=0, ceiling=0.25)
+    >>> (weights.of(np.array([4, 5, 7]) * NAT) / FULL).round(3).tolist()
+    [1.0, 0.25, 0.133]
+    """
+    start = min(lowest, threshold) if isinstance(rule, Cap) else threshold
+    ends = start + (np.arange(_STEPS) + 1) * _STEP
+    weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
+    capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
+    table = np.floor(np.clip(capped, 0.0, 1.0) * FULL).astype(np.int64)
+    return WeightFunction(start=int(start), table=_without_tail(table))
+
+
+def _without_tail(table: Ints) -> Ints:
+    """The table without the repetitions of its last entry."""
+    different = np.flatnonzero(table != table[-1])
+    return table[: int(different[-1]) + 2] if different.size else table[:1]
