@@ -80,7 +80,7 @@ def paper_score_share(budget: Budget) -> float:
     """The share of μ² that a tenth of ε and half of δ make: the paper's budget for scoring.
 
     >>> round(paper_score_share(Budget.approximate(epsilon=1.0, delta=1e-6)), 3)
-    0.014
+    0.012
     """
     return (mu_of(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2
 

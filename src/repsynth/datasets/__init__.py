@@ -1,0 +1,122 @@
+"""Four public tables with public schemas: the paper's simulated data, Breast Cancer, Adult and German Credit."""
+
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from repsynth.errors import ConfigError, DataError
+from repsynth.schema import Schema, parse_schema
+
+NAMES = ("sim", "breast_cancer", "adult", "german_credit")
+_FILES = {"adult": "adult.csv", "german_credit": "german_credit.csv"}
+_BINNED = ("mean_area", "perimeter_error", "worst_texture")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table and its public schema."""
+
+    name: str
+    table: pa.Table
+    schema: Schema
+
+
+def load(name: str, *, data_dir: str | Path | None = None) -> Dataset:
+    """A dataset by name. Adult and German Credit are read from `data_dir` or the folder REPSYNTH_DATA names.
+
+    >>> dataset = load("sim")
+    >>> dataset.table.num_rows, dataset.schema.label
+    (6000, 'label')
+    """
+    if name not in NAMES:
+        raise ConfigError(f"unknown dataset '{name}'; use one of {', '.join(NAMES)}")
+    schema = parse_schema(schema_text(name), file=f"{name}.toml")
+    if name == "sim":
+        return Dataset(name, simulate(), schema)
+    if name == "breast_cancer":
+        return Dataset(name, _breast_cancer(), schema)
+    return Dataset(name, _from_folder(name, data_dir), schema)
+
+
+def schema_text(name: str) -> str:
+    """The text of a dataset's `schema.toml`."""
+    return (resources.files(__name__) / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def simulate(rows: int = 6000, *, seed: int = 0) -> pa.Table:
+    """The paper's simulated table: a two-part Gaussian mixture with 2 % outliers.
+
+    Outliers lie at 2.4 instead of ±0.8 and alone have the categories Z, Q and R. The label follows a
+    logistic model of mixed signs.
+
+    >>> simulate(100).column_names
+    ['x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'c1', 'c2', 'c3', 'label']
+    """
+    generator = np.random.default_rng(seed)
+    outliers = round(0.02 * rows)
+    side = np.where(generator.random(rows) < 0.5, 0.8, -0.8)
+    side[:outliers] = 2.4
+    numbers = generator.normal(size=(rows, 6)) + side[:, None]
+    categories = np.stack(
+        [
+            generator.choice(3, rows, p=[0.5, 0.3, 0.2]),
+            generator.choice(3, rows, p=[0.4, 0.35, 0.25]),
+            generator.choice(2, rows, p=[0.6, 0.4]),
+        ],
+        axis=1,
+    )
+    categories[:outliers] = [3, 3, 2]
+    signal = numbers @ np.array([0.67, -0.19, 0.48, 0.29, -0.1, 0.19])
+    signal += np.array([0.0, 0.57, -0.57, 0.0])[categories[:, 0]]
+    signal += np.array([0.38, -0.38, 0.0, 0.0])[categories[:, 1]]
+    signal += np.array([0.0, 0.48, 0.0])[categories[:, 2]]
+    label = (generator.random(rows) < 1 / (1 + np.exp(0.2 - signal))).astype(np.int64)
+    order = generator.permutation(rows)
+    columns = {f"x{j + 1}": np.clip(numbers[order, j], -6.0, 6.0).round(3) for j in range(6)}
+    for j, values in enumerate(("ABCZ", "DEFQ", "GHR")):
+        columns[f"c{j + 1}"] = np.array(list(values))[categories[order, j]]
+    return pa.table({**columns, "label": label[order]})
+
+
+def _breast_cancer() -> pa.Table:
+    try:
+        from sklearn.datasets import load_breast_cancer
+    except ImportError:
+        raise ConfigError(
+            "the Breast Cancer table ships with scikit-learn; install it with pip install 'repsynth[bench]'"
+        ) from None
+    bunch = load_breast_cancer()
+    names = [str(name).replace(" ", "_") for name in bunch.feature_names]
+    columns: dict[str, object] = {}
+    fifths = np.array(["very low", "low", "middle", "high", "very high"])
+    for j, name in enumerate(names):
+        values = bunch.data[:, j]
+        if name in _BINNED:
+            low, high = _BOUNDS[name]
+            columns[name] = fifths[np.clip((values - low) / (high - low) * 5, 0, 4).astype(int)]
+        else:
+            columns[name] = values
+    columns["diagnosis"] = np.array([str(n) for n in bunch.target_names])[bunch.target]
+    return pa.table(columns)
+
+
+_BOUNDS = {"mean_area": (143.5, 2501.0), "perimeter_error": (0.757, 21.98), "worst_texture": (12.02, 49.54)}
+
+
+def _from_folder(name: str, data_dir: str | Path | None) -> pa.Table:
+    folder = data_dir or os.environ.get("REPSYNTH_DATA")
+    if folder is None:
+        raise DataError(f"{name}: not on this machine; give its folder as data_dir or in REPSYNTH_DATA")
+    path = Path(folder) / _FILES[name]
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; the folder must hold {_FILES[name]}")
+    table = pacsv.read_csv(path)
+    if name == "german_credit":  # the label's codes are text in the schema
+        table = table.set_column(table.column_names.index("class"), "class", pc.cast(table["class"], pa.string()))
+    return table

@@ -1,0 +1,353 @@
+"""The release folder: `release.json` and `arrays.npz`, checked in every part when read.
+
+A release may come from a stranger, so it is data, never code: no pickle, no path taken from inside, a
+bound on every size, and nothing is used before it fits the schema that comes with it.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth import __version__
+from repsynth.budget import Budget
+from repsynth.cells import Cells
+from repsynth.decode import DTYPE, Layout, arrow_type_named
+from repsynth.errors import ReleaseError, RepsynthError
+from repsynth.marginals import Marginals
+from repsynth.models.naive_bayes import Contribution
+from repsynth.noise import GaussianEvent
+from repsynth.plan import MODELS, Settings
+from repsynth.release import Release
+from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
+from repsynth.score import Score
+from repsynth.threshold import Threshold
+from repsynth.weigh import FULL, RULES, HingeExp, WeightFunction
+
+FORMAT = 1
+_MOST_BYTES = 2**30
+
+
+class EventFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One measurement: its name, L2 sensitivity and noise."""
+
+    name: str
+    sensitivity: float
+    sigma: float
+
+
+class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of the run."""
+
+    model: str
+    mu: float
+    delta: float
+    weights: str
+    gamma: float | None
+    outlier_epsilon: float | None
+    outlier_share: float
+    score_share: float
+    threshold_share: float
+    size_share: float
+    public_rows: int | None
+
+
+class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The threshold and how well its share is known."""
+
+    value: int
+    share: float
+    share_error: float
+
+
+class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`release.json`."""
+
+    format: int
+    repsynth: str
+    private: bool
+    schema: dict[str, Any]
+    layout: Layout
+    settings: SettingsFile
+    rows: float
+    events: tuple[EventFile, ...]
+    threshold: ThresholdFile | None
+    weights_start: int
+    constant: int
+    clip: int
+    arrays_sha256: str
+
+
+def save_release(release: Release, folder: Path) -> Path:
+    """Write the folder beside its place, then move it there: it is whole or it is not."""
+    if folder.exists():
+        raise ReleaseError(f"{folder}: already exists; a release is never overwritten, choose another folder")
+    arrays = _arrays(release)
+    buffer = BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    packed = buffer.getvalue()
+    text = msgspec.json.format(msgspec.json.encode(_describe(release, hashlib.sha256(packed).hexdigest())))
+    beside: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        beside.chmod(0o755)
+        (beside / "release.json").write_bytes(text + b"\n")
+        (beside / "arrays.npz").write_bytes(packed)
+        os.rename(beside, folder)
+    except OSError as error:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+        raise ReleaseError(f"{folder}: cannot be written ({error.strerror}); nothing was left behind") from None
+    return folder
+
+
+def load_release(folder: Path) -> Release:
+    """Read and check a release folder."""
+    text = _read(folder / "release.json")
+    described = _parse(folder, text)
+    packed = _read(folder / "arrays.npz")
+    if hashlib.sha256(packed).hexdigest() != described.arrays_sha256:
+        _damaged(folder, "arrays.npz is not the file that release.json describes")
+    arrays = _unpack(folder, packed)
+    try:
+        return _assemble(described, arrays)
+    except ReleaseError as error:
+        _damaged(folder, str(error))
+    except RepsynthError as error:
+        _damaged(folder, f"its settings or schema are not valid: {error}")
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError):
+        _damaged(folder, "its parts do not fit each other")
+
+
+def release_json_schema() -> dict[str, Any]:
+    """The JSON Schema of `release.json`."""
+    return msgspec.json.schema(ReleaseFile)
+
+
+def _describe(release: Release, digest: str) -> ReleaseFile:
+    settings, threshold = release.settings, release.threshold
+    rule = settings.rule
+    return ReleaseFile(
+        format=FORMAT,
+        repsynth=__version__,
+        private=release.private,
+        schema=schema_to_dict(release.schema),
+        layout=release.layout,
+        settings=SettingsFile(
+            model=settings.model,
+            mu=settings.budget.mu,
+            delta=settings.budget.delta,
+            weights=rule.name,
+            gamma=rule.gamma if isinstance(rule, HingeExp) else None,
+            outlier_epsilon=settings.outlier_epsilon,
+            outlier_share=settings.outlier_share,
+            score_share=settings.score_share,
+            threshold_share=settings.threshold_share,
+            size_share=settings.size_share,
+            public_rows=settings.public_rows,
+        ),
+        rows=release.rows,
+        events=tuple(EventFile(e.name, e.sensitivity, e.sigma) for e in release.events),
+        threshold=threshold and ThresholdFile(threshold.value, threshold.share, threshold.share_error),
+        weights_start=release.weights.start,
+        constant=release.contribution.constant,
+        clip=release.contribution.clip,
+        arrays_sha256=digest,
+    )
+
+
+def _arrays(release: Release) -> dict[str, NDArray[Any]]:
+    """Everything that is long, under fixed names."""
+    arrays: dict[str, NDArray[Any]] = {
+        "marginals": release.marginals.counts,
+        "weights": release.weights.table,
+        "sums": release.sums,
+        "score_centre": np.array(release.score.centre, dtype=np.float64),
+        "score_scale": np.array(release.score.scale, dtype=np.float64),
+        "centre": np.array(release.contribution.centre, dtype=np.float64),
+        "scale": np.array(release.contribution.scale, dtype=np.float64),
+    }
+    if release.threshold:
+        arrays["threshold_edges"] = release.threshold.edges
+        arrays["threshold_counts"] = release.threshold.counts
+    for i, cells in enumerate(release.marginals.cells):
+        if cells.starts is not None:
+            arrays[f"starts_{i}"] = cells.starts
+    for i, rarity in enumerate(release.score.rarity):
+        arrays[f"rarity_{i}"] = rarity
+    for i, offset in enumerate(release.contribution.offsets):
+        arrays[f"offset_{i}"] = offset
+    return arrays
+
+
+def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Release:
+    """The release from its checked parts; ReleaseError where they contradict each other."""
+    schema = schema_from_dict(described.schema)
+    settings = _settings(described.settings)
+    events = tuple(GaussianEvent(e.name, e.sensitivity, e.sigma) for e in described.events)
+    names = [event.name for event in events]
+    expected = [name for name in ("size", "score", "threshold", "synthesis") if name in names]
+    _require(names == expected and names[-1] == "synthesis" and "score" in names, "its events are not a run's")
+    _require(("size" in names) == (settings.public_rows is None), "its events do not fit its settings")
+    _require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
+    for event in events:
+        _require(_positive(event.sensitivity) and _positive(event.sigma), "an event is not positive")
+    _require(_positive(described.rows) and described.rows < 2**53, "its number of rows is not positive")
+    _check_layout(described.layout, schema)
+
+    cells = tuple(_cells(i, column, arrays) for i, column in enumerate(schema.learned))
+    counts = _ints(arrays["marginals"], sum(c.count for c in cells))
+    sigma = next(event.sigma for event in events if event.name == "score")
+    marginals = Marginals(cells, counts, sigma, described.rows)
+
+    scored = tuple(c for c in cells if c.column.name != schema.label)
+    score = Score(
+        cells=scored,
+        rarity=tuple(_ints(arrays[f"rarity_{i}"], c.count, most=2**40) for i, c in enumerate(scored)),
+        centre=_floats(arrays["score_centre"], len(scored)),
+        scale=_floats(arrays["score_scale"], len(scored), positive=True),
+    )
+    table = _ints(arrays["weights"])
+    _require(0 < len(table) <= 2**16 and 0 <= table.min() and table.max() <= FULL, "a weight is not in 0..1")
+    _require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
+    contribution = Contribution(
+        discrete=schema.discrete,
+        numeric=schema.numeric,
+        offsets=tuple(
+            _ints(arrays[f"offset_{i}"], column.cells + column.missing, most=2**20)
+            for i, column in enumerate(schema.discrete)
+        ),
+        centre=_floats(arrays["centre"], len(schema.numeric)),
+        scale=_floats(arrays["scale"], len(schema.numeric), positive=True),
+        constant=described.constant,
+        clip=described.clip,
+    )
+    _require(0 < described.constant < 2**30 and 0 < described.clip < 2**30, "its clip is out of range")
+    labels = schema.label_column.cells if schema.label_column else 1
+    return Release(
+        schema=schema,
+        layout=described.layout,
+        settings=settings,
+        rows=described.rows,
+        events=events,
+        marginals=marginals,
+        score=score,
+        threshold=_threshold(described.threshold, arrays),
+        weights=WeightFunction(described.weights_start, table),
+        contribution=contribution,
+        sums=_ints(arrays["sums"], labels * contribution.length, most=2**62),
+        private=described.private,
+    )
+
+
+def _settings(file: SettingsFile) -> Settings:
+    _require(file.model in MODELS, f"it was made with the model '{file.model[:40]}', which this version lacks")
+    _require(file.weights in RULES, "its weights are of a kind that this version does not know")
+    rule = HingeExp(file.gamma) if file.weights == "hinge-exp" and file.gamma else RULES[file.weights]()
+    return Settings(
+        budget=Budget.gaussian(mu=file.mu, delta=file.delta),
+        model=file.model,
+        rule=rule,
+        outlier_epsilon=file.outlier_epsilon,
+        outlier_share=file.outlier_share,
+        score_share=file.score_share,
+        threshold_share=file.threshold_share,
+        size_share=file.size_share,
+        public_rows=file.public_rows,
+    )
+
+
+def _threshold(file: ThresholdFile | None, arrays: dict[str, NDArray[Any]]) -> Threshold | None:
+    if file is None:
+        return None
+    edges = _ints(arrays["threshold_edges"], most=2**50)
+    _require(0 < len(edges) < 2**20 and bool(np.all(np.diff(edges) > 0)), "its score bins are not in order")
+    counts = _ints(arrays["threshold_counts"], len(edges) + 1)
+    return Threshold(file.value, edges, counts, file.share, file.share_error)
+
+
+def _cells(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Cells:
+    if isinstance(column, Discrete):
+        return Cells.discrete(column)
+    starts = _ints(arrays[f"starts_{i}"], most=2**53)
+    in_order = len(starts) > 0 and starts[0] == 0 and bool(np.all(np.diff(starts) > 0))
+    _require(in_order and starts[-1] <= column.steps, "its bins are not in order")
+    return Cells(column, starts, len(starts) + 1)
+
+
+def _check_layout(layout: Layout, schema: Schema) -> None:
+    names = [stored.name for stored in layout.columns]
+    _require(sorted(names) == sorted(c.name for c in schema.columns), "its layout is not its schema's")
+    for stored in layout.columns:
+        arrow_type_named(stored.type)
+        _require(stored.dtype is None or DTYPE.fullmatch(stored.dtype) is not None, "it names an unknown dtype")
+
+
+def _ints(array: NDArray[Any], length: int | None = None, most: int = 2**61) -> NDArray[np.int64]:
+    _require(array.dtype == np.int64 and array.ndim == 1, "an array is not of whole numbers")
+    _require(length is None or len(array) == length, "an array has the wrong length")
+    _require(array.size == 0 or int(np.abs(array).max()) <= most, "a number is out of range")
+    return array
+
+
+def _floats(array: NDArray[Any], length: int, *, positive: bool = False) -> tuple[float, ...]:
+    _require(array.dtype == np.float64 and array.shape == (length,), "an array has the wrong shape")
+    _require(bool(np.all(np.isfinite(array))), "a number is not finite")
+    _require(not positive or bool(np.all(array > 0)), "a scale is not positive")
+    return tuple(array.tolist())
+
+
+def _positive(value: float) -> bool:
+    return bool(np.isfinite(value) and value > 0)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ReleaseError(message)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ReleaseError(f"{path}: larger than 1 GB; this is not a release of this version")
+        return path.read_bytes()
+    except OSError:
+        raise ReleaseError(f"{path}: cannot be read; give the folder that synthesize --release wrote") from None
+
+
+def _parse(folder: Path, text: bytes) -> ReleaseFile:
+    try:
+        version = msgspec.json.decode(text, type=dict[str, Any]).get("format")
+        if isinstance(version, int) and version > FORMAT:
+            raise ReleaseError(
+                f"{folder}: written by a newer version of repsynth (format {version}, this one reads "
+                f"{FORMAT}); upgrade repsynth"
+            )
+        return msgspec.json.decode(text, type=ReleaseFile)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        detail = str(error) if isinstance(error, msgspec.ValidationError) else "it is cut off or not JSON"
+        _damaged(folder, f"release.json: {detail}")
+
+
+def _unpack(folder: Path, packed: bytes) -> dict[str, NDArray[Any]]:
+    try:
+        with zipfile.ZipFile(BytesIO(packed)) as archive:
+            if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
+                _damaged(folder, "its arrays are larger than 1 GB")
+        with np.load(BytesIO(packed), allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError, KeyError, NotImplementedError):
+        _damaged(folder, "arrays.npz cannot be read")
+
+
+def _damaged(folder: Path, detail: str) -> NoReturn:
+    raise ReleaseError(f"{folder}: the release is damaged: {detail}; get it again from its source")
