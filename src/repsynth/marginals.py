@@ -70,11 +70,11 @@ class Marginals:
                 groups.setdefault(cells.count, []).append(i)
         typical = {i: np.full(cells.values, 1 / cells.values) for i, cells in enumerate(self.cells)}
         for members in groups.values():
-            believed = self._belief(len(raw[members[0]]), averaged=len(members))
+            believed = self.belief(len(raw[members[0]]), averaged=len(members))
             mean = np.mean([raw[i] for i in members], axis=0)
             for i in members:
                 typical[i] = believed * mean + (1 - believed) * typical[i]
-        beliefs = [self._belief(cells.values) for cells in self.cells]
+        beliefs = [self.belief(cells.values) for cells in self.cells]
         return tuple(
             to_simplex(belief * own + (1 - belief) * typical[i])
             for i, (belief, own) in enumerate(zip(beliefs, raw, strict=True))
@@ -88,7 +88,7 @@ class Marginals:
 
     def clear(self, column: int) -> bool:
         """Whether a column's histogram stands so far above its noise that its shape can be trusted."""
-        return self._belief(self.cells[column].values) >= 0.97
+        return self.belief(self.cells[column].values) >= 0.97
 
     def centre_and_scale(self, column: int) -> tuple[float, float]:
         """Mean and standard deviation in units of the whole range; numeric columns only."""
@@ -100,16 +100,17 @@ class Marginals:
         variance = float(share @ (middle**2 + width**2 / 12)) - centre**2
         return centre, max(math.sqrt(max(variance, 0.0)), float(np.median(width)) / 4)
 
-    def quantile(self, column: int, level: Floats) -> Ints:
-        """The position below which `level` of the column's records lie; numeric columns only.
+    def trusted(self, column: int) -> Floats:
+        """The shares without the cells that noise may have invented, those below two sigma."""
+        share = self.shares[column]
+        kept = np.where(share >= 2 * self.sigma / self.rows, share, 0.0)
+        return kept / kept.sum() if kept.any() else share
 
-        Cells that the noise may have invented, below two sigma, are left out where others remain.
-        """
+    def quantile(self, column: int, share: Floats, level: Floats) -> Ints:
+        """The position below which `level` of the records lie if they are spread over the column's cells
+        by `share`; numeric columns only."""
         cells = self.cells[column]
         assert isinstance(cells.column, Numeric)
-        share = self.shares[column]
-        trusted = np.where(share >= 2 * self.sigma / self.rows, share, 0.0)
-        share = trusted / trusted.sum() if trusted.any() else share
         ends = np.concatenate([[0.0], np.cumsum(share)])
         cell = np.clip(np.searchsorted(ends, level, side="right") - 1, 0, len(share) - 1)
         inside = np.clip((level - ends[cell]) / np.maximum(share[cell], 1e-300), 0.0, 1.0)
@@ -129,12 +130,13 @@ class Marginals:
                 ends = np.cumsum(self.shares[i])
                 drawn = np.minimum(np.searchsorted(ends, level, side="right"), cells.values - 1)
             else:
-                drawn = self.quantile(i, level)
+                drawn = self.quantile(i, self.shares[i], level)
             absent = generator.permutation(rows) < round(self.missing_share(i) * rows)
             codes[cells.column.name] = np.where(absent, MISSING, drawn)
         return Records(rows=rows, codes=codes)
 
-    def _belief(self, values: int, averaged: int = 1) -> float:
+    def belief(self, values: int, *, averaged: int = 1) -> float:
+        """How far a noisy histogram of so many cells is believed, from 0 to 1: by its noise alone."""
         noise = values * (self.sigma / self.rows) ** 2 / averaged
         return _SPREAD / (_SPREAD + noise)
 

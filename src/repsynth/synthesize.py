@@ -19,7 +19,7 @@ from repsynth.release import Release
 from repsynth.schema import Schema, load_schema
 from repsynth.score import make_score
 from repsynth.tables import Table, check_columns, open_table
-from repsynth.threshold import ScoreHistogram, choose_edges, find_threshold
+from repsynth.threshold import ScoreHistogram, choose_bins
 from repsynth.weigh import RULES, Equalize, HingeExp, Rule, make_weights
 
 Steps = Callable[[str], None]
@@ -134,10 +134,10 @@ def run(plan: Plan, table: Table, *, on_step: Steps = lambda step: None, noise_s
     threshold = None
     if "threshold" in plan.charges:
         on_step("threshold")
-        edges, drawn = choose_edges(score, marginals)
-        noisy = account.measure(ScoreHistogram(score, edges), data, mu=plan.charges["threshold"])
-        share, sigma = settings.outlier_share, account.events[-1].sigma
-        threshold = find_threshold(edges, noisy, drawn, share=share, rows=rows, sigma=sigma)
+        sigma = sigma_for(ScoreHistogram.sensitivity, plan.charges["threshold"])
+        bins = choose_bins(score, marginals, sigma=sigma)
+        noisy = account.measure(ScoreHistogram(score, bins.edges), data, mu=plan.charges["threshold"])
+        threshold = bins.threshold(noisy, share=settings.outlier_share, rows=rows, sigma=sigma)
     weights = make_weights(
         settings.rule,
         threshold=threshold.value if threshold else score.lowest,

@@ -1,10 +1,10 @@
 """Where outliers begin: a threshold read off a noisy histogram of the scores.
 
-The histogram is measured and charged; it doubles as the publishable picture of who is at risk. Its
-bins are steps of a fixed width in nats, between scores that records drawn from the released marginals
-would have. The threshold is where the wanted share of records lies above. With many records it is read
-off the noisy counts; with few, where counting is noise, a shift and a stretch of the scores of the
-drawn records are fitted to them.
+The histogram is measured and charged; it doubles as the publishable picture of who is at risk. The
+threshold is where the wanted share of records lies above. With many records it is read off the noisy
+counts, in steps of a fixed width. With few, counting is noise: then the bins are few, at quantiles of
+the scores of records drawn from the released marginals, and the real distribution is fitted as a shift
+and a stretch of theirs.
 """
 
 import math
@@ -26,6 +26,7 @@ READABLE = 200.0
 
 _DRAWN = 20_000
 _SHIFT_SD, _LOG_STRETCH_SD = 2.0, 0.3
+_DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,37 @@ class Threshold:
     share_error: float
 
 
-def choose_edges(score: Score, marginals: Marginals) -> tuple[Ints, Ints]:
-    """Bin edges, and the sorted scores of the drawn records that they were chosen from.
+@dataclass(frozen=True)
+class Bins:
+    """The edges of the score histogram, and whether its counts will be `read` or `fitted`."""
 
-    Edges are whole multiples of a step that depends on the number of columns alone, from the lowest
-    possible score on. The drawn records' columns are independent, the real ones' are not, so the bins
-    reach half as far again above the middle as drawn scores do.
+    edges: Ints
+    readable: bool
+
+    def threshold(self, counts: Ints, *, share: float, rows: float, sigma: float) -> Threshold:
+        """The threshold with a `share` of the records above it: post-processing of the noisy counts."""
+        find = _read if self.readable else _fit
+        value, error = find(self.edges, counts.astype(np.float64), share=share, rows=rows, sigma=sigma)
+        return Threshold(value, self.edges, counts, share, error)
+
+
+def choose_bins(score: Score, marginals: Marginals, *, sigma: float) -> Bins:
+    """Bins for the noise `sigma`, from the released marginals: post-processing.
+
+    Edges that will be read are whole multiples of a step that depends on the number of columns alone,
+    from the lowest possible score on; the real scores spread wider than the drawn ones, whose columns are
+    independent, so the edges reach twice as far above the middle.
     """
     # A fixed seed: this is post-processing, and the same release then always has the same edges.
-    drawn = np.sort(score.of(marginals.draw(_DRAWN, np.random.default_rng(0))))
+    drawn = score.of(marginals.draw(_DRAWN, np.random.default_rng(0)))
+    if marginals.rows / sigma < READABLE:
+        edges = np.quantile(drawn, 1 - _DRAWN_ABOVE).astype(np.int64)
+        # Few different scores, as in tables of one or two columns, may make quantiles coincide.
+        return Bins(np.maximum.accumulate(edges + np.arange(len(edges))), readable=False)
     middle, high = np.quantile(drawn, [0.5, 0.999])
     step = bin_width(len(score.cells))
-    first = math.floor(score.lowest / step)
-    last = math.ceil((high + (high - middle) / 2) / step)
-    return np.arange(first, max(last, first + 1) + 1, dtype=np.int64) * step, drawn
+    first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
+    return Bins(np.arange(first, max(last, first + 1) + 1, dtype=np.int64) * step, readable=True)
 
 
 def bin_width(columns: int) -> int:
@@ -82,49 +100,42 @@ def bin_width(columns: int) -> int:
     return int(NAT * 2.0 ** round(math.log2(math.sqrt(columns) / 4)))
 
 
-def find_threshold(
-    edges: Ints, counts: Ints, drawn: Ints, *, share: float, rows: float, sigma: float
-) -> Threshold:
-    """The threshold above which a `share` of the records lies: post-processing of the noisy counts."""
-    if rows / sigma >= READABLE:
-        return _read(edges, counts, share=share, rows=rows, sigma=sigma)
-    return _fit(edges, counts, drawn, share=share, rows=rows, sigma=sigma)
+def _read(edges: Ints, counts: Floats, *, share: float, rows: float, sigma: float) -> tuple[int, float]:
+    """Interpolated in the noisy numbers of records above each edge, searched from the top down.
 
-
-def _read(edges: Ints, counts: Ints, *, share: float, rows: float, sigma: float) -> Threshold:
-    """Interpolated in the noisy numbers of records above each edge, taken from the top down.
-
-    The first edge from above whose number reaches the target ends the search, so the threshold is never
-    above the lowest edge from which on all numbers stay below the target.
+    So the threshold is never above the lowest edge from which on all numbers stay below the target.
     """
-    above = np.cumsum(counts[::-1])[::-1][1:].astype(np.float64)  # records at or above each edge
+    above = np.cumsum(counts[::-1])[::-1][1:]  # records at or above each edge
     target = share * rows
     reached = np.flatnonzero(above >= target)
     k = int(reached[-1]) if reached.size else 0
     value = float(edges[k])
     if k + 1 < len(edges) and above[k] > target:
         value += (edges[k + 1] - edges[k]) * (above[k] - target) / (above[k] - above[k + 1])
-    error = sigma * math.sqrt(len(edges) - k) / rows
-    return Threshold(int(value), edges, counts, share, error)
+    return int(value), sigma * math.sqrt(len(edges) - k) / rows
 
 
-def _fit(edges: Ints, counts: Ints, drawn: Ints, *, share: float, rows: float, sigma: float) -> Threshold:
-    """logit(real share above) = shift + stretch × logit(drawn share above), the posterior on a grid."""
-    drawn_above = 1 - (np.searchsorted(drawn, edges) + 0.5) / (len(drawn) + 1)
+def _fit(edges: Ints, counts: Floats, *, share: float, rows: float, sigma: float) -> tuple[int, float]:
+    """logit(real share above) = shift + stretch × logit(drawn share above): the best on a grid."""
+    drawn = logit(_DRAWN_ABOVE)
     shift, log_stretch = (
         axis.ravel()
-        for axis in np.meshgrid(np.linspace(-4, 4, 81), np.linspace(-1.5, 1, 26), indexing="ij")
+        for axis in np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-1.5, 1, 26), indexing="ij")
     )
     stretch = np.exp(log_stretch)
-    above = expit(shift[:, None] + stretch[:, None] * logit(drawn_above))  # (fits, edges)
+    above = expit(shift[:, None] + stretch[:, None] * drawn)  # (fits, edges)
     expected = rows * -np.diff(above, axis=1, prepend=1.0, append=0.0)  # (fits, bins)
     loss = ((counts - expected) ** 2).sum(axis=1) / sigma**2
     loss += (shift / _SHIFT_SD) ** 2 + (log_stretch / _LOG_STRETCH_SD) ** 2
-    plausible = np.exp(-(loss - loss.min()) / 2)
-    plausible /= plausible.sum()
-    # Each fit's threshold, as a share of the drawn records above it; the posterior mean in logits.
-    levels = plausible @ ((logit(share) - shift) / stretch)
-    value = np.quantile(drawn, 1 - expit(levels))
-    real = expit(shift + stretch * levels)
-    error = math.sqrt(float(plausible @ (real - plausible @ real) ** 2))
-    return Threshold(int(value), edges, counts, share, error)
+    best = int(np.argmin(loss))
+    wanted = (logit(share) - shift[best]) / stretch[best]
+    plausible = np.exp(-(loss - loss[best]) / 2)
+    shares = expit(shift + stretch * wanted)
+    error = math.sqrt(float(plausible @ (shares - share) ** 2 / plausible.sum()))
+    return int(_extrapolate(wanted, drawn[::-1], edges[::-1].astype(np.float64))), error
+
+
+def _extrapolate(x: float, xs: Floats, ys: Floats) -> float:
+    """Linear interpolation, continued in a straight line beyond both ends (`xs` rising)."""
+    k = int(np.clip(np.searchsorted(xs, x), 1, len(xs) - 1))
+    return float(ys[k - 1] + (ys[k] - ys[k - 1]) * (x - xs[k - 1]) / (xs[k] - xs[k - 1]))

@@ -245,7 +245,7 @@ class NaiveBayes:
         if self.marginals.clear(i):
             ranks = np.empty(len(z))
             ranks[np.argsort(z)] = (np.arange(len(z)) + 0.5) / max(len(z), 1)
-            positions = self.marginals.quantile(i, ranks)
+            positions = self.marginals.quantile(i, self.marginals.trusted(i), ranks)
         else:
             nearest = np.rint(self.contribution.centre[j] + self.contribution.scale[j] * z)
             positions = np.clip(nearest, 0, column.steps).astype(np.int64)
@@ -271,7 +271,7 @@ def fit_naive_bayes(
 
     mass = sums[:, 0] / (contribution.constant / UNIT)
     total = max(float(mass.sum()), 0.05 * marginals.rows)
-    label_shares = np.maximum(mass, 0.05 * total / labels)
+    label_shares = np.maximum(mass, 0.05 * total)
     label_shares = label_shares / label_shares.sum()
 
     def conditional_means(block: Floats, columns: Ints, scale: float) -> Floats:
@@ -299,11 +299,22 @@ def fit_naive_bayes(
         schema=schema,
         marginals=marginals,
         contribution=contribution,
-        label_shares=label_shares,
+        label_shares=_drawn_label_shares(schema, marginals, label_shares),
         distributions=tuple(distributions),
         means=means,
         deviations=np.sqrt(np.clip(1 + squares - means**2, 0.1, 4.0)),
     )
+
+
+def _drawn_label_shares(schema: Schema, marginals: Marginals, fitted: Floats) -> Floats:
+    """The labels' shares to sample by: those of stage 1, which no weight distorts, as far as its noise
+    allows, and the fitted ones for the rest."""
+    if schema.label_column is None:
+        return fitted
+    index = schema.learned.index(schema.label_column)
+    belief = marginals.belief(len(fitted))
+    plain = to_simplex(marginals.noisy(index)[:-1] / marginals.rows)
+    return belief * plain + (1 - belief) * fitted
 
 
 def _believed(values: Floats, noise: float, columns: Ints) -> Floats:

@@ -1,0 +1,177 @@
+"""What each command does: read options, call the library, hand the result to `show`."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.csv as pacsv
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from repsynth import datasets
+from repsynth.cli import show
+from repsynth.draft import draft_schema
+from repsynth.errors import ConfigError
+from repsynth.output import beside, check_place, check_table_path, write_table
+from repsynth.plan import Plan, make_plan
+from repsynth.release import Release
+from repsynth.risk import write_dossier
+from repsynth.schema import load_schema
+from repsynth.synthesize import make_settings, run
+from repsynth.tables import open_table
+
+Command = Callable[[argparse.Namespace], None]
+
+
+def schema(options: argparse.Namespace) -> None:
+    """Write a draft schema."""
+    check_place(options.output)
+    if options.output.exists():
+        raise ConfigError(f"{options.output}: already exists; choose another name with -o")
+    text = draft_schema(options.data, label=options.label)
+    with beside(options.output) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    _print(
+        options,
+        {"schema": str(options.output), "confirmed": False},
+        lambda console: console.print(
+            f"Wrote {options.output}, a draft that was read from the data and is [bold]not private[/bold].\n"
+            "Check or replace every bound and category, then set confirmed = true."
+        ),
+    )
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Show a plan."""
+    made = _plan(options)
+    rows = made.settings.public_rows or options.rows
+    if rows < 1:
+        raise ConfigError("the expected number of rows must be at least 1")
+    _print(options, show.plan_data(made, rows), lambda console: show.plan(console, made, rows))
+
+
+def synthesize(options: argparse.Namespace) -> None:
+    """Make a release and a synthetic table."""
+    made = _plan(options)
+    suffix = ".csv" if options.data.suffix.lower() == ".csv" else ".parquet"
+    output = options.output or Path(f"synthetic{suffix}")
+    check_table_path(output)
+    check_place(options.release)
+    if options.release.exists():
+        raise ConfigError(f"{options.release}: already exists; name another folder with --release")
+    if options.rows is not None and options.rows < 0:
+        raise ConfigError("the number of rows cannot be negative")
+    table = open_table(options.data)
+    with _progress(options) as progress:
+        task = progress.add_task("", total=len(made.charges))
+        release = run(made, table, on_step=lambda step: progress.update(task, description=step, advance=1))
+    release.save(options.release)
+    rows = _write_sample(options, release, output, options.rows, seed=None)
+    data = {"release": str(options.release), "output": str(output), "rows": rows, **show.release_data(release)}
+    _print(options, data, lambda console: show.outcome(console, release, options.release, output, rows))
+
+
+def sample(options: argparse.Namespace) -> None:
+    """Draw rows from a release."""
+    check_table_path(options.output)
+    release = Release.load(options.release)
+    rows = _write_sample(options, release, options.output, options.rows, seed=options.seed)
+    _print(
+        options,
+        {"output": str(options.output), "rows": rows},
+        lambda console: console.print(f"Wrote {rows:,} synthetic rows to {options.output}."),
+    )
+
+
+def inspect(options: argparse.Namespace) -> None:
+    """Show a release."""
+    release = Release.load(options.release)
+    _print(options, show.release_data(release), lambda console: show.release(console, release))
+
+
+def risk(options: argparse.Namespace) -> None:
+    """Write the curator's dossier."""
+    check_table_path(options.output, (".parquet",))
+    release = Release.load(options.release)
+    summary = write_dossier(options.data, release, options.output)
+    data = {"dossier": str(options.output), "private": True}
+    if options.show:
+        data["summary"] = msgspec.to_builtins(summary)
+    _print(
+        options, data, lambda console: show.dossier(console, options.output, summary if options.show else None)
+    )
+
+
+def demo(options: argparse.Namespace) -> None:
+    """The whole way on simulated data."""
+    folder: Path = options.output
+    folder.mkdir(parents=True, exist_ok=True)
+    pacsv.write_csv(datasets.simulate(), folder / "people.csv")
+    (folder / "schema.toml").write_text(datasets.schema_text("sim"), encoding="utf-8")
+    options.data, options.schema = folder / "people.csv", folder / "schema.toml"
+    settings = make_settings(epsilon=1.0, delta=1e-6)
+    made = make_plan(load_schema(options.schema), settings)
+    release = run(made, open_table(options.data))
+    release.save(folder / "release")
+    rows = _write_sample(options, release, folder / "synthetic.csv", None, seed=None)
+    with (folder / "summary.txt").open("w", encoding="utf-8") as file:
+        show.release(Console(file=file, width=100), release)
+
+    def tell(console: Console) -> None:
+        show.release(console, release)
+        show.demo(console, folder, rows)
+
+    _print(options, {"folder": str(folder), "rows": rows, **show.release_data(release)}, tell)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    settings = make_settings(
+        epsilon=options.epsilon,
+        delta=options.delta,
+        mu=options.mu,
+        rho=options.rho,
+        weights=options.weights,
+        gamma=options.gamma,
+        outlier_epsilon=options.outlier_epsilon,
+        outlier_share=options.outlier_share,
+        score_share=options.score_share,
+        threshold_share=options.threshold_share,
+        public_rows=options.public_rows,
+        model=options.model,
+    )
+    return make_plan(load_schema(options.schema), settings)
+
+
+def _write_sample(
+    options: argparse.Namespace, release: Release, output: Path, rows: int | None, *, seed: int | None
+) -> int:
+    total = release.default_rows if rows is None else rows
+    with _progress(options) as progress:
+        task = progress.add_task("sampling", total=total)
+        return write_table(
+            release.batches(rows, seed=seed), output, on_rows=lambda done: progress.update(task, completed=done)
+        )
+
+
+def _progress(options: argparse.Namespace) -> Progress:
+    """A bar on the terminal's error stream, gone when done; silent in pipes and with --json."""
+    console = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=options.json or not console.is_terminal,
+    )
+
+
+def _print(options: argparse.Namespace, data: dict[str, Any], tell: Callable[[Console], None]) -> None:
+    if options.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
+    else:
+        tell(Console(highlight=False, soft_wrap=True))

@@ -1,0 +1,147 @@
+"""Parse the command line, run one command, turn errors into one line and an exit code."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from repsynth import __version__
+from repsynth.cli import commands
+from repsynth.errors import RepsynthError, SchemaError
+from repsynth.weigh import RULES
+
+_INTRO = """\
+Turn a private table into a differentially private synthetic one, in which outliers,
+the people who are easiest to single out, lose provably less privacy than everybody else.
+
+  1. repsynth schema people.csv -o schema.toml      draft what is public, then complete it by hand
+  2. repsynth plan --schema schema.toml --epsilon 1 see what it will cost; touches no data
+  3. repsynth synthesize people.csv --schema schema.toml --epsilon 1
+  4. repsynth inspect release                       what was spent, and who lost how much
+"""
+
+_SYNTHESIZE = """\
+Read the data once, spend the budget, write a release folder and a synthetic table.
+
+  repsynth synthesize people.csv --schema schema.toml --epsilon 1
+  repsynth synthesize people.csv --schema schema.toml --epsilon 1 --outlier-epsilon 0.3
+  repsynth synthesize people.parquet --schema schema.toml --rho 0.02 -o synthetic.parquet
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    options = _parser().parse_args(arguments)
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    try:
+        options.command(options)
+    except SchemaError as error:
+        for problem in error.problems:
+            errors.print(f"error: {problem}", markup=False)
+        return 2
+    except RepsynthError as error:
+        errors.print(f"error: {error}", markup=False)
+        return 2
+    except KeyboardInterrupt:
+        errors.print("interrupted", markup=False)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="repsynth", description=_INTRO, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"repsynth {__version__}")
+    verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    schema = _verb(verbs, "schema", commands.schema, "draft a schema from the data, to be confirmed by hand")
+    schema.add_argument("data", metavar="DATA", type=Path, help="CSV or Parquet file")
+    schema.add_argument("--label", help="the column that analysts will predict")
+    schema.add_argument("-o", "--output", type=Path, default=Path("schema.toml"), help="(default: schema.toml)")
+
+    plan = _verb(verbs, "plan", commands.plan, "show what a run would measure and cost; touches no data")
+    _add_settings(plan)
+    plan.add_argument(
+        "--rows", type=int, default=10_000, help="expected number of records, for display only (default: 10,000)"
+    )
+
+    synthesize = _verb(verbs, "synthesize", commands.synthesize, "make a release and a synthetic table", _SYNTHESIZE)
+    synthesize.add_argument("data", metavar="DATA", type=Path, help="CSV or Parquet file, one person per row")
+    _add_settings(synthesize)
+    synthesize.add_argument("--rows", type=int, help="rows of the synthetic table (default: the released count)")
+    synthesize.add_argument("-o", "--output", type=Path, help="synthetic table (default: synthetic.csv)")
+    synthesize.add_argument(
+        "--release", type=Path, default=Path("release"), metavar="DIR", help="release folder (default: release)"
+    )
+
+    sample = _verb(verbs, "sample", commands.sample, "draw more synthetic rows from a release; costs nothing")
+    sample.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
+    sample.add_argument("-n", "--rows", type=int, help="number of rows (default: the released count)")
+    sample.add_argument("-o", "--output", type=Path, required=True, help="a .csv or .parquet file")
+    sample.add_argument("--seed", type=int, help="draw the same rows again; sampling is free, so this is safe")
+
+    inspect = _verb(verbs, "inspect", commands.inspect, "what a release cost, and how the loss is spread")
+    inspect.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
+
+    risk = _verb(verbs, "risk", commands.risk, "each record's own loss: a PRIVATE file for the curator")
+    risk.add_argument("data", metavar="DATA", type=Path, help="the table the release was made from")
+    risk.add_argument("--release", type=Path, required=True, metavar="DIR", help="release folder")
+    risk.add_argument("-o", "--output", type=Path, required=True, help="dossier, a .parquet file; PRIVATE")
+    risk.add_argument("--show", action="store_true", help="also print its PRIVATE summary")
+
+    demo = _verb(verbs, "demo", commands.demo, "the whole way on simulated data")
+    demo.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for all files (default: demo)")
+    return parser
+
+
+def _verb(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    command: commands.Command,
+    summary: str,
+    description: str | None = None,
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(
+        name,
+        help=summary,
+        description=description or f"{summary[0].upper()}{summary[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--schema", type=Path, required=True, help="schema.toml: what is publicly known")
+    budget = parser.add_argument_group("budget (exactly one of epsilon, mu, rho)")
+    budget.add_argument("--epsilon", type=float, help="total privacy loss; 1 is strong, 10 is weak")
+    budget.add_argument("--mu", type=float, help="the same in Gaussian DP")
+    budget.add_argument("--rho", type=float, help="the same in zero-concentrated DP")
+    budget.add_argument("--delta", type=float, help="(default: 1/N² with --public-rows N, else 1e-9)")
+    budget.add_argument(
+        "--public-rows", type=int, metavar="N", help="the number of records, if it is public; else it is measured"
+    )
+    outliers = parser.add_argument_group("outliers")
+    outliers.add_argument(
+        "--weights", choices=list(RULES), default="hinge-exp", help="how weights fall with the score (%(default)s)"
+    )
+    outliers.add_argument("--gamma", type=float, help="how sharply hinge-exp falls (default: 1)")
+    outliers.add_argument(
+        "--outlier-epsilon", type=float, metavar="E", help="bring every record above the threshold to at most this"
+    )
+    outliers.add_argument("--outlier-share", type=float, metavar="F", help="share of records to protect (0.25)")
+    split = parser.add_argument_group("split of the budget (shares of mu²)")
+    split.add_argument("--score-share", type=_share, metavar="S", help="(0.05), or tenth-of-epsilon as in the paper")
+    split.add_argument("--threshold-share", type=float, metavar="S", help="(0.01)")
+    parser.add_argument("--model", default="naive-bayes", help="(naive-bayes)")
+
+
+def _share(text: str) -> float | str:
+    return text if text == "tenth-of-epsilon" else float(text)

@@ -1,0 +1,75 @@
+"""Files out: written beside their place, then moved there, so that none is ever half written."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from repsynth.errors import ConfigError, DataError
+
+TABLE_SUFFIXES = (".csv", ".parquet", ".pq")
+
+
+def check_table_path(path: Path, suffixes: tuple[str, ...] = TABLE_SUFFIXES) -> None:
+    """Refuse a path that could not be written, before anything is spent."""
+    if path.suffix.lower() not in suffixes:
+        raise ConfigError(f"{path}: cannot tell the format from the name; end it in {' or '.join(suffixes)}")
+    check_place(path)
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder; give the name of a file")
+
+
+def check_place(path: Path) -> None:
+    """Refuse a path whose folder does not exist or cannot be written to."""
+    parent = path.parent
+    if not parent.is_dir():
+        raise ConfigError(f"{parent}: no such folder; make it first")
+    if not os.access(parent, os.W_OK):
+        raise ConfigError(f"{parent}: cannot be written to; choose another folder")
+
+
+def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int], None] = lambda rows: None) -> int:
+    """Write a table piece by piece as CSV or Parquet; the number of rows written."""
+    first = next(pieces)
+    rows = 0
+    with beside(path) as temporary:
+        writer = (
+            pacsv.CSVWriter(temporary, first.schema)
+            if path.suffix.lower() == ".csv"
+            else pq.ParquetWriter(temporary, first.schema)
+        )
+        with writer:
+            for piece in _chain(first, pieces):
+                writer.write_table(piece)
+                rows += piece.num_rows
+                on_rows(rows)
+    return rows
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A temporary file in the same folder that becomes `path` at the end, or disappears on any error."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}); nothing was left behind") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from rest
