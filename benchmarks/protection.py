@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="*", default=list(datasets.NAMES))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--weights", default="hinge-exp")
+    parser.add_argument("--weights", default="targeted")
     parser.add_argument("--gamma", type=float, default=1.0)
     parser.add_argument("--outlier-share", type=float)
     parser.add_argument("--score-share", type=float)

@@ -33,12 +33,16 @@ class Cells:
     def binned(cls, column: Numeric, bins: int) -> "Cells":
         """About `bins` equal bins, and one for the lower bound alone: zeros are often a case apart.
 
+        Up to twice as many whole numbers get a bin each, since people heap on some (a 40-hour week).
+
         >>> from repsynth.schema import Integer
         >>> Cells.binned(Integer(name="gain", min=0, max=99), bins=4).starts.tolist()
         [0, 1, 25, 50, 75]
         >>> Cells.binned(Integer(name="rate", min=1, max=4), bins=16).starts.tolist()
         [0, 1, 2, 3]
         """
+        if column.steps < 2 * bins:
+            bins = column.steps + 1
         uniform = -(-np.arange(bins) * (column.steps + 1) // bins)
         starts = np.unique(np.concatenate([uniform, [0, 1]]))
         starts = starts[starts <= column.steps].astype(np.int64)

@@ -5,6 +5,7 @@ bound on every size, and nothing is used before it fits the schema that comes wi
 """
 
 import hashlib
+import math
 import os
 import shutil
 import tempfile
@@ -22,8 +23,8 @@ from repsynth.budget import Budget
 from repsynth.cells import Cells
 from repsynth.decode import DTYPE, Layout, arrow_type_named
 from repsynth.errors import ReleaseError, RepsynthError
-from repsynth.marginals import Marginals
-from repsynth.models.naive_bayes import Contribution
+from repsynth.marginals import Marginals, OneWay
+from repsynth.models.naive_bayes import Contribution, WeightedSums
 from repsynth.noise import GaussianEvent
 from repsynth.plan import MODELS, Settings
 from repsynth.release import Release
@@ -83,6 +84,7 @@ class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights_start: int
     constant: int
     clip: int
+    split: bool
     arrays_sha256: str
 
 
@@ -135,7 +137,7 @@ def release_json_schema() -> dict[str, Any]:
 
 def _describe(release: Release, digest: str) -> ReleaseFile:
     settings, threshold = release.settings, release.threshold
-    rule = settings.rule
+    rule, contribution = settings.rule, release.statistic.contribution
     return ReleaseFile(
         format=FORMAT,
         repsynth=__version__,
@@ -159,22 +161,24 @@ def _describe(release: Release, digest: str) -> ReleaseFile:
         events=tuple(EventFile(e.name, e.sensitivity, e.sigma) for e in release.events),
         threshold=threshold and ThresholdFile(threshold.value, threshold.share, threshold.share_error),
         weights_start=release.weights.start,
-        constant=release.contribution.constant,
-        clip=release.contribution.clip,
+        constant=contribution.constant,
+        clip=contribution.clip,
+        split=release.statistic.split_at is not None,
         arrays_sha256=digest,
     )
 
 
 def _arrays(release: Release) -> dict[str, NDArray[Any]]:
     """Everything that is long, under fixed names."""
+    contribution = release.statistic.contribution
     arrays: dict[str, NDArray[Any]] = {
         "marginals": release.marginals.counts,
         "weights": release.weights.table,
         "sums": release.sums,
         "score_centre": np.array(release.score.centre, dtype=np.float64),
         "score_scale": np.array(release.score.scale, dtype=np.float64),
-        "centre": np.array(release.contribution.centre, dtype=np.float64),
-        "scale": np.array(release.contribution.scale, dtype=np.float64),
+        "centre": np.array(contribution.centre, dtype=np.float64),
+        "scale": np.array(contribution.scale, dtype=np.float64),
     }
     if release.threshold:
         arrays["threshold_edges"] = release.threshold.edges
@@ -184,7 +188,7 @@ def _arrays(release: Release) -> dict[str, NDArray[Any]]:
             arrays[f"starts_{i}"] = cells.starts
     for i, rarity in enumerate(release.score.rarity):
         arrays[f"rarity_{i}"] = rarity
-    for i, offset in enumerate(release.contribution.offsets):
+    for i, offset in enumerate(contribution.offsets):
         arrays[f"offset_{i}"] = offset
     return arrays
 
@@ -232,7 +236,19 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
         clip=described.clip,
     )
     _require(0 < described.constant < 2**30 and 0 < described.clip < 2**30, "its clip is out of range")
-    labels = schema.label_column.cells if schema.label_column else 1
+    threshold = _threshold(described.threshold, arrays)
+    _require(threshold is not None or not described.split, "it is split without a threshold")
+    statistic = WeightedSums(
+        contribution,
+        score,
+        WeightFunction(described.weights_start, table),
+        schema.label_column,
+        split_at=threshold.value if threshold and described.split else None,
+    )
+    sensitivities = {"size": 1.0, "score": OneWay(cells).sensitivity, "threshold": 1.0}
+    sensitivities["synthesis"] = statistic.sensitivity
+    for event in events:
+        _require(event.sensitivity >= sensitivities[event.name], "it claims a smaller sensitivity than it has")
     return Release(
         schema=schema,
         layout=described.layout,
@@ -240,11 +256,9 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
         rows=described.rows,
         events=events,
         marginals=marginals,
-        score=score,
-        threshold=_threshold(described.threshold, arrays),
-        weights=WeightFunction(described.weights_start, table),
-        contribution=contribution,
-        sums=_ints(arrays["sums"], labels * contribution.length, most=2**62),
+        threshold=threshold,
+        statistic=statistic,
+        sums=_ints(arrays["sums"], math.prod(statistic.shape), most=2**62),
         private=described.private,
     )
 

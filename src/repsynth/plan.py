@@ -1,13 +1,13 @@
 """What a run will measure and what it will cost, worked out before any data is opened."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from repsynth.accounting import compose, epsilon_of, mu_of
 from repsynth.budget import Budget
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.schema import Schema
-from repsynth.weigh import HingeExp, Rule, Targeted
+from repsynth.weigh import Rule, Targeted
 
 MODELS = ("naive-bayes",)
 
@@ -22,9 +22,9 @@ class Settings:
 
     budget: Budget
     model: str = "naive-bayes"
-    rule: Rule = field(default_factory=HingeExp)
+    rule: Rule = field(default_factory=Targeted)
     outlier_epsilon: float | None = None
-    outlier_share: float = 0.25
+    outlier_share: float = 0.3
     score_share: float = 0.05
     threshold_share: float = 0.01
     size_share: float = 0.005
@@ -33,12 +33,14 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The charges of a run, in order, and the ceiling on outliers' weights that meets the asked ε."""
+    """The charges of a run, in order; the weight rule; and the ceiling on weights above the threshold that
+    meets the asked outlier ε."""
 
     schema: Schema
     settings: Settings
     charges: dict[str, float]
     """The μ of each measurement: size, score, threshold, synthesis (those that take place)."""
+    rule: Rule
     ceiling: float
 
     @property
@@ -70,10 +72,12 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
     shares["synthesis"] = 1 - math.fsum(shares.values())
     # A hair less than the whole, so that no rounding on the way can exceed it.
     charges = {name: total * math.sqrt(share) * (1 - 1e-12) for name, share in shares.items()}
-    plan = Plan(schema=schema, settings=settings, charges=charges, ceiling=1.0)
+    plan = Plan(schema=schema, settings=settings, charges=charges, rule=settings.rule, ceiling=1.0)
     if settings.outlier_epsilon is None:
         return plan
-    return Plan(schema=schema, settings=settings, charges=charges, ceiling=_ceiling(plan, settings.outlier_epsilon))
+    ceiling = _ceiling(plan, settings.outlier_epsilon)
+    rule = Targeted(ceiling) if isinstance(settings.rule, Targeted) else settings.rule
+    return replace(plan, rule=rule, ceiling=ceiling)
 
 
 def paper_score_share(budget: Budget) -> float:
@@ -118,8 +122,6 @@ def _check(schema: Schema, settings: Settings) -> None:
             raise ConfigError(f"{name.replace('_', ' ')} is {share:g}; it must lie between 0.000001 and 0.9")
     if settings.score_share + settings.threshold_share + settings.size_share > 0.95:
         raise ConfigError("the shares leave less than a twentieth of the budget for synthesis; lower them")
-    if isinstance(settings.rule, Targeted) and settings.outlier_epsilon is None:
-        raise ConfigError("targeted weights need the epsilon to aim at; give an outlier epsilon")
     if settings.outlier_epsilon is not None:
         if not settings.outlier_epsilon > 0:
             raise ConfigError(f"outlier epsilon is {settings.outlier_epsilon:g}; it must be above 0")

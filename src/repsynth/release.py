@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from repsynth.decode import Layout, decode, to_kind
 from repsynth.errors import ConfigError
 from repsynth.marginals import Marginals
-from repsynth.models.naive_bayes import Contribution, NaiveBayes, WeightedSums, fit_naive_bayes
+from repsynth.models.naive_bayes import NaiveBayes, WeightedSums, fit_naive_bayes
 from repsynth.noise import GaussianEvent
 from repsynth.plan import Settings
 from repsynth.privacy import Privacy
@@ -32,8 +32,9 @@ _BATCH = 131_072
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What a run leaves behind. Attributes are the measurements and the public functions made from them.
+    """What a run leaves behind: the measurements and the public functions made from them.
 
+    `statistic` is the public function of a record that stage 2 summed up, `sums` the noisy result.
     `private` is False only where the noise was drawn from a seed, as experiments do.
     """
 
@@ -43,18 +44,22 @@ class Release:
     rows: float
     events: tuple[GaussianEvent, ...]
     marginals: Marginals
-    score: Score
     threshold: Threshold | None
-    weights: WeightFunction
-    contribution: Contribution
+    statistic: WeightedSums
     sums: Ints
     private: bool = True
 
     @cached_property
     def model(self) -> NaiveBayes:
         """The fitted model."""
-        sigma = self._event("synthesis").sigma
-        return fit_naive_bayes(self.schema, self.marginals, self.contribution, self.sums, sigma)
+        return fit_naive_bayes(
+            self.schema,
+            self.marginals,
+            self.statistic,
+            self.sums,
+            sigma=self._event("synthesis").sigma,
+            outlier_weight=self.threshold.mean_weight(self.weights) if self.threshold else 1.0,
+        )
 
     @cached_property
     def privacy(self) -> Privacy:
@@ -68,10 +73,15 @@ class Release:
             private=self.private,
         )
 
-    @cached_property
-    def statistic(self) -> WeightedSums:
-        """The public function of a record that stage 2 summed up."""
-        return WeightedSums(self.contribution, self.score, self.weights, self.schema.label_column)
+    @property
+    def score(self) -> Score:
+        """The public score function."""
+        return self.statistic.score
+
+    @property
+    def weights(self) -> WeightFunction:
+        """The public weight of each score."""
+        return self.statistic.weights
 
     def sample(self, rows: int | None = None, *, seed: int | None = None) -> Any:
         """A synthetic table of the kind that came in: free of charge, as often as wanted.

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def synthesize(
     delta: float | None = None,
     mu: float | None = None,
     rho: float | None = None,
-    weights: str | Rule = "hinge-exp",
+    weights: str | Rule = "targeted",
     gamma: float | None = None,
     outlier_epsilon: float | None = None,
     outlier_share: float | None = None,
@@ -86,7 +87,7 @@ def make_settings(
     delta: float | None = None,
     mu: float | None = None,
     rho: float | None = None,
-    weights: str | Rule = "hinge-exp",
+    weights: str | Rule = "targeted",
     gamma: float | None = None,
     outlier_epsilon: float | None = None,
     outlier_share: float | None = None,
@@ -139,15 +140,18 @@ def run(plan: Plan, table: Table, *, on_step: Steps = lambda step: None, noise_s
         noisy = account.measure(ScoreHistogram(score, bins.edges), data, mu=plan.charges["threshold"])
         threshold = bins.threshold(noisy, share=settings.outlier_share, rows=rows, sigma=sigma)
     weights = make_weights(
-        settings.rule,
+        plan.rule,
         threshold=threshold.value if threshold else score.lowest,
         lowest=score.lowest,
         ceiling=plan.ceiling,
     )
 
     on_step("synthesis")
-    contribution = make_contribution(schema, marginals, equalize=isinstance(settings.rule, Equalize))
+    contribution = make_contribution(schema, marginals, equalize=isinstance(plan.rule, Equalize))
     statistic = WeightedSums(contribution, score, weights, schema.label_column)
+    noise = statistic.noise(plan.charges["synthesis"])
+    if threshold and threshold.worth_splitting(weights, rows=rows, noise=noise):
+        statistic = replace(statistic, split_at=threshold.value)
     sums = account.measure(statistic, data, mu=plan.charges["synthesis"])
     return Release(
         schema=schema,
@@ -156,10 +160,8 @@ def run(plan: Plan, table: Table, *, on_step: Steps = lambda step: None, noise_s
         rows=rows,
         events=tuple(account.events),
         marginals=marginals,
-        score=score,
         threshold=threshold,
-        weights=weights,
-        contribution=contribution,
+        statistic=statistic,
         sums=sums,
         private=noise_seed is None,
     )

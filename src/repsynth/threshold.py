@@ -17,6 +17,7 @@ from scipy.special import expit, logit
 from repsynth.encode import Records
 from repsynth.marginals import Marginals
 from repsynth.score import NAT, Score
+from repsynth.weigh import FULL, WeightFunction
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -56,6 +57,22 @@ class Threshold:
     counts: Ints
     share: float
     share_error: float
+
+    def mean_weight(self, weights: WeightFunction) -> float:
+        """About the mean weight of the records at or above the threshold, by the noisy histogram."""
+        starts = np.maximum(self.edges, self.value)
+        ends = np.append(self.edges[1:], 2 * self.edges[-1] - self.edges[0])
+        counts = np.where(ends > self.value, np.maximum(self.counts[1:], 0), 0).astype(np.float64)
+        values = weights.of((starts + ends) // 2) / FULL
+        return float(counts @ values / counts.sum()) if counts.any() else float(values[-1])
+
+    def worth_splitting(self, weights: WeightFunction, *, rows: float, noise: float) -> bool:
+        """Whether outliers' sums, measured apart and scaled back up, still stand above their noise.
+
+        `noise` is that of a sum in which every record counts about once.
+        """
+        weight = self.mean_weight(weights)
+        return weight > 0.05 and noise / (rows * self.share * weight) <= 0.03
 
 
 @dataclass(frozen=True)

@@ -109,20 +109,27 @@ class Cap:
 
 @dataclass(frozen=True)
 class Targeted:
-    """1 up to the threshold, one smaller weight above it: the one that meets an asked outlier ε."""
+    """1 up to the threshold, one smaller weight above it, so that all outliers have the same small loss.
 
+    An asked outlier ε decides the weight; without one it is a fifth.
+
+    >>> Targeted().weight(np.array([-1.0, 1.0, 9.0]), span=8.0).tolist()
+    [1.0, 0.2, 0.2]
+    """
+
+    outlier_weight: float = 0.2
     name: str = "targeted"
     uses_threshold: bool = True
 
     def weight(self, above: Floats, span: float) -> Floats:
-        """Always 1: the ceiling that meets the asked ε does the rest."""
-        return np.ones_like(above)
+        """A step at the threshold."""
+        return np.where(above > 0, self.outlier_weight, 1.0)
 
 
 RULES: dict[str, type[Rule]] = {
+    "targeted": Targeted,
     "hinge-exp": HingeExp,
     "cap": Cap,
-    "targeted": Targeted,
     "equalize": Equalize,
     "uniform": Uniform,
 }
@@ -141,7 +148,7 @@ class WeightFunction:
     table: Ints
 
     def of(self, scores: Ints) -> Ints:
-        """The weight of each score, in units of 1/FULL."""
+        """The weight of each score, in units of 1/FULL; it never rises with the score."""
         step = np.minimum((scores - self.start) // _STEP, len(self.table) - 1)
         return np.where(step < 0, FULL, self.table[np.maximum(step, 0)])
 

@@ -103,12 +103,17 @@ class Contribution:
 
 @dataclass(frozen=True)
 class WeightedSums:
-    """The statistic of stage 2. A record without a label contributes nothing."""
+    """The statistic of stage 2. A record without a label contributes nothing.
+
+    With `split_at`, records at or above that score are summed up apart from the others: each record still
+    enters one sum only, so the sensitivity is the same, and the model can undo the outliers' small weight.
+    """
 
     contribution: Contribution
     score: Score
     weights: WeightFunction
     label: Discrete | None
+    split_at: int | None = None
     name: str = "synthesis"
 
     @property
@@ -117,35 +122,50 @@ class WeightedSums:
         return self.label.cells if self.label else 1
 
     @property
+    def strata(self) -> int:
+        """2 where outliers are summed up apart, else 1."""
+        return 1 if self.split_at is None else 2
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Strata, labels, entries of u."""
+        return self.strata, self.labels, self.contribution.length
+
+    @property
     def sensitivity(self) -> float:
         """‖code(y)‖ × clip × full weight, in grid units."""
         return code_norm(self.labels) * self.contribution.clip * FULL
 
-    def total(self, records: Records) -> Ints:
-        """The weighted sums of all labels in the label code, flattened."""
-        group, labelled = self._groups(records)
-        multiplier = np.where(labelled, self.multiplier(records), 0)
-        sums = self.contribution.sums(records, group, self.labels, multiplier)
-        return (label_code(self.labels) @ sums).ravel()
+    def noise(self, mu: float) -> float:
+        """The noise at this charge in units of u and of a label's difference from the others."""
+        return self.sensitivity / mu / (UNIT * FULL * 2 * self.labels)
 
-    def multiplier(self, records: Records) -> Ints:
-        """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
-        weight = self.weights.of(self.score.of(records))
-        return np.minimum(weight, weight * self.contribution.clip // self._norm_up(records))
+    def total(self, records: Records) -> Ints:
+        """The weighted sums of all labels in the label code, flattened from `shape`."""
+        scores = self.score.of(records)
+        group, labelled = self._labels(records)
+        if self.split_at is not None:
+            group = group + self.labels * (scores >= self.split_at)
+        multiplier = np.where(labelled, self._multiplier(records, scores), 0)
+        sums = self.contribution.sums(records, group, self.strata * self.labels, multiplier)
+        return (label_code(self.labels) @ sums.reshape(self.shape)).ravel()
 
     def influence(self, records: Records) -> Floats:
         """The norm of each record's contribution, as a share of the sensitivity."""
-        _, labelled = self._groups(records)
+        _, labelled = self._labels(records)
         norm = np.sqrt(self.contribution.squared_norm(records).astype(np.float64))
-        share = self.multiplier(records) * norm / (FULL * self.contribution.clip)
+        share = self._multiplier(records, self.score.of(records)) * norm / (FULL * self.contribution.clip)
         return np.where(labelled, share, 0.0)
 
-    def _norm_up(self, records: Records) -> Ints:
+    def _multiplier(self, records: Records, scores: Ints) -> Ints:
+        """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
         squared = self.contribution.squared_norm(records)
         norm = np.ceil(np.sqrt(squared.astype(np.float64))).astype(np.int64)
-        return np.maximum(norm + (norm * norm < squared), 1)
+        norm = np.maximum(norm + (norm * norm < squared), 1)
+        weight = self.weights.of(scores)
+        return np.minimum(weight, weight * self.contribution.clip // norm)
 
-    def _groups(self, records: Records) -> tuple[Ints, NDArray[np.bool_]]:
+    def _labels(self, records: Records) -> tuple[Ints, NDArray[np.bool_]]:
         if self.label is None:
             return np.zeros(records.rows, dtype=np.int64), np.ones(records.rows, dtype=np.bool_)
         codes = records.codes[self.label.name]
@@ -254,19 +274,27 @@ class NaiveBayes:
 
 
 def fit_naive_bayes(
-    schema: Schema, marginals: Marginals, contribution: Contribution, noisy: Ints, sigma: float
+    schema: Schema,
+    marginals: Marginals,
+    statistic: WeightedSums,
+    noisy: Ints,
+    *,
+    sigma: float,
+    outlier_weight: float = 1.0,
 ) -> NaiveBayes:
     """The model from the noisy sums (`sigma` in grid units).
 
-    The label code is undone; then every block is split into what all labels have in common and each
+    The label code is undone, and outliers that were summed up apart are scaled back to full weight by
+    their mean `outlier_weight`. Then every block is split into what all labels have in common and each
     label's difference from it, and both are shrunk as far as noise alone explains them.
     """
-    label = schema.label_column
-    labels = label.cells if label else 1
-    coded = noisy.reshape(labels, contribution.length) / (UNIT * FULL)
-    sums = np.linalg.solve(label_code(labels).astype(np.float64), coded)
+    contribution, labels = statistic.contribution, statistic.labels
+    coded = noisy.reshape(statistic.shape) / (UNIT * FULL)
+    strata = np.linalg.solve(label_code(labels).astype(np.float64), coded)
+    restore = np.array([1.0, 1.0 / outlier_weight])[: statistic.strata]
+    sums = np.einsum("s,slk->lk", restore, strata)
     # Variance of one entry's common part (the sum over labels) and of its differences between labels.
-    noise = (sigma / (UNIT * FULL)) ** 2
+    noise = (sigma / (UNIT * FULL)) ** 2 * float(restore @ restore)
     common_noise, difference_noise = noise / labels, (1 - 1 / labels) * noise / (2 * labels) ** 2
 
     mass = sums[:, 0] / (contribution.constant / UNIT)
