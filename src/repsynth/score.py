@@ -1,14 +1,19 @@
 """How much a record stands out: a public function of one record, made from the released histograms.
 
-    s(z) = Σ over columns of −log(max(count of z's cell, σ/2) / rows)
-         + ¼ Σ over numeric columns of min(|z-score|, 6)²
+    s(z) = Σ over columns of r(z's cell),   r = −log(max(count, half its noise) / rows)
 
-A cell cannot look rarer than half the noise: with a fixed floor instead, a cell that noise happens to
-empty would send ordinary records over any threshold. The second term sees extremes inside a wide bin.
+A cell cannot look rarer than half its noise: with a fixed floor instead, a cell that noise happens to
+empty would send ordinary records over any threshold. Fine bins are taken together to some sixteen per
+column: what counts is whether a region is rare. Extreme numbers make a record stand out more than rare
+categories do, so they count more: where the histogram is clear, a region with less than 1 % of the
+records counts three times for what it is rarer than that; where noise leaves only few wide bins, a
+quarter of the squared z-score, at most 6², is added instead.
+
 Scores are integers in units of 2⁻¹⁶ nats, made of table look-ups and IEEE products, so they do not
 depend on how the records are batched.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +25,15 @@ from repsynth.marginals import Marginals
 from repsynth.schema import Numeric
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 NAT = 2**16
 """Score units in one nat."""
 
+RARE = 4.5
+"""−log of the share of records, about 1 %, below which a numeric region counts more."""
+
+_REGIONS = 16
 _EXTREMES = 0.25
 _FARTHEST = 6.0
 
@@ -32,8 +42,8 @@ _FARTHEST = 6.0
 class Score:
     """The released score function of the features (the label does not count).
 
-    `rarity` holds, column by column, the score of each cell; `centre` and `scale` standardise the
-    numeric columns, in positions.
+    `rarity` holds, column by column, the score of each cell; `centre` and `scale`, in positions, give the
+    z-scores of a numeric column (infinite scale: none count).
     """
 
     cells: tuple[Cells, ...]
@@ -48,7 +58,7 @@ class Score:
             self.cells, self.rarity, self.centre, self.scale, strict=True
         ):
             score += rarity[cells.of(records)]
-            if cells.starts is not None:
+            if cells.starts is not None and scale < math.inf:
                 z = standardise(records.codes[cells.column.name], centre, scale, _FARTHEST)
                 score += np.floor(z * z * (_EXTREMES * NAT)).astype(np.int64)
         return score
@@ -64,13 +74,43 @@ def make_score(marginals: Marginals, label: str | None) -> Score:
     kept = [i for i, cells in enumerate(marginals.cells) if cells.column.name != label]
     rarity, centres, scales = [], [], []
     for i in kept:
-        counts = np.maximum(marginals.noisy(i), marginals.sigma / 2)
-        rarity.append(np.floor(-np.log(counts / marginals.rows) * NAT).astype(np.int64))
+        region = regions(marginals.cells[i])
+        counts = np.bincount(region, marginals.noisy(i))
+        noise = marginals.sigma * np.sqrt(np.bincount(region))
+        rare = rarity_of(counts, noise, marginals.rows, steep=steep(marginals, i))
+        rarity.append(np.floor(rare * NAT).astype(np.int64)[region])
         centre, scale = standardisation(marginals, i)
         centres.append(centre)
-        scales.append(scale)
+        scales.append(math.inf if marginals.clear(i) else scale)
     cells = tuple(marginals.cells[i] for i in kept)
     return Score(cells, tuple(rarity), tuple(centres), tuple(scales))
+
+
+def rarity_of(counts: Floats, noise: Floats, rows: float, *, steep: bool) -> Floats:
+    """r of regions with these counts, in nats: it falls with the count.
+
+    >>> rarity_of(np.array([100.0, 1.0]), np.array([4.0, 4.0]), 1000.0, steep=False).round(2).tolist()
+    [2.3, 6.21]
+    """
+    rare: Floats = -np.log(np.maximum(counts, noise / 2) / rows)
+    return rare + 2 * np.maximum(rare - RARE, 0.0) if steep else rare
+
+
+def steep(marginals: Marginals, column: int) -> bool:
+    """Whether rare regions of a column count more: numeric columns with a clear histogram."""
+    return marginals.cells[column].starts is not None and marginals.clear(column)
+
+
+def regions(cells: Cells) -> Ints:
+    """For each cell the region it is counted in: itself, or some neighbouring bins of many.
+
+    The lower bound's own bin and the one for missing values stay apart.
+    """
+    if cells.starts is None or cells.values <= 2 * _REGIONS:
+        return np.arange(cells.count)
+    bins = cells.values - 1
+    merged = 1 + np.arange(bins) * _REGIONS // bins
+    return np.concatenate([[0], merged, [_REGIONS + 1]])
 
 
 def standardisation(marginals: Marginals, column: int) -> tuple[float, float]:
@@ -82,7 +122,7 @@ def standardisation(marginals: Marginals, column: int) -> tuple[float, float]:
     return centre * (domain.steps + 1) - 0.5, scale * (domain.steps + 1)
 
 
-def standardise(positions: Ints, centre: float, scale: float, farthest: float) -> NDArray[np.float64]:
+def standardise(positions: Ints, centre: float, scale: float, farthest: float) -> Floats:
     """Clipped z-scores; 0 where the value is missing."""
     z = np.clip((positions - centre) / scale, -farthest, farthest)
     return np.where(positions == MISSING, 0.0, z)

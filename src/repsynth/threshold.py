@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 READABLE = 200.0
 """Records times μ from which on the noisy counts are read directly."""
 
+MOST_BINS = 48
+
 _DRAWN = 20_000
 _SHIFT_SD, _LOG_STRETCH_SD = 2.0, 0.3
 _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
@@ -94,7 +96,7 @@ def choose_bins(score: Score, marginals: Marginals, *, sigma: float) -> Bins:
 
     Edges that will be read are whole multiples of a step that depends on the number of columns alone,
     from the lowest possible score on; the real scores spread wider than the drawn ones, whose columns are
-    independent, so the edges reach twice as far above the middle.
+    independent, so the edges reach twice as far above the middle. There are never more than `MOST_BINS`.
     """
     # A fixed seed: this is post-processing, and the same release then always has the same edges.
     drawn = score.of(marginals.draw(_DRAWN, np.random.default_rng(0)))
@@ -105,7 +107,8 @@ def choose_bins(score: Score, marginals: Marginals, *, sigma: float) -> Bins:
     middle, high = np.quantile(drawn, [0.5, 0.999])
     step = bin_width(len(score.cells))
     first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
-    return Bins(np.arange(first, max(last, first + 1) + 1, dtype=np.int64) * step, readable=True)
+    last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
+    return Bins(np.arange(first, last + 1, dtype=np.int64) * step, readable=True)
 
 
 def bin_width(columns: int) -> int:

@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 UNIT = 2**10
 _LINEAR, _SQUARE = 0.8, 0.3
 _FARTHEST = 3.0
+_CLIP = 0.9  # of the norm of a typical record
 
 
 @dataclass(frozen=True)
@@ -206,9 +207,7 @@ def make_contribution(schema: Schema, marginals: Marginals, *, equalize: bool = 
             shares = np.append(shares * (1 - missing), missing)
         offsets.append(np.rint(shares * UNIT).astype(np.int64))
     standards = [standardisation(marginals, index[column.name]) for column in schema.numeric]
-    typical = math.sqrt(
-        0.6 * len(schema.discrete) + (_LINEAR**2 + 2 * _SQUARE**2) * len(schema.numeric)
-    )
+    typical = _typical_norm(schema)
     contribution = Contribution(
         discrete=schema.discrete,
         numeric=schema.numeric,
@@ -216,9 +215,20 @@ def make_contribution(schema: Schema, marginals: Marginals, *, equalize: bool = 
         centre=tuple(centre for centre, _ in standards),
         scale=tuple(scale for _, scale in standards),
         constant=round(0.3 * typical * UNIT),
-        clip=round(0.9 * typical * UNIT),
+        clip=round(_CLIP * typical * UNIT),
     )
     return replace(contribution, clip=contribution.smallest_norm()) if equalize else contribution
+
+
+def planned_sensitivity(schema: Schema) -> float:
+    """The sensitivity in units of u, known before any data is read; with equal influence it is smaller."""
+    labels = schema.label_column.cells if schema.label_column else 1
+    return code_norm(labels) * round(_CLIP * _typical_norm(schema) * UNIT) / UNIT
+
+
+def _typical_norm(schema: Schema) -> float:
+    """The norm of u of an ordinary record, without the constant."""
+    return math.sqrt(0.6 * len(schema.discrete) + (_LINEAR**2 + 2 * _SQUARE**2) * len(schema.numeric))
 
 
 @dataclass(frozen=True)

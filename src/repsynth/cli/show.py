@@ -1,0 +1,289 @@
+"""What the commands print: tables for people, plain dictionaries for machines."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from repsynth.accounting import advantage, epsilon_of
+from repsynth.cells import choose_cells
+from repsynth.measure import sigma_for
+from repsynth.models.naive_bayes import planned_sensitivity
+from repsynth.plan import Plan
+from repsynth.privacy import NEIGHBOURS
+from repsynth.release import Release
+from repsynth.risk import Summary
+from repsynth.score import NAT
+from repsynth.weigh import FULL
+
+_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
+_PURPOSE = {
+    "size": "number of records",
+    "score": "histogram of every column",
+    "threshold": "histogram of the scores",
+    "synthesis": "weighted sums for the model",
+}
+
+
+def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
+    """A plan as plain data."""
+    delta = plan.settings.budget.delta
+    return {
+        "budget": {
+            "epsilon": plan.settings.budget.epsilon,
+            "delta": delta,
+            "mu": plan.settings.budget.mu,
+            "rho": plan.settings.budget.rho,
+        },
+        "neighbours": NEIGHBOURS,
+        "measurements": _measurements(plan),
+        "floor_epsilon": float(epsilon_of(plan.floor_mu, delta)),
+        "outlier_weight_at_most": plan.ceiling,
+        "expected_rows": rows,
+        "cells": _planned_cells(plan, rows),
+        "epsilon_by_weight": {w: float(epsilon_of(plan.mu_at(w), delta)) for w in _WEIGHTS},
+    }
+
+
+def plan(console: Console, plan: Plan, rows: int) -> None:
+    """A plan as tables."""
+    budget = plan.settings.budget
+    console.print(
+        f"[bold]Budget[/bold]  ε = {budget.epsilon:.4g} at δ = {budget.delta:.3g}   "
+        f"(μ = {budget.mu:.4g}, ρ = {budget.rho:.4g})"
+    )
+    console.print(f"Neighbours: {NEIGHBOURS}.\n")
+    table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
+    for row in _measurements(plan):
+        table.add_row(
+            row["name"],
+            _PURPOSE[row["name"]],
+            f"{row['sensitivity']:.3f}",
+            f"{row['sigma']:,.2f}",
+            f"{row['mu']:.4f}",
+            f"{row['share']:.1%}",
+        )
+    console.print(table)
+
+    console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
+    table = _table("column", "cells", "records per cell", "noise σ", "noise / records", right_from=1)
+    for row in _planned_cells(plan, rows):
+        table.add_row(
+            escape(row["column"]),
+            f"{row['cells']:,}",
+            f"{row['expected']:,.0f}",
+            f"{row['sigma']:,.0f}",
+            f"{row['relative']:.0%}",
+        )
+    console.print(table)
+    if rows < 4 * _planned_cells(plan, rows)[0]["sigma"]:
+        console.print(
+            "[yellow]warning:[/yellow] noise drowns the data at this size; use a larger epsilon or more records"
+        )
+
+    console.print("\n[bold]What a record of weight w loses at most[/bold]")
+    _print_curve(console, {w: plan.mu_at(w) for w in _WEIGHTS}, budget.delta)
+    if plan.settings.outlier_epsilon is not None:
+        console.print(
+            f"Records above the threshold get weight {plan.ceiling:.3f} at most: "
+            f"ε ≤ {plan.settings.outlier_epsilon:g}."
+        )
+
+
+def release_data(release: Release) -> dict[str, Any]:
+    """A release's account as plain data."""
+    privacy, threshold = release.privacy, release.threshold
+    return {
+        "private": release.private,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "mu": privacy.mu,
+        "rho": privacy.rho,
+        "neighbours": NEIGHBOURS,
+        "epsilon_by_delta": {f"{delta:g}": epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
+        "attack_advantage_at_most": privacy.advantage,
+        "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
+        "measurements": [
+            {"name": e.name, "sensitivity": e.sensitivity, "sigma": e.sigma, "mu": e.mu} for e in release.events
+        ],
+        "released_rows": release.rows,
+        "rows_public": release.settings.public_rows is not None,
+        "weights": release.settings.rule.name,
+        "threshold": threshold
+        and {
+            "score": threshold.value / NAT,
+            "share_above": threshold.share,
+            "share_error": threshold.share_error,
+            "outlier_weight": _outlier_weight(release),
+            "outlier_epsilon": float(privacy.epsilon_at(_outlier_weight(release))),
+        },
+        "loss_distribution": [
+            {"share": s.share, "epsilon_at_most": s.epsilon, "weight_at_most": s.weight}
+            for s in privacy.distribution()
+        ],
+        "warnings": list(release.warnings),
+    }
+
+
+def release(console: Console, release: Release) -> None:
+    """A release's account as tables."""
+    privacy = release.privacy
+    if not release.private:
+        console.print("[bold red]NOT PRIVATE[/bold red]: the noise came from a seed; for experiments only.\n")
+    console.print(
+        f"[bold]Privacy[/bold]  ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}   "
+        f"(μ = {privacy.mu:.4g}, ρ = {privacy.rho:.4g})"
+    )
+    console.print(f"Neighbours: {NEIGHBOURS}.")
+    others = ", ".join(f"{eps:.3g} at δ = {d:g}" for d, eps in privacy.epsilon_by_delta().items())
+    console.print(f"The same guarantee at other δ: ε = {others}.")
+    rates = ", ".join(f"{tpr:.1%} at {fpr:.1%} false alarms" for fpr, tpr in privacy.true_positive_rates().items())
+    console.print(
+        f"No attack can tell that a record is in the data with an advantage above {privacy.advantage:.1%} "
+        f"over guessing,\nnor find more members than {rates}.\n"
+    )
+    table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ")
+    for event in release.events:
+        table.add_row(
+            event.name, _PURPOSE[event.name], f"{event.sensitivity:,.4g}", f"{event.sigma:,.4g}", f"{event.mu:.4f}"
+        )
+    console.print(table)
+    source = "declared public" if release.settings.public_rows is not None else "noisy count"
+    console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.settings.rule.name}.\n")
+    _print_outliers(console, release)
+    for warning in release.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+
+
+def outcome(console: Console, release: Release, folder: Path, output: Path, rows: int) -> None:
+    """What `synthesize` did, in a few lines."""
+    privacy = release.privacy
+    console.print(f"Spent ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}.")
+    if release.threshold:
+        weight = _outlier_weight(release)
+        console.print(
+            f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.0%} of the records are outliers "
+            f"and lose at most ε = {float(privacy.epsilon_at(weight)):.3g}."
+        )
+    console.print(f"Wrote {rows:,} synthetic rows to {output}")
+    console.print(f"Wrote the release to {folder}   (see: repsynth inspect {folder})")
+    for warning in release.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+
+
+def demo(console: Console, folder: Path, rows: int) -> None:
+    """Where the demo left its files."""
+    table = _table("file", "what it is")
+    for name, what in (
+        ("people.csv", "6,000 simulated people, 2 % of them outliers"),
+        ("schema.toml", "what is publicly known about them"),
+        ("release/", "the differentially private release"),
+        ("synthetic.csv", f"{rows:,} synthetic people"),
+        ("summary.txt", "the account above"),
+    ):
+        table.add_row(f"{folder}/{name}", what)
+    console.print(table)
+    console.print(f"More rows at no cost: repsynth sample {folder}/release -n 100 -o more.csv")
+
+
+def dossier(console: Console, output: Path, summary: Summary | None) -> None:
+    """Where the dossier is; its summary only when asked for."""
+    console.print(f"Wrote {output}: [bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it.")
+    if summary is None:
+        return
+    table = _table("PRIVATE summary", "value", right_from=1)
+    table.add_row("records", f"{summary.records:,}")
+    table.add_row("largest realised ε", f"{summary.largest_epsilon:.4g}")
+    table.add_row("median realised ε", f"{summary.median_epsilon:.4g}")
+    table.add_row("largest to median", f"{summary.max_to_median:.2f}")
+    table.add_row("Gini coefficient", f"{summary.gini:.3f}")
+    table.add_row("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}")
+    table.add_row("share with a guaranteed ε below the total", f"{summary.guaranteed_share:.1%}")
+    table.add_row("bias bound, from weights", f"{summary.weight_bias:.4g}")
+    table.add_row("bias bound, from clipping", f"{summary.clip_bias:.4g}")
+    console.print(table)
+
+
+def _print_outliers(console: Console, release: Release) -> None:
+    privacy = release.privacy
+    strata = privacy.distribution()
+    if not strata or release.threshold is None:
+        console.print("All records weigh the same, so all have the same bound.\n")
+        return
+    console.print(
+        f"[bold]Who loses how much[/bold]: about {release.threshold.share:.0%} ± "
+        f"{release.threshold.share_error:.0%} of the records lie above the threshold."
+    )
+    groups: dict[float, float] = {}
+    for stratum in strata:
+        groups[stratum.epsilon] = groups.get(stratum.epsilon, 0.0) + stratum.share
+    table = _table("ε at most", "share of records", "", right_from=0)
+    for epsilon, share in sorted(groups.items(), reverse=True)[:12]:
+        table.add_row(f"{epsilon:.3g}", f"{share:.1%}", _bar(share))
+    console.print(table)
+    console.print("(the noisy histogram of the scores through their weights: already paid for)\n")
+
+
+def _print_curve(console: Console, mus: dict[float, float], delta: float) -> None:
+    table = _table("weight", "ε", "attack advantage", "", right_from=0)
+    largest = max(float(epsilon_of(mu, delta)) for mu in mus.values())
+    for weight, mu in mus.items():
+        epsilon = float(epsilon_of(mu, delta))
+        table.add_row(f"{weight:.2f}", f"{epsilon:.4g}", f"{float(advantage(mu)):.2%}", _bar(epsilon / largest))
+    console.print(table)
+
+
+def _measurements(plan: Plan) -> list[dict[str, Any]]:
+    total = plan.settings.budget.mu
+    sensitivity = {
+        "size": 1.0,
+        "score": len(plan.schema.learned) ** 0.5,
+        "threshold": 1.0,
+        "synthesis": planned_sensitivity(plan.schema),
+    }
+    return [
+        {
+            "name": name,
+            "sensitivity": sensitivity[name],
+            "sigma": sigma_for(sensitivity[name], mu),
+            "mu": mu,
+            "share": (mu / total) ** 2,
+        }
+        for name, mu in plan.charges.items()
+    ]
+
+
+def _planned_cells(plan: Plan, rows: int) -> list[dict[str, Any]]:
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges["score"])
+    result = []
+    for cells in choose_cells(plan.schema, rows=rows, sigma=sigma):
+        expected = rows / cells.values
+        result.append(
+            {
+                "column": cells.column.name,
+                "cells": cells.values,
+                "expected": expected,
+                "sigma": sigma,
+                "relative": sigma / expected,
+            }
+        )
+    return result
+
+
+def _outlier_weight(release: Release) -> float:
+    """The largest weight above the threshold."""
+    assert release.threshold is not None
+    return float(release.weights.of(release.threshold.edges[:1] * 0 + release.threshold.value)[0]) / FULL
+
+
+def _bar(share: float) -> str:
+    return "█" * round(30 * min(max(share, 0.0), 1.0))
+
+
+def _table(*headers: str, right_from: int = 2) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
+    for i, header in enumerate(headers):
+        table.add_column(header, justify="right" if i >= right_from and header else "left", no_wrap=True)
+    return table

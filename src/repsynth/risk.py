@@ -1,0 +1,147 @@
+"""The curator's dossier: each record's own loss. PRIVATE: it is a function of the data.
+
+It goes into one file, asked for by name, and nowhere else.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from repsynth.accounting import epsilon_of
+from repsynth.encode import EncodedTable, Records
+from repsynth.guarantee import guaranteed_weights, why_none
+from repsynth.models.naive_bayes import UNIT
+from repsynth.output import beside
+from repsynth.release import Release
+from repsynth.score import NAT
+from repsynth.tables import check_columns, open_table
+from repsynth.weigh import FULL
+
+Floats = NDArray[np.float64]
+
+_LABEL = "PRIVATE: per-record privacy losses, a function of the data. For the curator only; never publish."
+_ETA_SHARE = 1 / 11  # of δ, for the chance that stage 1's noise exceeds its bounds
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The dossier in a few numbers; as private as the rest of it.
+
+    Inequality: largest to median, Gini coefficient, and the gap between the 90 % and the 10 % quantile of
+    the realised ε. Bias: the two terms of the bound on how far weighting and clipping move the mean
+    contribution of a record, in units of the contribution. `guaranteed_share` is the share of records
+    whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why.
+    """
+
+    records: int
+    largest_epsilon: float
+    median_epsilon: float
+    max_to_median: float
+    gini: float
+    quantile_gap: float
+    guaranteed_share: float
+    no_guarantee: str | None
+    weight_bias: float
+    clip_bias: float
+
+
+def write_dossier(source: Any, release: Release, path: Path) -> Summary:
+    """Write the dossier of a table and the release made from it: one row per record, in its order."""
+    table, summary = dossier(source, release)
+    notes = {"repsynth": _LABEL, "summary": msgspec.json.encode(summary).decode()}
+    with beside(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(notes), temporary)
+    return summary
+
+
+def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
+    """The dossier and its summary.
+
+    `realised_epsilon` holds given what stage 1 released, `guaranteed_epsilon` before it is run; both at
+    the release's δ.
+    """
+    table = open_table(source)
+    check_columns(table, release.schema)
+    data = list(EncodedTable(table, release.schema))
+    privacy, statistic = release.privacy, release.statistic
+    score = _each(data, lambda records: release.score.of(records) / NAT)
+    weight = _each(data, lambda records: release.weights.of(release.score.of(records)) / FULL)
+    influence = _each(data, statistic.influence)
+    realised = _epsilons(privacy.mu_at(influence), privacy.delta)
+    guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * _ETA_SHARE)
+    guaranteed = _epsilons(privacy.mu_at(guaranteed_weight), privacy.delta * (1 - _ETA_SHARE))
+    guaranteed = np.minimum(guaranteed, privacy.epsilon)
+    columns = {
+        "score": score,
+        "weight": weight,
+        "influence": influence,
+        "realised_mu": privacy.mu_at(influence),
+        "realised_epsilon": realised,
+        "guaranteed_weight": guaranteed_weight,
+        "guaranteed_epsilon": guaranteed,
+    }
+    norms = _each(data, lambda records: np.sqrt(statistic.contribution.squared_norm(records)) / UNIT)
+    clip = statistic.contribution.clip / UNIT
+    kept = np.minimum(norms, clip)
+    count = max(len(score), 1)
+    summary = Summary(
+        records=len(score),
+        largest_epsilon=float(realised.max(initial=0.0)),
+        median_epsilon=float(np.median(realised)) if len(realised) else 0.0,
+        max_to_median=max_to_median(realised),
+        gini=gini(realised),
+        quantile_gap=quantile_gap(realised),
+        guaranteed_share=float(np.sum(guaranteed < privacy.epsilon) / count),
+        no_guarantee=why_none(release),
+        weight_bias=float(np.sum((1 - weight) * kept) / count),
+        clip_bias=float(np.sum(norms - kept) / count),
+    )
+    return pa.table(columns), summary
+
+
+def max_to_median(losses: Floats) -> float:
+    """The largest loss in units of the median one.
+
+    >>> max_to_median(np.array([1.0, 2.0, 4.0]))
+    2.0
+    """
+    return float(losses.max() / np.median(losses)) if losses.size and np.median(losses) > 0 else 1.0
+
+
+def gini(losses: Floats) -> float:
+    """0 where all lose the same, near 1 where one record loses everything.
+
+    >>> gini(np.array([1.0, 1.0, 1.0])), gini(np.array([0.0, 0.0, 3.0])).__round__(3)
+    (0.0, 0.667)
+    """
+    if not losses.size or losses.sum() <= 0:
+        return 0.0
+    ranks = 2 * np.arange(1, losses.size + 1) - losses.size - 1
+    return float(max(ranks @ np.sort(losses) / (losses.size * losses.sum()), 0.0))
+
+
+def quantile_gap(losses: Floats) -> float:
+    """The distance between the 90 % and the 10 % quantile.
+
+    >>> quantile_gap(np.array([1.0, 1.0, 1.0]))
+    0.0
+    """
+    return float(np.subtract(*np.quantile(losses, [0.9, 0.1]))) if losses.size else 0.0
+
+
+def _each(data: list[Records], function: Any) -> Floats:
+    parts = [np.asarray(function(records), dtype=np.float64) for records in data]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _epsilons(mu: Floats, delta: float) -> Floats:
+    """ε of each μ, rounded up: worked out on a fine grid of μ, which is fast for any number of records."""
+    if not mu.size:
+        return mu
+    grid = np.linspace(mu.min(), mu.max(), 2000)
+    above = np.minimum(np.searchsorted(grid, mu), len(grid) - 1)
+    return epsilon_of(grid, delta)[above]
