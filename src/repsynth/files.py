@@ -218,7 +218,7 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
         cells=scored,
         rarity=tuple(_ints(arrays[f"rarity_{i}"], c.count, most=2**40) for i, c in enumerate(scored)),
         centre=_floats(arrays["score_centre"], len(scored)),
-        scale=_floats(arrays["score_scale"], len(scored), positive=True),
+        scale=_floats(arrays["score_scale"], len(scored), positive=True, infinite=True),
     )
     table = _ints(arrays["weights"])
     _require(0 < len(table) <= 2**16 and 0 <= table.min() and table.max() <= FULL, "a weight is not in 0..1")
@@ -313,9 +313,12 @@ def _ints(array: NDArray[Any], length: int | None = None, most: int = 2**61) -> 
     return array
 
 
-def _floats(array: NDArray[Any], length: int, *, positive: bool = False) -> tuple[float, ...]:
+def _floats(
+    array: NDArray[Any], length: int, *, positive: bool = False, infinite: bool = False
+) -> tuple[float, ...]:
     _require(array.dtype == np.float64 and array.shape == (length,), "an array has the wrong shape")
-    _require(bool(np.all(np.isfinite(array))), "a number is not finite")
+    _require(not np.isnan(array).any(), "a number is not a number")
+    _require(infinite or bool(np.all(np.isfinite(array))), "a number is not finite")
     _require(not positive or bool(np.all(array > 0)), "a scale is not positive")
     return tuple(array.tolist())
 

@@ -39,7 +39,7 @@ def why_none(release: Release) -> str | None:
         return "the number of records was not declared public"
     if release.rows / threshold.sigma < READABLE:
         return "too few records for this budget: the threshold was fitted, not read"
-    if any(scale < math.inf for scale, c in zip(release.score.scale, release.score.cells, strict=True) if c.starts is not None):
+    if not all(map(math.isinf, release.score.scale)):
         return "too few records for this budget: some histogram is not clear"
     return None
 

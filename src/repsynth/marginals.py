@@ -81,10 +81,10 @@ class Marginals:
         )
 
     def missing_share(self, column: int) -> float:
-        """The share of missing cells in a column that declares them, 0 in any other."""
+        """The share of missing cells in a column that declares them, as far as believed; 0 in any other."""
         if not self.cells[column].column.missing:
             return 0.0
-        return float(np.clip(self.noisy(column)[-1] / self.rows, 0.0, 1.0))
+        return float(np.clip(self.belief(1) * self.noisy(column)[-1] / self.rows, 0.0, 0.99))
 
     def clear(self, column: int) -> bool:
         """Whether a column's histogram stands so far above its noise that its shape can be trusted."""

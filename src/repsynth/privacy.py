@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from repsynth.accounting import advantage, compose, epsilon_of, true_positive_rate
 from repsynth.noise import GaussianEvent
+from repsynth.score import NAT
 from repsynth.threshold import Threshold
 from repsynth.weigh import FULL, WeightFunction
 
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 NEIGHBOURS = (
@@ -19,7 +21,10 @@ NEIGHBOURS = (
 
 @dataclass(frozen=True)
 class Stratum:
-    """A part of the records by score: about `share` of them, each losing at most `epsilon`."""
+    """A part of the records by score: about `share` of them, each losing at most `epsilon`.
+
+    `score` is where it begins, in nats, and `weight` the largest weight in it.
+    """
 
     share: float
     epsilon: float
@@ -97,14 +102,14 @@ class Privacy:
         """
         if self.threshold is None:
             return ()
-        shares = np.maximum(self.threshold.counts / self.rows, 0.0)
+        edges, counts = _with_edge(self.threshold.edges, self.threshold.counts, self.threshold.value)
+        shares = np.maximum(counts, 0.0)
         shares = shares / max(float(shares.sum()), 1e-300)
-        starts = np.concatenate([[self.weights.start - 1], self.threshold.edges])
-        starts[0] = min(starts[0], self.threshold.edges[0] - 1)
+        starts = np.concatenate([[min(int(edges[0]), self.weights.start) - 1], edges])
         weights = self.weights.of(starts) / FULL  # the largest in each bin: weights fall with the score
         epsilons = self.epsilon_at(weights)
         return tuple(
-            Stratum(float(share), float(epsilon), float(weight), float(start))
+            Stratum(float(share), float(epsilon), float(weight), float(start) / NAT)
             for share, epsilon, weight, start in zip(shares, epsilons, weights, starts, strict=True)
             if share > 0
         )
@@ -112,3 +117,15 @@ class Privacy:
     def share_at_most(self, epsilon: float) -> float:
         """About which share of the records loses at most this ε."""
         return float(sum(stratum.share for stratum in self.distribution() if stratum.epsilon <= epsilon))
+
+
+def _with_edge(edges: Ints, counts: Ints, edge: int) -> tuple[Ints, Floats]:
+    """The histogram with one more edge; the bin it falls into is shared out by width."""
+    k = int(np.searchsorted(edges, edge))
+    spread = counts.astype(np.float64)
+    if k < len(edges) and edges[k] == edge:
+        return edges, spread
+    inside = 0 < k < len(edges)
+    below = (edge - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
+    parts = [spread[k] * below, spread[k] * (1 - below)]
+    return np.insert(edges, k, edge), np.concatenate([spread[:k], parts, spread[k + 1 :]])

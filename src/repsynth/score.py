@@ -43,7 +43,7 @@ class Score:
     """The released score function of the features (the label does not count).
 
     `rarity` holds, column by column, the score of each cell; `centre` and `scale`, in positions, give the
-    z-scores of a numeric column (infinite scale: none count).
+    z-scores of a numeric column with a coarse histogram (elsewhere the scale is infinite: none count).
     """
 
     cells: tuple[Cells, ...]
@@ -58,7 +58,7 @@ class Score:
             self.cells, self.rarity, self.centre, self.scale, strict=True
         ):
             score += rarity[cells.of(records)]
-            if cells.starts is not None and scale < math.inf:
+            if scale < math.inf:
                 z = standardise(records.codes[cells.column.name], centre, scale, _FARTHEST)
                 score += np.floor(z * z * (_EXTREMES * NAT)).astype(np.int64)
         return score
@@ -79,9 +79,10 @@ def make_score(marginals: Marginals, label: str | None) -> Score:
         noise = marginals.sigma * np.sqrt(np.bincount(region))
         rare = rarity_of(counts, noise, marginals.rows, steep=steep(marginals, i))
         rarity.append(np.floor(rare * NAT).astype(np.int64)[region])
-        centre, scale = standardisation(marginals, i)
+        coarse = marginals.cells[i].starts is not None and not marginals.clear(i)
+        centre, scale = standardisation(marginals, i) if coarse else (0.0, math.inf)
         centres.append(centre)
-        scales.append(math.inf if marginals.clear(i) else scale)
+        scales.append(scale)
     cells = tuple(marginals.cells[i] for i in kept)
     return Score(cells, tuple(rarity), tuple(centres), tuple(scales))
 
@@ -114,10 +115,9 @@ def regions(cells: Cells) -> Ints:
 
 
 def standardisation(marginals: Marginals, column: int) -> tuple[float, float]:
-    """Centre and scale of a numeric column in positions; (0, 1) for a discrete one."""
+    """Centre and scale of a numeric column in positions."""
     domain = marginals.cells[column].column
-    if not isinstance(domain, Numeric):
-        return 0.0, 1.0
+    assert isinstance(domain, Numeric)
     centre, scale = marginals.centre_and_scale(column)
     return centre * (domain.steps + 1) - 0.5, scale * (domain.steps + 1)
 

@@ -130,13 +130,13 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     outliers = parser.add_argument_group("outliers")
     outliers.add_argument(
-        "--weights", choices=list(RULES), default="hinge-exp", help="how weights fall with the score (%(default)s)"
+        "--weights", choices=list(RULES), default="targeted", help="how weights fall with the score (%(default)s)"
     )
     outliers.add_argument("--gamma", type=float, help="how sharply hinge-exp falls (default: 1)")
     outliers.add_argument(
         "--outlier-epsilon", type=float, metavar="E", help="bring every record above the threshold to at most this"
     )
-    outliers.add_argument("--outlier-share", type=float, metavar="F", help="share of records to protect (0.25)")
+    outliers.add_argument("--outlier-share", type=float, metavar="F", help="share of records to protect (0.3)")
     split = parser.add_argument_group("split of the budget (shares of mu²)")
     split.add_argument("--score-share", type=_share, metavar="S", help="(0.05), or tenth-of-epsilon as in the paper")
     split.add_argument("--threshold-share", type=float, metavar="S", help="(0.01)")

@@ -1,0 +1,95 @@
+"""Small tables that every test can afford, and the folder with the public data sets where there is one."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, settings
+
+from repsynth import datasets
+from repsynth.schema import Schema, parse_schema
+
+settings.register_profile("repsynth", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("repsynth")
+
+ALL_TYPES = """
+label = "smoker"
+
+[columns.person]
+type = "id"
+
+[columns.age]
+type = "integer"
+min = 18
+max = 99
+missing = true
+
+[columns.income]
+type = "number"
+min = 0
+max = 1e6
+
+[columns.region]
+type = "category"
+values = ["north", "south", 3]
+missing = true
+
+[columns.insured]
+type = "boolean"
+
+[columns.joined]
+type = "datetime"
+min = 2015-01-01
+max = 2025-12-31
+
+[columns.smoker]
+type = "category"
+values = ["no", "yes"]
+"""
+
+
+@pytest.fixture
+def schema() -> Schema:
+    return parse_schema(ALL_TYPES)
+
+
+@pytest.fixture
+def people() -> pa.Table:
+    return make_people(400)
+
+
+def make_people(rows: int, seed: int = 5) -> pa.Table:
+    """A table with every column type, some missing values and some that the schema clips or rejects."""
+    generator = np.random.default_rng(seed)
+    smoker = generator.random(rows) < 0.3
+    age = np.clip(generator.normal(45 + 10 * smoker, 15, rows), 1, 120).round().astype(int)
+    region = np.array(["north", "south", "3", "nowhere"])[generator.choice(4, rows, p=[0.5, 0.3, 0.15, 0.05])]
+    days = generator.integers(0, 4000, rows).astype("timedelta64[D]") + np.datetime64("2015-01-01")
+    return pa.table(
+        {
+            "person": pa.array([f"p{i}" for i in range(rows)]),
+            "age": pa.array(age, mask=generator.random(rows) < 0.05),
+            "income": pa.array(generator.lognormal(10, 1, rows)),
+            "region": pa.array(region),
+            "insured": pa.array(generator.random(rows) < 0.8),
+            "joined": pa.array(days.astype("datetime64[D]")),
+            "smoker": pa.array(np.where(smoker, "yes", "no")),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder with adult.csv and german_credit.csv."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("REPSYNTH_DATA", beside))
+    if not (folder / "adult.csv").is_file():
+        pytest.skip("the public data sets are not on this machine; name their folder in REPSYNTH_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sim() -> datasets.Dataset:
+    return datasets.load("sim")

@@ -1,0 +1,288 @@
+"""The privacy argument, on the code that runs: sensitivities, replay on neighbours, plans, weights."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from checks import (
+    check_contribution,
+    check_noise_scale,
+    check_replay,
+    check_spends_its_plan,
+    record_run,
+    records_of,
+    same_release,
+    take,
+)
+from conftest import make_people
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repsynth import datasets, synthesize
+from repsynth.encode import Records
+from repsynth.errors import ConfigError, SchemaError
+from repsynth.measure import Account, Count, sum_over
+from repsynth.plan import Plan, make_plan
+from repsynth.schema import Schema, parse_schema
+from repsynth.synthesize import make_settings, run
+from repsynth.tables import open_table
+
+RULES = ["targeted", "hinge-exp", "cap", "equalize", "uniform"]
+
+
+def plan_for(schema: Schema, **options: object) -> Plan:
+    return make_plan(schema, make_settings(**{"epsilon": 2.0, "delta": 1e-6, **options}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("public_rows", [None, 400])
+def test_spends_exactly_its_plan(rule: str, public_rows: int | None, people: pa.Table, schema: Schema) -> None:
+    check_spends_its_plan(plan_for(schema, weights=rule, public_rows=public_rows), people)
+
+
+def test_the_noise_has_the_claimed_scale(people: pa.Table, schema: Schema) -> None:
+    check_noise_scale(plan_for(schema), people)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("mu", [0.3, 30.0])
+def test_no_record_moves_a_statistic_by_more_than_its_sensitivity(
+    rule: str, mu: float, people: pa.Table, schema: Schema
+) -> None:
+    plan = plan_for(schema, weights=rule, epsilon=None, mu=mu)
+    _, measured = record_run(plan, people)
+    records = records_of(people, schema)
+    for m in measured:
+        check_contribution(m.statistic, records)
+
+
+@settings(max_examples=40)
+@given(
+    rule=st.sampled_from(RULES),
+    rows=st.integers(1, 60),
+    absent=st.integers(0, 59),
+    seed=st.integers(0, 10**6),
+    mu=st.sampled_from([0.2, 2.0, 200.0]),
+    label=st.booleans(),
+    public=st.booleans(),
+)
+def test_replay_on_a_neighbour(
+    rule: str, rows: int, absent: int, seed: int, mu: float, label: bool, public: bool
+) -> None:
+    from conftest import ALL_TYPES
+
+    schema = parse_schema(ALL_TYPES if label else ALL_TYPES.replace('label = "smoker"', ""))
+    plan = plan_for(schema, weights=rule, epsilon=None, mu=mu, public_rows=rows if public else None)
+    check_replay(plan, make_people(rows, seed), absent % rows)
+
+
+def test_replay_where_the_threshold_is_read_and_outliers_are_summed_apart(sim: datasets.Dataset) -> None:
+    plan = plan_for(sim.schema, epsilon=4.0, public_rows=6000)
+    release, _ = record_run(plan, sim.table)
+    assert release.statistic.strata == 2
+    scores = release.score.of(records_of(sim.table, sim.schema))
+    check_replay(plan, sim.table, int(np.argmax(scores)))
+    check_replay(plan, sim.table, int(np.argmin(scores)))
+
+
+@settings(max_examples=25)
+@given(data=st.data(), rule=st.sampled_from(RULES))
+def test_any_partition_and_order_gives_the_same_bits(data: st.DataObject, rule: str) -> None:
+    from conftest import ALL_TYPES
+
+    schema = parse_schema(ALL_TYPES)
+    table = make_people(200)
+    _, measured = record_run(plan_for(schema, weights=rule), table)
+    records = records_of(table, schema)
+    order = data.draw(st.permutations(range(200)))
+    cuts = sorted(data.draw(st.sets(st.integers(1, 199), max_size=12)))
+    parts = [take(records, part) for part in np.split(np.array(order), cuts)]
+    for m in measured:
+        assert np.array_equal(sum_over(m.statistic, parts), m.statistic.total(records))
+
+
+def test_the_file_s_layout_does_not_matter(people: pa.Table, schema: Schema) -> None:
+    plan = plan_for(schema)
+    whole = run(plan, open_table(people), noise_seed=3)
+    pieces = pa.concat_tables([people.slice(k, 7) for k in range(0, 400, 7)])
+    assert same_release(whole, run(plan, open_table(pieces), noise_seed=3))
+
+
+def test_noiseless_limit_is_the_plain_estimator(sim: datasets.Dataset) -> None:
+    """With no noise and full weight the model is naive Bayes as one would write it down."""
+    release = synthesize(sim.table, sim.schema, mu=1e6, delta=1e-9, weights="uniform", public_rows=6000)
+    frame = sim.table.to_pandas()
+    label = frame["label"].astype(str)
+    model = release.model
+    assert model.label_shares == pytest.approx([np.mean(label == "0"), np.mean(label == "1")], abs=1e-6)
+    # Clipping keeps this from being exact: a record far out is scaled down as a whole.
+    for j, name in enumerate(("c1", "c2", "c3")):
+        for k, value in enumerate(("0", "1")):
+            shares = [np.mean(frame[name][label == value] == cell) for cell in sim.schema.discrete[j].values]
+            assert model.distributions[j][k] == pytest.approx(shares, abs=0.05)
+    drawn = release.sample(6000, seed=1).to_pandas()
+    for name in ("x1", "x4"):
+        for value in ("0", "1"):
+            real, synthetic = frame[name][label == value], drawn[name][drawn["label"].astype(str) == value]
+            assert synthetic.mean() == pytest.approx(real.mean(), abs=0.12)
+            assert synthetic.std() == pytest.approx(real.std(), rel=0.12)
+
+
+def test_noiseless_sums_are_the_exact_ones(people: pa.Table, schema: Schema) -> None:
+    release = synthesize(people, schema, mu=1e6, delta=1e-9, weights="uniform", public_rows=400)
+    records = records_of(people, schema)
+    assert np.array_equal(release.marginals.counts, sum_over(_one_way(release), [records]))
+    noise = release.sums - release.statistic.total(records)
+    assert np.abs(noise).max() < 8 * release.events[-1].sigma
+
+
+def _one_way(release: object) -> object:
+    from repsynth.marginals import OneWay
+
+    return OneWay(release.marginals.cells)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rule", ["targeted", "hinge-exp", "cap", "uniform", "equalize"])
+@pytest.mark.parametrize("asked", [0.8, 1.5])
+def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
+    rule: str, asked: float, sim: datasets.Dataset
+) -> None:
+    release = synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, weights=rule, outlier_epsilon=asked)
+    records = records_of(sim.table, sim.schema)
+    assert release.threshold is not None
+    above = release.score.of(records) >= release.threshold.value
+    losses = release.privacy.epsilon_at(release.statistic.influence(records))
+    assert above.any()
+    assert losses[above].max() <= asked
+    assert losses.max() <= 2.0
+    if rule == "targeted":
+        weight = release.weights.of(np.array([release.threshold.value])) / 4096
+        assert release.privacy.epsilon_at(weight)[0] == pytest.approx(asked, rel=2e-3)
+
+
+def test_an_outlier_epsilon_below_the_floor_is_refused_with_the_smallest_reachable(schema: Schema) -> None:
+    with pytest.raises(ConfigError, match="out of reach") as caught:
+        plan_for(schema, outlier_epsilon=0.01)
+    smallest = float(str(caught.value).split("costs every record ")[1].split(";")[0])
+    with pytest.raises(ConfigError, match="out of reach"):
+        plan_for(schema, outlier_epsilon=0.999 * smallest)
+    assert plan_for(schema, outlier_epsilon=1.01 * smallest).ceiling < 0.2
+
+
+def test_per_record_loss_is_at_most_the_total_and_equal_at_full_influence(people: pa.Table, schema: Schema) -> None:
+    privacy = synthesize(people, schema, epsilon=1.0, delta=1e-6).privacy
+    losses = privacy.epsilon_at(np.linspace(0, 1, 50))
+    assert np.all(np.diff(losses) >= 0)
+    assert losses[-1] == pytest.approx(privacy.epsilon, rel=1e-9)
+    assert losses[-1] <= privacy.epsilon
+
+
+def test_equal_influence_means_equal_loss(sim: datasets.Dataset) -> None:
+    release = synthesize(sim.table, sim.schema, epsilon=1.0, weights="equalize")
+    influence = release.statistic.influence(records_of(sim.table, sim.schema))
+    assert influence.min() > 0.99
+    assert influence.max() <= 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_the_flagged_share_comes_out_within_its_reported_error(epsilon: float, sim: datasets.Dataset) -> None:
+    records = records_of(sim.table, sim.schema)
+    errors = []
+    for seed in range(12):
+        plan = plan_for(sim.schema, epsilon=epsilon, public_rows=6000)
+        release = run(plan, open_table(sim.table), noise_seed=seed)
+        assert release.threshold is not None
+        share = float(np.mean(release.score.of(records) >= release.threshold.value))
+        errors.append((share - release.threshold.share) / (release.threshold.share_error + 0.02))
+    assert float(np.sqrt(np.mean(np.square(errors)))) < 2.0
+
+
+def test_one_missed_label_contributes_nothing(schema: Schema) -> None:
+    table = make_people(50)
+    release, _ = record_run(plan_for(schema), table)
+    records = records_of(table, schema)
+    records.codes["smoker"][:] = -1
+    assert not release.statistic.total(records).any()
+    assert not release.statistic.influence(records).any()
+
+
+def test_the_budget_is_checked_before_the_data_is_touched() -> None:
+    class Untouchable:
+        def __iter__(self) -> object:
+            raise AssertionError("the data was read")
+
+    account = Account(mu=0.1)
+    with pytest.raises(ConfigError, match="does not cover"):
+        account.measure(Count(), Untouchable(), mu=0.2)  # type: ignore[arg-type]
+    account.measure(Count(), [Records(1, {})], mu=0.08)
+    with pytest.raises(ConfigError, match="does not cover"):
+        account.measure(Count(), Untouchable(), mu=0.08)  # type: ignore[arg-type]
+    assert len(account.events) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"weights": "gentle"},
+        {"gamma": 2.0},
+        {"weights": "hinge-exp", "gamma": 0.0},
+        {"outlier_epsilon": 3.0},
+        {"outlier_epsilon": -1.0},
+        {"outlier_share": 0.9},
+        {"score_share": 0.96},
+        {"score_share": "half"},
+        {"public_rows": 0},
+        {"model": "magic"},
+    ],
+)
+def test_wrong_settings_are_refused_before_the_data_is_opened(wrong: dict[str, object], schema: Schema) -> None:
+    with pytest.raises(ConfigError):
+        synthesize("/no/such/file.csv", schema, **{"epsilon": 2.0, "delta": 1e-6, **wrong})  # type: ignore[arg-type]
+
+
+def test_an_unconfirmed_draft_is_refused(schema: Schema) -> None:
+    draft = Schema(columns=schema.columns, label=schema.label, confirmed=False)
+    with pytest.raises(SchemaError, match="confirmed = true"):
+        synthesize("/no/such/file.csv", draft, epsilon=1.0)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_almost_no_data_gives_a_release_that_warns(rows: int, schema: Schema) -> None:
+    release = synthesize(make_people(max(rows, 1)).slice(0, rows), schema, epsilon=0.5)
+    assert any("noise drowns the data" in warning for warning in release.warnings)
+    assert release.sample(7).num_rows == 7
+
+
+def test_unreadable_cells_are_reported_from_the_noisy_counts_only(sim: datasets.Dataset) -> None:
+    broken = sim.table.set_column(0, "x1", pa.array(["?"] * 6000))
+    release = synthesize(broken, sim.schema, epsilon=2.0)
+    assert any("column 'x1' could not be read" in warning for warning in release.warnings)
+
+
+def test_a_label_with_one_value_in_the_data_does_not_raise(schema: Schema) -> None:
+    table = make_people(300)
+    single = table.set_column(table.column_names.index("smoker"), "smoker", pa.array(["no"] * 300))
+    assert synthesize(single, schema, epsilon=1.0).sample(50).num_rows == 50
+
+
+def test_seeded_noise_is_stamped(people: pa.Table, schema: Schema) -> None:
+    assert not run(plan_for(schema), open_table(people), noise_seed=1).private
+    assert synthesize(people, schema, epsilon=1.0).private
+
+
+def test_samples_respect_the_schema(people: pa.Table, schema: Schema) -> None:
+    import pyarrow.compute as pc
+
+    out = synthesize(people, schema, epsilon=0.2).sample(3000)
+    assert pc.min(out["age"]).as_py() >= 18
+    assert pc.max(out["age"]).as_py() <= 99
+    assert pc.min(out["income"]).as_py() >= 0
+    assert pc.max(out["income"]).as_py() <= 1e6
+    assert set(out["region"].unique().to_pylist()) <= {"north", "south", "3", None}
+    assert set(out["smoker"].unique().to_pylist()) <= {"no", "yes"}
+    assert out["person"].null_count == 0
+
+
+def test_the_same_seed_draws_the_same_rows(people: pa.Table, schema: Schema) -> None:
+    release = synthesize(people, schema, epsilon=1.0)
+    assert release.sample(20, seed=4).equals(release.sample(20, seed=4))
+    assert not release.sample(20, seed=4).equals(release.sample(20, seed=5))

@@ -1,0 +1,142 @@
+"""Tables in and out: every kind, every layout, and errors that say what to do without quoting data."""
+
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from conftest import make_people
+
+from repsynth import synthesize
+from repsynth.encode import EncodedTable
+from repsynth.errors import DataError
+from repsynth.schema import Schema, parse_schema
+from repsynth.tables import check_columns, open_table
+
+
+def codes_of(source: object, schema: Schema) -> dict[str, list[int]]:
+    result: dict[str, list[int]] = {}
+    for records in EncodedTable(open_table(source), schema):
+        for name, codes in records.codes.items():
+            result.setdefault(name, []).extend(codes.tolist())
+    return result
+
+
+def test_the_same_codes_from_every_kind(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    pacsv.write_csv(people, tmp_path / "people.csv")
+    pq.write_table(people, tmp_path / "people.parquet", row_group_size=37)
+    expected = codes_of(people, schema)
+    for source in (
+        tmp_path / "people.csv",
+        tmp_path / "people.parquet",
+        people.to_pandas(),
+        pl.from_arrow(people),
+        people.slice(0, 100).combine_chunks().to_batches()[0],
+    ):
+        codes = codes_of(source, schema)
+        for name in expected:
+            assert codes[name] == expected[name][: len(codes[name])], name
+
+
+def test_out_comes_the_kind_that_came_in(people: pa.Table, schema: Schema) -> None:
+    shuffled = people.select(["smoker", "age", "person", "joined", "income", "insured", "region"])
+    assert synthesize(shuffled, schema, epsilon=1.0).sample(10).schema.equals(shuffled.schema)
+
+    frame = shuffled.to_pandas()
+    frame["region"] = frame["region"].astype("category")
+    out = synthesize(frame, schema, epsilon=1.0).sample(50)
+    assert isinstance(out, pd.DataFrame)
+    assert {n: str(d) for n, d in out.dtypes.items()} == {n: str(d) for n, d in frame.dtypes.items()}
+
+    polar = pl.from_arrow(shuffled).with_columns(pl.col("region").cast(pl.Categorical))
+    out = synthesize(polar, schema, epsilon=1.0).sample(10)
+    assert isinstance(out, pl.DataFrame)
+    assert out.schema == polar.schema
+
+
+def test_the_output_type_of_whole_numbers_does_not_tell_whether_one_was_missing() -> None:
+    """pandas turns whole numbers into floats as soon as one is missing; the schema decides instead."""
+    schema = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n')
+    whole = synthesize(pd.DataFrame({"a": [1, 2, 3]}), schema, epsilon=1.0).sample(5)
+    holed = synthesize(pd.DataFrame({"a": [1, 2, None]}), schema, epsilon=1.0).sample(5)
+    assert str(whole["a"].dtype) == str(holed["a"].dtype) == "int64"
+
+
+def test_missing_values_survive(schema: Schema) -> None:
+    out = synthesize(make_people(3000), schema, mu=50.0, delta=1e-6).sample(2000, seed=1)
+    assert 0.03 < out["age"].null_count / 2000 < 0.07
+    assert 0.03 < out["region"].null_count / 2000 < 0.07
+    assert out["income"].null_count == 0
+    assert pc.min(out["age"]).as_py() >= 18
+    assert out["person"].to_pylist()[:3] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty file"),
+        ("age\n1\n", "no column 'smoker' in the data"),
+        ("age,smoker,secret\n1,yes,x\n", "not in the schema (position 3)"),
+        ("age,smoker,age\n1,yes,2\n", "column name used more than once: 'age'"),
+        ("age;smoker\n1;yes\n", "separated by commas"),
+    ],
+)
+def test_wrong_columns(text: str, message: str, tmp_path: Path) -> None:
+    schema = parse_schema(
+        'label = "smoker"\n[columns.age]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.smoker]\ntype = "boolean"\n'
+    )
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(DataError) as caught:
+        check_columns(open_table(tmp_path / "t.csv"), schema)
+    assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_unusable_sources(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        open_table(tmp_path / "absent.csv")
+    with pytest.raises(DataError, match=r"use .csv or .parquet"):
+        open_table(tmp_path / "table.xlsx")
+    with pytest.raises(DataError, match="cannot read a table from list"):
+        open_table([1, 2])
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 but not really")
+    with pytest.raises(DataError, match="not a Parquet file"):
+        open_table(tmp_path / "broken.parquet")
+    nested = pa.table({"a": [[1], [2]]})
+    schema = parse_schema('[columns.a]\ntype = "boolean"\n')
+    with pytest.raises(DataError, match="nested"):
+        check_columns(open_table(nested), schema)
+
+
+SMALL = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n')
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"a,b\n", 0),
+        (b"a,b", 0),
+        (b"a,b\n1,true\n", 1),
+        (b"a,b\r\n1,true\r\n2,false\r\n", 2),
+        (b"\xef\xbb\xbfa,b\n1,true\n", 1),
+        (b"a,b\n1,true\n\xff\xfe,\xc3(\n", 2),
+        (b"a,b\n1,true\n1\n1,2,3\n2,false\n", 2),
+        (b'a,b\n1,"' + b"x" * 100_000 + b'"\n', 1),
+        (b"a,b\nNaN,inf\n-inf,\n", 2),
+    ],
+    ids=["header", "no-newline", "one", "crlf", "bom", "not-utf8", "ragged", "long", "nan"],
+)
+def test_odd_csv_files_are_read_without_an_error(content: bytes, rows: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    assert sum(records.rows for records in EncodedTable(open_table(path), SMALL)) == rows
+    synthesize(path, SMALL, epsilon=1.0).sample(3)
+
+
+def test_mixed_objects_in_pandas_do_not_raise() -> None:
+    frame = pd.DataFrame({"a": [1, "two", None, b"x"], "b": [True, False, True, None]}, dtype=object)
+    assert codes_of(frame, SMALL) == {"a": [1, -1, -1, -1], "b": [1, 0, 1, -1]}
