@@ -13,7 +13,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from study import EPSILONS, Split, kolmogorov, split, tstr
 
 from repsynth import datasets
 from repsynth.accounting import advantage
@@ -21,6 +20,7 @@ from repsynth.encode import EncodedTable
 from repsynth.plan import make_plan
 from repsynth.synthesize import make_settings, run
 from repsynth.tables import open_table
+from study import EPSILONS, Split, kolmogorov, split, tstr
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class Split:
 
     @property
     def top_decile(self) -> np.ndarray:
+        """The tenth of the training records that stand out most."""
         return self.outlyingness >= np.quantile(self.outlyingness, 0.9)
 
 

@@ -40,7 +40,8 @@ def test_calibrating_then_accounting_never_exceeds_the_target(epsilon: float, de
 @given(st.floats(0.01, 5), st.floats(0.01, 5), DELTAS)
 def test_more_mu_costs_more(a: float, b: float, delta: float) -> None:
     low, high = sorted((a, b))
-    assert float(epsilon_of(low, delta)) <= float(epsilon_of(high, delta))
+    # The bisection ends within a few units of the last digit of the formula, which is not monotone there.
+    assert float(epsilon_of(low, delta)) <= float(epsilon_of(high, delta)) * (1 + 1e-9)
 
 
 def test_the_whole_curve_at_once_equals_one_at_a_time() -> None:

@@ -25,10 +25,8 @@ LARGEST = {"category": 3, "boolean": 1, "integer": 10, "number": 2**40, "day": 3
 
 TEXTS = st.one_of(
     st.binary(max_size=12),
-    st.sampled_from(
-        [b"1", b" 1 ", b"+1", b"1e3", b"1e999", b"-1e999", b"nan", b"inf", b"-inf", b"0x1", b"1_0", b"true", b"NO"]
-        + [b"2020-02-30", b"2020-06-01", b"2020-06-01T10:00:00+02:00", b"9999-12-31", b"0001-01-01", b"\xff\xfe", b""]
-    ),
+    st.sampled_from(b"1, 1 ,+1,1e3,1e999,-1e999,nan,inf,-inf,0x1,1_0,true,NO,\xff\xfe,".split(b",")),
+    st.sampled_from([b"2020-02-30", b"2020-06-01", b"2020-06-01T10:00:00+02:00", b"9999-12-31", b"0001-01-01"]),
 )
 CELLS = {
     pa.binary(): TEXTS,
@@ -92,7 +90,14 @@ def test_cells(column: str, cells: list[object], codes: list[int]) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(pa.decimal128(10, 2), pa.int8(), pa.float16(), pa.large_string(), pa.string_view(), pa.large_binary()),
+        *(
+            pa.decimal128(10, 2),
+            pa.int8(),
+            pa.float16(),
+            pa.large_string(),
+            pa.string_view(),
+            pa.large_binary(),
+        ),
         *(pa.dictionary(pa.int8(), pa.string()), pa.date64(), pa.time32("s"), pa.duration("s"), pa.null()),
         pa.timestamp("ns", "Europe/Zurich"),
     ],

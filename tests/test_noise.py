@@ -75,7 +75,9 @@ def test_the_event_says_what_was_done() -> None:
     assert noisy.dtype == np.int64
 
 
-@pytest.mark.parametrize(("sensitivity", "sigma"), [(1.0, 0.0), (1.0, np.inf), (1.0, np.nan), (0.0, 1.0), (1.0, 1e300)])
+@pytest.mark.parametrize(
+    ("sensitivity", "sigma"), [(1.0, 0.0), (1.0, np.inf), (1.0, np.nan), (0.0, 1.0), (1.0, 1e300)]
+)
 def test_no_noise_is_refused(sensitivity: float, sigma: float) -> None:
     with pytest.raises(ConfigError):
         noise.add_gaussian(np.zeros(1, dtype=np.int64), name="x", sensitivity=sensitivity, sigma=sigma)

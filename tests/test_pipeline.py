@@ -3,6 +3,9 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from checks import (
     check_contribution,
     check_noise_scale,
@@ -14,9 +17,6 @@ from checks import (
     take,
 )
 from conftest import make_people
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from repsynth import datasets, synthesize
 from repsynth.encode import Records
 from repsynth.errors import ConfigError, SchemaError
@@ -168,7 +168,9 @@ def test_an_outlier_epsilon_below_the_floor_is_refused_with_the_smallest_reachab
     assert plan_for(schema, outlier_epsilon=1.01 * smallest).ceiling < 0.2
 
 
-def test_per_record_loss_is_at_most_the_total_and_equal_at_full_influence(people: pa.Table, schema: Schema) -> None:
+def test_per_record_loss_is_at_most_the_total_and_equal_at_full_influence(
+    people: pa.Table, schema: Schema
+) -> None:
     privacy = synthesize(people, schema, epsilon=1.0, delta=1e-6).privacy
     losses = privacy.epsilon_at(np.linspace(0, 1, 50))
     assert np.all(np.diff(losses) >= 0)

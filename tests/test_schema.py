@@ -79,7 +79,10 @@ missing = "yes"
         ('label = "y"\n[columns.y]\ntype = "category"\nvalues = ["a"]\n', "at least two values"),
         ('label = "y"\n[columns.y]\ntype = "boolean"\nmissing = true\n', "cannot be missing"),
         ('[columns.a]\ntype = "number"\nmin = 0\nmax = inf\n', "'max' is not a usable number"),
-        ('[columns.a]\ntype = "integer"\nmin = 0\nmax = 99999999999999999\n', "'max' is not a usable integer"),
+        (
+            '[columns.a]\ntype = "integer"\nmin = 0\nmax = 99999999999999999\n',
+            "'max' is not a usable integer",
+        ),
         ('[columns.a]\ntype = "category"\nvalues = [1.5]\n', "text or whole numbers"),
         ('[columns.a]\ntype = "id"\nmin = 3\n', "unknown key 'min' for type id"),
         ('confirmed = "no"\n[columns.a]\ntype = "boolean"\n', "'confirmed' must be true or false"),

@@ -1,13 +1,13 @@
 """Differentially private synthetic tables that give outliers a provably smaller privacy loss.
 
-    table + public schema
-      -> encode        every cell becomes a code inside the public domain
-      -> marginals     stage 1: noisy one-way histograms                       (charge)
-      -> score         a public function of a record: how much it stands out
-      -> threshold     a noisy histogram of the scores                         (charge)
-      -> weigh         a public function of the score: outliers weigh less
-      -> models        stage 2: weighted clipped sums                          (charge)
-      -> release       everything above, and what it cost; fit, sample, decode
+table + public schema
+  -> encode        every cell becomes a code inside the public domain
+  -> marginals     stage 1: noisy one-way histograms                       (charge)
+  -> score         a public function of a record: how much it stands out
+  -> threshold     a noisy histogram of the scores                         (charge)
+  -> weigh         a public function of the score: outliers weigh less
+  -> models        stage 2: weighted clipped sums                          (charge)
+  -> release       everything above, and what it cost; fit, sample, decode
 """
 
 __version__ = "0.1.0"

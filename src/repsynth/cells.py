@@ -63,7 +63,8 @@ class Cells:
 
     def edges(self) -> NDArray[np.float64]:
         """The bins' ends in units of the whole range, from 0 to 1; numeric columns only."""
-        assert self.starts is not None and isinstance(self.column, Numeric)
+        assert self.starts is not None
+        assert isinstance(self.column, Numeric)
         return np.append(self.starts, self.column.steps + 1) / (self.column.steps + 1)
 
 

@@ -115,8 +115,8 @@ def _plain(codes: NDArray[np.int64], column: Column) -> pa.Array:
         case Number(min=low, max=high):
             # The middle of the step, to as many digits as tell a millionth of the range.
             digits = int(np.clip(6 - np.floor(np.log10(high - low)), -300, 300))
-            values = low + (codes + 0.5) / column.steps * (high - low)
-            rounded = np.round(values, digits) if -15 < digits < 15 else values
+            numbers = low + (codes + 0.5) / column.steps * (high - low)
+            rounded = np.round(numbers, digits) if -15 < digits < 15 else numbers
             return pa.array(np.clip(rounded, low, high), mask=missing)
         case Datetime():
             unit = int(column.unit.total_seconds())

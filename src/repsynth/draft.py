@@ -62,7 +62,11 @@ def _describe(column: pa.ChunkedArray, *, is_label: bool) -> list[str]:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if not len(values):
-        return ['type = "category"   # the column is empty in the data: declare its type', 'values = ["?"]', *missing]
+        return [
+            'type = "category"   # the column is empty in the data: declare its type',
+            'values = ["?"]',
+            *missing,
+        ]
     kind, distinct = values.type, len(values.unique())
     types = pa.types
     if types.is_boolean(kind):
@@ -82,4 +86,10 @@ def _describe(column: pa.ChunkedArray, *, is_label: bool) -> list[str]:
     if distinct > _MOST_CATEGORIES:
         return [f'type = "id"   # {distinct:,} different values: regenerated, never learned; or list its values']
     texts = sorted(str(value) for value in values.unique().to_pylist())
-    return ['type = "category"', f"values = [   {_MARK}", *(f"  {json.dumps(t)}," for t in texts), "]", *missing]
+    return [
+        'type = "category"',
+        f"values = [   {_MARK}",
+        *(f"  {json.dumps(t)}," for t in texts),
+        "]",
+        *missing,
+    ]

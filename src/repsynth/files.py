@@ -159,7 +159,7 @@ def _describe(release: Release, digest: str) -> ReleaseFile:
         ),
         rows=release.rows,
         events=tuple(EventFile(e.name, e.sensitivity, e.sigma) for e in release.events),
-        threshold=threshold and ThresholdFile(threshold.value, threshold.share, threshold.share_error),
+        threshold=ThresholdFile(threshold.value, threshold.share, threshold.share_error) if threshold else None,
         weights_start=release.weights.start,
         constant=contribution.constant,
         clip=contribution.clip,
@@ -221,7 +221,7 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
         scale=_floats(arrays["score_scale"], len(scored), positive=True, infinite=True),
     )
     table = _ints(arrays["weights"])
-    _require(0 < len(table) <= 2**16 and 0 <= table.min() and table.max() <= FULL, "a weight is not in 0..1")
+    _require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
     _require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
     contribution = Contribution(
         discrete=schema.discrete,

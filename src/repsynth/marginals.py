@@ -119,7 +119,8 @@ class Marginals:
         positions = np.floor(unit * (cells.column.steps + 1)).astype(np.int64)
         assert cells.starts is not None
         last = np.append(cells.starts[1:], cells.column.steps + 1)[cell] - 1
-        return np.clip(positions, cells.starts[cell], last)
+        inside_cell: Ints = np.clip(positions, cells.starts[cell], last)
+        return inside_cell
 
     def draw(self, rows: int, generator: np.random.Generator) -> Records:
         """Records whose columns are independent and follow the shares: post-processing."""
@@ -152,4 +153,5 @@ def to_simplex(vector: Floats) -> Floats:
     ranks = np.arange(1, vector.shape[-1] + 1)
     kept = np.sum(ordered - excess / ranks > 0, axis=-1, keepdims=True)
     shift = np.take_along_axis(excess, kept - 1, axis=-1) / kept
-    return np.maximum(vector - shift, 0.0)
+    nearest: Floats = np.maximum(vector - shift, 0.0)
+    return nearest

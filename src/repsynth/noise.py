@@ -84,7 +84,7 @@ def rounded_gaussian(sigma: float, size: int, entropy: Entropy = os.urandom) -> 
     [0, 0, 0]
     """
     digits = np.frombuffer(entropy(8 * size), dtype="<u8")
-    sign = np.where(digits >> 63, -1, 1)
+    sign: Ints = np.where(digits >> np.uint64(63), -1, 1)
     tail_digits = digits & np.uint64(2**63 - 1)
     tail = (tail_digits + 0.5) * 2.0**-_DIGIT
     quantile = -ndtri(tail)
@@ -93,10 +93,11 @@ def rounded_gaussian(sigma: float, size: int, entropy: Entropy = os.urandom) -> 
     error = sigma * (_NDTRI_ERROR * (1 + quantile) + 2.0**-41) + 4e-16 * value
     from_half = np.minimum(value - magnitude, magnitude + 1 - value)
     uncertain = (from_half <= error) | (tail < _SHORT_TAIL)
-    magnitudes = magnitude.astype(np.int64)
+    magnitudes: Ints = magnitude.astype(np.int64)
     for i in np.flatnonzero(uncertain):
         magnitudes[i] = _decide(sigma, int(tail_digits[i]), entropy)
-    return sign * magnitudes
+    result: Ints = sign * magnitudes
+    return result
 
 
 def _decide(sigma: float, numerator: int, entropy: Entropy) -> int:

@@ -14,9 +14,7 @@ from repsynth.weigh import FULL, WeightFunction
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-NEIGHBOURS = (
-    "one record replaced by the null record, which contributes nothing: adding or removing one person"
-)
+NEIGHBOURS = "one record replaced by the null record, which contributes nothing: adding or removing one person"
 
 
 @dataclass(frozen=True)

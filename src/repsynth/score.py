@@ -31,7 +31,7 @@ NAT = 2**16
 """Score units in one nat."""
 
 RARE = 4.5
-"""−log of the share of records, about 1 %, below which a numeric region counts more."""
+"""Minus the log of the share of records, about 1 %, below which a numeric region counts more."""
 
 _REGIONS = 16
 _EXTREMES = 0.25
@@ -54,9 +54,7 @@ class Score:
     def of(self, records: Records) -> Ints:
         """The score of each record."""
         score = np.zeros(records.rows, dtype=np.int64)
-        for cells, rarity, centre, scale in zip(
-            self.cells, self.rarity, self.centre, self.scale, strict=True
-        ):
+        for cells, rarity, centre, scale in zip(self.cells, self.rarity, self.centre, self.scale, strict=True):
             score += rarity[cells.of(records)]
             if scale < math.inf:
                 z = standardise(records.codes[cells.column.name], centre, scale, _FARTHEST)
@@ -75,7 +73,7 @@ def make_score(marginals: Marginals, label: str | None) -> Score:
     rarity, centres, scales = [], [], []
     for i in kept:
         region = regions(marginals.cells[i])
-        counts = np.bincount(region, marginals.noisy(i))
+        counts = np.bincount(region, marginals.noisy(i)).astype(np.float64)
         noise = marginals.sigma * np.sqrt(np.bincount(region))
         rare = rarity_of(counts, noise, marginals.rows, steep=steep(marginals, i))
         rarity.append(np.floor(rare * NAT).astype(np.int64)[region])

@@ -131,9 +131,7 @@ def _open_csv(path: Path) -> Table:
         reader = pacsv.open_csv(
             path,
             read_options=pacsv.ReadOptions(block_size=_CSV_BLOCK),
-            parse_options=pacsv.ParseOptions(
-                newlines_in_values=True, invalid_row_handler=lambda row: "skip"
-            ),
+            parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip"),
             convert_options=options,
         )
         yield from reader

@@ -139,8 +139,7 @@ def _fit(edges: Ints, counts: Floats, *, share: float, rows: float, sigma: float
     """logit(real share above) = shift + stretch × logit(drawn share above): the best on a grid."""
     drawn = logit(_DRAWN_ABOVE)
     shift, log_stretch = (
-        axis.ravel()
-        for axis in np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-1.5, 1, 26), indexing="ij")
+        axis.ravel() for axis in np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-1.5, 1, 26), indexing="ij")
     )
     stretch = np.exp(log_stretch)
     above = expit(shift[:, None] + stretch[:, None] * drawn)  # (fits, edges)

@@ -70,7 +70,12 @@ def synthesize(options: argparse.Namespace) -> None:
         release = run(made, table, on_step=lambda step: progress.update(task, description=step, advance=1))
     release.save(options.release)
     rows = _write_sample(options, release, output, options.rows, seed=None)
-    data = {"release": str(options.release), "output": str(output), "rows": rows, **show.release_data(release)}
+    data = {
+        "release": str(options.release),
+        "output": str(output),
+        "rows": rows,
+        **show.release_data(release),
+    }
     _print(options, data, lambda console: show.outcome(console, release, options.release, output, rows))
 
 
@@ -101,7 +106,9 @@ def risk(options: argparse.Namespace) -> None:
     if options.show:
         data["summary"] = msgspec.to_builtins(summary)
     _print(
-        options, data, lambda console: show.dossier(console, options.output, summary if options.show else None)
+        options,
+        data,
+        lambda console: show.dossier(console, options.output, summary if options.show else None),
     )
 
 
@@ -152,7 +159,9 @@ def _write_sample(
     with _progress(options) as progress:
         task = progress.add_task("sampling", total=total)
         return write_table(
-            release.batches(rows, seed=seed), output, on_rows=lambda done: progress.update(task, completed=done)
+            release.batches(rows, seed=seed),
+            output,
+            on_rows=lambda done: progress.update(task, completed=done),
         )
 
 

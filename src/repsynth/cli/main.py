@@ -68,16 +68,25 @@ def _parser() -> argparse.ArgumentParser:
     plan = _verb(verbs, "plan", commands.plan, "show what a run would measure and cost; touches no data")
     _add_settings(plan)
     plan.add_argument(
-        "--rows", type=int, default=10_000, help="expected number of records, for display only (default: 10,000)"
+        "--rows",
+        type=int,
+        default=10_000,
+        help="expected number of records, for display only (default: 10,000)",
     )
 
-    synthesize = _verb(verbs, "synthesize", commands.synthesize, "make a release and a synthetic table", _SYNTHESIZE)
+    synthesize = _verb(
+        verbs, "synthesize", commands.synthesize, "make a release and a synthetic table", _SYNTHESIZE
+    )
     synthesize.add_argument("data", metavar="DATA", type=Path, help="CSV or Parquet file, one person per row")
     _add_settings(synthesize)
     synthesize.add_argument("--rows", type=int, help="rows of the synthetic table (default: the released count)")
     synthesize.add_argument("-o", "--output", type=Path, help="synthetic table (default: synthetic.csv)")
     synthesize.add_argument(
-        "--release", type=Path, default=Path("release"), metavar="DIR", help="release folder (default: release)"
+        "--release",
+        type=Path,
+        default=Path("release"),
+        metavar="DIR",
+        help="release folder (default: release)",
     )
 
     sample = _verb(verbs, "sample", commands.sample, "draw more synthetic rows from a release; costs nothing")
@@ -96,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     risk.add_argument("--show", action="store_true", help="also print its PRIVATE summary")
 
     demo = _verb(verbs, "demo", commands.demo, "the whole way on simulated data")
-    demo.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for all files (default: demo)")
+    demo.add_argument(
+        "-o", "--output", type=Path, default=Path("demo"), help="folder for all files (default: demo)"
+    )
     return parser
 
 
@@ -126,19 +137,30 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     budget.add_argument("--rho", type=float, help="the same in zero-concentrated DP")
     budget.add_argument("--delta", type=float, help="(default: 1/N² with --public-rows N, else 1e-9)")
     budget.add_argument(
-        "--public-rows", type=int, metavar="N", help="the number of records, if it is public; else it is measured"
+        "--public-rows",
+        type=int,
+        metavar="N",
+        help="the number of records, if it is public; else it is measured",
     )
     outliers = parser.add_argument_group("outliers")
     outliers.add_argument(
-        "--weights", choices=list(RULES), default="targeted", help="how weights fall with the score (%(default)s)"
+        "--weights",
+        choices=list(RULES),
+        default="targeted",
+        help="how weights fall with the score (%(default)s)",
     )
     outliers.add_argument("--gamma", type=float, help="how sharply hinge-exp falls (default: 1)")
     outliers.add_argument(
-        "--outlier-epsilon", type=float, metavar="E", help="bring every record above the threshold to at most this"
+        "--outlier-epsilon",
+        type=float,
+        metavar="E",
+        help="bring every record above the threshold to at most this",
     )
     outliers.add_argument("--outlier-share", type=float, metavar="F", help="share of records to protect (0.3)")
     split = parser.add_argument_group("split of the budget (shares of mu²)")
-    split.add_argument("--score-share", type=_share, metavar="S", help="(0.05), or tenth-of-epsilon as in the paper")
+    split.add_argument(
+        "--score-share", type=_share, metavar="S", help="(0.05), or tenth-of-epsilon as in the paper"
+    )
     split.add_argument("--threshold-share", type=float, metavar="S", help="(0.01)")
     parser.add_argument("--model", default="naive-bayes", help="(naive-bayes)")
 

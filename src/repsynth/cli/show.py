@@ -147,7 +147,11 @@ def release(console: Console, release: Release) -> None:
     table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ")
     for event in release.events:
         table.add_row(
-            event.name, _PURPOSE[event.name], f"{event.sensitivity:,.4g}", f"{event.sigma:,.4g}", f"{event.mu:.4f}"
+            event.name,
+            _PURPOSE[event.name],
+            f"{event.sensitivity:,.4g}",
+            f"{event.sigma:,.4g}",
+            f"{event.mu:.4f}",
         )
     console.print(table)
     source = "declared public" if release.settings.public_rows is not None else "noisy count"
@@ -164,8 +168,8 @@ def outcome(console: Console, release: Release, folder: Path, output: Path, rows
     if release.threshold:
         weight = _outlier_weight(release)
         console.print(
-            f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.0%} of the records are outliers "
-            f"and lose at most ε = {float(privacy.epsilon_at(weight)):.3g}."
+            f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.0%} of the records "
+            f"are outliers and lose at most ε = {float(privacy.epsilon_at(weight)):.3g}."
         )
     console.print(f"Wrote {rows:,} synthetic rows to {output}")
     console.print(f"Wrote the release to {folder}   (see: repsynth inspect {folder})")

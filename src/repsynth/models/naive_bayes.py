@@ -21,7 +21,7 @@ from scipy.special import ndtri
 from repsynth.encode import MISSING, Records
 from repsynth.marginals import Marginals, to_simplex
 from repsynth.schema import Discrete, Numeric, Schema
-from repsynth.score import Score, standardise, standardisation
+from repsynth.score import Score, standardisation, standardise
 from repsynth.weigh import FULL, WeightFunction
 
 Ints = NDArray[np.int64]
@@ -164,7 +164,8 @@ class WeightedSums:
         norm = np.ceil(np.sqrt(squared.astype(np.float64))).astype(np.int64)
         norm = np.maximum(norm + (norm * norm < squared), 1)
         weight = self.weights.of(scores)
-        return np.minimum(weight, weight * self.contribution.clip // norm)
+        multiplier: Ints = np.minimum(weight, weight * self.contribution.clip // norm)
+        return multiplier
 
     def _labels(self, records: Records) -> tuple[Ints, NDArray[np.bool_]]:
         if self.label is None:
@@ -320,7 +321,8 @@ def fit_naive_bayes(
         difference = difference + np.outer(1 / labels - label_shares, common)
         if labels > 1:
             difference = difference * _believed(difference, difference_noise, columns)
-        return (common / total + difference / (label_shares[:, None] * total)) / scale
+        means: Floats = (common / total + difference / (label_shares[:, None] * total)) / scale
+        return means
 
     widths = [len(offset) for offset in contribution.offsets]
     ends = 1 + np.cumsum([sum(widths), len(schema.numeric), len(schema.numeric)])
@@ -329,10 +331,16 @@ def fit_naive_bayes(
     cells = conditional_means(sums[:, 1 : ends[0]], by_column, 1.0)
     means = np.clip(conditional_means(sums[:, ends[0] : ends[1]], by_number, _LINEAR), -2.5, 2.5)
     squares = conditional_means(sums[:, ends[1] : ends[2]], by_number, _SQUARE)
-    distributions = [
-        to_simplex(part + offset / UNIT)
-        for part, offset in zip(np.split(cells, np.cumsum(widths)[:-1], axis=1), contribution.offsets, strict=True)
-    ] if widths else []
+    distributions = (
+        [
+            to_simplex(part + offset / UNIT)
+            for part, offset in zip(
+                np.split(cells, np.cumsum(widths)[:-1], axis=1), contribution.offsets, strict=True
+            )
+        ]
+        if widths
+        else []
+    )
     return NaiveBayes(
         schema=schema,
         marginals=marginals,

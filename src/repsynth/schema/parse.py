@@ -191,7 +191,7 @@ def _values(name: str, values: Any, report: _Report) -> tuple[str, ...] | None:
     texts = tuple(str(value).strip() for value in values)
     twice = len(texts) - len(set(texts))
     if twice:
-        report(name, "values", f"{twice} value(s) listed twice (1 and \"1\" are the same); keep one of each")
+        report(name, "values", f'{twice} value(s) listed twice (1 and "1" are the same); keep one of each')
         return None
     return texts
 
