@@ -17,8 +17,8 @@ import numpy as np
 from repsynth import datasets
 from repsynth.accounting import advantage
 from repsynth.encode import EncodedTable
+from repsynth.pipeline import make_settings, run
 from repsynth.plan import make_plan
-from repsynth.synthesize import make_settings, run
 from repsynth.tables import open_table
 from study import EPSILONS, Split, kolmogorov, split, tstr
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from repsynth import measure
 from repsynth.encode import Records, encode_batch
-from repsynth.measure import Statistic, sum_over
+from repsynth.measure import Statistic
 from repsynth.noise import GaussianEvent
+from repsynth.pipeline import run
 from repsynth.plan import Plan
 from repsynth.release import Release
 from repsynth.schema import Schema
-from repsynth.synthesize import run
 from repsynth.tables import open_table
 
 
@@ -55,14 +56,14 @@ def _observed(
     measured: list[Measured] = []
     original = Account.measure
 
-    def measure(self: Account, statistic: Statistic, data: object, *, mu: float) -> np.ndarray:
+    def observe(self: Account, statistic: Statistic, data: object, *, mu: float) -> np.ndarray:
         noisy = original(self, statistic, data, mu=mu)  # type: ignore[arg-type]
-        exact = sum_over(statistic, data)  # type: ignore[arg-type]
+        exact = measure.sum_over(statistic, data)  # type: ignore[arg-type]
         released = output(noisy, len(measured))
         measured.append(Measured(statistic, exact, released, self.events[-1]))
         return released
 
-    Account.measure = measure  # type: ignore[method-assign]
+    Account.measure = observe  # type: ignore[method-assign]
     try:
         return run(plan, open_table(table), noise_seed=seed), measured
     finally:

@@ -21,9 +21,9 @@ from repsynth import datasets, synthesize
 from repsynth.encode import Records
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.measure import Account, Count, sum_over
+from repsynth.pipeline import make_settings, run
 from repsynth.plan import Plan, make_plan
 from repsynth.schema import Schema, parse_schema
-from repsynth.synthesize import make_settings, run
 from repsynth.tables import open_table
 
 RULES = ["targeted", "hinge-exp", "cap", "equalize", "uniform"]

@@ -14,9 +14,9 @@ __version__ = "0.1.0"
 
 from repsynth.budget import Budget
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, SchemaError
+from repsynth.pipeline import synthesize
 from repsynth.release import Release
 from repsynth.schema import Schema, load_schema, parse_schema
-from repsynth.synthesize import synthesize
 from repsynth.weigh import Cap, Equalize, HingeExp, Targeted, Uniform
 
 __all__ = [

@@ -65,13 +65,15 @@ def make_budget(
 ) -> Budget:
     """A budget from exactly one of ε, μ and ρ.
 
-    δ is the given one, or 1/n² where the number of rows n is public, or 1e-9.
+    δ is the given one, or 1/n² (at most 1e-5) where the number of rows n is public, or 1e-9.
 
     >>> make_budget(epsilon=1.0, public_rows=1000).delta
     1e-06
     """
+    if public_rows is not None and not 1 <= public_rows <= 10**12:
+        raise ConfigError("the public number of rows must be a whole number from 1 to 10^12")
     if delta is None:
-        delta = DEFAULT_DELTA if public_rows is None else min(1 / public_rows**2, 1e-2)
+        delta = DEFAULT_DELTA if public_rows is None else min(1 / public_rows**2, 1e-5)
     match epsilon, mu, rho:
         case (float() | int(), None, None):
             return Budget.approximate(epsilon=epsilon, delta=delta)

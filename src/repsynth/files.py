@@ -238,6 +238,8 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     _require(0 < described.constant < 2**30 and 0 < described.clip < 2**30, "its clip is out of range")
     threshold = _threshold(described.threshold, arrays)
     _require(threshold is not None or not described.split, "it is split without a threshold")
+    for score_value in (described.weights_start, threshold.value if threshold else 0):
+        _require(abs(score_value) <= 2**50, "a score is out of range")
     statistic = WeightedSums(
         contribution,
         score,

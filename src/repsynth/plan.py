@@ -112,8 +112,6 @@ def _check(schema: Schema, settings: Settings) -> None:
         )
     if settings.model not in MODELS:
         raise ConfigError(f"unknown model '{settings.model}'; use one of {', '.join(MODELS)}")
-    if settings.public_rows is not None and not 1 <= settings.public_rows <= 10**12:
-        raise ConfigError("the public number of rows must be a whole number from 1 to 10^12")
     if not 0.01 <= settings.outlier_share <= 0.5:
         raise ConfigError(f"outlier share is {settings.outlier_share:g}; it must lie between 0.01 and 0.5")
     for name in ("score_share", "threshold_share", "size_share"):

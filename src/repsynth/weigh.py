@@ -20,7 +20,7 @@ FULL = 2**12
 """Units in a weight of 1."""
 
 _STEP = NAT // 64
-_STEPS = 64 * 64  # 64 nats: beyond that every rule has reached its lowest weight, which is kept
+_STEPS = 64 * 64  # over 64 nats, beyond which one weight serves all
 
 
 class Rule(Protocol):
@@ -162,6 +162,7 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
     """
     start = min(lowest, threshold) if isinstance(rule, Cap) else threshold
     ends = start + (np.arange(_STEPS) + 1) * _STEP
+    ends[-1] = start + 2**50  # the last step holds every score beyond
     weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
     capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
     table = np.floor(np.clip(capped, 0.0, 1.0) * FULL).astype(np.int64)

@@ -16,11 +16,11 @@ from repsynth.cli import show
 from repsynth.draft import draft_schema
 from repsynth.errors import ConfigError
 from repsynth.output import beside, check_place, check_table_path, write_table
+from repsynth.pipeline import make_settings, run
 from repsynth.plan import Plan, make_plan
 from repsynth.release import Release
 from repsynth.risk import write_dossier
 from repsynth.schema import load_schema
-from repsynth.synthesize import make_settings, run
 from repsynth.tables import open_table
 
 Command = Callable[[argparse.Namespace], None]

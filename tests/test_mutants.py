@@ -1,0 +1,190 @@
+"""The checks can fail: seeded faults in the mechanism, each caught by a named check."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from checks import (
+    check_contribution,
+    check_noise_scale,
+    check_replay,
+    check_spends_its_plan,
+    record_run,
+    records_of,
+)
+from conftest import ALL_TYPES, make_people
+from repsynth import encode, measure, noise, pipeline
+from repsynth.marginals import OneWay
+from repsynth.models import naive_bayes
+from repsynth.pipeline import make_settings
+from repsynth.plan import Plan, make_plan
+from repsynth.schema import parse_schema
+from repsynth.weigh import FULL, WeightFunction
+
+SCHEMA = parse_schema(ALL_TYPES)
+TABLE = make_people(120)
+
+
+def make(**options: Any) -> Plan:
+    return make_plan(SCHEMA, make_settings(**{"mu": 3.0, "delta": 1e-6, "weights": "hinge-exp", **options}))
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def half_the_noise() -> Any:
+    draw = noise.rounded_gaussian
+    return replaced(noise, "rounded_gaussian", lambda sigma, size, entropy: draw(sigma / 2, size, entropy))
+
+
+def one_seed_for_all_noise() -> Any:
+    draw = noise.rounded_gaussian
+    return replaced(
+        noise, "rounded_gaussian", lambda sigma, size, entropy: draw(sigma, size, noise.seeded_entropy(0))
+    )
+
+
+def sensitivity_of_one_column() -> Any:
+    return replaced(OneWay, "sensitivity", property(lambda self: 1.0))
+
+
+def a_charge_forgotten() -> Any:
+    original = measure.Account.measure
+
+    def measured(self: measure.Account, statistic: Any, data: Any, *, mu: float) -> Any:
+        result = original(self, statistic, data, mu=mu)
+        if statistic.name == "score":
+            forgotten = self.events.pop()
+            self.events.append(dataclasses.replace(forgotten, sigma=forgotten.sigma * 1e6))
+        return result
+
+    return replaced(measure.Account, "measure", measured)
+
+
+def weights_above_one() -> Any:
+    original = WeightFunction.of
+    return replaced(WeightFunction, "of", lambda self, scores: np.minimum(3 * original(self, scores), 2 * FULL))
+
+
+def no_clip() -> Any:
+    def multiplier(self: Any, records: Any, scores: Any) -> Any:
+        return self.weights.of(scores)
+
+    return replaced(naive_bayes.WeightedSums, "_multiplier", multiplier)
+
+
+def divided_by_the_private_number_of_records() -> Any:
+    original = measure.sum_over
+    scaled = replaced_sum(original)
+    return replaced(measure, "sum_over", scaled)
+
+
+def replaced_sum(original: Callable[..., Any]) -> Callable[..., Any]:
+    def total(statistic: Any, data: Any) -> Any:
+        rows = sum(records.rows for records in data)
+        return original(statistic, data) * 1000 // max(rows, 1)
+
+    return total
+
+
+def threshold_from_the_private_scores() -> Any:
+    """The paper's: the quantile of the private scores, in place of the noisy histogram's."""
+    original = pipeline.choose_bins
+
+    def choose(score: Any, marginals: Any, *, sigma: float) -> Any:
+        bins = original(score, marginals, sigma=sigma)
+        level = int(np.quantile(score.of(PRIVATE["records"]), 0.7))
+        return dataclasses.replace(bins, edges=bins.edges - bins.edges[5] + level)
+
+    return replaced(pipeline, "choose_bins", choose)
+
+
+PRIVATE: dict[str, Any] = {}
+
+
+def nan_survives_the_encoder() -> Any:
+    original = encode._positions
+
+    def positions(values: Any, low: float, high: float, scale: float) -> Any:
+        codes = original(values, low, high, scale)
+        return np.where(np.isfinite(values), codes, 2**40)
+
+    return replaced(encode, "_positions", positions)
+
+
+def check_all_contributions(plan: Plan, table: pa.Table) -> None:
+    records = records_of(table, SCHEMA)
+    for m in record_run(plan, table)[1]:
+        check_contribution(m.statistic, records)
+
+
+def check_neighbour(plan: Plan, table: pa.Table) -> None:
+    original = pipeline.EncodedTable
+
+    def observed(table: Any, schema: Any) -> Any:
+        """The mutant that peeks at the private scores needs the records in hand."""
+        PRIVATE["records"] = records_of(pa.Table.from_batches(list(table.batches(schema))), schema)
+        return original(table, schema)
+
+    with replaced(pipeline, "EncodedTable", observed):
+        for absent in (0, 7, 50):
+            check_replay(plan, table, absent)
+
+
+def check_independent_noise(plan: Plan, table: pa.Table) -> None:
+    measured = record_run(plan, table)[1]
+    parts = [((m.noisy - m.exact) / m.event.sigma)[:12] for m in measured[1:]]
+    for i, one in enumerate(parts):
+        for other in parts[:i]:
+            assert np.corrcoef(one, other)[0, 1] < 0.95, "two measurements share their noise"
+
+
+def check_domain(plan: Plan, table: pa.Table) -> None:
+    broken = table.set_column(2, "income", pa.array([float("nan")] * table.num_rows))
+    codes = records_of(broken, SCHEMA).codes["income"]
+    assert np.all(codes <= 2**40)
+    assert np.all(codes == encode.MISSING)
+
+
+CHECKS: dict[str, Callable[[Plan, pa.Table], None]] = {
+    "noise scale": check_noise_scale,
+    "independent noise": check_independent_noise,
+    "spends its plan": check_spends_its_plan,
+    "contribution": check_all_contributions,
+    "replay on a neighbour": check_neighbour,
+    "domain": check_domain,
+}
+MUTANTS: list[tuple[Callable[[], Any], str]] = [
+    (half_the_noise, "noise scale"),
+    (one_seed_for_all_noise, "independent noise"),
+    (sensitivity_of_one_column, "contribution"),
+    (a_charge_forgotten, "spends its plan"),
+    (weights_above_one, "contribution"),
+    (no_clip, "contribution"),
+    (divided_by_the_private_number_of_records, "replay on a neighbour"),
+    (threshold_from_the_private_scores, "replay on a neighbour"),
+    (nan_survives_the_encoder, "domain"),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_code_passes(check: str) -> None:
+    CHECKS[check](make(), TABLE)
+
+
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=[f"{m.__name__}" for m, _ in MUTANTS])
+def test_the_mutant_is_caught(mutant: Callable[[], Any], check: str) -> None:
+    with mutant(), pytest.raises(AssertionError):
+        CHECKS[check](make(), TABLE)

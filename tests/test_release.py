@@ -1,0 +1,156 @@
+"""The release folder: there and back, whole or not at all, and nothing believed unchecked."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checks import same_release
+from repsynth import Release, datasets, synthesize
+from repsynth.errors import ReleaseError
+from repsynth.files import _arrays, release_json_schema
+from repsynth.schema import Schema
+
+
+@pytest.fixture
+def release(people: pa.Table, schema: Schema) -> Release:
+    return synthesize(people, schema, epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["targeted", "hinge-exp", "cap", "equalize", "uniform"])
+def test_there_and_back(rule: str, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule)
+    loaded = Release.load(release.save(tmp_path / "release"))
+    assert same_release(loaded, release)
+    assert loaded.sample(30, seed=2).equals(release.sample(30, seed=2))
+    assert loaded.privacy.epsilon == release.privacy.epsilon
+    assert loaded.privacy.distribution() == release.privacy.distribution()
+
+
+def test_a_split_release_there_and_back(sim: datasets.Dataset, tmp_path: Path) -> None:
+    release = synthesize(sim.table, sim.schema, epsilon=4.0, public_rows=6000)
+    assert release.statistic.strata == 2
+    loaded = Release.load(release.save(tmp_path / "release"))
+    assert same_release(loaded, release)
+    assert loaded.sample(30, seed=2).equals(release.sample(30, seed=2))
+
+
+def test_the_json_follows_its_schema(release: Release, tmp_path: Path) -> None:
+    release.save(tmp_path / "release")
+    jsonschema.validate(json.loads((tmp_path / "release" / "release.json").read_text()), release_json_schema())
+
+
+def test_only_plain_arrays_no_pickle(release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    assert sorted(path.name for path in folder.iterdir()) == ["arrays.npz", "release.json"]
+    with np.load(folder / "arrays.npz", allow_pickle=False) as arrays:
+        assert {arrays[name].dtype.kind for name in arrays.files} <= {"i", "f"}
+
+
+def test_a_release_is_never_overwritten(release: Release, tmp_path: Path) -> None:
+    release.save(tmp_path / "release")
+    with pytest.raises(ReleaseError, match="already exists"):
+        release.save(tmp_path / "release")
+
+
+def test_a_failed_save_leaves_nothing(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(ReleaseError, match="No space left"):
+        release.save(tmp_path / "release")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_not_a_release(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match="cannot be read"):
+        Release.load(tmp_path / "absent")
+    (tmp_path / "release.json").write_text("{}")
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(tmp_path)
+
+
+def test_a_newer_format_asks_for_an_upgrade(release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    _edit(folder, {"format": 99})
+    with pytest.raises(ReleaseError, match="newer version"):
+        Release.load(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": -1.0},
+        {"rows": "many"},
+        {"clip": 0},
+        {"events": []},
+        {"split": True, "threshold": None},
+        {"layout": {"kind": "csv", "columns": []}},
+        {"schema": {"columns": {}}},
+        {"extra": 1},
+        {"arrays_sha256": "0" * 64},
+        {"weights_start": 10**30},
+    ],
+    ids=str,
+)
+def test_contradictions_are_noticed(change: dict[str, object], release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    _edit(folder, change)
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(folder)
+
+
+def test_a_smaller_claimed_sensitivity_is_noticed(release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    described = json.loads((folder / "release.json").read_text())
+    described["events"][-1]["sensitivity"] /= 2
+    (folder / "release.json").write_text(json.dumps(described))
+    with pytest.raises(ReleaseError, match="smaller sensitivity"):
+        Release.load(folder)
+
+
+@settings(max_examples=60)
+@given(which=st.sampled_from(["release.json", "arrays.npz"]), data=st.data())
+def test_damage_gives_a_clear_error(
+    which: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = _saved(tmp_path_factory)
+    original = (folder / which).read_bytes()
+    position = data.draw(st.integers(0, len(original) - 1))
+    cut = data.draw(st.booleans())
+    damaged = original[:position] if cut else original[:position] + b"\x00\xff" + original[position + 2 :]
+    try:
+        (folder / which).write_bytes(damaged)
+        with pytest.raises(ReleaseError):
+            Release.load(folder)
+    finally:
+        (folder / which).write_bytes(original)
+
+
+def test_the_release_holds_no_exact_count(people: pa.Table, schema: Schema) -> None:
+    """Every array that depends on the data changes with the noise alone."""
+    one, two = (_arrays(synthesize(people, schema, epsilon=1.0, delta=1e-6)) for _ in range(2))
+    for name in ("marginals", "sums", "threshold_counts"):
+        assert not np.array_equal(one[name], two[name]), name
+
+
+_FOLDERS: dict[str, Path] = {}
+
+
+def _saved(factory: pytest.TempPathFactory) -> Path:
+    if "saved" not in _FOLDERS:
+        dataset = datasets.load("sim")
+        release = synthesize(dataset.table.slice(0, 200), dataset.schema, epsilon=1.0)
+        _FOLDERS["saved"] = release.save(factory.mktemp("damage") / "release")
+    return _FOLDERS["saved"]
+
+
+def _edit(folder: Path, change: dict[str, object]) -> None:
+    described = json.loads((folder / "release.json").read_text())
+    (folder / "release.json").write_text(json.dumps({**described, **change}))
