@@ -38,18 +38,23 @@ class Split:
 def split(name: str, seed: int, data_dir: str | None) -> Split:
     dataset = datasets.load(name, data_dir=data_dir)
     table = dataset.table
-    if name == "adult":  # the paper drops incomplete records
-        complete = [pc.not_equal(column, "?") for column in table.columns if pa.types.is_string(column.type)]
-        keep = complete[0]
-        for mask in complete[1:]:
-            keep = pc.and_(keep, mask)
-        table = table.filter(keep)
+    if name == "adult":
+        table = complete(table)
     label = table[dataset.schema.label].to_numpy()
     rows = np.arange(table.num_rows)
     rest, test = train_test_split(rows, test_size=0.3, stratify=label, random_state=seed)
     train, _ = train_test_split(rest, test_size=0.2, stratify=label[rest], random_state=seed)
     trained = table.take(train)
     return Split(trained, table.take(test), dataset.schema, outlyingness(trained, dataset.schema))
+
+
+def complete(table: pa.Table) -> pa.Table:
+    """Without the records that have a "?", as the paper has it."""
+    keep = pa.array(np.ones(table.num_rows, dtype=bool))
+    for column in table.columns:
+        if pa.types.is_string(column.type):
+            keep = pc.and_(keep, pc.not_equal(column, "?"))
+    return table.filter(keep)
 
 
 def features(table: pa.Table, schema: Schema, reference: pa.Table) -> np.ndarray:

@@ -20,7 +20,7 @@ from repsynth.schema import Schema
 
 Kind = Literal["csv", "parquet", "pandas", "polars", "arrow"]
 BATCH_ROWS = 131_072
-_CSV_BLOCK = 16 * 2**20
+_CSV_BLOCK = 4 * 2**20  # the longest row; Arrow holds some thirty blocks in memory at a time
 
 
 @dataclass(frozen=True)

@@ -308,9 +308,12 @@ def fit_naive_bayes(
     noise = (sigma / (UNIT * FULL)) ** 2 * float(restore @ restore)
     common_noise, difference_noise = noise / labels, (1 - 1 / labels) * noise / (2 * labels) ** 2
 
-    mass = sums[:, 0] / (contribution.constant / UNIT)
+    unit = contribution.constant / UNIT
+    mass = sums[:, 0] / unit
     total = max(float(mass.sum()), 0.05 * marginals.rows)
-    label_shares = np.maximum(mass, 0.05 * total)
+    # Means are divided by a label's share: one standard deviation more keeps noise from making it tiny.
+    mass_error = math.sqrt(difference_noise + common_noise / labels**2) / unit
+    label_shares = np.maximum(mass, 0.05 * total) + mass_error
     label_shares = label_shares / label_shares.sum()
 
     def conditional_means(block: Floats, columns: Ints, scale: float) -> Floats:
