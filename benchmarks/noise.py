@@ -1,6 +1,6 @@
 """Time of 100,000 exact noise draws: our rounded Gaussian beside OpenDP's discrete Gaussian, where installed.
 
-    python benchmarks/noise.py
+python benchmarks/noise.py
 """
 
 import time
@@ -39,8 +39,12 @@ def main() -> None:
     print(f"ratio {theirs / ours:.0f}")
     mu, delta = 0.178, 4.9e-10
     rho, order = mu**2 / 2, np.linspace(1.01, 2000, 200_000)
-    converted = rho * order + (np.log(1 / delta) + (order - 1) * np.log1p(-1 / order) - np.log(order)) / (order - 1)
-    print(f"epsilon at mu {mu}, delta {delta:g}: exact {float(epsilon_of(mu, delta)):.3f}, via zCDP {converted.min():.3f}")
+    converted = rho * order + (np.log(1 / delta) + (order - 1) * np.log1p(-1 / order) - np.log(order)) / (
+        order - 1
+    )
+    print(
+        f"epsilon at mu {mu}, delta {delta:g}: exact {float(epsilon_of(mu, delta)):.3f}, via zCDP {converted.min():.3f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Time of a whole run on Adult (45,222 complete records), step by step, after import.
 
-    python benchmarks/speed.py --data-dir FOLDER
+python benchmarks/speed.py --data-dir FOLDER
 """
 
 import argparse

@@ -39,7 +39,7 @@ def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int],
     rows = 0
     with beside(path) as temporary:
         writer = (
-            pacsv.CSVWriter(temporary, first.schema, write_options=pacsv.WriteOptions(quoting_style="needed"))
+            pacsv.CSVWriter(temporary, first.schema)
             if path.suffix.lower() == ".csv"
             else pq.ParquetWriter(temporary, first.schema)
         )

@@ -10,7 +10,7 @@ from rich.table import Table
 from repsynth.accounting import advantage, epsilon_of
 from repsynth.cells import choose_cells
 from repsynth.measure import sigma_for
-from repsynth.models.naive_bayes import planned_sensitivity
+from repsynth.models.naive_bayes import GRID, planned_sensitivity
 from repsynth.plan import Plan
 from repsynth.privacy import NEIGHBOURS
 from repsynth.release import Release
@@ -146,11 +146,12 @@ def release(console: Console, release: Release) -> None:
     )
     table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ")
     for event in release.events:
+        unit = GRID if event.name == "synthesis" else 1.0
         table.add_row(
             event.name,
             _PURPOSE[event.name],
-            f"{event.sensitivity:,.4g}",
-            f"{event.sigma:,.4g}",
+            f"{event.sensitivity / unit:.3f}",
+            f"{event.sigma / unit:,.2f}",
             f"{event.mu:.4f}",
         )
     console.print(table)
@@ -208,6 +209,8 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
     table.add_row("bias bound, from weights", f"{summary.weight_bias:.4g}")
     table.add_row("bias bound, from clipping", f"{summary.clip_bias:.4g}")
     console.print(table)
+    if summary.no_guarantee:
+        console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
 
 
 def _print_outliers(console: Console, release: Release) -> None:

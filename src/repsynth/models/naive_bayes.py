@@ -28,6 +28,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 UNIT = 2**10
+GRID = UNIT * FULL
+"""Grid units of the sums in one unit of u at full weight."""
+
 _LINEAR, _SQUARE = 0.8, 0.3
 _FARTHEST = 3.0
 _CLIP = 0.9  # of the norm of a typical record
@@ -139,7 +142,7 @@ class WeightedSums:
 
     def noise(self, mu: float) -> float:
         """The noise at this charge in units of u and of a label's difference from the others."""
-        return self.sensitivity / mu / (UNIT * FULL * 2 * self.labels)
+        return self.sensitivity / mu / (GRID * 2 * self.labels)
 
     def total(self, records: Records) -> Ints:
         """The weighted sums of all labels in the label code, flattened from `shape`."""
@@ -300,12 +303,12 @@ def fit_naive_bayes(
     label's difference from it, and both are shrunk as far as noise alone explains them.
     """
     contribution, labels = statistic.contribution, statistic.labels
-    coded = noisy.reshape(statistic.shape) / (UNIT * FULL)
+    coded = noisy.reshape(statistic.shape) / GRID
     strata = np.linalg.solve(label_code(labels).astype(np.float64), coded)
     restore = np.array([1.0, 1.0 / outlier_weight])[: statistic.strata]
     sums = np.einsum("s,slk->lk", restore, strata)
     # Variance of one entry's common part (the sum over labels) and of its differences between labels.
-    noise = (sigma / (UNIT * FULL)) ** 2 * float(restore @ restore)
+    noise = (sigma / GRID) ** 2 * float(restore @ restore)
     common_noise, difference_noise = noise / labels, (1 - 1 / labels) * noise / (2 * labels) ** 2
 
     unit = contribution.constant / UNIT
