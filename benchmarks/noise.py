@@ -42,9 +42,8 @@ def main() -> None:
     converted = rho * order + (np.log(1 / delta) + (order - 1) * np.log1p(-1 / order) - np.log(order)) / (
         order - 1
     )
-    print(
-        f"epsilon at mu {mu}, delta {delta:g}: exact {float(epsilon_of(mu, delta)):.3f}, via zCDP {converted.min():.3f}"
-    )
+    exact = float(epsilon_of(mu, delta))
+    print(f"epsilon at mu {mu}, delta {delta:g}: exact {exact:.3f}, via zCDP {converted.min():.3f}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from study import EPSILONS, Split, kolmogorov, split, tstr
 
 from repsynth import datasets
 from repsynth.accounting import advantage
@@ -20,7 +21,6 @@ from repsynth.encode import EncodedTable
 from repsynth.pipeline import make_settings, run
 from repsynth.plan import make_plan
 from repsynth.tables import open_table
-from study import EPSILONS, Split, kolmogorov, split, tstr
 
 
 @dataclass(frozen=True)

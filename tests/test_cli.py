@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-
 from conftest import ALL_TYPES, make_people
+
 from repsynth.cli import main
 
 README = Path(__file__).resolve().parents[1] / "README.md"

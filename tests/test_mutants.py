@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-
 from checks import (
     check_contribution,
     check_noise_scale,
@@ -18,6 +17,7 @@ from checks import (
     records_of,
 )
 from conftest import ALL_TYPES, make_people
+
 from repsynth import encode, measure, noise, pipeline
 from repsynth.marginals import OneWay
 from repsynth.models import naive_bayes

@@ -3,9 +3,6 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from checks import (
     check_contribution,
     check_noise_scale,
@@ -17,6 +14,9 @@ from checks import (
     take,
 )
 from conftest import make_people
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from repsynth import datasets, synthesize
 from repsynth.encode import Records
 from repsynth.errors import ConfigError, SchemaError

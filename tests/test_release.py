@@ -7,10 +7,10 @@ import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
+from checks import same_release
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks import same_release
 from repsynth import Release, datasets, synthesize
 from repsynth.errors import ReleaseError
 from repsynth.files import _arrays, release_json_schema

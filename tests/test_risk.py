@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from checks import records_of
+
 from repsynth import datasets, synthesize
 from repsynth.guarantee import guaranteed_weights, why_none
 from repsynth.pipeline import make_settings, run

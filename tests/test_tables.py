@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-
 from conftest import make_people
+
 from repsynth import synthesize
 from repsynth.encode import EncodedTable
 from repsynth.errors import DataError
