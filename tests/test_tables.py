@@ -1,5 +1,7 @@
 """Tables in and out: every kind, every layout, and errors that say what to do without quoting data."""
 
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
@@ -48,6 +50,7 @@ def test_out_comes_the_kind_that_came_in(people: pa.Table, schema: Schema) -> No
 
     frame = shuffled.to_pandas()
     frame["region"] = frame["region"].astype("category")
+    frame["joined"] = pd.to_datetime(frame["joined"])
     out = synthesize(frame, schema, epsilon=1.0).sample(50)
     assert isinstance(out, pd.DataFrame)
     assert {n: str(d) for n, d in out.dtypes.items()} == {n: str(d) for n, d in frame.dtypes.items()}
@@ -140,3 +143,54 @@ def test_odd_csv_files_are_read_without_an_error(content: bytes, rows: int, tmp_
 def test_mixed_objects_in_pandas_do_not_raise() -> None:
     frame = pd.DataFrame({"a": [1, "two", None, b"x"], "b": [True, False, True, None]}, dtype=object)
     assert codes_of(frame, SMALL) == {"a": [1, -1, -1, -1], "b": [1, 0, 1, -1]}
+
+
+MIXTURES = [
+    ([1.0, 2.0] * 20, "n/a"),
+    ([1, 2] * 20, "n/a"),
+    ([True, False] * 20, "n/a"),
+    ([True, False] * 20, 1),
+    ([1, 2] * 20, 2**70),
+    (["1", "2"] * 20, b"\xff"),
+    (["1", "2"] * 20, ["nested"]),
+    ([1e16, 1.5] * 20, "n/a"),
+    ([None] * 20, ["nested"]),
+    ([Decimal("1"), Decimal("2")] * 20, Decimal("1.0000000001")),
+    ([Decimal("1"), Decimal("2")] * 20, Decimal("inf")),
+    ([date(2020, 1, 1)] * 20, "soon"),
+    ([datetime(2020, 1, 1)] * 20, date(2020, 1, 2)),
+    ([datetime(2020, 1, 1)] * 20, "soon"),
+]
+
+
+@pytest.mark.parametrize(("cells", "odd"), MIXTURES, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(
+    "column",
+    [
+        'type = "category"\nvalues = ["1", "2", "true", "false"]',
+        'type = "integer"\nmin = 0\nmax = 9',
+        'type = "number"\nmin = 0\nmax = 9',
+        'type = "boolean"',
+        'type = "datetime"\nmin = 2000-01-01\nmax = 2030-01-01',
+    ],
+    ids=["category", "integer", "number", "boolean", "datetime"],
+)
+@pytest.mark.parametrize("dtype", [object, None], ids=["object", "guessed"])
+def test_one_odd_object_does_not_change_how_the_others_are_read(
+    cells: list[object], odd: object, column: str, dtype: object
+) -> None:
+    schema = parse_schema(f"[columns.a]\n{column}\n")
+    with_it = codes_of(pd.DataFrame({"a": pd.Series([*cells, odd], dtype=dtype)}), schema)
+    without = codes_of(pd.DataFrame({"a": pd.Series(cells, dtype=dtype)}), schema)
+    assert with_it["a"][:-1] == without["a"]
+
+
+@pytest.mark.parametrize("blank", [b"\n" * 9000, b" \n" * 9000, b"\r\n" * 9000], ids=["lf", "space", "crlf"])
+def test_blank_lines_do_not_hide_the_rest(blank: bytes, tmp_path: Path) -> None:
+    schema = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n')
+    path = tmp_path / "t.csv"
+    counts = []
+    for content in (b"a\n" + blank, b"a\n1\n" + blank, b"a\n" + blank + b"1\n"):
+        path.write_bytes(content)
+        counts.append(sum(records.rows for records in EncodedTable(open_table(path), schema)))
+    assert counts[1] == counts[2] == counts[0] + 1

@@ -55,8 +55,11 @@ def layout_of(table: Table, schema: Schema) -> Layout:
     by_name = {column.name: column for column in schema.columns}
     columns = []
     for name, arrow_type, dtype in zip(table.names, table.types, table.dtypes, strict=True):
-        kind = str(_output_type(by_name[name], arrow_type))
-        columns.append(ColumnLayout(name, kind, _output_dtype(by_name[name], dtype)))
+        column = by_name[name]
+        if dtype is None:
+            columns.append(ColumnLayout(name, str(_output_type(column, arrow_type))))
+        else:
+            columns.append(ColumnLayout(name, str(_pandas_type(column, dtype)), _output_dtype(column, dtype)))
     return Layout(table.kind, tuple(columns))
 
 
@@ -170,22 +173,43 @@ def _output_type(column: Column, came: pa.DataType | None) -> pa.DataType:
             return came if came is not None and (text or types.is_integer(came)) else pa.int64()
 
 
-def _output_dtype(column: Column, came: str | None) -> str | None:
-    """The pandas dtype to restore, None to leave it to pandas."""
-    if came is None or not DTYPE.fullmatch(came):
-        return None
-    missing = not isinstance(column, Id) and column.missing
+def _pandas_type(column: Column, dtype: str) -> pa.DataType:
+    """The Arrow type on the way to a data frame: by the schema, and by whether the dtype is text."""
+    numbers = re.match(r"u?int|U?Int|[Ff]loat", dtype) is not None
+    if isinstance(column, Category) and numbers and _holds(pa.int64(), column.values):
+        return pa.int64()
+    if isinstance(column, Datetime) and dtype not in ("str", "string", "category"):
+        return pa.timestamp("us", tz=dtype.split(", ")[1].rstrip("]")) if ", " in dtype else pa.timestamp("us")
+    if isinstance(column, Id) and not numbers:
+        return pa.string()
+    return _output_type(column, None)
+
+
+def _output_dtype(column: Column, came: str) -> str | None:
+    """The pandas dtype to restore, None to leave it to pandas.
+
+    One odd cell can turn a whole column of numbers into objects. So the schema decides what a column
+    holds, and what survives is mostly a choice that no cell brings about: a width, a nullable type, a
+    category, a time's unit and zone.
+    """
+    if (came[:1].isupper() or came in ("boolean", "string", "category")) and DTYPE.fullmatch(came):
+        return came
     plain_integer = re.fullmatch(r"u?int\d+", came) is not None
-    whole_numbers = isinstance(column, Integer) or (
-        isinstance(column, Category) and _holds(pa.int64(), column.values)
-    )
-    if whole_numbers and (plain_integer or came.startswith("float")):
-        if missing:
-            return "float64"
-        return came if plain_integer else "int64"
-    if came == "bool" and missing:
-        return None
-    return came
+    missing = not isinstance(column, Id) and column.missing
+    match column:
+        case Integer():
+            return "float64" if missing else came if plain_integer else "int64"
+        case Category() if plain_integer or came.startswith("float"):
+            return None if not _holds(pa.int64(), column.values) else "float64" if missing else "int64"
+        case Number():
+            return "float32" if came == "float32" else "float64"
+        case Boolean():
+            return None if missing else "bool"
+        case Datetime() if came != "str":
+            return came if DTYPE.fullmatch(came) and came.startswith("datetime64") else "datetime64[us]"
+        case Id() if plain_integer:
+            return came
+    return None
 
 
 def _holds(arrow_type: pa.DataType, values: tuple[object, ...]) -> bool:

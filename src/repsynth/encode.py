@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Numeric, Schema
-from repsynth.tables import Table
+from repsynth.tables import Table, object_text
 
 MISSING = -1
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
@@ -90,7 +90,7 @@ def _floats(array: pa.Array) -> NDArray[np.float64]:
     if _is_text(array.type):
         text = _text(array)
         array = pc.if_else(pc.match_substring_regex(text, _NUMBER), text, None)
-    elif not (_is_number(array.type) or pa.types.is_boolean(array.type)):
+    elif not _is_number(array.type):
         array = pa.nulls(len(array))
     numbers = array.cast(pa.float64(), safe=False)
     result: NDArray[np.float64] = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
@@ -103,10 +103,26 @@ def _text(array: pa.Array) -> pa.Array:
         numbers = array.cast(pa.float64())
         whole = pc.and_(pc.equal(pc.trunc(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
         as_whole = pc.if_else(whole, numbers, None).cast(pa.int64(), safe=False).cast(pa.large_string())
-        return pc.if_else(pc.fill_null(whole, False), as_whole, numbers.cast(pa.large_string()))
+        return pc.if_else(pc.fill_null(whole, False), as_whole, _object_texts(numbers))
+    if pa.types.is_temporal(array.type):
+        return _object_texts(array)
     if _is_text(array.type):
         array = array.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
     return pc.ascii_trim_whitespace(array.cast(pa.large_string()))
+
+
+def _object_texts(array: pa.Array) -> pa.Array:
+    """The text that each value has as a Python object, so that a typed column reads like one of objects."""
+    distinct = array.dictionary_encode()
+    texts = [_value_text(value) for value in distinct.dictionary]
+    return pa.array(texts, type=pa.large_string()).take(distinct.indices)
+
+
+def _value_text(value: pa.Scalar) -> str | None:
+    try:
+        return object_text(value.as_py())
+    except (ValueError, OverflowError):  # a time that Python cannot hold
+        return None
 
 
 def _time_positions(array: pa.Array, column: Datetime) -> NDArray[np.int64]:

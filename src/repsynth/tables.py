@@ -8,6 +8,7 @@ and counts for nothing.
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,7 +127,7 @@ def _open_csv(path: Path) -> Table:
         # A file that ends after its header has no block that Arrow could read; it has no records either.
         with path.open("rb") as file:
             file.readline()
-            if not file.read(4096).strip():
+            if not any(chunk.strip(b"\r\n") for chunk in iter(lambda: file.read(2**20), b"")):
                 return
         reader = pacsv.open_csv(
             path,
@@ -165,19 +166,40 @@ def _from_arrow(table: pa.Table, kind: Kind, dtypes: tuple[str, ...] | None = No
 
 
 def _from_pandas(frame: Any) -> Table:
+    """pandas has no type for a column of mixed objects, and Arrow would guess one from all its cells: one
+    cell would then change how the others are read. So each object becomes text by itself."""
     arrays = []
     for position in range(frame.shape[1]):
         series = frame.iloc[:, position]
-        try:
-            arrays.append(pa.array(series, from_pandas=True))
-        except pa.ArrowException:
-            # Mixed values, which Arrow refuses with a message that quotes them: compare them as text.
-            texts = [None if missing else str(value) for value, missing in zip(series, series.isna(), strict=True)]
-            arrays.append(pa.array(texts, type=pa.string()))
+        if series.dtype != object:
+            try:
+                arrays.append(pa.array(series, from_pandas=True))
+                continue
+            except Exception:  # an extension type that Arrow does not know: read it as objects
+                series = series.astype(object)
+        texts = [object_text(value) for value in series]
+        arrays.append(pa.array(texts, type=pa.large_string()))
     names = [str(name) for name in frame.columns]
-    return _from_arrow(
-        pa.Table.from_arrays(arrays, names=names), "pandas", tuple(str(dtype) for dtype in frame.dtypes)
-    )
+    table = pa.Table.from_arrays(arrays, names=names)
+    return _from_arrow(table, "pandas", tuple(str(dtype) for dtype in frame.dtypes))
+
+
+def object_text(value: Any) -> str | None:
+    """One cell as text, alike to how a typed column of it would read; None where it is missing."""
+    try:
+        if value is None or value != value:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+            return str(int(value))
+        if isinstance(value, date):
+            return value.isoformat()
+        if isinstance(value, bytes):
+            return value.decode("utf-8", errors="replace")
+        return str(value).encode("utf-8", errors="replace").decode("utf-8")
+    except Exception:  # whatever a foreign object does when it is compared or printed
+        return None
 
 
 def _quietly(
