@@ -89,6 +89,15 @@ def test_the_guarantee_does_not_depend_on_the_noise_that_was_drawn() -> None:
     assert np.array_equal(first, second)
 
 
+@pytest.mark.parametrize("rule", ["targeted", "hinge-exp"])
+def test_no_guarantee_where_more_records_were_declared_than_there_are(rule: str) -> None:
+    """Then the noisy histogram never reaches the wanted share, and the threshold falls to its first edge."""
+    dataset = datasets.Dataset("sim", datasets.simulate(8000, seed=3), datasets.load("sim").schema)
+    release = synthesize(dataset.table, dataset.schema, epsilon=4.0, public_rows=40_000, weights=rule)
+    assert why_none(release) is None
+    assert np.all(guaranteed_weights(release, [records_of(dataset.table, dataset.schema)], eta=0.01) == 1)
+
+
 def test_guaranteed_at_least_realised(data_dir: Path) -> None:
     adult = datasets.load("adult", data_dir=data_dir)
     release = synthesize(adult.table, adult.schema, epsilon=4.0, public_rows=adult.table.num_rows)

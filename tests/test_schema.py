@@ -83,6 +83,8 @@ missing = "yes"
             '[columns.a]\ntype = "integer"\nmin = 0\nmax = 99999999999999999\n',
             "'max' is not a usable integer",
         ),
+        ('[columns.a]\ntype = "number"\nmin = 0\nmax = 1e-300\n', "too close"),
+        ('[columns.a]\ntype = "number"\nmin = -9e299\nmax = 9e299\n', "too far apart"),
         ('[columns.a]\ntype = "category"\nvalues = [1.5]\n', "text or whole numbers"),
         ('[columns.a]\ntype = "id"\nmin = 3\n', "unknown key 'min' for type id"),
         ('confirmed = "no"\n[columns.a]\ntype = "boolean"\n', "'confirmed' must be true or false"),

@@ -71,6 +71,12 @@ def test_a_wrong_gamma_is_refused(gamma: float) -> None:
         HingeExp(gamma)
 
 
+@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
+def test_a_wrong_outlier_weight_is_refused(weight: float) -> None:
+    with pytest.raises(ConfigError):
+        Targeted(weight)
+
+
 def test_a_threshold_that_is_read_lies_where_the_share_is() -> None:
     """Without noise and with many records, the share above comes out exactly, by interpolation."""
     edges = np.arange(0, 40) * NAT

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
 
 # The formula subtracts two numbers close to each other. Φ and log Φ are good to a few units of 1e-15
-# relative; this share of the larger one bounds the error of the difference with room to spare.
+# relative, and e^ε loses as many more as ε is large; this share of the larger number, times 1 + ε/1000,
+# bounds the error of the difference with room to spare.
 _CANCELLATION = 1e-12
 _BISECTIONS = 200
 
@@ -33,7 +34,8 @@ def delta_of(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
         ratio = np.where(mu > 0, epsilon / mu, np.inf)
         larger = ndtr(mu / 2 - ratio)
         smaller = np.exp(np.minimum(epsilon + log_ndtr(-mu / 2 - ratio), 0.0))
-    delta: NDArray[np.float64] = np.clip(larger - smaller + _CANCELLATION * larger, 0.0, 1.0)
+    error = _CANCELLATION * (1 + epsilon / 1000) * larger
+    delta: NDArray[np.float64] = np.clip(larger - smaller + error, 0.0, 1.0)
     return delta
 
 

@@ -207,8 +207,6 @@ def _output_dtype(column: Column, came: str) -> str | None:
             return None if missing else "bool"
         case Datetime() if came != "str":
             return came if DTYPE.fullmatch(came) and came.startswith("datetime64") else "datetime64[us]"
-        case Id() if plain_integer:
-            return came
     return None
 
 

@@ -154,9 +154,8 @@ def _parse_seconds(text: str) -> int | None:
         time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if time.tzinfo:
-        time = (time - (time.utcoffset() or timedelta())).replace(tzinfo=None)
-    return (time - _EPOCH) // timedelta(seconds=1)
+    offset = time.utcoffset() or timedelta()
+    return (time.replace(tzinfo=None) - _EPOCH - offset) // timedelta(seconds=1)
 
 
 def _ints(array: pa.Array, *, null: int) -> NDArray[np.int64]:

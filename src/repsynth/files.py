@@ -10,23 +10,26 @@ import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from repsynth import __version__
 from repsynth.budget import Budget
 from repsynth.cells import Cells
-from repsynth.decode import DTYPE, Layout, arrow_type_named
+from repsynth.decode import DTYPE, Layout, decode
+from repsynth.encode import Records
 from repsynth.errors import ReleaseError, RepsynthError
 from repsynth.marginals import Marginals, OneWay
 from repsynth.models.naive_bayes import Contribution, WeightedSums
 from repsynth.noise import GaussianEvent
-from repsynth.plan import MODELS, Settings
+from repsynth.plan import MODELS, Settings, make_plan
 from repsynth.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.score import Score
@@ -34,7 +37,7 @@ from repsynth.threshold import Threshold
 from repsynth.weigh import FULL, RULES, HingeExp, WeightFunction
 
 FORMAT = 1
-_MOST_BYTES = 2**30
+_MOST_BYTES = 2**28
 
 
 class EventFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -199,9 +202,7 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     settings = _settings(described.settings)
     events = tuple(GaussianEvent(e.name, e.sensitivity, e.sigma) for e in described.events)
     names = [event.name for event in events]
-    expected = [name for name in ("size", "score", "threshold", "synthesis") if name in names]
-    _require(names == expected and names[-1] == "synthesis" and "score" in names, "its events are not a run's")
-    _require(("size" in names) == (settings.public_rows is None), "its events do not fit its settings")
+    _require("score" in names and "synthesis" in names, "its events are not a run's")
     _require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
     for event in events:
         _require(_positive(event.sensitivity) and _positive(event.sigma), "an event is not positive")
@@ -249,8 +250,13 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     )
     sensitivities = {"size": 1.0, "score": OneWay(cells).sensitivity, "threshold": 1.0}
     sensitivities["synthesis"] = statistic.sensitivity
+    plan = make_plan(schema, settings)
+    _require(list(plan.charges) == names, "its events do not fit its settings")
     for event in events:
         _require(event.sensitivity >= sensitivities[event.name], "it claims a smaller sensitivity than it has")
+        _require(math.isclose(event.mu, plan.charges[event.name], rel_tol=1e-6), "its charges are not its plan's")
+    declared = settings.public_rows
+    _require(declared is None or described.rows == declared, "its number of rows is not the declared one")
     return Release(
         schema=schema,
         layout=described.layout,
@@ -288,6 +294,7 @@ def _threshold(file: ThresholdFile | None, arrays: dict[str, NDArray[Any]]) -> T
     edges = _ints(arrays["threshold_edges"], most=2**50)
     _require(0 < len(edges) < 2**20 and bool(np.all(np.diff(edges) > 0)), "its score bins are not in order")
     counts = _ints(arrays["threshold_counts"], len(edges) + 1)
+    _require(0 < file.share < 1 and 0 <= file.share_error < math.inf, "its threshold's share is out of range")
     return Threshold(file.value, edges, counts, file.share, file.share_error)
 
 
@@ -304,14 +311,18 @@ def _check_layout(layout: Layout, schema: Schema) -> None:
     names = [stored.name for stored in layout.columns]
     _require(sorted(names) == sorted(c.name for c in schema.columns), "its layout is not its schema's")
     for stored in layout.columns:
-        arrow_type_named(stored.type)
         _require(stored.dtype is None or DTYPE.fullmatch(stored.dtype) is not None, "it names an unknown dtype")
+    ends = {c.name: np.array([0, c.steps if isinstance(c, Numeric) else c.cells - 1]) for c in schema.learned}
+    try:
+        decode(Records(rows=2, codes=ends), schema, layout)
+    except pa.ArrowException:
+        _require(False, "a column's type cannot hold its values")
 
 
 def _ints(array: NDArray[Any], length: int | None = None, most: int = 2**61) -> NDArray[np.int64]:
     _require(array.dtype == np.int64 and array.ndim == 1, "an array is not of whole numbers")
     _require(length is None or len(array) == length, "an array has the wrong length")
-    _require(array.size == 0 or int(np.abs(array).max()) <= most, "a number is out of range")
+    _require(bool(np.all((array >= -most) & (array <= most))), "a number is out of range")
     return array
 
 
@@ -336,11 +347,15 @@ def _require(condition: bool, message: str) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ReleaseError(f"{path}: larger than 1 GB; this is not a release of this version")
-        return path.read_bytes()
+        if not path.is_file():  # a pipe or a device could be read for ever
+            raise OSError
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
     except OSError:
         raise ReleaseError(f"{path}: cannot be read; give the folder that synthesize --release wrote") from None
+    if len(content) > _MOST_BYTES:
+        raise ReleaseError(f"{path}: larger than 256 MB; this is not a release of this version")
+    return content
 
 
 def _parse(folder: Path, text: bytes) -> ReleaseFile:
@@ -361,11 +376,22 @@ def _unpack(folder: Path, packed: bytes) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(BytesIO(packed)) as archive:
             if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
-                _damaged(folder, "its arrays are larger than 1 GB")
-        with np.load(BytesIO(packed), allow_pickle=False) as loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError, KeyError, NotImplementedError):
+                _damaged(folder, "its arrays are larger than 256 MB")
+            return {info.filename.removesuffix(".npy"): _array(archive.read(info)) for info in archive.infolist()}
+    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, RuntimeError, NotImplementedError):
         _damaged(folder, "arrays.npz cannot be read")
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """One plain array; its header is checked against its length before anything is allocated."""
+    file = BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    data = content[file.tell() :]
+    if len(shape) != 1 or dtype not in (np.int64, np.float64) or len(data) != shape[0] * 8:
+        raise ValueError
+    return np.frombuffer(data, dtype=dtype)
 
 
 def _damaged(folder: Path, detail: str) -> NoReturn:

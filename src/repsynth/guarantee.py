@@ -26,7 +26,6 @@ from repsynth.weigh import FULL, HingeExp, Targeted
 
 Floats = NDArray[np.float64]
 
-_ROUNDING = 1e-3  # nats: all roundings of a score together are far smaller
 _CUTS = (1.5, 2.0, 4.0, math.inf)  # times the tail: from which count on, in units of noise, a cell is large
 
 
@@ -63,10 +62,10 @@ def _highest_threshold(release: Release, high: Floats, tail: float) -> float:
     sigma = next(event.sigma for event in release.events if event.name == "threshold")
     noise = tail * sigma * math.sqrt(MOST_BINS) + MOST_BINS / 2
     few = math.floor(release.settings.outlier_share * release.rows - noise)
-    if few < 1:
+    if not 1 <= few <= len(high):  # too few to tell, or fewer records than were declared
         return math.inf
-    level = np.sort(high)[::-1][few - 1] if few <= len(high) else -math.inf
-    return float(level) + bin_width(len(release.score.cells)) / NAT + _ROUNDING
+    columns = len(release.score.cells)
+    return float(np.sort(high)[::-1][few - 1]) + (bin_width(columns) + 1) / NAT
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,8 @@ class _Bounds:
             stray = self.spread * np.sqrt(np.where(large, slope**2, 0.0).sum(axis=0))
             lows.append(np.where(large, middle_low, low).sum(axis=0) - stray)
             highs.append(np.where(large, middle_high, high).sum(axis=0) + stray)
-        return np.max(lows, axis=0) - _ROUNDING, np.min(highs, axis=0) + _ROUNDING
+        rounding = (len(self.columns) + 1) / NAT  # every column's score is rounded down to a unit
+        return np.max(lows, axis=0) - rounding, np.min(highs, axis=0) + rounding
 
 
 def _column(exact: Marginals, i: int, tail: float) -> _Column:

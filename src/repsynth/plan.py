@@ -123,7 +123,7 @@ def _check(schema: Schema, settings: Settings) -> None:
     if settings.outlier_epsilon is not None:
         if not settings.outlier_epsilon > 0:
             raise ConfigError(f"outlier epsilon is {settings.outlier_epsilon:g}; it must be above 0")
-        if settings.outlier_epsilon > settings.budget.epsilon:
+        if settings.outlier_epsilon > settings.budget.epsilon * (1 + 1e-6):
             raise ConfigError(
                 f"outlier epsilon {settings.outlier_epsilon:g} is above the whole budget's "
                 f"{settings.budget.epsilon:.4g}; outliers are protected by asking for less"

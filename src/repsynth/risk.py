@@ -142,6 +142,6 @@ def _epsilons(mu: Floats, delta: float) -> Floats:
     """ε of each μ, rounded up: worked out on a fine grid of μ, which is fast for any number of records."""
     if not mu.size:
         return mu
-    grid = np.linspace(mu.min(), mu.max(), 2000)
+    grid = np.linspace(mu.min(), mu.max(), 10_000)
     above = np.minimum(np.searchsorted(grid, mu), len(grid) - 1)
     return epsilon_of(grid, delta)[above]

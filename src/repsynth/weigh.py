@@ -121,6 +121,10 @@ class Targeted:
     name: str = "targeted"
     uses_threshold: bool = True
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.outlier_weight <= 1:
+            raise ConfigError(f"the outlier weight is {self.outlier_weight:g}; it must lie between 0 and 1")
+
     def weight(self, above: Floats, span: float) -> Floats:
         """A step at the threshold."""
         return np.where(above > 0, self.outlier_weight, 1.0)

@@ -61,15 +61,14 @@ class Contribution:
         """The norm of u, rounded down, that no record without missing values falls below."""
         squared = self.constant**2 + len(self.numeric) * round(_SQUARE * UNIT) ** 2
         for offset in self.offsets:
-            squared += int(((UNIT * np.eye(len(offset), dtype=np.int64) - offset) ** 2).sum(axis=1).min())
+            squared += int(_squared_norms(offset).min())
         return math.isqrt(squared)
 
     def squared_norm(self, records: Records) -> Ints:
         """‖u‖² of each record before clipping, exact."""
         total = np.full(records.rows, self.constant**2, dtype=np.int64)
         for column, offset in zip(self.discrete, self.offsets, strict=True):
-            norms = np.append(((UNIT * np.eye(len(offset), dtype=np.int64) - offset) ** 2).sum(axis=1), 0)
-            total += norms[self._cell(column, records)]
+            total += np.append(_squared_norms(offset), 0)[self._cell(column, records)]
         for i in range(len(self.numeric)):
             linear, square = self._moments(i, records)
             total += linear**2 + square**2
@@ -152,7 +151,7 @@ class WeightedSums:
             group = group + self.labels * (scores >= self.split_at)
         multiplier = np.where(labelled, self._multiplier(records, scores), 0)
         sums = self.contribution.sums(records, group, self.strata * self.labels, multiplier)
-        return (label_code(self.labels) @ sums.reshape(self.shape)).ravel()
+        return to_label_code(sums.reshape(self.shape)).ravel()
 
     def influence(self, records: Records) -> Floats:
         """The norm of each record's contribution, as a share of the sensitivity."""
@@ -177,13 +176,25 @@ class WeightedSums:
         return np.maximum(codes, 0), codes != MISSING
 
 
-def label_code(labels: int) -> Ints:
-    """2L·I − 𝟙𝟙ᵀ.
+def to_label_code(sums: Ints) -> Ints:
+    """(2L·I − 𝟙𝟙ᵀ) × sums along the labels, the last axis but one.
 
-    >>> label_code(2).tolist()
-    [[3, -1], [-1, 3]]
+    >>> to_label_code(np.array([[1], [0]])).tolist()
+    [[3], [-1]]
     """
-    return 2 * labels * np.eye(labels, dtype=np.int64) - 1
+    coded: Ints = 2 * sums.shape[-2] * sums - sums.sum(axis=-2, keepdims=True)
+    return coded
+
+
+def from_label_code(coded: Floats) -> Floats:
+    """The inverse.
+
+    >>> from_label_code(np.array([[3.0], [-1.0]])).tolist()
+    [[1.0], [0.0]]
+    """
+    labels = coded.shape[-2]
+    sums: Floats = (coded + coded.sum(axis=-2, keepdims=True) / labels) / (2 * labels)
+    return sums
 
 
 def code_norm(labels: int) -> float:
@@ -304,7 +315,7 @@ def fit_naive_bayes(
     """
     contribution, labels = statistic.contribution, statistic.labels
     coded = noisy.reshape(statistic.shape) / GRID
-    strata = np.linalg.solve(label_code(labels).astype(np.float64), coded)
+    strata = from_label_code(coded)
     restore = np.array([1.0, 1.0 / outlier_weight])[: statistic.strata]
     sums = np.einsum("s,slk->lk", restore, strata)
     # Variance of one entry's common part (the sum over labels) and of its differences between labels.
@@ -394,6 +405,11 @@ def _normal_quota(rows: int, generator: np.random.Generator) -> Floats:
     levels = (generator.permutation(rows) + generator.random()) / max(rows, 1)
     quantiles: Floats = ndtri(np.clip(levels, 1e-6, 1 - 1e-6))
     return quantiles
+
+
+def _squared_norms(offset: Ints) -> Ints:
+    """‖UNIT·e_k − offset‖² for each cell k."""
+    return UNIT**2 - 2 * UNIT * offset + int(offset @ offset)
 
 
 def _group_sum(group: Ints, groups: int, values: Ints) -> Ints:

@@ -214,6 +214,11 @@ def _bounded(name: str, kind: str, table: dict[str, Any], missing: bool, report:
     if not low < high:
         report(name, "min", "'min' must be below 'max'")
         return None
+    if kind == "number" and not 1e-280 < high - low < 1e300:
+        report(
+            name, "min", "'min' and 'max' are too close or too far apart for floating point; rescale the column"
+        )
+        return None
     if kind == "integer":
         return Integer(name=name, min=low, max=high, missing=missing)
     if kind == "number":
