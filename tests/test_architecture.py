@@ -22,6 +22,7 @@ LAYERS = [
     {"weigh"},
     {"threshold", "plan"},
     {"models", "models.naive_bayes", "privacy"},
+    {"ledger"},
     {"release"},
     {"files", "pipeline", "guarantee"},
     {"risk"},

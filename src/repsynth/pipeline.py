@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from repsynth.cells import choose_cells
 from repsynth.decode import layout_of
 from repsynth.encode import EncodedTable
 from repsynth.errors import ConfigError
+from repsynth.ledger import Ledger
 from repsynth.marginals import Marginals, OneWay
 from repsynth.measure import Account, Count, sigma_for
 from repsynth.models.naive_bayes import WeightedSums, make_contribution
@@ -42,11 +43,14 @@ def synthesize(
     threshold_share: float | None = None,
     public_rows: int | None = None,
     model: str = "naive-bayes",
+    ledger: str | Path | Ledger | None = None,
+    dataset: str | None = None,
 ) -> Release:
     """A differentially private release of a table: the data is read and the budget is spent, once.
 
     `table` is a pandas or polars data frame, a pyarrow table, or the path of a CSV or Parquet file. The
     budget is one of `epsilon` (with `delta`), `mu` or `rho`. Settings are checked before data is opened.
+    With a `ledger`, the cost is set aside in the budget of `dataset` before the data is opened.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
@@ -78,7 +82,7 @@ def synthesize(
     )
     schema = schema if isinstance(schema, Schema) else load_schema(schema)
     plan = make_plan(schema, settings)
-    return run(plan, open_table(table))
+    return run(plan, open_table(table), payer=open_payer(ledger, dataset))
 
 
 def make_settings(
@@ -113,10 +117,49 @@ def make_settings(
     return Settings(budget=budget, rule=_rule(weights, gamma), model=model, **chosen)
 
 
-def run(plan: Plan, table: Table, *, on_step: Steps = lambda step: None, noise_seed: int | None = None) -> Release:
-    """Carry out a plan. `noise_seed` makes the noise repeatable and the release not private: experiments only."""
+@dataclass(frozen=True)
+class Payer:
+    """A dataset's budget in a ledger."""
+
+    ledger: Ledger
+    dataset: str
+
+
+def open_payer(ledger: str | Path | Ledger | None, dataset: str | None) -> Payer | None:
+    """The budget to spend from, checked to exist; None where no ledger is kept."""
+    if ledger is None:
+        if dataset is not None:
+            raise ConfigError("a dataset's name means something in a ledger only; name the ledger, too")
+        return None
+    opened = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    return Payer(opened, dataset if dataset is not None else opened.only_dataset())
+
+
+def run(
+    plan: Plan,
+    table: Table,
+    *,
+    on_step: Steps = lambda step: None,
+    payer: Payer | None = None,
+    noise_seed: int | None = None,
+) -> Release:
+    """Carry out a plan. `noise_seed` makes the noise repeatable and the release not private: experiments only.
+
+    Whatever goes wrong after the cost was reserved counts as spent.
+    """
+    check_columns(table, plan.schema)
+    if payer is None:
+        return _measure(plan, table, on_step, noise_seed)
+    what = f"{plan.settings.model}, {plan.rule.name} weights, ε = {plan.settings.budget.epsilon:.4g}"
+    ticket = payer.ledger.reserve(payer.dataset, plan.charges, what=what)
+    release = _measure(plan, table, on_step, noise_seed)
+    payer.ledger.commit(payer.dataset, ticket)
+    return release
+
+
+def _measure(plan: Plan, table: Table, on_step: Steps, noise_seed: int | None) -> Release:
+    """The flow itself."""
     schema, settings = plan.schema, plan.settings
-    check_columns(table, schema)
     data = EncodedTable(table, schema)
     account = Account(settings.budget.mu, entropy=os.urandom if noise_seed is None else seeded_entropy(noise_seed))
 

@@ -12,11 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from repsynth import datasets
+from repsynth.budget import make_budget
 from repsynth.cli import show
 from repsynth.draft import draft_schema
 from repsynth.errors import ConfigError
+from repsynth.ledger import Ledger
 from repsynth.output import beside, check_place, check_table_path, write_table
-from repsynth.pipeline import make_settings, run
+from repsynth.pipeline import make_settings, open_payer, run
 from repsynth.plan import Plan, make_plan
 from repsynth.release import Release
 from repsynth.risk import write_dossier
@@ -64,10 +66,15 @@ def synthesize(options: argparse.Namespace) -> None:
         raise ConfigError(f"{options.release}: already exists; name another folder with --release")
     if options.rows is not None and options.rows < 0:
         raise ConfigError("the number of rows cannot be negative")
+    payer = open_payer(options.ledger, options.dataset)
     table = open_table(options.data)
     with _progress(options) as progress:
         task = progress.add_task("", total=len(made.charges))
-        release = run(made, table, on_step=lambda step: progress.update(task, description=step, advance=1))
+
+        def on_step(step: str) -> None:
+            progress.update(task, description=step, advance=1)
+
+        release = run(made, table, on_step=on_step, payer=payer)
     release.save(options.release)
     rows = _write_sample(options, release, output, options.rows, seed=None)
     data = {
@@ -110,6 +117,29 @@ def risk(options: argparse.Namespace) -> None:
         data,
         lambda console: show.dossier(console, options.output, summary if options.show else None),
     )
+
+
+def ledger_init(options: argparse.Namespace) -> None:
+    """Give a dataset its budget."""
+    limit = make_budget(epsilon=options.epsilon, mu=options.mu, rho=options.rho, delta=options.delta)
+    check_place(options.ledger)
+    ledger = Ledger.create(options.ledger)
+    ledger.init(options.dataset, limit)
+    account = ledger.account(options.dataset)
+    _print(options, show.account_data(account), lambda console: show.account(console, account))
+
+
+def ledger_show(options: argparse.Namespace) -> None:
+    """Show what was spent."""
+    ledger = Ledger(options.ledger)
+    names = ledger.datasets() if options.dataset is None else (options.dataset,)
+    accounts = [ledger.account(name) for name in names]
+
+    def tell(console: Console) -> None:
+        for account in accounts:
+            show.account(console, account)
+
+    _print(options, {"datasets": [show.account_data(account) for account in accounts]}, tell)
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -183,4 +213,5 @@ def _print(options: argparse.Namespace, data: dict[str, Any], tell: Callable[[Co
     if options.json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
     else:
-        tell(Console(highlight=False, soft_wrap=True))
+        console = Console(highlight=False, soft_wrap=True)
+        tell(console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=140))

@@ -31,6 +31,15 @@ Read the data once, spend the budget, write a release folder and a synthetic tab
 """
 
 
+_LEDGER = """\
+A dataset gets a total budget once; each run reserves its whole cost before it opens the data.
+
+  repsynth ledger init ledger.db --epsilon 2 --delta 1e-9
+  repsynth synthesize people.csv --schema schema.toml --epsilon 1 --ledger ledger.db
+  repsynth ledger show ledger.db
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     options = _parser().parse_args(arguments)
@@ -89,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
         help="release folder (default: release)",
     )
 
+    synthesize.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
+    synthesize.add_argument("--dataset", help="whose budget, where the ledger holds several")
+
     sample = _verb(verbs, "sample", commands.sample, "draw more synthetic rows from a release; costs nothing")
     sample.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     sample.add_argument("-n", "--rows", type=int, help="number of rows (default: the released count)")
@@ -104,11 +116,30 @@ def _parser() -> argparse.ArgumentParser:
     risk.add_argument("-o", "--output", type=Path, required=True, help="dossier, a .parquet file; PRIVATE")
     risk.add_argument("--show", action="store_true", help="also print its PRIVATE summary")
 
+    _add_ledger(verbs)
+
     demo = _verb(verbs, "demo", commands.demo, "the whole way on simulated data")
     demo.add_argument(
         "-o", "--output", type=Path, default=Path("demo"), help="folder for all files (default: demo)"
     )
     return parser
+
+
+def _add_ledger(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    ledger = verbs.add_parser(
+        "ledger",
+        help="keep count of a dataset's total budget over many runs",
+        description=_LEDGER,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parts = ledger.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    init = _verb(parts, "init", commands.ledger_init, "give a dataset its total budget, once")
+    init.add_argument("ledger", metavar="DB", type=Path, help="ledger file, made where there is none")
+    _add_budget(init)
+    init.add_argument("--dataset", default="data", help="its name in the ledger (%(default)s)")
+    show = _verb(parts, "show", commands.ledger_show, "what was spent, by whom and when, and what remains")
+    show.add_argument("ledger", metavar="DB", type=Path, help="ledger file")
+    show.add_argument("--dataset", help="only this one")
 
 
 def _verb(
@@ -131,11 +162,7 @@ def _verb(
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schema", type=Path, required=True, help="schema.toml: what is publicly known")
-    budget = parser.add_argument_group("budget (exactly one of epsilon, mu, rho)")
-    budget.add_argument("--epsilon", type=float, help="total privacy loss; 1 is strong, 10 is weak")
-    budget.add_argument("--mu", type=float, help="the same in Gaussian DP")
-    budget.add_argument("--rho", type=float, help="the same in zero-concentrated DP")
-    budget.add_argument("--delta", type=float, help="(default: 1/N² with --public-rows N, else 1e-9)")
+    budget = _add_budget(parser)
     budget.add_argument(
         "--public-rows",
         type=int,
@@ -163,6 +190,15 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     split.add_argument("--threshold-share", type=float, metavar="S", help="(0.01)")
     parser.add_argument("--model", default="naive-bayes", help="(naive-bayes)")
+
+
+def _add_budget(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
+    budget = parser.add_argument_group("budget (exactly one of epsilon, mu, rho)")
+    budget.add_argument("--epsilon", type=float, help="total privacy loss; 1 is strong, 10 is weak")
+    budget.add_argument("--mu", type=float, help="the same in Gaussian DP")
+    budget.add_argument("--rho", type=float, help="the same in zero-concentrated DP")
+    budget.add_argument("--delta", type=float, help="(default: 1/N² where N rows are public, else 1e-9)")
+    return budget
 
 
 def _share(text: str) -> float | str:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from repsynth.accounting import advantage, epsilon_of
 from repsynth.cells import choose_cells
+from repsynth.ledger import Account
 from repsynth.measure import sigma_for
 from repsynth.models.naive_bayes import GRID, planned_sensitivity
 from repsynth.plan import Plan
@@ -213,6 +214,58 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
         console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
 
 
+def account_data(account: Account) -> dict[str, Any]:
+    """A dataset's budget as plain data."""
+    return {
+        "dataset": account.dataset,
+        "unit": account.unit,
+        "neighbours": account.neighbours,
+        "limit": {"epsilon": account.limit.epsilon, "delta": account.limit.delta, "mu": account.limit.mu},
+        "spent": {"epsilon": account.epsilon(account.spent_mu), "mu": account.spent_mu},
+        "remaining": {"epsilon": account.epsilon(account.remaining_mu), "mu": account.remaining_mu},
+        "runs": [
+            {
+                "run": s.run,
+                "who": s.who,
+                "what": s.what,
+                "when": s.when,
+                "mu": s.mu,
+                "epsilon": account.epsilon(s.mu),
+                "finished": s.finished,
+            }
+            for s in account.spendings
+        ],
+    }
+
+
+def account(console: Console, account: Account) -> None:
+    """A dataset's budget as a table with a bar."""
+    limit = account.limit
+    console.print(
+        f"[bold]{escape(account.dataset)}[/bold]  limit ε = {limit.epsilon:.4g} at δ = {limit.delta:.3g} "
+        f"(μ = {limit.mu:.4g}), protecting {account.unit}: {account.neighbours}"
+    )
+    if account.spendings:
+        table = _table("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "", right_from=4)
+        for s in account.spendings:
+            table.add_row(
+                s.run,
+                s.when.removesuffix("+00:00").replace("T", " "),
+                escape(s.who),
+                escape(s.what),
+                f"{account.epsilon(s.mu):.4g}",
+                f"{(s.mu / limit.mu) ** 2:.1%}",
+                "" if s.finished else "not finished: counts as spent",
+            )
+        console.print(table)
+    used = min((account.spent_mu / limit.mu) ** 2, 1.0)
+    console.print(f"[{'█' * round(40 * used):░<40}] {used:.1%} spent")
+    console.print(
+        f"spent ε = {account.epsilon(account.spent_mu):.4g}, one more run may cost "
+        f"ε = {account.epsilon(account.remaining_mu):.4g} (μ = {account.remaining_mu:.4g})\n"
+    )
+
+
 def _print_outliers(console: Console, release: Release) -> None:
     privacy = release.privacy
     strata = privacy.distribution()
@@ -292,5 +345,6 @@ def _bar(share: float) -> str:
 def _table(*headers: str, right_from: int = 2) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     for i, header in enumerate(headers):
-        table.add_column(header, justify="right" if i >= right_from and header else "left", no_wrap=True)
+        right = i >= right_from and header != ""
+        table.add_column(header, justify="right" if right else "left", no_wrap=right, overflow="fold")
     return table

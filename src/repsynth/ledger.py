@@ -1,0 +1,286 @@
+"""The budget ledger: how much of a dataset's privacy has been spent, kept in one SQLite file.
+
+A dataset gets a total once. A run *reserves* its whole cost before it opens the data and *commits* when
+it is done; a reservation that is never committed (a crash, a kill, a power cut) counts as spent. Entries
+are only ever added, each with a hash over itself and its predecessor, so that one that was edited or
+removed is noticed. Costs are events, composed exactly, not a sum of epsilons.
+"""
+
+import getpass
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from repsynth.accounting import compose, epsilon_of
+from repsynth.budget import Budget
+from repsynth.errors import LedgerError
+from repsynth.privacy import NEIGHBOURS
+
+VERSION = 1
+UNIT = "one record"
+_BUSY_SECONDS = 60.0
+# μ of a limit given as (ε, δ) is rounded down by 1e-9; half of that is room for a cost that fits exactly.
+_TOLERANCE = 5e-10
+_APPLICATION = 0x52455053
+_MIGRATIONS = (
+    """
+    CREATE TABLE entry (
+        number INTEGER PRIMARY KEY,
+        dataset TEXT NOT NULL,
+        kind TEXT NOT NULL CHECK (kind IN ('init', 'reserve', 'commit')),
+        run TEXT NOT NULL,
+        content TEXT NOT NULL,
+        hash TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE head (number INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;
+    """,
+)
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One run in the ledger; `finished` is False for one that never committed, which counts all the same."""
+
+    run: str
+    who: str
+    what: str
+    when: str
+    mu: float
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Account:
+    """The state of one dataset's budget."""
+
+    dataset: str
+    unit: str
+    neighbours: str
+    limit: Budget
+    spendings: tuple[Spending, ...]
+
+    @property
+    def spent_mu(self) -> float:
+        """All runs together, finished or not."""
+        return compose(spending.mu for spending in self.spendings) if self.spendings else 0.0
+
+    @property
+    def remaining_mu(self) -> float:
+        """The largest μ that one more run may cost."""
+        return math.sqrt(max(self.limit.mu**2 - self.spent_mu**2, 0.0))
+
+    def epsilon(self, mu: float) -> float:
+        """The ε of a μ at the limit's δ."""
+        return float(epsilon_of(mu, self.limit.delta))
+
+
+class Ledger:
+    """An open ledger file. Every call is one transaction; several processes may use one file.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "ledger.db"
+    >>> ledger = Ledger.create(path)
+    >>> ledger.init("patients", Budget.approximate(epsilon=2.0, delta=1e-9))
+    >>> run = ledger.reserve("patients", {"size": 0.1}, what="a count")
+    >>> ledger.commit("patients", run)
+    >>> [spending.finished for spending in ledger.account("patients").spendings]
+    [True]
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise LedgerError(f"{self.path}: no such ledger; make one with repsynth ledger init")
+        with self._transaction() as connection:
+            _migrate(connection, self.path)
+            _verify(connection, self.path)
+
+    @classmethod
+    def create(cls, path: str | Path) -> "Ledger":
+        """Open a ledger, making the file where there is none."""
+        path = Path(path)
+        if not path.exists():
+            try:
+                path.touch(exist_ok=False)
+            except OSError as error:
+                raise LedgerError(f"{path}: cannot be made ({error.strerror})") from None
+        return cls(path)
+
+    def init(self, dataset: str, limit: Budget) -> None:
+        """Give a dataset its total budget, once."""
+        content = {
+            "unit": UNIT,
+            "neighbours": NEIGHBOURS,
+            "mu": limit.mu,
+            "delta": limit.delta,
+            "who": _user(),
+            "when": _now(),
+        }
+        with self._transaction() as connection:
+            if dataset in _datasets(connection):
+                raise LedgerError(f"{self.path}: '{dataset}' has its budget already; it is given once and for all")
+            _append(connection, dataset, "init", "", content)
+
+    def datasets(self) -> tuple[str, ...]:
+        """The datasets that have a budget here."""
+        with self._transaction() as connection:
+            return tuple(_datasets(connection))
+
+    def only_dataset(self) -> str:
+        """The one dataset of a ledger that has one."""
+        names = self.datasets()
+        if len(names) != 1:
+            raise LedgerError(f"{self.path}: holds {len(names)} datasets; say which with --dataset")
+        return names[0]
+
+    def account(self, dataset: str) -> Account:
+        """What a dataset has spent and has left."""
+        with self._transaction() as connection:
+            return _account(connection, dataset, self.path)
+
+    def reserve(self, dataset: str, charges: Mapping[str, float], *, what: str) -> str:
+        """Set the cost of a run aside before it opens the data; the run's name in the ledger.
+
+        `charges` holds the μ of each measurement to come. Refused, with nothing written, where the total
+        would be exceeded.
+        """
+        cost = compose(charges.values())
+        with self._transaction() as connection:
+            account = _account(connection, dataset, self.path)
+            total = compose([account.spent_mu, cost])
+            if total > account.limit.mu * (1 + _TOLERANCE):
+                left = account.epsilon(account.remaining_mu)
+                raise LedgerError(
+                    f"{self.path}: this run costs ε = {account.epsilon(cost):.4g}, and '{dataset}' has "
+                    f"ε = {left:.4g} left of {account.limit.epsilon:.4g} (all at δ = {account.limit.delta:.3g}); the largest "
+                    f"affordable is --epsilon {math.floor(left * 1e4) / 1e4:g} --delta {account.limit.delta:g}"
+                )
+            run = f"run-{len(account.spendings) + 1}"
+            events = [{"kind": "gaussian", "name": name, "mu": mu} for name, mu in charges.items()]
+            content = {"events": events, "what": what, "who": _user(), "when": _now()}
+            _append(connection, dataset, "reserve", run, content)
+            return run
+
+    def commit(self, dataset: str, run: str) -> None:
+        """Note that a run came to its end."""
+        with self._transaction() as connection:
+            _append(connection, dataset, "commit", run, {"when": _now()})
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that holds the file from its first statement on, durable once it has ended."""
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = EXTRA")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+        except sqlite3.OperationalError as error:
+            raise LedgerError(
+                f"{self.path}: the ledger cannot be used ({error}); nothing was spent. "
+                "Check that the file and its folder can be written to and the disk has room"
+            ) from None
+        except sqlite3.DatabaseError:
+            raise LedgerError(_damage(self.path, "it is not a ledger, or it is corrupted")) from None
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if version > VERSION:
+        raise LedgerError(f"{path}: written by a newer version of repsynth; upgrade repsynth")
+    if version > 0 and application != _APPLICATION:
+        raise LedgerError(f"{path}: a database, but not a ledger of repsynth; check the path")
+    if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+        raise LedgerError(f"{path}: a database, but not a ledger of repsynth; check the path")
+    for step in _MIGRATIONS[version:]:
+        for statement in step.split(";"):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+
+
+def _verify(connection: sqlite3.Connection, path: Path) -> None:
+    """Check the file and the chain of hashes from the first entry to the head."""
+    if connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
+        raise LedgerError(_damage(path, "the database is corrupted"))
+    previous, expected = "", 1
+    rows = connection.execute("SELECT number, dataset, kind, run, content, hash FROM entry ORDER BY number")
+    for number, dataset, kind, run, content, found in rows:
+        if number != expected or found != _hash(previous, number, dataset, kind, run, content):
+            raise LedgerError(_damage(path, f"entry {expected} was changed or removed"))
+        previous, expected = found, expected + 1
+    head = connection.execute("SELECT number, hash FROM head").fetchall()
+    if head != ([(expected - 1, previous)] if expected > 1 else []):
+        raise LedgerError(_damage(path, "its last entries were removed"))
+
+
+def _append(connection: sqlite3.Connection, dataset: str, kind: str, run: str, content: dict[str, Any]) -> None:
+    row = connection.execute("SELECT number, hash FROM entry ORDER BY number DESC LIMIT 1").fetchone()
+    number, previous = (row[0] + 1, row[1]) if row else (1, "")
+    text = json.dumps(content, sort_keys=True)
+    entry = _hash(previous, number, dataset, kind, run, text)
+    connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", (number, dataset, kind, run, text, entry))
+    connection.execute("DELETE FROM head")
+    connection.execute("INSERT INTO head VALUES (?, ?)", (number, entry))
+
+
+def _hash(previous: str, number: int, dataset: str, kind: str, run: str, content: str) -> str:
+    fields = json.dumps([previous, number, dataset, kind, run, content])
+    return hashlib.sha256(fields.encode()).hexdigest()
+
+
+def _datasets(connection: sqlite3.Connection) -> list[str]:
+    rows = connection.execute("SELECT dataset FROM entry WHERE kind = 'init' ORDER BY number")
+    return [name for (name,) in rows]
+
+
+def _account(connection: sqlite3.Connection, dataset: str, path: Path) -> Account:
+    rows = connection.execute(
+        "SELECT kind, run, content FROM entry WHERE dataset = ? ORDER BY number", (dataset,)
+    ).fetchall()
+    if not rows:
+        raise LedgerError(f"{path}: no budget for '{dataset}'; give it one with repsynth ledger init")
+    start = json.loads(rows[0][2])
+    finished = {run for kind, run, _ in rows if kind == "commit"}
+    spendings = []
+    for kind, run, content in rows:
+        if kind == "reserve":
+            entry = json.loads(content)
+            mu = compose(_charge(event, path) for event in entry["events"])
+            spendings.append(Spending(run, entry["who"], entry["what"], entry["when"], mu, run in finished))
+    limit = Budget.gaussian(mu=start["mu"], delta=start["delta"])
+    return Account(dataset, start["unit"], start["neighbours"], limit, tuple(spendings))
+
+
+def _charge(event: dict[str, Any], path: Path) -> float:
+    if event.get("kind") != "gaussian":
+        raise LedgerError(f"{path}: holds an event that this version cannot account for; upgrade repsynth")
+    return float(event["mu"])
+
+
+def _damage(path: Path, detail: str) -> str:
+    return f"{path}: {detail}; do not spend from it, restore a copy and find out what happened"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

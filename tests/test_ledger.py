@@ -1,0 +1,339 @@
+"""The ledger: nothing is free, nothing is lost, whatever crashes, races or is tampered with."""
+
+import json
+import math
+import multiprocessing
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.csv as pacsv
+import pytest
+from conftest import ALL_TYPES, make_people
+from hypothesis import given
+from hypothesis import strategies as st
+
+from repsynth import synthesize
+from repsynth.accounting import epsilon_of
+from repsynth.budget import Budget
+from repsynth.cli import main
+from repsynth.errors import ConfigError, DataError, LedgerError
+from repsynth.ledger import Account, Ledger, Spending
+from repsynth.schema import Schema
+
+LIMIT = Budget.approximate(epsilon=2.0, delta=1e-9)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", LIMIT)
+    return ledger
+
+
+def test_reserve_then_commit(ledger: Ledger) -> None:
+    run = ledger.reserve("data", {"size": 0.1, "score": 0.2}, what="a test")
+    (spending,) = ledger.account("data").spendings
+    assert not spending.finished
+    assert spending.mu == pytest.approx(math.hypot(0.1, 0.2))
+    ledger.commit("data", run)
+    assert ledger.account("data").spendings[0].finished
+
+
+def test_composition_is_tight_not_a_sum_of_epsilons(ledger: Ledger) -> None:
+    """Four runs at half of μ fit, although the sum of their epsilons is about twice the limit's."""
+    for _ in range(4):
+        ledger.reserve("data", {"all": LIMIT.mu / 2}, what="a quarter of mu squared")
+    account = ledger.account("data")
+    assert sum(account.epsilon(s.mu) for s in account.spendings) > 1.8 * LIMIT.epsilon
+    assert account.epsilon(account.spent_mu) <= 2.0 * (1 + 1e-8)
+    with pytest.raises(LedgerError, match="affordable"):
+        ledger.reserve("data", {"all": 0.01}, what="one too many")
+
+
+@given(parts=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=20))
+def test_a_budget_that_fits_but_for_the_last_digit_fits(parts: list[float]) -> None:
+    """Runs that make up the limit exactly, however it is cut, are never refused for a rounding."""
+    total = math.fsum(part**2 for part in parts)
+    account = Account("data", "", "", LIMIT, ())
+    spent: tuple[Spending, ...] = ()
+    for part in parts:
+        mu = LIMIT.mu * part / math.sqrt(total)
+        spent = (*spent, Spending("", "", "", "", mu, True))
+        account = Account("data", "", "", LIMIT, spent)
+    assert account.spent_mu <= LIMIT.mu * (1 + 5e-10)
+    assert float(epsilon_of(account.spent_mu, LIMIT.delta)) <= 2.0 * (1 + 1e-9)
+
+
+def test_overspending_is_refused_with_both_numbers_and_the_largest_affordable(ledger: Ledger) -> None:
+    ledger.reserve("data", {"all": 0.9 * LIMIT.mu}, what="most of it")
+    with pytest.raises(LedgerError) as caught:
+        ledger.reserve("data", {"all": LIMIT.mu}, what="too much")
+    message = str(caught.value)
+    assert "costs ε = 2," in message
+    affordable = float(message.split("--epsilon ")[1].split()[0])
+    assert len(ledger.account("data").spendings) == 1
+    budget = Budget.approximate(epsilon=affordable, delta=1e-9)
+    ledger.reserve("data", {"all": budget.mu}, what="what it said is affordable")
+
+
+def test_a_budget_is_given_once(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="once and for all"):
+        ledger.init("data", LIMIT)
+    ledger.init("other", LIMIT)
+    with pytest.raises(LedgerError, match="say which"):
+        ledger.only_dataset()
+    with pytest.raises(LedgerError, match="no budget for 'nobody'"):
+        ledger.reserve("nobody", {"all": 0.1}, what="")
+
+
+def test_synthesize_pays(ledger: Ledger, schema: Schema) -> None:
+    release = synthesize(make_people(50), schema, epsilon=1.0, delta=1e-9, ledger=ledger)
+    (spending,) = ledger.account("data").spendings
+    assert spending.finished
+    assert spending.mu == pytest.approx(release.privacy.mu, rel=1e-6)
+    assert spending.mu >= release.privacy.mu
+    with pytest.raises(LedgerError):
+        synthesize(make_people(50), schema, epsilon=2.0, delta=1e-9, ledger=ledger.path)
+    assert len(ledger.account("data").spendings) == 1
+
+
+def test_bad_input_is_not_charged(ledger: Ledger, schema: Schema, tmp_path: Path) -> None:
+    for error, source, options in (
+        (DataError, tmp_path / "absent.csv", {}),
+        (DataError, make_people(5).drop_columns(["age"]), {}),
+        (ConfigError, make_people(5), {"gamma": 1.0}),
+        (ConfigError, make_people(5), {"dataset": "data", "ledger": None}),
+    ):
+        with pytest.raises(error):
+            synthesize(source, schema, **{"epsilon": 1.0, "ledger": ledger, **options})  # type: ignore[arg-type]
+    assert ledger.account("data").spendings == ()
+
+
+def test_the_reservation_comes_before_the_data(
+    ledger: Ledger, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that fails on its first look at the data has paid already."""
+
+    def fails(*_: object) -> object:
+        assert len(ledger.account("data").spendings) == 1, "the data was opened before the cost was reserved"
+        raise DataError("the disk died")
+
+    monkeypatch.setattr("repsynth.pipeline.EncodedTable", fails)
+    with pytest.raises(DataError, match="died"):
+        synthesize(make_people(50), schema, epsilon=1.0, ledger=ledger)
+    (spending,) = ledger.account("data").spendings
+    assert not spending.finished
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE entry SET content = replace(content, '0.2', '0.1') WHERE number = 2",
+        "UPDATE entry SET run = 'run-9' WHERE number = 3",
+        "UPDATE entry SET dataset = 'other' WHERE number = 2",
+        "DELETE FROM entry WHERE number = 2",
+        "DELETE FROM entry WHERE number = 5",
+        "DELETE FROM entry WHERE number > 3",
+        "DELETE FROM entry",
+        "DELETE FROM head",
+        "UPDATE head SET number = 3",
+        "INSERT INTO entry SELECT 6, dataset, kind, run, content, hash FROM entry WHERE number = 2",
+        "DROP TABLE entry",
+        "DROP TABLE head",
+    ],
+)
+def test_an_edited_or_deleted_entry_is_noticed(tampering: str, ledger: Ledger) -> None:
+    for _ in range(2):
+        ledger.commit("data", ledger.reserve("data", {"all": 0.2}, what="x"))
+    connection = sqlite3.connect(ledger.path)
+    connection.execute(tampering)
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError):
+        Ledger(ledger.path)
+
+
+@pytest.mark.parametrize("position", [0, 20, 100, 2000, 4096, 5000, 9000])
+def test_a_corrupted_file_is_refused_or_whole(position: int, ledger: Ledger) -> None:
+    for _ in range(20):
+        ledger.reserve("data", {"all": 0.01}, what="x" * 200)
+    before = ledger.account("data")
+    content = bytearray(ledger.path.read_bytes())
+    content[position : position + 40] = b"\xa5" * 40
+    ledger.path.write_bytes(bytes(content))
+    try:
+        assert Ledger(ledger.path).account("data") == before  # bytes that SQLite does not use
+    except LedgerError:
+        return
+
+
+def test_not_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="no such ledger"):
+        Ledger(tmp_path / "absent.db")
+    (tmp_path / "text.db").write_text("hello, this is not a database at all " * 100)
+    with pytest.raises(LedgerError):
+        Ledger(tmp_path / "text.db")
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE a (b)")
+    other.commit()
+    other.close()
+    with pytest.raises(LedgerError, match="not a ledger"):
+        Ledger(tmp_path / "other.db")
+
+
+def test_a_newer_ledger_asks_for_an_upgrade(ledger: Ledger) -> None:
+    connection = sqlite3.connect(ledger.path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(LedgerError, match="newer version"):
+        Ledger(ledger.path)
+
+
+def test_an_unknown_event_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.reserve("data", {"all": 0.1}, what="x")
+    from repsynth import ledger as module
+
+    original = json.loads
+    monkeypatch.setattr(module.json, "loads", lambda text: original(text.replace('"gaussian"', '"quantum"')))
+    with pytest.raises(LedgerError, match="cannot account for"):
+        ledger.account("data")
+
+
+def hammer(path: str, count: int) -> int:
+    """How many reservations of a fiftieth of the budget one process got through."""
+    ledger, got = Ledger(path), 0
+    for _ in range(count):
+        try:
+            ledger.commit("data", ledger.reserve("data", {"all": LIMIT.mu / math.sqrt(50)}, what="hammer"))
+            got += 1
+        except LedgerError as error:
+            if "affordable" not in str(error):
+                raise
+    return got
+
+
+def test_eight_processes_never_overspend_together(ledger: Ledger) -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(8) as pool:
+        got = pool.starmap(hammer, [(str(ledger.path), 10)] * 8)
+    assert sum(got) == 50
+    account = Ledger(ledger.path).account("data")
+    assert len(account.spendings) == 50
+    assert account.spent_mu <= LIMIT.mu * (1 + 5e-10)
+
+
+CRASH = """
+import os, signal, sys
+from repsynth.cli import main
+
+at, seen = int(sys.argv[1]), 0
+
+def crash(event, arguments):
+    global seen
+    if event in ("open", "sqlite3.connect", "os.rename", "os.mkdir", "os.chmod", "tempfile.mkdtemp", "os.remove"):
+        if event == "open" and str(arguments[0]).endswith((".py", ".pyc", ".so", ".toml")):
+            return
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(crash)
+code = main(shlex.split("synthesize people.csv --schema schema.toml --epsilon 0.1 --delta 1e-9 --ledger ledger.db"))
+sys.exit(code)
+"""
+
+
+def test_killed_at_every_step_nothing_is_free_and_nothing_is_broken(tmp_path: Path) -> None:
+    """SIGKILL at each file operation of a run in turn, until one run gets through."""
+    pacsv.write_csv(make_people(60), tmp_path / "people.csv")
+    (tmp_path / "schema.toml").write_text(ALL_TYPES)
+    Ledger.create(tmp_path / "ledger.db").init("data", LIMIT)
+    for point in range(1, 80):
+        before = len(Ledger(tmp_path / "ledger.db").account("data").spendings)
+        done = subprocess.run(
+            [sys.executable, "-c", CRASH, str(point)], cwd=tmp_path, capture_output=True, timeout=60
+        )
+        account = Ledger(tmp_path / "ledger.db").account("data")  # opens, and its chain is whole
+        assert len(account.spendings) - before in (0, 1)
+        if (tmp_path / "release").exists():
+            from repsynth import Release
+
+            Release.load(tmp_path / "release")
+            assert len(account.spendings) == before + 1, "a release that was not paid for"
+            assert account.spendings[-1].finished
+            for path in (tmp_path / "release").iterdir():
+                path.unlink()
+            (tmp_path / "release").rmdir()
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+    assert done.returncode == 0
+    assert 10 <= point < 80
+    unfinished = [s for s in account.spendings if not s.finished]
+    assert unfinished, "some crash came between the reservation and the end"
+    assert account.spendings[-1].finished
+
+
+def test_a_read_only_ledger_is_refused_before_the_data_is_opened(
+    ledger: Ledger, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's own read-only mode: file permissions do not stop a superuser."""
+    original = sqlite3.connect
+
+    def read_only(path: Path, **options: object) -> sqlite3.Connection:
+        return original(f"file:{path}?mode=ro", uri=True, **options)  # type: ignore[call-overload, no-any-return]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("repsynth.ledger.sqlite3.connect", read_only)
+        patch.setattr("repsynth.pipeline.EncodedTable", None)
+        with pytest.raises(LedgerError, match="nothing was spent"):
+            synthesize(make_people(5), schema, epsilon=1.0, ledger=ledger)
+    assert Ledger(ledger.path).account("data").spendings == ()
+
+
+def test_a_full_disk_refuses_the_run_and_keeps_the_ledger(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite may not grow the file by a single page."""
+    original = sqlite3.connect
+
+    def full(*arguments: object, **options: object) -> sqlite3.Connection:
+        connection = original(*arguments, **options)  # type: ignore[call-overload]
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr("repsynth.ledger.sqlite3.connect", full)
+        with pytest.raises(LedgerError, match="nothing was spent"):
+            list(map(lambda _: ledger.reserve("data", {"all": 1e-4}, what="x" * 500), range(200)))
+    kept = Ledger(ledger.path).account("data").spendings
+    assert all(s.what == "x" * 500 for s in kept)
+    Ledger(ledger.path).reserve("data", {"all": 1e-4}, what="room again")
+
+
+def test_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pacsv.write_csv(make_people(60), "people.csv")
+    Path("schema.toml").write_text(ALL_TYPES)
+    assert main(shlex.split("ledger init ledger.db --epsilon 2 --delta 1e-9 --dataset patients")) == 0
+    run = "synthesize people.csv --schema schema.toml --epsilon 1.5 --delta 1e-9 --ledger ledger.db"
+    assert main(run.split()) == 0
+    assert main(f"{run} --release second".split()) == 2
+    assert "affordable" in capsys.readouterr().err
+    assert not Path("second").exists()
+    assert main(shlex.split("ledger show ledger.db")) == 0
+    printed = capsys.readouterr().out
+    assert "patients" in printed
+    assert "█" in printed
+    assert "run-1" in printed
+    assert main(shlex.split("ledger show ledger.db --json")) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["datasets"]
+    assert shown["runs"][0]["finished"] is True
+    assert shown["spent"]["epsilon"] == pytest.approx(1.5, rel=1e-6)
+    assert main(shlex.split("ledger show absent.db")) == 2
+    assert main(f"{run} --dataset nobody --release third".split()) == 2
