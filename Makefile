@@ -21,6 +21,12 @@ types: $(VENV)/.dev
 
 check: test lint types
 
+# make bench DATA=folder-with-adult-and-german-credit
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/protection.py --data-dir $(DATA)
+	$(BIN)/python benchmarks/speed.py --data-dir $(DATA)
+	$(BIN)/python benchmarks/noise.py
+
 $(VENV)/.core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .

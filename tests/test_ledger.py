@@ -242,8 +242,7 @@ def crash(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(crash)
-code = main(shlex.split("synthesize people.csv --schema schema.toml --epsilon 0.1 --delta 1e-9 --ledger ledger.db"))
-sys.exit(code)
+sys.exit(main("synthesize people.csv --schema schema.toml --epsilon 0.1 --delta 1e-9 --ledger ledger.db".split()))
 """
 
 
@@ -308,7 +307,7 @@ def test_a_full_disk_refuses_the_run_and_keeps_the_ledger(ledger: Ledger, monkey
     with monkeypatch.context() as patch:
         patch.setattr("repsynth.ledger.sqlite3.connect", full)
         with pytest.raises(LedgerError, match="nothing was spent"):
-            list(map(lambda _: ledger.reserve("data", {"all": 1e-4}, what="x" * 500), range(200)))
+            [ledger.reserve("data", {"all": 1e-4}, what="x" * 500) for _ in range(200)]
     kept = Ledger(ledger.path).account("data").spendings
     assert all(s.what == "x" * 500 for s in kept)
     Ledger(ledger.path).reserve("data", {"all": 1e-4}, what="room again")
