@@ -83,8 +83,7 @@ def make_people(rows: int, seed: int = 5) -> pa.Table:
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder with adult.csv and german_credit.csv."""
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("REPSYNTH_DATA", beside))
+    folder = Path(os.environ.get("REPSYNTH_DATA", "."))
     if not (folder / "adult.csv").is_file():
         pytest.skip("the public data sets are not on this machine; name their folder in REPSYNTH_DATA")
     return folder

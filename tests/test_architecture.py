@@ -25,7 +25,7 @@ LAYERS = [
     {"ledger"},
     {"release"},
     {"files", "pipeline", "guarantee"},
-    {"risk"},
+    {"risk", "audit"},
     {"cli", "cli.show", "cli.commands", "cli.main", "__main__"},
 ]
 HEAVY = {"pandas": set(), "polars": {"decode"}, "sklearn": {"datasets"}, "mpmath": {"noise"}, "rich": {"cli"}}
@@ -88,7 +88,7 @@ def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
     drawing = {name_of(p) for p in MODULES if any(c.endswith("rounded_gaussian") for c in calls(p))}
     adding = {name_of(p) for p in MODULES if any(c.endswith("add_gaussian") for c in calls(p))}
     assert drawing == {"noise"}
-    assert adding == {"measure"}
+    assert adding == {"measure", "audit"}
 
 
 def test_entropy_comes_from_the_operating_system() -> None:
@@ -100,18 +100,18 @@ def test_entropy_comes_from_the_operating_system() -> None:
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
     users = {name_of(p) for p in MODULES if any("random.default_rng" in c for c in calls(p))}
-    assert users == {"release", "threshold", "datasets"}
+    assert users == {"release", "threshold", "datasets", "audit"}
     for path in MODULES:
         for call in calls(path):
             assert not call.startswith(("np.random.seed", "np.random.normal", "np.random.rand", "random."))
 
 
 def test_the_data_is_read_in_few_places() -> None:
-    """Measurements read it for a charge; the dossier and the draft read it for the curator."""
+    """Measurements read it for a charge; the dossier, the audit and the draft read it for the curator."""
     readers = {name_of(p) for p in MODULES if any(c.endswith(("EncodedTable", "encode_batch")) for c in calls(p))}
-    assert readers == {"encode", "pipeline", "risk"}
+    assert readers == {"encode", "pipeline", "risk", "audit"}
     exact = {name_of(p) for p in MODULES if any(c.endswith("sum_over") for c in calls(p))}
-    assert exact == {"measure", "guarantee"}
+    assert exact == {"measure", "guarantee", "audit"}
 
 
 def test_the_core_needs_few_packages() -> None:

@@ -112,7 +112,7 @@ def test_json_of_a_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out)["rows"] == 5
     assert run("risk people.csv --release release -o d.parquet --json") == 0
     assert json.loads(capsys.readouterr().out) == {"dossier": "d.parquet", "private": True}
-    assert run("risk people.csv --release release -o d.parquet --show --json") == 0
+    assert run("risk people.csv --release release -o e.parquet --show --json") == 0
     assert json.loads(capsys.readouterr().out)["summary"]["records"] == 600
 
 
@@ -139,7 +139,7 @@ def test_the_dossier_prints_nothing_private_unless_asked(folder: Path, capsys: p
     printed = capsys.readouterr().out
     assert "PRIVATE" in printed
     assert "600" not in printed
-    assert run("risk people.csv --release release -o dossier.parquet --show") == 0
+    assert run("risk people.csv --release release -o shown.parquet --show") == 0
     assert "600" in capsys.readouterr().out
 
 
@@ -169,6 +169,7 @@ GOOD = "synthesize people.csv --schema schema.toml --epsilon 1"
         (f"{GOOD} --release schema.toml", "already exists"),
         (f"{GOOD} --model magic", "unknown model"),
         (f"{GOOD} --public-rows 0", "whole number from 1"),
+        (f"{GOOD} -o people.csv", "already exists"),
         ("sample absent -n 5 -o out.csv", "cannot be read"),
         ("inspect people.csv", "cannot be read"),
         ("schema absent.csv -o s.toml", "no such file"),

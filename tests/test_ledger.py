@@ -267,6 +267,7 @@ def test_killed_at_every_step_nothing_is_free_and_nothing_is_broken(tmp_path: Pa
             for path in (tmp_path / "release").iterdir():
                 path.unlink()
             (tmp_path / "release").rmdir()
+            (tmp_path / "synthetic.csv").unlink(missing_ok=True)
         if done.returncode == 0:
             break
         assert done.returncode == -signal.SIGKILL
@@ -322,7 +323,7 @@ def test_the_command_line(
     assert main(shlex.split("ledger init ledger.db --epsilon 2 --delta 1e-9 --dataset patients")) == 0
     run = "synthesize people.csv --schema schema.toml --epsilon 1.5 --delta 1e-9 --ledger ledger.db"
     assert main(run.split()) == 0
-    assert main(f"{run} --release second".split()) == 2
+    assert main(f"{run} --release second -o second.csv".split()) == 2
     assert "affordable" in capsys.readouterr().err
     assert not Path("second").exists()
     assert main(shlex.split("ledger show ledger.db")) == 0
@@ -335,4 +336,4 @@ def test_the_command_line(
     assert shown["runs"][0]["finished"] is True
     assert shown["spent"]["epsilon"] == pytest.approx(1.5, rel=1e-6)
     assert main(shlex.split("ledger show absent.db")) == 2
-    assert main(f"{run} --dataset nobody --release third".split()) == 2
+    assert main(f"{run} --dataset nobody --release third -o third.csv".split()) == 2

@@ -5,19 +5,21 @@ confirm or replace each bound and category before `synthesize` accepts it.
 """
 
 import json
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
+from repsynth.encode import is_text, read_numbers, read_seconds, read_text
 from repsynth.errors import DataError
 from repsynth.tables import open_table
 
 _MARK = "# read from the data, not private: confirm or replace"
 _MOST_CATEGORIES = 100
-_FEW_NUMBERS = 12
+_FEW = 12
+_NEARLY_ALL = 0.9
 
 
 def draft_schema(source: Any, *, label: str | None = None) -> str:
@@ -36,10 +38,11 @@ def draft_schema(source: Any, *, label: str | None = None) -> str:
         "# an extreme value or a rare category is somebody's. Put in what is publicly known, then set",
         "# confirmed = true. Out-of-range values will be clipped, unknown categories will count as missing.",
         "confirmed = false",
-        f"label = {json.dumps(label)}" if label else '# label = "..."   # the column that analysts will predict',
+        f"label = {_quoted(label)}" if label else '# label = "..."   # the column that analysts will predict',
     ]
     for name in table.column_names:
-        key = name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else json.dumps(name)
+        plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+        key = name if plain else _quoted(name)
         lines += ["", f"[columns.{key}]", *_describe(table[name], is_label=name == label)]
     return "\n".join(lines) + "\n"
 
@@ -47,49 +50,101 @@ def draft_schema(source: Any, *, label: str | None = None) -> str:
 def _in_memory(source: Any) -> pa.Table:
     table = open_table(source)
     if table.kind == "csv":
+        if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t|"):
+            raise DataError(f"{source}: has one column only; is it separated by commas?")
+        batches = list(table.read(table.names))
+        texts = [pa.array([], pa.large_string())] * len(table.names)
+        read = pa.Table.from_batches(batches) if batches else pa.table(dict(zip(table.names, texts, strict=True)))
         try:
-            return pacsv.read_csv(Path(source))
-        except (OSError, pa.ArrowException):
-            raise DataError(f"{source}: cannot be read as CSV; check that the file is whole") from None
+            return read.cast(pa.schema([(name, pa.large_string()) for name in table.names]))
+        except pa.ArrowException:
+            raise DataError(f"{source}: not UTF-8 text; convert the file to UTF-8 first") from None
     batches = list(table.read(table.names))
     return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in table.names})
 
 
 def _describe(column: pa.ChunkedArray, *, is_label: bool) -> list[str]:
     """The keys of one column's table."""
-    missing = ["missing = true"] if column.null_count else []
-    values = column.drop_null()
+    values = column.combine_chunks()
+    values = values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
     if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+        values = values.dictionary_decode()
+    values = values.drop_null()
+    if is_text(values.type):
+        values = values.filter(pc.not_equal(pc.ascii_trim_whitespace(values.cast(pa.large_string())), ""))
+    gaps = ["missing = true"] if len(values) < len(column) else []
     if not len(values):
-        return [
-            'type = "category"   # the column is empty in the data: declare its type',
-            'values = ["?"]',
-            *missing,
-        ]
-    kind, distinct = values.type, len(values.unique())
-    types = pa.types
-    if types.is_boolean(kind):
-        return ['type = "boolean"', *missing]
-    if types.is_date(kind) or types.is_timestamp(kind):
-        low, high = (value.as_py() for value in pc.min_max(values).values())
-        bounds = [f"{key} = {value.isoformat()[:19]}   {_MARK}" for key, value in (("min", low), ("max", high))]
-        return ['type = "datetime"', *bounds, *missing]
-    whole = types.is_integer(kind)
-    if (whole or types.is_floating(kind)) and not is_label and (distinct > 2 or not whole):
-        low, high = (value.as_py() for value in pc.min_max(values).values())
-        high = high if low < high else low + 1
-        if whole and distinct == len(values) > _FEW_NUMBERS and high - low + 1 == distinct:
-            return ['type = "id"   # every value occurs once, in a row: regenerated, never learned']
-        kind_name = "integer" if whole else "number"
-        return [f'type = "{kind_name}"', f"min = {low}   {_MARK}", f"max = {high}   {_MARK}", *missing]
-    if distinct > _MOST_CATEGORIES:
-        return [f'type = "id"   # {distinct:,} different values: regenerated, never learned; or list its values']
-    texts = sorted(str(value) for value in values.unique().to_pylist())
+        return ['type = "category"   # the column is empty in the data: declare its type', 'values = ["?"]', *gaps]
+    return (
+        _as_boolean(values, gaps)
+        or (None if is_label else _as_number(values, gaps))
+        or (None if is_label else _as_time(values, gaps))
+        or _as_category(values, gaps)
+    )
+
+
+def _as_boolean(values: pa.Array, gaps: list[str]) -> list[str] | None:
+    if not pa.types.is_boolean(values.type):
+        return None
+    return ['type = "boolean"', *gaps]
+
+
+def _as_number(values: pa.Array, gaps: list[str]) -> list[str] | None:
+    """A number, where nearly all cells are one and there are more than two of them."""
+    numbers = read_numbers(values)
+    numbers = numbers[np.isfinite(numbers)]
+    if len(numbers) < _NEARLY_ALL * len(values) or len(np.unique(numbers)) <= 2:
+        return None
+    whole = bool(np.all(numbers == np.rint(numbers))) and float(np.abs(numbers).max()) < 2**52
+    low, high = float(numbers.min()), float(numbers.max())
+    distinct = len(np.unique(numbers))
+    if whole and distinct == len(values) > _FEW and high - low + 1 == distinct:
+        return ['type = "id"   # every value occurs once, in a row: regenerated, never learned']
+    kind = "integer" if whole else "number"
+    shown = (int(low), int(high)) if whole else (low, high)
     return [
-        'type = "category"',
-        f"values = [   {_MARK}",
-        *(f"  {json.dumps(t)}," for t in texts),
-        "]",
-        *missing,
+        f'type = "{kind}"{_odd(len(values) - len(numbers))}',
+        f"min = {shown[0]}   {_MARK}",
+        f"max = {shown[1]}   {_MARK}",
+        *(gaps or (["missing = true"] if len(numbers) < len(values) else [])),
     ]
+
+
+def _as_time(values: pa.Array, gaps: list[str]) -> list[str] | None:
+    """A time, where nearly all cells are one."""
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        return None
+    seconds = read_seconds(values).drop_null()
+    if len(seconds) < _NEARLY_ALL * len(values) or len(seconds.unique()) <= 1:
+        return None
+    whole_days = not bool(pc.any(pc.not_equal(_modulo_day(seconds), 0)).as_py())
+    ends = [datetime(1970, 1, 1) + timedelta(seconds=end.as_py()) for end in pc.min_max(seconds).values()]
+    texts = [end.date().isoformat() if whole_days else end.isoformat() for end in ends]
+    return [
+        f'type = "datetime"{_odd(len(values) - len(seconds))}',
+        f"min = {texts[0]}   {_MARK}",
+        f"max = {texts[1]}   {_MARK}",
+        *(gaps or (["missing = true"] if len(seconds) < len(values) else [])),
+    ]
+
+
+def _as_category(values: pa.Array, gaps: list[str]) -> list[str]:
+    distinct = read_text(values).unique().drop_null().to_pylist()
+    if len(distinct) > _MOST_CATEGORIES:
+        note = f"{len(distinct):,} different values: regenerated, never learned; or list its values"
+        return [f'type = "id"   # {note}']
+    lines = (f"  {_quoted(text)}," for text in sorted(distinct))
+    return ['type = "category"', f"values = [   {_MARK}", *lines, "]", *gaps]
+
+
+def _quoted(text: str) -> str:
+    """A TOML string; JSON's is one."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _odd(count: int) -> str:
+    return f"   # {count:,} cells are none and will count as missing" if count else ""
+
+
+def _modulo_day(seconds: pa.Array) -> pa.Array:
+    return pc.subtract(seconds, pc.multiply(pc.divide(seconds, 86_400), 86_400))

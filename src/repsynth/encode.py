@@ -61,16 +61,18 @@ def _encode(array: pa.Array, column: Discrete | Numeric) -> NDArray[np.int64]:
         array = array.dictionary_decode()
     match column:
         case Category():
-            return _codes(_text(array), column.values)
+            return _codes(read_text(array), column.values)
         case Boolean():
-            code = _codes(pc.ascii_lower(_text(array)), (*_FALSE, *_TRUE))
+            code = _codes(pc.ascii_lower(read_text(array)), (*_FALSE, *_TRUE))
             return np.where(code == MISSING, MISSING, code // len(_FALSE))
         case Datetime():
             return _time_positions(array, column)
         case Integer():
-            return _positions(np.rint(_floats(array)), column.min, column.max, 1.0)
+            return _positions(np.rint(read_numbers(array)), column.min, column.max, 1.0)
         case _:
-            return _positions(_floats(array), column.min, column.max, column.steps / (column.max - column.min))
+            return _positions(
+                read_numbers(array), column.min, column.max, column.steps / (column.max - column.min)
+            )
 
 
 def _codes(texts: pa.Array, values: tuple[str, ...]) -> NDArray[np.int64]:
@@ -84,11 +86,11 @@ def _positions(values: NDArray[np.float64], low: float, high: float, scale: floa
     return np.where(finite, np.floor((inside - low) * scale).astype(np.int64), MISSING)
 
 
-def _floats(array: pa.Array) -> NDArray[np.float64]:
+def read_numbers(array: pa.Array) -> NDArray[np.float64]:
     """The numbers, NaN where a cell is none. Text is matched before it is parsed, so parsing cannot
     fail and no cell's reading depends on its neighbours."""
-    if _is_text(array.type):
-        text = _text(array)
+    if is_text(array.type):
+        text = read_text(array)
         array = pc.if_else(pc.match_substring_regex(text, _NUMBER), text, None)
     elif not _is_number(array.type):
         array = pa.nulls(len(array))
@@ -97,7 +99,7 @@ def _floats(array: pa.Array) -> NDArray[np.float64]:
     return result
 
 
-def _text(array: pa.Array) -> pa.Array:
+def read_text(array: pa.Array) -> pa.Array:
     """The cells as text without the blanks around them; 1.0 reads as 1, bytes stay as they are."""
     if pa.types.is_floating(array.type):
         numbers = array.cast(pa.float64())
@@ -106,7 +108,7 @@ def _text(array: pa.Array) -> pa.Array:
         return pc.if_else(pc.fill_null(whole, False), as_whole, _object_texts(numbers))
     if pa.types.is_temporal(array.type):
         return _object_texts(array)
-    if _is_text(array.type):
+    if is_text(array.type):
         array = array.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
     return pc.ascii_trim_whitespace(array.cast(pa.large_string()))
 
@@ -126,7 +128,7 @@ def _value_text(value: pa.Scalar) -> str | None:
 
 
 def _time_positions(array: pa.Array, column: Datetime) -> NDArray[np.int64]:
-    seconds = _seconds(array)
+    seconds = read_seconds(array)
     start = int((column.start - _EPOCH).total_seconds())
     unit = int(column.unit.total_seconds())
     missing = pc.is_null(seconds).to_numpy(zero_copy_only=False)
@@ -134,7 +136,7 @@ def _time_positions(array: pa.Array, column: Datetime) -> NDArray[np.int64]:
     return np.where(missing, MISSING, np.clip(since_start, 0, column.steps * unit) // unit)
 
 
-def _seconds(array: pa.Array) -> pa.Array:
+def read_seconds(array: pa.Array) -> pa.Array:
     """Seconds since 1970 (UTC), null where a cell is no time."""
     if pa.types.is_date(array.type):
         days = array.cast(pa.date32(), safe=False).cast(pa.int32())
@@ -143,7 +145,7 @@ def _seconds(array: pa.Array) -> pa.Array:
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
         ticks = array.cast(pa.int64())
         return pa.array(_ints(ticks, null=0) // per_second, mask=ticks.is_null().to_numpy(zero_copy_only=False))
-    text = _text(array)
+    text = read_text(array)
     distinct = pc.if_else(pc.match_substring_regex(text, _TIME), text, None).dictionary_encode()
     parsed = pa.array([_parse_seconds(value) for value in distinct.dictionary.to_pylist()], type=pa.int64())
     return parsed.take(distinct.indices)
@@ -168,7 +170,8 @@ def _is_number(arrow_type: pa.DataType) -> bool:
     return bool(types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_decimal(arrow_type))
 
 
-def _is_text(arrow_type: pa.DataType) -> bool:
+def is_text(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this type holds text or bytes."""
     types = pa.types
     text = types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type)
     binary = types.is_binary(arrow_type) or types.is_large_binary(arrow_type)

@@ -160,7 +160,8 @@ class Ledger:
                 raise LedgerError(
                     f"{self.path}: this run costs ε = {account.epsilon(cost):.4g}, and '{dataset}' has "
                     f"ε = {left:.4g} left of {account.limit.epsilon:.4g} (all at δ = {account.limit.delta:.3g}); "
-                    f"the largest affordable is --epsilon {math.floor(left * 1e4) / 1e4:g} --delta {account.limit.delta:g}"
+                    f"the largest affordable is --epsilon {math.floor(left * 1e4) / 1e4:g} "
+                    f"--delta {account.limit.delta:g}"
                 )
             run = f"run-{len(account.spendings) + 1}"
             events = [{"kind": "gaussian", "name": name, "mu": mu} for name, mu in charges.items()]

@@ -20,8 +20,8 @@ def check_table_path(path: Path, suffixes: tuple[str, ...] = TABLE_SUFFIXES) -> 
     if path.suffix.lower() not in suffixes:
         raise ConfigError(f"{path}: cannot tell the format from the name; end it in {' or '.join(suffixes)}")
     check_place(path)
-    if path.is_dir():
-        raise ConfigError(f"{path}: is a folder; give the name of a file")
+    if path.exists():
+        raise ConfigError(f"{path}: already exists; choose another name with -o, or remove it first")
 
 
 def check_place(path: Path) -> None:
@@ -52,7 +52,7 @@ def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int],
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[Path]:
+def beside(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """A temporary file in the same folder that becomes `path` at the end, or disappears on any error."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -62,7 +62,7 @@ def beside(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         temporary.replace(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror}); nothing was left behind") from None

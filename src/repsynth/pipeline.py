@@ -80,6 +80,8 @@ def synthesize(
         public_rows=public_rows,
         model=model,
     )
+    if not isinstance(schema, Schema | str | Path):
+        raise ConfigError("the schema must be a Schema, or the path of a schema.toml")
     schema = schema if isinstance(schema, Schema) else load_schema(schema)
     plan = make_plan(schema, settings)
     return run(plan, open_table(table), payer=open_payer(ledger, dataset))

@@ -49,6 +49,10 @@ class Release:
     sums: Ints
     private: bool = True
 
+    def __repr__(self) -> str:
+        stamp = "" if self.private else ", NOT PRIVATE"
+        return f"<Release: {len(self.schema.columns)} columns, ε = {self.privacy.epsilon:.4g}{stamp}>"
+
     @cached_property
     def model(self) -> NaiveBayes:
         """The fitted model."""
@@ -94,7 +98,7 @@ class Release:
     def batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.Table]:
         """The same table in pieces, so that any number of rows fits into memory."""
         rows = self.default_rows if rows is None else rows
-        if not 0 <= rows <= 10**12:
+        if not isinstance(rows, int | np.integer) or not 0 <= rows <= 10**12:
             raise ConfigError("the number of rows must be a whole number from 0 to 10^12")
         generator = np.random.default_rng(seed)
         for start in range(0, max(rows, 1), _BATCH):
@@ -116,6 +120,8 @@ class Release:
                 f"noise drowns the data: one cell's noise is {score.sigma:,.0f} records, the table has about "
                 f"{self.rows:,.0f}; use a larger epsilon or more records"
             )
+        if self.settings.budget.delta * self.rows > 1:
+            notes.append("delta is larger than one over the number of records; use a smaller one")
         for i, cells in enumerate(self.marginals.cells):
             unread = self.marginals.noisy(i)[-1]
             declared = cells.column.missing

@@ -87,11 +87,12 @@ def check_columns(table: Table, schema: Schema) -> None:
         problems.append(f"{len(extra)} column(s) of the data are not in the schema (position {shown})")
     if problems:
         one_column = table.kind == "csv" and len(table.names) == 1 < len(known)
-        remedy = (
-            "the file seems to have one column only: is it separated by commas?"
-            if one_column
-            else "add them to the schema, drop them from the data, or check that the file has a header line"
-        )
+        if one_column:
+            remedy = "the file seems to have one column only: is it separated by commas?"
+        elif extra:
+            remedy = "add them to the schema, drop them from the data, or check that the file has a header line"
+        else:
+            remedy = "rename or add it in the data, or mend the schema"
         raise DataError(f"{'; '.join(problems)}: {remedy}")
     for name, arrow_type in zip(table.names, table.types, strict=True):
         if arrow_type is not None and pa.types.is_nested(arrow_type):

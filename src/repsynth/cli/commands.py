@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from repsynth import datasets
+from repsynth.audit import audit as run_audit
+from repsynth.audit import made_up_table
 from repsynth.budget import make_budget
 from repsynth.cli import show
 from repsynth.draft import draft_schema
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, DataError, RepsynthError
 from repsynth.ledger import Ledger
 from repsynth.output import beside, check_place, check_table_path, write_table
 from repsynth.pipeline import make_settings, open_payer, run
@@ -25,7 +27,7 @@ from repsynth.risk import write_dossier
 from repsynth.schema import load_schema
 from repsynth.tables import open_table
 
-Command = Callable[[argparse.Namespace], None]
+Command = Callable[[argparse.Namespace], int | None]
 
 
 def schema(options: argparse.Namespace) -> None:
@@ -76,7 +78,14 @@ def synthesize(options: argparse.Namespace) -> None:
 
         release = run(made, table, on_step=on_step, payer=payer)
     release.save(options.release)
-    rows = _write_sample(options, release, output, options.rows, seed=None)
+    try:
+        rows = _write_sample(options, release, output, options.rows, seed=None)
+    except (RepsynthError, KeyboardInterrupt) as error:
+        why = str(error) or "interrupted"
+        raise DataError(
+            f"{why}. The budget is spent and the release is in {options.release}: "
+            f"draw a table with repsynth sample {options.release} -o FILE"
+        ) from None
     data = {
         "release": str(options.release),
         "output": str(output),
@@ -94,7 +103,7 @@ def sample(options: argparse.Namespace) -> None:
     _print(
         options,
         {"output": str(options.output), "rows": rows},
-        lambda console: console.print(f"Wrote {rows:,} synthetic rows to {options.output}."),
+        lambda console: console.print(f"Wrote {show.count(rows)} to {options.output}."),
     )
 
 
@@ -140,6 +149,30 @@ def ledger_show(options: argparse.Namespace) -> None:
             show.account(console, account)
 
     _print(options, {"datasets": [show.account_data(account) for account in accounts]}, tell)
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Attack the mechanism; 1 where a claim is exceeded."""
+    made = _plan(options)
+    source = made_up_table(made.schema) if options.data is None else options.data
+    with _progress(options) as progress:
+        task = progress.add_task("attacking", total=4)
+        findings = list(
+            run_audit(
+                made,
+                source,
+                runs=options.runs,
+                black_box_runs=options.black_box_runs,
+                on_target=lambda name: progress.update(task, description=name, advance=1),
+            )
+        )
+    private = options.data is not None
+    _print(
+        options,
+        show.audit_data(findings, private),
+        lambda console: show.audit(console, findings, private, options.runs),
+    )
+    return int(any(finding.exceeded for finding in findings))
 
 
 def demo(options: argparse.Namespace) -> None:

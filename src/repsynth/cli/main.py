@@ -20,6 +20,10 @@ the people who are easiest to single out, lose provably less privacy than everyb
   2. repsynth plan --schema schema.toml --epsilon 1 see what it will cost; touches no data
   3. repsynth synthesize people.csv --schema schema.toml --epsilon 1
   4. repsynth inspect release                       what was spent, and who lost how much
+
+A table is a comma-separated UTF-8 file with a header line, or a Parquet file: one person per row. A schema
+is a TOML file with a table [columns.NAME] for each column: type = "integer", "number" or "datetime" with
+min and max; "category" with values; "boolean"; or "id", which is numbered anew. missing = true allows gaps.
 """
 
 _SYNTHESIZE = """\
@@ -30,6 +34,14 @@ Read the data once, spend the budget, write a release folder and a synthetic tab
   repsynth synthesize people.parquet --schema schema.toml --rho 0.02 -o synthetic.parquet
 """
 
+
+_AUDIT = """\
+Run the mechanism on a table and on its neighbour, many times, and report what an attacker can prove:
+per measurement and in all, for the most and the least outlying record and for planted canaries. Ends with
+exit code 1 if a claim is exceeded. With DATA, what it prints is PRIVATE.
+
+  repsynth audit --schema schema.toml --epsilon 1
+"""
 
 _LEDGER = """\
 A dataset gets a total budget once; each run reserves its whole cost before it opens the data.
@@ -45,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
-        options.command(options)
+        return options.command(options) or 0
     except SchemaError as error:
         for problem in error.problems:
             errors.print(f"error: {problem}", markup=False)
@@ -59,7 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,6 +128,14 @@ def _parser() -> argparse.ArgumentParser:
     risk.add_argument("--show", action="store_true", help="also print its PRIVATE summary")
 
     _add_ledger(verbs)
+
+    audit = _verb(verbs, "audit", commands.audit, "attack the mechanism and compare with its claims", _AUDIT)
+    audit.add_argument(
+        "data", metavar="DATA", type=Path, nargs="?", help="a table; made up from the schema if left out"
+    )
+    _add_settings(audit)
+    audit.add_argument("--runs", type=int, default=100_000, help="white-box runs per record (default: 100,000)")
+    audit.add_argument("--black-box-runs", type=int, default=0, help="black-box runs per record (default: none)")
 
     demo = _verb(verbs, "demo", commands.demo, "the whole way on simulated data")
     demo.add_argument(
@@ -197,7 +216,9 @@ def _add_budget(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     budget.add_argument("--epsilon", type=float, help="total privacy loss; 1 is strong, 10 is weak")
     budget.add_argument("--mu", type=float, help="the same in Gaussian DP")
     budget.add_argument("--rho", type=float, help="the same in zero-concentrated DP")
-    budget.add_argument("--delta", type=float, help="(default: 1/N² where N rows are public, else 1e-9)")
+    budget.add_argument(
+        "--delta", type=float, help="(default: 1/N², at most 1e-5, where N rows are public; else 1e-9)"
+    )
     return budget
 
 

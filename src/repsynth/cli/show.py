@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from repsynth.accounting import advantage, epsilon_of
+from repsynth.audit import Finding
 from repsynth.cells import choose_cells
 from repsynth.ledger import Account
 from repsynth.measure import sigma_for
@@ -84,13 +86,14 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             "[yellow]warning:[/yellow] noise drowns the data at this size; use a larger epsilon or more records"
         )
 
-    console.print("\n[bold]What a record of weight w loses at most[/bold]")
+    console.print("\n[bold]What a record of weight w loses at most[/bold], given the released scores")
     _print_curve(console, {w: plan.mu_at(w) for w in _WEIGHTS}, budget.delta)
-    if plan.settings.outlier_epsilon is not None:
-        console.print(
-            f"Records above the threshold get weight {plan.ceiling:.3f} at most: "
-            f"ε ≤ {plan.settings.outlier_epsilon:g}."
-        )
+    weight = min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
+    if "threshold" in plan.charges and weight < 1:
+        epsilon = plan.settings.outlier_epsilon or float(epsilon_of(plan.mu_at(weight), budget.delta))
+        console.print(f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {epsilon:.3g}.")
+    if budget.delta * rows > 1:
+        console.print("[yellow]warning:[/yellow] delta is larger than one over the number of records; lower it")
 
 
 def release_data(release: Release) -> dict[str, Any]:
@@ -170,10 +173,10 @@ def outcome(console: Console, release: Release, folder: Path, output: Path, rows
     if release.threshold:
         weight = _outlier_weight(release)
         console.print(
-            f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.0%} of the records "
-            f"are outliers and lose at most ε = {float(privacy.epsilon_at(weight)):.3g}."
+            f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.1%} of the records are "
+            f"outliers. Given the released scores, they lose at most ε = {float(privacy.epsilon_at(weight)):.3g}."
         )
-    console.print(f"Wrote {rows:,} synthetic rows to {output}")
+    console.print(f"Wrote {count(rows)} to {output}")
     console.print(f"Wrote the release to {folder}   (see: repsynth inspect {folder})")
     for warning in release.warnings:
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
@@ -192,6 +195,15 @@ def demo(console: Console, folder: Path, rows: int) -> None:
         table.add_row(f"{folder}/{name}", what)
     console.print(table)
     console.print(f"More rows at no cost: repsynth sample {folder}/release -n 100 -o more.csv")
+
+
+def count(rows: int) -> str:
+    """So many synthetic rows, in words.
+
+    >>> count(1), count(2000)
+    ('1 synthetic row', '2,000 synthetic rows')
+    """
+    return f"{rows:,} synthetic row{'' if rows == 1 else 's'}"
 
 
 def dossier(console: Console, output: Path, summary: Summary | None) -> None:
@@ -266,6 +278,53 @@ def account(console: Console, account: Account) -> None:
     )
 
 
+def audit_data(findings: list[Finding], private: bool) -> dict[str, Any]:
+    """An audit as plain data."""
+    return {
+        "private": private,
+        "exceeded": any(finding.exceeded for finding in findings),
+        "findings": [
+            {
+                "target": f.target,
+                "attack": f.attack,
+                "measurement": f.measurement,
+                "claimed_mu": f.claimed_mu,
+                "lower_mu": f.lower_mu,
+                "claimed_epsilon": f.claimed_epsilon,
+                "lower_epsilon": f.lower_epsilon,
+                "exceeded": f.exceeded,
+            }
+            for f in findings
+        ],
+    }
+
+
+def audit(console: Console, findings: list[Finding], private: bool, runs: int) -> None:
+    """An audit as a table, and its verdict."""
+    if private:
+        console.print("[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n")
+    table = _table(
+        "record", "attack", "measurement", "claimed ε", "proven ε", "share of μ proven", "", right_from=3
+    )
+    for f in findings:
+        share = f"{f.lower_mu / f.claimed_mu:.2f}" if f.claimed_mu > 0 else "-"
+        verdict = "[bold red]EXCEEDED[/bold red]" if f.exceeded else ""
+        table.add_row(
+            f.target, f.attack, f.measurement, f"{f.claimed_epsilon:.4f}", f"{f.lower_epsilon:.4f}", share, verdict
+        )
+    console.print(table)
+    console.print(
+        f"Proven: what an attack with {runs:,} runs shows at 95 % confidence, so one bound in twenty may lie\n"
+        "above its claim by chance; a claim counts as exceeded where it does so at 99.999 %."
+    )
+    broken = [f for f in findings if f.exceeded]
+    if not broken:
+        console.print("No claim was exceeded.")
+        return
+    parts = sorted({f.measurement for f in broken} - {"all"}) or ["all"]
+    console.print(f"[bold red]A claim was exceeded.[/bold red] Look at the measurement: {', '.join(parts)}.")
+
+
 def _print_outliers(console: Console, release: Release) -> None:
     privacy = release.privacy
     strata = privacy.distribution()
@@ -273,13 +332,13 @@ def _print_outliers(console: Console, release: Release) -> None:
         console.print("All records weigh the same, so all have the same bound.\n")
         return
     console.print(
-        f"[bold]Who loses how much[/bold]: about {release.threshold.share:.0%} ± "
-        f"{release.threshold.share_error:.0%} of the records lie above the threshold."
+        f"[bold]Who loses how much[/bold], given the released scores: about {release.threshold.share:.0%} ± "
+        f"{release.threshold.share_error:.1%} of the records lie above the threshold."
     )
     groups: dict[float, float] = {}
     for stratum in strata:
         groups[stratum.epsilon] = groups.get(stratum.epsilon, 0.0) + stratum.share
-    table = _table("ε at most", "share of records", "", right_from=0)
+    table = _table("ε at most", "noisy share of records", "", right_from=0)
     for epsilon, share in sorted(groups.items(), reverse=True)[:12]:
         table.add_row(f"{epsilon:.3g}", f"{share:.1%}", _bar(share))
     console.print(table)
@@ -346,5 +405,5 @@ def _table(*headers: str, right_from: int = 2) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     for i, header in enumerate(headers):
         right = i >= right_from and header != ""
-        table.add_column(header, justify="right" if right else "left", no_wrap=right, overflow="fold")
+        table.add_column(header, justify="right" if right else "left", overflow="fold")
     return table

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from repsynth.encode import MISSING, Records
 from repsynth.marginals import Marginals, to_simplex
@@ -276,11 +276,20 @@ class NaiveBayes:
             z = np.zeros(rows)
             for k in range(len(self.label_shares)):
                 members = group == k
-                z[members] = self.means[k, j] + self.deviations[k, j] * _normal_quota(
-                    int(members.sum()), generator
-                )
+                z[members] = self._normals(j, k, int(members.sum()), generator)
             codes[numeric.name] = self._positions(j, z, generator)
         return Records(rows=rows, codes=codes)
+
+    def _normals(self, j: int, k: int, rows: int, generator: np.random.Generator) -> Floats:
+        """Evenly spread normal z-scores in random order, cut off at the column's bounds: piled up there,
+        the tail of a wide column would make heaps that nobody has."""
+        centre, scale = self.contribution.centre[j], self.contribution.scale[j]
+        bounds = np.array([-0.5 - centre, self.schema.numeric[j].steps + 0.5 - centre]) / scale
+        mean, deviation = self.means[k, j], self.deviations[k, j]
+        low, high = ndtr(np.clip((bounds - mean) / deviation, -5.0, 5.0))
+        levels = (generator.permutation(rows) + generator.random()) / max(rows, 1)
+        normals: Floats = mean + deviation * ndtri(np.clip(low + levels * (high - low), 1e-6, 1 - 1e-6))
+        return normals
 
     def _positions(self, j: int, z: Floats, generator: np.random.Generator) -> Ints:
         """From z-scores to values. Where stage 1 shows the column's shape above its noise, z only ranks
@@ -398,13 +407,6 @@ def _quota(shares: Floats, rows: int, generator: np.random.Generator) -> Ints:
     levels = (np.arange(rows) + generator.random()) / max(rows, 1)
     codes = np.minimum(np.searchsorted(np.cumsum(shares), levels, side="right"), len(shares) - 1)
     return generator.permutation(codes)
-
-
-def _normal_quota(rows: int, generator: np.random.Generator) -> Floats:
-    """Evenly spread standard normal quantiles in random order."""
-    levels = (generator.permutation(rows) + generator.random()) / max(rows, 1)
-    quantiles: Floats = ndtri(np.clip(levels, 1e-6, 1 - 1e-6))
-    return quantiles
 
 
 def _squared_norms(offset: Ints) -> Ints:

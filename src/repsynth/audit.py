@@ -1,0 +1,238 @@
+"""An audit that can fail: attack the mechanism on a table and its neighbour, and compare with the claims.
+
+*White-box*: the attacker knows everything but the noise and sees the noisy statistics; the likelihood
+ratio is then the best test there is, so the bound should come out close to the claim. Each measurement is
+attacked alone and all together, on what the code computes and with the noise the code draws.
+*Black-box*: the attacker sees synthetic tables only.
+
+An attack that is right with probability p on a coin flip between the two tables proves μ ≥ 2 Φ⁻¹(p).
+`lower` is that bound at 95 % confidence. A claim counts as exceeded where the bound at 99.999 % still lies
+above it, so that a sound mechanism practically never fails. What an audit of real data prints is private.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import beta
+
+from repsynth.accounting import compose, epsilon_of
+from repsynth.encode import MISSING, EncodedTable, Records
+from repsynth.errors import ConfigError
+from repsynth.marginals import OneWay
+from repsynth.measure import Count, Statistic, sum_over
+from repsynth.noise import GaussianEvent, add_gaussian
+from repsynth.pipeline import run
+from repsynth.plan import Plan
+from repsynth.release import Release
+from repsynth.schema import Numeric, Schema
+from repsynth.tables import open_table
+from repsynth.threshold import ScoreHistogram
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_SHOWN, _CERTAIN = 0.95, 1 - 1e-5
+_AT_ONCE = 2_000_000  # noise draws in memory at a time
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One attack on one record: what was claimed, and what the attack proves at least."""
+
+    target: str
+    attack: str
+    measurement: str
+    claimed_mu: float
+    lower_mu: float
+    certain_mu: float
+    delta: float
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the attack refutes the claim."""
+        return self.certain_mu > self.claimed_mu * (1 + 1e-9)
+
+    @property
+    def claimed_epsilon(self) -> float:
+        """The claim as an ε."""
+        return float(epsilon_of(self.claimed_mu, self.delta))
+
+    @property
+    def lower_epsilon(self) -> float:
+        """The proven bound as an ε."""
+        return float(epsilon_of(max(self.lower_mu, 0.0), self.delta))
+
+
+def audit(
+    plan: Plan,
+    source: Any,
+    *,
+    runs: int = 100_000,
+    black_box_runs: int = 0,
+    on_target: Callable[[str], None] = lambda name: None,
+) -> Iterator[Finding]:
+    """Attack the records that matter: the most and the least outlying, a planted canary, and the canary alone
+    in an otherwise empty table, which is as bad as it gets."""
+    if runs < 100 or (black_box_runs and black_box_runs < 20):
+        raise ConfigError("an audit needs at least 100 white-box and 20 black-box runs")
+    schema = plan.schema
+    parts = list(EncodedTable(open_table(source), schema))
+    table = _joined(parts, schema)
+    release = run(plan, open_table(source))
+    canary = extreme_record(schema)
+    targets: list[tuple[str, Records, Records]] = []
+    if table.rows > 1:
+        scores = release.score.of(table)
+        for name, i in (("most outlying", int(np.argmax(scores))), ("least outlying", int(np.argmin(scores)))):
+            chosen = np.arange(table.rows) == i
+            targets.append((name, _rows(table, ~chosen), _rows(table, chosen)))
+    targets.append(("canary", table, canary))
+    targets.append(("canary alone", _rows(table, np.zeros(table.rows, dtype=bool)), canary))
+    for name, others, record in targets:
+        on_target(name)
+        yield from white_box(release, others, record, target=name, runs=runs)
+        if black_box_runs:
+            yield black_box(plan, others, record, target=name, runs=black_box_runs)
+
+
+def white_box(release: Release, others: Records, record: Records, *, target: str, runs: int) -> list[Finding]:
+    """The likelihood-ratio test on each measurement of a release, and on all of them."""
+    privacy = release.privacy
+    influence = float(release.statistic.influence(record)[0])
+    findings, ratios, claims = [], [], []
+    for statistic, event in measurements(release):
+        share = influence if event.name == "synthesis" else 1.0
+        claim = share * event.mu
+        without = sum_over(statistic, [others])
+        difference = sum_over(statistic, [others, record]) - without
+        ratio = _log_ratios(without, difference, event, runs)
+        ratios.append(ratio)
+        claims.append(claim)
+        findings.append(Finding(target, "white-box", event.name, claim, *_bounds(*ratio), privacy.delta))
+    together = tuple(np.sum([ratio[side] for ratio in ratios], axis=0) for side in (0, 1))
+    findings.append(
+        Finding(target, "white-box", "all", compose(claims), *_bounds(together[0], together[1]), privacy.delta)
+    )
+    return findings
+
+
+def black_box(plan: Plan, others: Records, record: Records, *, target: str, runs: int) -> Finding:
+    """Sees synthetic tables only: how often the record's own cells occur, label by label.
+
+    Half of the runs teach the attacker what each table looks like, the other half are the test.
+    """
+    seen: list[Floats] = []
+    for present in (False, True):
+        data = _stored(plan.schema, [others, record] if present else [others])
+        features = []
+        for _ in range(runs):
+            release = run(plan, open_table(data))
+            features.append(_likeness(release.model.draw(max(others.rows, 100), np.random.default_rng()), record))
+        seen.append(np.array(features))
+    half = runs // 2
+    mean_out, mean_in = (side[:half].mean(axis=0) for side in seen)
+    spread = np.concatenate([side[:half] - side[:half].mean(axis=0) for side in seen]).var(axis=0) + 1e-12
+    direction = (mean_in - mean_out) / spread
+    threshold = (mean_in + mean_out) @ direction / 2
+    out, present_in = (side[half:] @ direction - threshold for side in seen)
+    claim = plan.settings.budget.mu
+    return Finding(target, "black-box", "all", claim, *_bounds(out, present_in), plan.settings.budget.delta)
+
+
+def measurements(release: Release) -> list[tuple[Statistic, GaussianEvent]]:
+    """The public functions that a release measured, with their events."""
+    statistics: dict[str, Statistic] = {
+        "size": Count(),
+        "score": OneWay(release.marginals.cells),
+        "synthesis": release.statistic,
+    }
+    if release.threshold:
+        statistics["threshold"] = ScoreHistogram(release.score, release.threshold.edges)
+    return [(statistics[event.name], event) for event in release.events]
+
+
+def made_up_table(schema: Schema, rows: int = 1000) -> pa.Table:
+    """Records drawn evenly from the whole domain: nobody's data."""
+    generator = np.random.default_rng(0)
+    codes = {
+        c.name: generator.integers(0, (c.steps if isinstance(c, Numeric) else c.cells - 1) + 1, rows)
+        for c in schema.learned
+    }
+    return _stored(schema, [Records(rows=rows, codes=codes)])
+
+
+def extreme_record(schema: Schema) -> Records:
+    """A canary: the last category and the largest number everywhere."""
+    codes = {c.name: np.array([c.steps if isinstance(c, Numeric) else c.cells - 1]) for c in schema.learned}
+    return Records(rows=1, codes=codes)
+
+
+def _log_ratios(without: Ints, difference: Ints, event: GaussianEvent, runs: int) -> tuple[Floats, Floats]:
+    """Log-likelihood ratios of noisy outputs, drawn without and with the record. Entries in which the two
+    tables agree tell nothing and are left out."""
+    touched = np.flatnonzero(difference)
+    step = difference[touched].astype(np.float64)
+    results = []
+    for present in (False, True):
+        exact = without[touched] + difference[touched] * present
+        parts = []
+        done = 0
+        while done < runs:
+            count = min(runs - done, max(1, _AT_ONCE // max(len(touched), 1)))
+            noisy, _ = add_gaussian(
+                np.tile(exact, (count, 1)), name=event.name, sensitivity=event.sensitivity, sigma=event.sigma
+            )
+            centred = noisy - (without[touched] + step / 2)
+            parts.append(centred @ step / event.sigma**2)
+            done += count
+        results.append(np.concatenate(parts))
+    return results[0], results[1]
+
+
+def _bounds(out: Floats, present: Floats) -> tuple[float, float]:
+    """Lower bounds on μ at both confidences from the attacker's log ratios on both tables."""
+    # Ties, as where the record contributes nothing, are coin flips.
+    right = np.sum(present > 0) + np.sum(out < 0) + (np.sum(present == 0) + np.sum(out == 0)) / 2
+    total = len(out) + len(present)
+
+    def bound(confidence: float) -> float:
+        wins = int(right)
+        share = float(beta.ppf(1 - confidence, wins, total - wins + 1)) if wins else 0.0
+        return max(2 * float(ndtri(share)), 0.0) if share > 0 else 0.0
+
+    return bound(_SHOWN), bound(_CERTAIN)
+
+
+def _likeness(drawn: Records, record: Records) -> Floats:
+    """For each column, the share of synthetic records that lie in the sixteenth of the range, or in the
+    category, of the record."""
+    shares = []
+    for name, codes in drawn.codes.items():
+        width = max(int(codes.max(initial=0)) // 16, 1) if codes.size else 1
+        own = int(record.codes[name][0])
+        shares.append(np.mean(np.abs(codes - own) < width) if own != MISSING else np.mean(codes == MISSING))
+    return np.array(shares)
+
+
+def _stored(schema: Schema, parts: list[Records]) -> pa.Table:
+    """Encoded records as a table that the pipeline can read again."""
+    from repsynth.decode import decode, layout_of
+
+    joined = _joined(parts, schema)
+    names = {column.name: pa.nulls(0, pa.string()) for column in schema.columns}
+    return decode(joined, schema, layout_of(open_table(pa.table(names)), schema))
+
+
+def _joined(parts: list[Records], schema: Schema) -> Records:
+    empty = np.zeros(0, dtype=np.int64)
+    codes = {c.name: np.concatenate([empty, *(p.codes[c.name] for p in parts)]) for c in schema.learned}
+    return Records(rows=sum(part.rows for part in parts), codes=codes)
+
+
+def _rows(records: Records, kept: NDArray[np.bool_]) -> Records:
+    return Records(rows=int(kept.sum()), codes={name: codes[kept] for name, codes in records.codes.items()})
