@@ -33,6 +33,7 @@ GRID = UNIT * FULL
 
 _LINEAR, _SQUARE = 0.8, 0.3
 _FARTHEST = 3.0
+_FEW_VALUES = 32
 _CLIP = 0.9  # of the norm of a typical record
 
 
@@ -281,12 +282,13 @@ class NaiveBayes:
         return Records(rows=rows, codes=codes)
 
     def _normals(self, j: int, k: int, rows: int, generator: np.random.Generator) -> Floats:
-        """Evenly spread normal z-scores in random order, cut off at the column's bounds: piled up there,
-        the tail of a wide column would make heaps that nobody has."""
+        """Evenly spread normal z-scores in random order. In a column of many values they are cut off at
+        the bounds: piled up there, a tail would make a heap that nobody has."""
         centre, scale = self.contribution.centre[j], self.contribution.scale[j]
-        bounds = np.array([-0.5 - centre, self.schema.numeric[j].steps + 0.5 - centre]) / scale
+        steps = self.schema.numeric[j].steps
+        bounds = np.array([-0.5 - centre, steps + 0.5 - centre]) / scale
         mean, deviation = self.means[k, j], self.deviations[k, j]
-        low, high = ndtr(np.clip((bounds - mean) / deviation, -5.0, 5.0))
+        low, high = ndtr(np.clip((bounds - mean) / deviation, -5.0, 5.0)) if steps > _FEW_VALUES else (0.0, 1.0)
         levels = (generator.permutation(rows) + generator.random()) / max(rows, 1)
         normals: Floats = mean + deviation * ndtri(np.clip(low + levels * (high - low), 1e-6, 1 - 1e-6))
         return normals
