@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types check bench clean
+.PHONY: demo test lint types check mutants fuzz bench clean
 
 demo: $(VENV)/.core
 	@rm -rf demo && mkdir demo
@@ -20,6 +20,10 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 check: test lint types
+
+# Which seeded fault is caught by which check.
+mutants: $(VENV)/.dev
+	@cd tests && ../$(BIN)/python test_mutants.py
 
 # make bench DATA=folder-with-adult-and-german-credit
 bench: $(VENV)/.dev

@@ -1,8 +1,10 @@
 """The checks can fail: seeded faults in the mechanism, each caught by a named check."""
 
 import dataclasses
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,14 @@ from checks import (
 from conftest import ALL_TYPES, make_people
 
 from repsynth import encode, measure, noise, pipeline
+from repsynth.audit import audit
+from repsynth.ledger import Ledger
 from repsynth.marginals import OneWay
 from repsynth.models import naive_bayes
 from repsynth.pipeline import make_settings
 from repsynth.plan import Plan, make_plan
 from repsynth.schema import parse_schema
+from repsynth.tables import open_table
 from repsynth.weigh import FULL, WeightFunction
 
 SCHEMA = parse_schema(ALL_TYPES)
@@ -114,6 +119,45 @@ def threshold_from_the_private_scores() -> Any:
 PRIVATE: dict[str, Any] = {}
 
 
+def sensitivity_too_small_by_the_square_root_of_two() -> Any:
+    original = naive_bayes.WeightedSums.sensitivity.fget
+    assert original is not None
+    return replaced(naive_bayes.WeightedSums, "sensitivity", property(lambda self: original(self) / 2**0.5))
+
+
+def weight_before_the_clip() -> Any:
+    """clip(w φ) in place of w clip(φ): a long contribution keeps the full norm whatever its weight."""
+
+    def multiplier(self: Any, records: Any, scores: Any) -> Any:
+        norm = np.maximum(np.sqrt(self.contribution.squared_norm(records)), 1)
+        return np.minimum(self.weights.of(scores), (FULL * self.contribution.clip / norm).astype(np.int64))
+
+    return replaced(naive_bayes.WeightedSums, "_multiplier", multiplier)
+
+
+def divided_by_the_private_sum_of_weights() -> Any:
+    original = naive_bayes.WeightedSums.total
+
+    def total(self: Any, records: Any) -> Any:
+        weights = int(self.weights.of(self.score.of(records)).sum())
+        return original(self, records) * (100 * FULL) // max(weights, 1)
+
+    return replaced(naive_bayes.WeightedSums, "total", total)
+
+
+def ledger_committed_before_it_is_reserved() -> Any:
+    """The cost is noted when the run is over, in place of before it begins."""
+
+    def run(plan: Any, table: Any, *, payer: Any = None, noise_seed: Any = None, **_: Any) -> Any:
+        release = pipeline._measure(plan, table, lambda step: None, noise_seed)
+        if payer:
+            ticket = payer.ledger.reserve(payer.dataset, plan.charges, what="late")
+            payer.ledger.commit(payer.dataset, ticket)
+        return release
+
+    return replaced(pipeline, "run", run)
+
+
 def nan_survives_the_encoder() -> Any:
     original = encode._positions
 
@@ -158,6 +202,26 @@ def check_domain(plan: Plan, table: pa.Table) -> None:
     assert np.all(codes == encode.MISSING)
 
 
+def check_audit(plan: Plan, table: pa.Table) -> None:
+    findings = list(audit(plan, table, runs=4000))
+    assert not any(finding.exceeded for finding in findings)
+
+
+def check_ledger_first(plan: Plan, table: pa.Table) -> None:
+    """When the data is first read, its cost is in the ledger already."""
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger.create(Path(folder) / "ledger.db")
+        ledger.init("data", plan.settings.budget)
+        original = pipeline.EncodedTable
+
+        def observed(table: Any, schema: Any) -> Any:
+            assert len(ledger.account("data").spendings) == 1, "the data was read before the cost was reserved"
+            return original(table, schema)
+
+        with replaced(pipeline, "EncodedTable", observed):
+            pipeline.run(plan, open_table(table), payer=pipeline.Payer(ledger, "data"))
+
+
 CHECKS: dict[str, Callable[[Plan, pa.Table], None]] = {
     "noise scale": check_noise_scale,
     "independent noise": check_independent_noise,
@@ -165,9 +229,16 @@ CHECKS: dict[str, Callable[[Plan, pa.Table], None]] = {
     "contribution": check_all_contributions,
     "replay on a neighbour": check_neighbour,
     "domain": check_domain,
+    "audit": check_audit,
+    "ledger first": check_ledger_first,
 }
 MUTANTS: list[tuple[Callable[[], Any], str]] = [
     (half_the_noise, "noise scale"),
+    (half_the_noise, "audit"),
+    (sensitivity_too_small_by_the_square_root_of_two, "contribution"),
+    (weight_before_the_clip, "replay on a neighbour"),
+    (divided_by_the_private_sum_of_weights, "replay on a neighbour"),
+    (ledger_committed_before_it_is_reserved, "ledger first"),
     (one_seed_for_all_noise, "independent noise"),
     (sensitivity_of_one_column, "contribution"),
     (a_charge_forgotten, "spends its plan"),
@@ -184,7 +255,23 @@ def test_the_code_passes(check: str) -> None:
     CHECKS[check](make(), TABLE)
 
 
-@pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=[f"{m.__name__}" for m, _ in MUTANTS])
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=[f"{m.__name__}-{c}" for m, c in MUTANTS])
 def test_the_mutant_is_caught(mutant: Callable[[], Any], check: str) -> None:
     with mutant(), pytest.raises(AssertionError):
         CHECKS[check](make(), TABLE)
+
+
+def main() -> None:
+    """Print which check catches which fault."""
+    for mutant, check in MUTANTS:
+        try:
+            with mutant():
+                CHECKS[check](make(), TABLE)
+            outcome = "SURVIVED"
+        except AssertionError:
+            outcome = "caught"
+        print(f"{mutant.__name__.replace('_', ' '):52} {outcome:9} by {check}")
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -39,13 +40,13 @@ def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int],
     rows = 0
     with beside(path) as temporary:
         writer = (
-            pacsv.CSVWriter(temporary, first.schema)
+            pacsv.CSVWriter(temporary, _without_formulas(first).schema)
             if path.suffix.lower() == ".csv"
             else pq.ParquetWriter(temporary, first.schema)
         )
         with writer:
             for piece in _chain(first, pieces):
-                writer.write_table(piece)
+                writer.write_table(_without_formulas(piece) if path.suffix.lower() == ".csv" else piece)
                 rows += piece.num_rows
                 on_rows(rows)
     return rows
@@ -68,6 +69,22 @@ def beside(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
         raise DataError(f"{path}: cannot be written ({error.strerror}); nothing was left behind") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """A spreadsheet runs a cell that starts with = + - @ as a formula. Such text gets an apostrophe before
+    it, unless it is a plain number; the schema may come from somebody else."""
+    for i, field in enumerate(table.schema):
+        texts = table.column(i)
+        if pa.types.is_dictionary(field.type):
+            texts = texts.cast(field.type.value_type)
+        if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+            risky = pc.match_substring_regex(texts, r"^[=+\-@\t\r]")
+            plain = pc.match_substring_regex(texts, r"^[+-]?[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+)?$")
+            quoted = pc.binary_join_element_wise(pa.scalar("'", texts.type), texts, pa.scalar("", texts.type))
+            safe = pc.if_else(pc.and_not(risky, plain), quoted, texts)
+            table = table.set_column(i, field.name, safe)
+    return table
 
 
 def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -1,0 +1,137 @@
+"""The audit: close to the claim where the mechanism is sound, above it where it is not."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv as pacsv
+import pytest
+from conftest import ALL_TYPES, make_people
+
+from repsynth import audit as module
+from repsynth import datasets, noise
+from repsynth.audit import Finding, audit, black_box, extreme_record, made_up_table, white_box
+from repsynth.cli import main
+from repsynth.encode import EncodedTable, Records
+from repsynth.models.naive_bayes import WeightedSums
+from repsynth.pipeline import make_settings, run
+from repsynth.plan import Plan, make_plan
+from repsynth.schema import Schema
+from repsynth.tables import open_table
+
+
+def plan_for(schema: Schema, **options: object) -> Plan:
+    return make_plan(schema, make_settings(**{"epsilon": 4.0, "delta": 1e-6, **options}))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Finding]:
+    sim = datasets.load("sim")
+    return list(audit(plan_for(sim.schema), sim.table, runs=10_000))
+
+
+def test_a_sound_mechanism_passes(findings: list[Finding]) -> None:
+    assert not any(finding.exceeded for finding in findings)
+    assert {f.target for f in findings} == {"most outlying", "least outlying", "canary", "canary alone"}
+    assert {f.measurement for f in findings} == {"size", "score", "threshold", "synthesis", "all"}
+
+
+def test_it_is_tight(findings: list[Finding]) -> None:
+    """Above 0.8 of the claim at 10,000 runs."""
+    (least,) = [f for f in findings if f.target == "least outlying" and f.measurement == "all"]
+    assert least.lower_mu > 0.8 * least.claimed_mu
+    assert least.lower_epsilon > 0.8 * least.claimed_epsilon
+    (alone,) = [f for f in findings if f.target == "canary alone" and f.measurement == "all"]
+    assert alone.lower_mu > 0.6 * alone.claimed_mu
+
+
+def test_outliers_are_proven_to_lose_less(findings: list[Finding]) -> None:
+    claim = {f.target: f.claimed_mu for f in findings if f.measurement == "all"}
+    proven = {f.target: f.lower_mu for f in findings if f.measurement == "all"}
+    assert claim["most outlying"] < 0.6 * claim["least outlying"]
+    assert proven["most outlying"] < 0.7 * proven["least outlying"]
+
+
+def test_half_the_noise_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    draw = noise.rounded_gaussian
+    monkeypatch.setattr(noise, "rounded_gaussian", lambda sigma, size, entropy: draw(sigma / 2, size, entropy))
+    found = list(audit(plan_for(sim.schema), sim.table, runs=10_000))
+    broken = {f.measurement for f in found if f.exceeded}
+    assert {"score", "synthesis", "all"} <= broken
+
+
+def test_a_sensitivity_too_small_by_the_square_root_of_two_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    original = WeightedSums.sensitivity.fget
+    assert original is not None
+    monkeypatch.setattr(WeightedSums, "sensitivity", property(lambda self: original(self) / 2**0.5))
+    release = run(plan_for(sim.schema, weights="uniform"), open_table(sim.table))
+    # The claim of a release made with it: full influence costs the planned charge, no more.
+    monkeypatch.setattr(WeightedSums, "influence", lambda self, records: np.ones(records.rows))
+    (table,) = EncodedTable(open_table(sim.table), sim.schema)
+    canary = extreme_record(sim.schema)
+    found = white_box(release, table, canary, target="canary", runs=20_000)
+    assert {"synthesis", "all"} <= {f.measurement for f in found if f.exceeded}
+
+
+def test_black_box_stays_below_the_claim(schema: Schema) -> None:
+    table = make_people(60)
+    (records,) = EncodedTable(open_table(table), schema)
+    plan = plan_for(schema, epsilon=None, mu=2.0)
+    finding = black_box(plan, records, extreme_record(schema), target="canary", runs=40)
+    assert 0 <= finding.certain_mu <= finding.lower_mu
+    assert not finding.exceeded
+
+
+def test_black_box_finds_a_mechanism_without_noise(schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "rounded_gaussian", lambda sigma, size, entropy: np.zeros(size, dtype=np.int64))
+    nobody = Records(rows=0, codes={c.name: np.zeros(0, dtype=np.int64) for c in schema.learned})
+    plan = plan_for(schema, epsilon=None, mu=1.5, weights="uniform")
+    assert black_box(plan, nobody, extreme_record(schema), target="canary alone", runs=120).exceeded
+
+
+def test_chance_is_not_taken_for_a_leak() -> None:
+    generator = np.random.default_rng(1)
+    lower, certain = module._bounds(generator.normal(size=5000), generator.normal(size=5000))
+    assert certain == 0
+    assert lower < 0.05
+    assert module._bounds(np.zeros(100), np.zeros(100)) == (0.0, 0.0)
+
+
+def test_the_bound_covers_the_truth() -> None:
+    """At μ = 1, the bound at 95 % confidence lies below 1 in about 95 of 100 audits."""
+    generator = np.random.default_rng(2)
+    below = 0
+    for _ in range(200):
+        out, present = generator.normal(-0.5, 1, 1000), generator.normal(0.5, 1, 1000)
+        below += module._bounds(out, present)[0] <= 1
+    assert below >= 180
+
+
+def test_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("schema.toml").write_text(ALL_TYPES)
+    assert main(["audit", "--schema", "schema.toml", "--epsilon", "1", "--runs", "500"]) == 0
+    printed = capsys.readouterr().out
+    assert "No claim was exceeded" in printed
+    assert "PRIVATE" not in printed
+    pacsv.write_csv(make_people(40), "people.csv")
+    assert main(["audit", "people.csv", "--schema", "schema.toml", "--epsilon", "1", "--runs", "500"]) == 0
+    assert "PRIVATE" in capsys.readouterr().out
+    draw = noise.rounded_gaussian
+    monkeypatch.setattr(noise, "rounded_gaussian", lambda sigma, size, entropy: draw(sigma / 3, size, entropy))
+    arguments = ["audit", "--schema", "schema.toml", "--epsilon", "4", "--runs", "5000"]
+    assert main(arguments) == 1
+    assert "Look at the measurement: " in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["exceeded"] is True
+    assert main(["audit", "--schema", "schema.toml", "--epsilon", "4", "--runs", "3"]) == 2
+
+
+def test_the_made_up_table_is_nobody_s(schema: Schema) -> None:
+    table = made_up_table(schema, 50)
+    assert table.num_rows == 50
+    assert table.column_names == [column.name for column in schema.columns]
