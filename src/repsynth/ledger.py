@@ -193,7 +193,7 @@ class Ledger:
                 f"{self.path}: the ledger cannot be used ({error}); nothing was spent. "
                 "Check that the file and its folder can be written to and the disk has room"
             ) from None
-        except sqlite3.DatabaseError:
+        except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise LedgerError(_damage(self.path, "it is not a ledger, or it is corrupted")) from None
 
 

@@ -5,7 +5,9 @@ schema, so no type is ever guessed from the data. A row with the wrong number of
 and counts for nothing.
 """
 
+import codecs
 import csv
+import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -21,6 +23,7 @@ from repsynth.schema import Schema
 
 Kind = Literal["csv", "parquet", "pandas", "polars", "arrow"]
 BATCH_ROWS = 131_072
+_UNREADABLE = (OSError, pa.ArrowException, ValueError, MemoryError)  # what Arrow raises on damaged files
 _CSV_BLOCK = 4 * 2**20  # the longest row; Arrow holds some thirty blocks in memory at a time
 
 
@@ -131,7 +134,7 @@ def _open_csv(path: Path) -> Table:
             if not any(chunk.strip(b"\r\n") for chunk in iter(lambda: file.read(2**20), b"")):
                 return
         reader = pacsv.open_csv(
-            path,
+            pa.PythonFile(_ValidText(path), mode="r"),
             read_options=pacsv.ReadOptions(block_size=_CSV_BLOCK),
             parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip"),
             convert_options=options,
@@ -142,10 +145,34 @@ def _open_csv(path: Path) -> Table:
     return Table("csv", names, nothing, nothing, _quietly(read, f"{path}: cannot be read as CSV"))
 
 
+class _ValidText(io.RawIOBase):
+    """A file's bytes with each invalid one replaced: Arrow would print it when it skips a row."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Never more than asked for, since one invalid byte becomes three; nothing at the end of the file."""
+        while True:
+            raw = self._file.read(max(size // 3, 1) if size >= 0 else -1)
+            valid = self._decoder.decode(raw, final=not raw).encode()
+            if valid or not raw:
+                return valid
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 def _open_parquet(path: Path) -> Table:
     try:
         arrow_schema = pq.read_schema(path)
-    except (OSError, pa.ArrowException):
+        names = tuple(arrow_schema.names)
+    except _UNREADABLE:
         raise DataError(f"{path}: not a Parquet file, or a damaged one") from None
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -154,7 +181,7 @@ def _open_parquet(path: Path) -> Table:
 
     types = tuple(arrow_schema.types)
     read_quietly = _quietly(read, f"{path}: cannot be read as Parquet")
-    return Table("parquet", tuple(arrow_schema.names), types, (None,) * len(types), read_quietly)
+    return Table("parquet", names, types, (None,) * len(types), read_quietly)
 
 
 def _from_arrow(table: pa.Table, kind: Kind, dtypes: tuple[str, ...] | None = None) -> Table:
@@ -211,7 +238,7 @@ def _quietly(
     def reading(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         try:
             yield from read(columns)
-        except (OSError, pa.ArrowException):
+        except _UNREADABLE:
             raise DataError(f"{message}; check that the file is whole") from None
 
     return reading

@@ -1,0 +1,133 @@
+"""Coverage-guided fuzzing with atheris of the readers of strangers' files.
+
+    python fuzz/fuzz.py schema|csv|parquet|release|ledger -max_total_time=60 -rss_limit_mb=2048 -timeout=20
+
+Any exception but the reader's own clear error, a hang or more memory than the limit is a finding.
+"""
+
+import contextlib
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["repsynth", "tomllib", "msgspec"]):
+    from repsynth import datasets, synthesize
+    from repsynth.encode import EncodedTable
+    from repsynth.errors import DataError, LedgerError, ReleaseError, SchemaError
+    from repsynth.ledger import Ledger
+    from repsynth.release import Release
+    from repsynth.schema import parse_schema
+    from repsynth.tables import check_columns, open_table
+
+SMALL = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n')
+FOLDER = Path(tempfile.mkdtemp(prefix="fuzz"))
+
+
+def fuzz_schema(data: bytes) -> None:
+    """schema.toml."""
+    with contextlib.suppress(SchemaError):
+        parse_schema(data.decode("utf-8", errors="replace"))
+
+
+def fuzz_csv(data: bytes) -> None:
+    """A CSV table, mostly below a sound header."""
+    _table(FOLDER / "t.csv", b"a,b\n" + data if data[:1] > b"\x40" else data)
+
+
+def fuzz_parquet(data: bytes) -> None:
+    """A Parquet table."""
+    _table(FOLDER / "t.parquet", data)
+
+
+def _table(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        table = open_table(path)
+        check_columns(table, SMALL)
+        for _ in EncodedTable(table, SMALL):
+            pass
+
+
+def fuzz_release(data: bytes) -> None:
+    """The JSON as given, or the arrays with a hash that fits, beside the other file of a sound release."""
+    folder = FOLDER / "release"
+    if data[:1] < b"\x80":
+        (folder / "release.json").write_bytes(data[1:])
+        (folder / "arrays.npz").write_bytes(SOUND["arrays.npz"])
+    else:
+        described = json.loads(SOUND["release.json"])
+        described["arrays_sha256"] = hashlib.sha256(data[1:]).hexdigest()
+        (folder / "release.json").write_text(json.dumps(described))
+        (folder / "arrays.npz").write_bytes(data[1:])
+    with contextlib.suppress(ReleaseError):
+        Release.load(folder).sample(5)
+
+
+def fuzz_ledger(data: bytes) -> None:
+    """A ledger file."""
+    path = FOLDER / "ledger.db"
+    for leftover in FOLDER.glob("ledger.db*"):
+        leftover.unlink()
+    path.write_bytes(data)
+    with contextlib.suppress(LedgerError):
+        ledger = Ledger(path)
+        for name in ledger.datasets():
+            ledger.account(name)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "schema": fuzz_schema,
+    "csv": fuzz_csv,
+    "parquet": fuzz_parquet,
+    "release": fuzz_release,
+    "ledger": fuzz_ledger,
+}
+SOUND: dict[str, bytes] = {}
+
+
+def seeds(target: str) -> Path:
+    """A corpus of sound files to start from."""
+    corpus = FOLDER / "corpus"
+    corpus.mkdir()
+    sim = datasets.load("sim")
+    release = synthesize(sim.table.slice(0, 100), sim.schema, epsilon=1.0).save(FOLDER / "release")
+    for name in ("release.json", "arrays.npz"):
+        SOUND[name] = (release / name).read_bytes()
+    if target == "schema":
+        for name in datasets.NAMES:
+            (corpus / name).write_text(datasets.schema_text(name))
+    elif target == "release":
+        (corpus / "json").write_bytes(b"\x00" + SOUND["release.json"])
+        (corpus / "npz").write_bytes(b"\xff" + SOUND["arrays.npz"])
+    elif target == "ledger":
+        from repsynth.budget import Budget
+
+        ledger = Ledger.create(FOLDER / "seed.db")
+        ledger.init("data", Budget.approximate(epsilon=1.0, delta=1e-6))
+        ledger.reserve("data", {"all": 0.01}, what="a seed")
+        (corpus / "ledger").write_bytes((FOLDER / "seed.db").read_bytes())
+    elif target == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"a": [1, 2, 3], "b": [True, False, None]}), corpus / "table")
+    else:
+        (corpus / "table").write_bytes(b'a,b\n1,true\n"2",no\n')
+    return corpus
+
+
+def main() -> None:
+    """Run one target."""
+    target = sys.argv.pop(1)
+    corpus = seeds(target)
+    atheris.Setup([*sys.argv, "-max_len=65536", str(corpus)], TARGETS[target])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

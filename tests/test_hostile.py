@@ -1,0 +1,190 @@
+"""Hostile input: schemas, tables, releases and ledgers from strangers. Clear errors only, never a traceback,
+nothing outside the asked folder, no formulas for spreadsheets, no more memory than is stated."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from checks import check_contribution, check_replay, record_run, records_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import schemas, tables
+
+from repsynth import Release, datasets, synthesize
+from repsynth.cli import main
+from repsynth.encode import EncodedTable
+from repsynth.errors import DataError, LedgerError, ReleaseError, SchemaError
+from repsynth.ledger import Ledger
+from repsynth.output import write_table
+from repsynth.pipeline import make_settings
+from repsynth.plan import make_plan
+from repsynth.schema import parse_schema, schema_from_dict, schema_to_dict
+from repsynth.tables import check_columns, open_table
+
+RULES = ["targeted", "hinge-exp", "cap", "equalize", "uniform"]
+
+
+@settings(max_examples=60)
+@given(data=st.data(), rule=st.sampled_from(RULES), mu=st.sampled_from([0.1, 3.0, 300.0]), public=st.booleans())
+def test_any_schema_any_table_replays_on_its_neighbour(
+    data: st.DataObject, rule: str, mu: float, public: bool
+) -> None:
+    schema = data.draw(schemas())
+    table = data.draw(tables(schema))
+    declared = table.num_rows if public else None
+    plan = make_plan(schema, make_settings(mu=mu, delta=1e-6, weights=rule, public_rows=declared))
+    check_replay(plan, table, data.draw(st.integers(0, table.num_rows - 1)))
+    records = records_of(table, schema)
+    for measured in record_run(plan, table)[1]:
+        check_contribution(measured.statistic, records)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_any_schema_makes_a_release_that_can_be_sampled_saved_and_loaded(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    schema = data.draw(schemas())
+    release = synthesize(data.draw(tables(schema)), schema, epsilon=1.0)
+    folder = release.save(tmp_path_factory.mktemp("release") / "release")
+    out = Release.load(folder).sample(20)
+    assert out.num_rows == 20
+    check_columns(open_table(out), schema)
+    for records in EncodedTable(open_table(out), schema):
+        for column in schema.learned:
+            if not column.missing:
+                assert (records.codes[column.name] >= 0).all(), "every synthetic cell is inside the domain"
+
+
+@given(schemas())
+def test_every_schema_there_and_back(schema: object) -> None:
+    assert schema_from_dict(json.loads(json.dumps(schema_to_dict(schema)))) == schema  # type: ignore[arg-type]
+
+
+LINES = """[columns.a];[columns];type = "integer";type = "category";type = 3;min = 1;max = 9;max = nan;max = 1e400
+values = [1, 1];values = [];label = "a";confirmed = 1;[[columns.a]];a = {b = {c = 1}};missing = true;[columns.'']
+min = 2020-01-01;max = 2020-01-01T00:00:00Z""".replace("\n", ";")
+TOML = st.one_of(st.text(max_size=200), st.lists(st.sampled_from(LINES.split(";")), max_size=12).map("\n".join))
+
+
+@settings(max_examples=300)
+@given(TOML)
+def test_the_schema_parser_gives_a_schema_or_a_clear_error(text: str) -> None:
+    try:
+        parse_schema(text)
+    except SchemaError as error:
+        assert all(problem and "\n" not in problem.split(": not valid TOML")[0] for problem in error.problems)
+
+
+def test_a_schema_nested_a_thousand_deep() -> None:
+    with pytest.raises(SchemaError):
+        parse_schema("a = " + "[" * 5000 + "]" * 5000)
+
+
+SMALL = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n')
+
+
+@settings(max_examples=200)
+@given(content=st.binary(max_size=300), header=st.booleans())
+def test_the_csv_reader_reads_or_refuses(
+    content: bytes, header: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_bytes((b"a,b\n" if header else b"") + content)
+    try:
+        table = open_table(path)
+        check_columns(table, SMALL)
+        for records in EncodedTable(table, SMALL):
+            assert records.rows >= 0
+    except DataError as error:
+        assert "\n" not in str(error)
+
+
+@settings(max_examples=80)
+@given(position=st.integers(0, 2000), garbage=st.binary(min_size=1, max_size=8))
+def test_the_parquet_reader_reads_or_refuses(
+    position: int, garbage: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("parquet") / "t.parquet"
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": [True, False, None]}), path)
+    content = bytearray(path.read_bytes())
+    position %= len(content)
+    content[position : position + len(garbage)] = garbage
+    path.write_bytes(bytes(content))
+    try:
+        table = open_table(path)
+        check_columns(table, SMALL)
+        list(EncodedTable(table, SMALL))
+    except DataError as error:
+        assert "\n" not in str(error)
+
+
+@settings(max_examples=60)
+@given(content=st.binary(max_size=400), real=st.booleans())
+def test_the_ledger_opens_or_refuses(content: bytes, real: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
+    if real:
+        Ledger.create(path)
+        content = path.read_bytes()[:2000] + content + path.read_bytes()[2000 + len(content) :]
+    path.write_bytes(content)
+    try:
+        assert Ledger(path).datasets() == ()
+    except LedgerError:
+        return
+
+
+def test_a_release_with_paths_in_it_writes_nothing_outside(tmp_path: Path) -> None:
+    sim = datasets.load("sim")
+    folder = synthesize(sim.table.slice(0, 50), sim.schema, epsilon=1.0).save(tmp_path / "release")
+    with zipfile.ZipFile(folder / "arrays.npz", "a") as archive:
+        archive.writestr("../../evil.npy", b"boo")
+    import hashlib
+
+    described = json.loads((folder / "release.json").read_text())
+    described["arrays_sha256"] = hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()
+    (folder / "release.json").write_text(json.dumps(described))
+    with pytest.raises(ReleaseError):
+        Release.load(folder)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["arrays.npz", "release", "release.json"]
+
+
+def test_no_formula_reaches_a_spreadsheet(tmp_path: Path) -> None:
+    cells = ["=1+1", "+cmd", "-cmd", "@sum", "\tx", "-3", "+4.5", "<=50K", "plain", "a=b"]
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        table = pa.table({"a": pa.array(cells).cast(kind), "n": [-1.5] * len(cells)})
+        write_table(iter([table]), tmp_path / f"{kind.id}.csv")
+        written = pacsv.read_csv(
+            tmp_path / f"{kind.id}.csv", convert_options=pacsv.ConvertOptions(column_types={"a": pa.string()})
+        )
+        assert written["a"].to_pylist() == [
+            *("'=1+1", "'+cmd", "'-cmd", "'@sum", "'\tx"),
+            *("-3", "+4.5", "<=50K", "plain", "a=b"),
+        ]
+        assert written["n"].to_pylist() == [-1.5] * len(cells)
+
+
+def test_the_command_line_never_shows_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("noise.csv").write_bytes(bytes(range(256)) * 20)
+    Path("noise.toml").write_bytes(bytes(range(256)))
+    Path("noise.parquet").write_bytes(bytes(range(256)) * 20)
+    Path("noise.db").write_bytes(bytes(range(256)) * 20)
+    Path("release").mkdir()
+    Path("release/release.json").write_bytes(bytes(range(256)))
+    for command in (
+        "schema noise.csv -o s.toml",
+        "schema noise.parquet -o s.toml",
+        "plan --schema noise.toml --epsilon 1",
+        "inspect release",
+        "sample release -n 3 -o x.csv",
+        "risk noise.csv --release release -o d.parquet",
+        "ledger show noise.db",
+    ):
+        assert main(command.split()) in (0, 2), command
+        assert "Traceback" not in capsys.readouterr().err
