@@ -55,10 +55,11 @@ def _in_memory(source: Any) -> pa.Table:
         batches = list(table.read(table.names))
         texts = [pa.array([], pa.large_string())] * len(table.names)
         read = pa.Table.from_batches(batches) if batches else pa.table(dict(zip(table.names, texts, strict=True)))
-        try:
-            return read.cast(pa.schema([(name, pa.large_string()) for name in table.names]))
-        except pa.ArrowException:
-            raise DataError(f"{source}: not UTF-8 text; convert the file to UTF-8 first") from None
+        read = read.cast(pa.schema([(name, pa.large_string()) for name in table.names]))
+        # The reader puts this mark in place of bytes that are no UTF-8 text.
+        if any(pc.any(pc.match_substring(texts, "\ufffd")).as_py() for texts in read.columns):
+            raise DataError(f"{source}: not UTF-8 text; convert the file to UTF-8 first")
+        return read
     batches = list(table.read(table.names))
     return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in table.names})
 
