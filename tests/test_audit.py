@@ -45,6 +45,13 @@ def test_it_is_tight(findings: list[Finding]) -> None:
     assert alone.lower_mu > 0.6 * alone.claimed_mu
 
 
+def test_the_guaranteed_claim_is_checked_too(findings: list[Finding]) -> None:
+    for finding in findings:
+        if finding.measurement == "all":
+            assert finding.guaranteed_mu is not None
+            assert finding.guaranteed_mu >= finding.claimed_mu * (1 - 1e-9)
+
+
 def test_outliers_are_proven_to_lose_less(findings: list[Finding]) -> None:
     claim = {f.target: f.claimed_mu for f in findings if f.measurement == "all"}
     proven = {f.target: f.lower_mu for f in findings if f.measurement == "all"}

@@ -23,6 +23,7 @@ from scipy.stats import beta
 from repsynth.accounting import compose, epsilon_of
 from repsynth.encode import MISSING, EncodedTable, Records
 from repsynth.errors import ConfigError
+from repsynth.guarantee import ETA_SHARE, guaranteed_weights
 from repsynth.marginals import OneWay
 from repsynth.measure import Count, Statistic, sum_over
 from repsynth.noise import GaussianEvent, add_gaussian
@@ -42,7 +43,11 @@ _AT_ONCE = 2_000_000  # noise draws in memory at a time
 
 @dataclass(frozen=True)
 class Finding:
-    """One attack on one record: what was claimed, and what the attack proves at least."""
+    """One attack on one record: what was claimed, and what the attack proves at least.
+
+    The claim is the realised loss; where all measurements are attacked together, `guaranteed_mu` holds the
+    loss that was guaranteed before any of them was made.
+    """
 
     target: str
     attack: str
@@ -51,11 +56,13 @@ class Finding:
     lower_mu: float
     certain_mu: float
     delta: float
+    guaranteed_mu: float | None = None
 
     @property
     def exceeded(self) -> bool:
-        """Whether the attack refutes the claim."""
-        return self.certain_mu > self.claimed_mu * (1 + 1e-9)
+        """Whether the attack refutes a claim, the realised or the guaranteed one."""
+        claim = min(self.claimed_mu, self.guaranteed_mu) if self.guaranteed_mu is not None else self.claimed_mu
+        return self.certain_mu > claim * (1 + 1e-9)
 
     @property
     def claimed_epsilon(self) -> float:
@@ -114,9 +121,12 @@ def white_box(release: Release, others: Records, record: Records, *, target: str
         ratios.append(ratio)
         claims.append(claim)
         findings.append(Finding(target, "white-box", event.name, claim, *_bounds(*ratio), privacy.delta))
-    together = tuple(np.sum([ratio[side] for ratio in ratios], axis=0) for side in (0, 1))
+    without, present = (np.sum([ratio[side] for ratio in ratios], axis=0) for side in (0, 1))
+    weight = guaranteed_weights(release, [others, record], eta=privacy.delta * ETA_SHARE)[-1]
+    guaranteed = float(privacy.mu_at(weight))
+    lower, certain = _bounds(without, present)
     findings.append(
-        Finding(target, "white-box", "all", compose(claims), *_bounds(together[0], together[1]), privacy.delta)
+        Finding(target, "white-box", "all", compose(claims), lower, certain, privacy.delta, guaranteed)
     )
     return findings
 

@@ -26,6 +26,9 @@ from repsynth.weigh import FULL, HingeExp, Targeted
 
 Floats = NDArray[np.float64]
 
+ETA_SHARE = 1 / 11
+"""The part of δ for the chance η that the noise exceeds its bounds: a tenth of the rest."""
+
 _CUTS = (1.5, 2.0, 4.0, math.inf)  # times the tail: from which count on, in units of noise, a cell is large
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from repsynth.accounting import epsilon_of
 from repsynth.encode import EncodedTable, Records
-from repsynth.guarantee import guaranteed_weights, why_none
+from repsynth.guarantee import ETA_SHARE, guaranteed_weights, why_none
 from repsynth.models.naive_bayes import UNIT
 from repsynth.output import beside
 from repsynth.release import Release
@@ -25,7 +25,6 @@ from repsynth.weigh import FULL
 Floats = NDArray[np.float64]
 
 _LABEL = "PRIVATE: per-record privacy losses, a function of the data. For the curator only; never publish."
-_ETA_SHARE = 1 / 11  # of δ, for the chance that stage 1's noise exceeds its bounds
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -72,8 +71,8 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     weight = _each(data, lambda records: release.weights.of(release.score.of(records)) / FULL)
     influence = _each(data, statistic.influence)
     realised = _epsilons(privacy.mu_at(influence), privacy.delta)
-    guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * _ETA_SHARE)
-    guaranteed = _epsilons(privacy.mu_at(guaranteed_weight), privacy.delta * (1 - _ETA_SHARE))
+    guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * ETA_SHARE)
+    guaranteed = _epsilons(privacy.mu_at(guaranteed_weight), privacy.delta * (1 - ETA_SHARE))
     guaranteed = np.minimum(guaranteed, privacy.epsilon)
     columns = {
         "score": score,

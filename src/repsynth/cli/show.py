@@ -289,6 +289,7 @@ def audit_data(findings: list[Finding], private: bool) -> dict[str, Any]:
                 "attack": f.attack,
                 "measurement": f.measurement,
                 "claimed_mu": f.claimed_mu,
+                "guaranteed_mu": f.guaranteed_mu,
                 "lower_mu": f.lower_mu,
                 "claimed_epsilon": f.claimed_epsilon,
                 "lower_epsilon": f.lower_epsilon,
@@ -303,14 +304,15 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
     """An audit as a table, and its verdict."""
     if private:
         console.print("[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n")
-    table = _table(
-        "record", "attack", "measurement", "claimed ε", "proven ε", "share of μ proven", "", right_from=3
-    )
+    headers = ("claimed ε", "guaranteed ε", "proven ε", "share of μ proven")
+    table = _table("record", "attack", "measurement", *headers, "", right_from=3)
     for f in findings:
         share = f"{f.lower_mu / f.claimed_mu:.2f}" if f.claimed_mu > 0 else "-"
         verdict = "[bold red]EXCEEDED[/bold red]" if f.exceeded else ""
+        before = "" if f.guaranteed_mu is None else f"{float(epsilon_of(f.guaranteed_mu, f.delta)):.4f}"
         table.add_row(
-            f.target, f.attack, f.measurement, f"{f.claimed_epsilon:.4f}", f"{f.lower_epsilon:.4f}", share, verdict
+            *(f.target, f.attack, f.measurement, f"{f.claimed_epsilon:.4f}", before),
+            *(f"{f.lower_epsilon:.4f}", share, verdict),
         )
     console.print(table)
     console.print(
