@@ -246,5 +246,6 @@ def _print(options: argparse.Namespace, data: dict[str, Any], tell: Callable[[Co
     if options.json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
     else:
-        console = Console(highlight=False, soft_wrap=True)
+        # On a terminal, words wrap; in a pipe or a file, lines stay whole.
+        console = Console(highlight=False)
         tell(console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=140))

@@ -146,7 +146,7 @@ def release(console: Console, release: Release) -> None:
     rates = ", ".join(f"{tpr:.1%} at {fpr:.1%} false alarms" for fpr, tpr in privacy.true_positive_rates().items())
     console.print(
         f"No attack can tell that a record is in the data with an advantage above {privacy.advantage:.1%} "
-        f"over guessing,\nnor find more members than {rates}.\n"
+        f"over guessing, nor find more members than {rates}.\n"
     )
     table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ")
     for event in release.events:
