@@ -1,6 +1,7 @@
 """The audit: close to the claim where the mechanism is sound, above it where it is not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,17 @@ from conftest import ALL_TYPES, make_people
 
 from repsynth import audit as module
 from repsynth import datasets, noise
-from repsynth.audit import Finding, audit, black_box, extreme_record, made_up_table, white_box
+from repsynth.audit import Finding, audit, black_box, extreme_record, made_up_table
 from repsynth.cli import main
 from repsynth.encode import EncodedTable, Records
+from repsynth.measure import Account, Statistic, sum_over
 from repsynth.models.naive_bayes import WeightedSums
-from repsynth.pipeline import make_settings, run
+from repsynth.noise import GaussianEvent
+from repsynth.pipeline import make_settings
 from repsynth.plan import Plan, make_plan
 from repsynth.schema import Schema
 from repsynth.tables import open_table
+from repsynth.weigh import WeightFunction
 
 
 def plan_for(schema: Schema, **options: object) -> Plan:
@@ -73,12 +77,59 @@ def test_a_sensitivity_too_small_by_the_square_root_of_two_is_found(monkeypatch:
     original = WeightedSums.sensitivity.fget
     assert original is not None
     monkeypatch.setattr(WeightedSums, "sensitivity", property(lambda self: original(self) / 2**0.5))
-    release = run(plan_for(sim.schema, weights="uniform"), open_table(sim.table))
-    # The claim of a release made with it: full influence costs the planned charge, no more.
-    monkeypatch.setattr(WeightedSums, "influence", lambda self, records: np.ones(records.rows))
-    (table,) = EncodedTable(open_table(sim.table), sim.schema)
-    canary = extreme_record(sim.schema)
-    found = white_box(release, table, canary, target="canary", runs=20_000)
+    found = list(audit(plan_for(sim.schema, weights="uniform"), sim.table, runs=20_000))
+    assert {"synthesis", "all"} <= {f.measurement for f in found if f.exceeded}
+
+
+def without_noise(self: Account, statistic: Statistic, data: object, *, mu: float) -> np.ndarray:
+    measured(self, statistic, data, mu=mu)  # type: ignore[arg-type]
+    return sum_over(statistic, data)  # type: ignore[arg-type]
+
+
+def a_tenth_of_the_noise(self: Account, statistic: Statistic, data: object, *, mu: float) -> np.ndarray:
+    noisy = measured(self, statistic, data, mu=mu)  # type: ignore[arg-type]
+    exact = sum_over(statistic, data)  # type: ignore[arg-type]
+    return exact + (noisy - exact) // 10
+
+
+def threshold_forgotten(self: Account, statistic: Statistic, data: object, *, mu: float) -> np.ndarray:
+    noisy = measured(self, statistic, data, mu=mu)  # type: ignore[arg-type]
+    if statistic.name == "threshold" and len(self.events) > 1:
+        self.events[-1] = GaussianEvent("threshold", 1.0, 1e9)
+    return noisy
+
+
+def three_times_the_charge(self: Account, statistic: Statistic, data: object, *, mu: float) -> np.ndarray:
+    return measured(replace(self, mu=1e9), statistic, data, mu=3 * mu)  # type: ignore[arg-type]
+
+
+measured = Account.measure
+
+
+@pytest.mark.parametrize(
+    "fault", [without_noise, a_tenth_of_the_noise, threshold_forgotten, three_times_the_charge]
+)
+def test_faults_in_the_measuring_itself_are_found(fault: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    monkeypatch.setattr(Account, "measure", fault)
+    assert any(f.exceeded for f in audit(plan_for(sim.schema), sim.table, runs=5000))
+
+
+def test_noise_that_repeats_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    draw = noise.rounded_gaussian
+    monkeypatch.setattr(
+        noise, "rounded_gaussian", lambda sigma, size, entropy: draw(sigma, size, noise.seeded_entropy(0))
+    )
+    found = [f for f in audit(plan_for(sim.schema), sim.table, runs=100) if f.exceeded]
+    assert "noise" in {f.measurement for f in found}
+
+
+def test_weights_above_one_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    original = WeightFunction.of
+    monkeypatch.setattr(WeightFunction, "of", lambda self, scores: 3 * original(self, scores))
+    found = list(audit(plan_for(sim.schema, weights="uniform"), sim.table, runs=5000))
     assert {"synthesis", "all"} <= {f.measurement for f in found if f.exceeded}
 
 

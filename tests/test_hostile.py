@@ -153,17 +153,36 @@ def test_a_release_with_paths_in_it_writes_nothing_outside(tmp_path: Path) -> No
 
 
 def test_no_formula_reaches_a_spreadsheet(tmp_path: Path) -> None:
-    cells = ["=1+1", "+cmd", "-cmd", "@sum", "\tx", "-3", "+4.5", "<=50K", "plain", "a=b"]
-    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
-        table = pa.table({"a": pa.array(cells).cast(kind), "n": [-1.5] * len(cells)})
+    cells = [
+        "=1+1",
+        "+cmd",
+        "-cmd",
+        "@sum",
+        "\tx",
+        " =1",
+        "\n=1",
+        "＝1",
+        "-3",
+        "+4.5",
+        "-",
+        "<=50K",
+        "plain",
+        "a=b",
+    ]
+    kinds = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))
+    for kind in kinds:
+        table = pa.table({"a": pa.array(cells).cast(kind), "n": [-1.5] * len(cells), "=name": [1] * len(cells)})
         write_table(iter([table]), tmp_path / f"{kind.id}.csv")
         written = pacsv.read_csv(
-            tmp_path / f"{kind.id}.csv", convert_options=pacsv.ConvertOptions(column_types={"a": pa.string()})
+            tmp_path / f"{kind.id}.csv",
+            parse_options=pacsv.ParseOptions(newlines_in_values=True),
+            convert_options=pacsv.ConvertOptions(column_types={"a": pa.string()}),
         )
         assert written["a"].to_pylist() == [
-            *("'=1+1", "'+cmd", "'-cmd", "'@sum", "'\tx"),
-            *("-3", "+4.5", "<=50K", "plain", "a=b"),
+            *("'=1+1", "'+cmd", "'-cmd", "'@sum", "'\tx", "' =1", "'\n=1", "'＝1"),
+            *("-3", "+4.5", "-", "<=50K", "plain", "a=b"),
         ]
+        assert written.column_names == ["a", "n", "'=name"]
         assert written["n"].to_pylist() == [-1.5] * len(cells)
 
 

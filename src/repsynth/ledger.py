@@ -26,8 +26,8 @@ from repsynth.privacy import NEIGHBOURS
 VERSION = 1
 UNIT = "one record"
 _BUSY_SECONDS = 60.0
-# μ of a limit given as (ε, δ) is rounded down by 1e-9; half of that is room for a cost that fits exactly.
-_TOLERANCE = 5e-10
+# A total that exceeds the limit by no more than the last digits of its roundings fits.
+_TOLERANCE = 1e-12
 _APPLICATION = 0x52455053
 _MIGRATIONS = (
     """
@@ -98,9 +98,8 @@ class Ledger:
         self.path = Path(path)
         if not self.path.is_file():
             raise LedgerError(f"{self.path}: no such ledger; make one with repsynth ledger init")
-        with self._transaction() as connection:
-            _migrate(connection, self.path)
-            _verify(connection, self.path)
+        with self._transaction():
+            pass  # opening checks everything
 
     @classmethod
     def create(cls, path: str | Path) -> "Ledger":
@@ -115,6 +114,8 @@ class Ledger:
 
     def init(self, dataset: str, limit: Budget) -> None:
         """Give a dataset its total budget, once."""
+        if not dataset.strip():
+            raise LedgerError("a dataset needs a name; give one with --dataset")
         content = {
             "unit": UNIT,
             "neighbours": NEIGHBOURS,
@@ -151,11 +152,13 @@ class Ledger:
         `charges` holds the μ of each measurement to come. Refused, with nothing written, where the total
         would be exceeded.
         """
+        if not charges or not all(math.isfinite(mu) and mu > 0 for mu in charges.values()):
+            raise LedgerError("a run's charges must be positive numbers; nothing was reserved")
         cost = compose(charges.values())
         with self._transaction() as connection:
             account = _account(connection, dataset, self.path)
             total = compose([account.spent_mu, cost])
-            if total > account.limit.mu * (1 + _TOLERANCE):
+            if not total <= account.limit.mu * (1 + _TOLERANCE):
                 left = account.epsilon(account.remaining_mu)
                 raise LedgerError(
                     f"{self.path}: this run costs ε = {account.epsilon(cost):.4g}, and '{dataset}' has "
@@ -172,16 +175,25 @@ class Ledger:
     def commit(self, dataset: str, run: str) -> None:
         """Note that a run came to its end."""
         with self._transaction() as connection:
+            open_runs = [s.run for s in _account(connection, dataset, self.path).spendings if not s.finished]
+            if run not in open_runs:
+                raise LedgerError(f"{self.path}: '{dataset}' has no open run of that name to commit")
             _append(connection, dataset, "commit", run, {"when": _now()})
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that holds the file from its first statement on, durable once it has ended."""
+        """One transaction that holds the file from its first statement on, durable once it has ended. Each
+        begins by checking the whole ledger: another process may have changed it since."""
         try:
-            with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+            place = f"{self.path.absolute().as_uri()}?mode=rw"  # never make a file that is not there
+            with closing(
+                sqlite3.connect(place, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+            ) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 connection.execute("BEGIN IMMEDIATE")
                 try:
+                    _migrate(connection, self.path)
+                    _verify(connection, self.path)
                     yield connection
                     connection.execute("COMMIT")
                 except BaseException:
@@ -217,12 +229,15 @@ def _verify(connection: sqlite3.Connection, path: Path) -> None:
     """Check the file and the chain of hashes from the first entry to the head."""
     if connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
         raise LedgerError(_damage(path, "the database is corrupted"))
+    found = connection.execute("SELECT type, name FROM sqlite_master ORDER BY name").fetchall()
+    if found != [("table", "entry"), ("table", "head")]:
+        raise LedgerError(_damage(path, "it holds tables or triggers that do not belong to it"))
     previous, expected = "", 1
     rows = connection.execute("SELECT number, dataset, kind, run, content, hash FROM entry ORDER BY number")
-    for number, dataset, kind, run, content, found in rows:
-        if number != expected or found != _hash(previous, number, dataset, kind, run, content):
+    for number, dataset, kind, run, content, kept in rows:
+        if number != expected or kept != _hash(previous, number, dataset, kind, run, content):
             raise LedgerError(_damage(path, f"entry {expected} was changed or removed"))
-        previous, expected = found, expected + 1
+        previous, expected = kept, expected + 1
     head = connection.execute("SELECT number, hash FROM head").fetchall()
     if head != ([(expected - 1, previous)] if expected > 1 else []):
         raise LedgerError(_damage(path, "its last entries were removed"))
@@ -231,7 +246,7 @@ def _verify(connection: sqlite3.Connection, path: Path) -> None:
 def _append(connection: sqlite3.Connection, dataset: str, kind: str, run: str, content: dict[str, Any]) -> None:
     row = connection.execute("SELECT number, hash FROM entry ORDER BY number DESC LIMIT 1").fetchone()
     number, previous = (row[0] + 1, row[1]) if row else (1, "")
-    text = json.dumps(content, sort_keys=True)
+    text = json.dumps(content, sort_keys=True, allow_nan=False)
     entry = _hash(previous, number, dataset, kind, run, text)
     connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", (number, dataset, kind, run, text, entry))
     connection.execute("DELETE FROM head")
@@ -269,7 +284,10 @@ def _account(connection: sqlite3.Connection, dataset: str, path: Path) -> Accoun
 def _charge(event: dict[str, Any], path: Path) -> float:
     if event.get("kind") != "gaussian":
         raise LedgerError(f"{path}: holds an event that this version cannot account for; upgrade repsynth")
-    return float(event["mu"])
+    mu = float(event["mu"])
+    if not 0 < mu < math.inf:
+        raise LedgerError(_damage(path, "it holds a charge that is no positive number"))
+    return mu
 
 
 def _damage(path: Path, detail: str) -> str:

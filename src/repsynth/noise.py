@@ -23,6 +23,9 @@ Ints = NDArray[np.int64]
 Entropy = Callable[[int], bytes]
 """Gives that many fresh random bytes. `os.urandom`, the operating system's generator, in the product."""
 
+LARGEST_SIGMA = 2.0**52
+"""Noise beyond this would not fit 64-bit integers."""
+
 _DIGIT = 64
 # scipy's ndtri is good to about 1e-15 relative; a thousandfold of that still decides nearly all draws.
 _NDTRI_ERROR = 1e-12
@@ -68,7 +71,7 @@ def add_gaussian(
     """
     if not (np.isfinite(sigma) and sigma > 0 and np.isfinite(sensitivity) and sensitivity > 0):
         raise ConfigError(f"{name}: sensitivity and sigma must be positive; give a smaller or larger budget")
-    if sigma > 2.0**52:
+    if sigma > LARGEST_SIGMA:
         raise ConfigError(f"{name}: the noise does not fit 64-bit integers; give a larger budget")
     noise = rounded_gaussian(sigma, values.size, entropy).reshape(values.shape)
     return values + noise, GaussianEvent(name=name, sensitivity=sensitivity, sigma=sigma)

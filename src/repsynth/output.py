@@ -21,7 +21,7 @@ def check_table_path(path: Path, suffixes: tuple[str, ...] = TABLE_SUFFIXES) -> 
     if path.suffix.lower() not in suffixes:
         raise ConfigError(f"{path}: cannot tell the format from the name; end it in {' or '.join(suffixes)}")
     check_place(path)
-    if path.exists():
+    if os.path.lexists(path):
         raise ConfigError(f"{path}: already exists; choose another name with -o, or remove it first")
 
 
@@ -64,27 +64,46 @@ def beside(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(mode)
-        temporary.replace(path)
+        _place(temporary, path)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror}); nothing was left behind") from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
+def _place(temporary: Path, path: Path) -> None:
+    """Move a file to its place, but not over another that came there meanwhile."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        temporary.replace(path)
+
+
+_FORMULA = "^[\\s\\x00\\x{FEFF}]*[=+\\-@\\x{FF1D}\\x{FF0B}\\x{FF0D}\\x{FF20}]|^[\\t\\r\\n]"
+_HARMLESS = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+|inf)?([eE][+-]?[0-9]+)?$"
+
+
 def _without_formulas(table: pa.Table) -> pa.Table:
-    """A spreadsheet runs a cell that starts with = + - @ as a formula. Such text gets an apostrophe before
-    it, unless it is a plain number; the schema may come from somebody else."""
-    for i, field in enumerate(table.schema):
-        texts = table.column(i)
-        if pa.types.is_dictionary(field.type):
-            texts = texts.cast(field.type.value_type)
+    """A spreadsheet runs a cell that starts with = + - @ as a formula. Such text, and such column names, get an
+    apostrophe before them, unless they are a plain number or sign; the schema may come from somebody else."""
+    columns = []
+    for column in table.columns:
+        texts = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_string_view(texts.type):
+            texts = texts.cast(pa.string())
         if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
-            risky = pc.match_substring_regex(texts, r"^[=+\-@\t\r]")
-            plain = pc.match_substring_regex(texts, r"^[+-]?[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+)?$")
-            quoted = pc.binary_join_element_wise(pa.scalar("'", texts.type), texts, pa.scalar("", texts.type))
-            safe = pc.if_else(pc.and_not(risky, plain), quoted, texts)
-            table = table.set_column(i, field.name, safe)
-    return table
+            texts = _quoted(texts)
+        columns.append(texts)
+    names = _quoted(pa.chunked_array([pa.array(table.column_names, pa.string())])).to_pylist()
+    return pa.table(columns, names=names)
+
+
+def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    risky = pc.and_not(pc.match_substring_regex(texts, _FORMULA), pc.match_substring_regex(texts, _HARMLESS))
+    apostrophe, nothing = pa.scalar("'", texts.type), pa.scalar("", texts.type)
+    return pc.if_else(risky, pc.binary_join_element_wise(apostrophe, texts, nothing), texts)
 
 
 def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:

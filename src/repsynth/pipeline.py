@@ -1,5 +1,6 @@
 """The flow, start to end: each step measures once, and everything between measurements is public."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,12 +11,12 @@ from repsynth.budget import make_budget
 from repsynth.cells import choose_cells
 from repsynth.decode import layout_of
 from repsynth.encode import EncodedTable
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, LedgerError
 from repsynth.ledger import Ledger
 from repsynth.marginals import Marginals, OneWay
 from repsynth.measure import Account, Count, sigma_for
-from repsynth.models.naive_bayes import WeightedSums, make_contribution
-from repsynth.noise import seeded_entropy
+from repsynth.models.naive_bayes import GRID, WeightedSums, make_contribution, planned_sensitivity
+from repsynth.noise import LARGEST_SIGMA, seeded_entropy
 from repsynth.plan import Plan, Settings, make_plan, paper_score_share
 from repsynth.release import Release
 from repsynth.schema import Schema, load_schema
@@ -150,12 +151,16 @@ def run(
     Whatever goes wrong after the cost was reserved counts as spent.
     """
     check_columns(table, plan.schema)
+    if planned_sensitivity(plan.schema) * GRID / plan.charges["synthesis"] > LARGEST_SIGMA:
+        raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     if payer is None:
         return _measure(plan, table, on_step, noise_seed)
     what = f"{plan.settings.model}, {plan.rule.name} weights, ε = {plan.settings.budget.epsilon:.4g}"
     ticket = payer.ledger.reserve(payer.dataset, plan.charges, what=what)
     release = _measure(plan, table, on_step, noise_seed)
-    payer.ledger.commit(payer.dataset, ticket)
+    # The cost is reserved, so an entry that cannot be closed counts as spent; the release must not be lost.
+    with contextlib.suppress(LedgerError):
+        payer.ledger.commit(payer.dataset, ticket)
     return release
 
 

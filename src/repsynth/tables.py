@@ -8,6 +8,7 @@ and counts for nothing.
 import codecs
 import csv
 import io
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -128,11 +129,6 @@ def _open_csv(path: Path) -> Table:
             null_values=[""],
             strings_can_be_null=True,
         )
-        # A file that ends after its header has no block that Arrow could read; it has no records either.
-        with path.open("rb") as file:
-            file.readline()
-            if not any(chunk.strip(b"\r\n") for chunk in iter(lambda: file.read(2**20), b"")):
-                return
         reader = pacsv.open_csv(
             pa.PythonFile(_ValidText(path), mode="r"),
             read_options=pacsv.ReadOptions(block_size=_CSV_BLOCK),
@@ -146,22 +142,28 @@ def _open_csv(path: Path) -> Table:
 
 
 class _ValidText(io.RawIOBase):
-    """A file's bytes with each invalid one replaced: Arrow would print it when it skips a row."""
+    """A file's bytes with each invalid one replaced (Arrow would print it when it skips a row) and a line end
+    behind the last (Arrow refuses a header without one)."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._ended = False
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Never more than asked for, since one invalid byte becomes three; nothing at the end of the file."""
-        while True:
-            raw = self._file.read(max(size // 3, 1) if size >= 0 else -1)
-            valid = self._decoder.decode(raw, final=not raw).encode()
-            if valid or not raw:
-                return valid
+        """As much as asked for, but for a few bytes: one that is invalid becomes three."""
+        parts: list[bytes] = []
+        left = size if size >= 0 else sys.maxsize
+        while left >= 16 and not self._ended:
+            raw = self._file.read(min(left // 3, 2**22))
+            self._ended = not raw
+            valid = self._decoder.decode(raw, final=self._ended).encode() + (b"\n" if self._ended else b"")
+            parts.append(valid)
+            left -= len(valid)
+        return b"".join(parts)
 
     def close(self) -> None:
         self._file.close()

@@ -169,7 +169,8 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
     ends[-1] = start + 2**50  # the last step holds every score beyond
     weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
     capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
-    table = np.floor(np.clip(capped, 0.0, 1.0) * FULL).astype(np.int64)
+    # A rule that gives no number gives no weight.
+    table = np.floor(np.clip(np.nan_to_num(capped, nan=0.0), 0.0, 1.0) * FULL).astype(np.int64)
     return WeightFunction(start=int(start), table=_without_tail(table))
 
 

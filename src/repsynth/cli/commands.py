@@ -1,7 +1,9 @@
 """What each command does: read options, call the library, hand the result to `show`."""
 
 import argparse
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from repsynth.audit import made_up_table
 from repsynth.budget import make_budget
 from repsynth.cli import show
 from repsynth.draft import draft_schema
-from repsynth.errors import ConfigError, DataError, RepsynthError
+from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError
 from repsynth.ledger import Ledger
 from repsynth.output import beside, check_place, check_table_path, write_table
 from repsynth.pipeline import make_settings, open_payer, run
@@ -64,10 +66,10 @@ def synthesize(options: argparse.Namespace) -> None:
     output = options.output or Path(f"synthetic{suffix}")
     check_table_path(output)
     check_place(options.release)
-    if options.release.exists():
+    if os.path.lexists(options.release):
         raise ConfigError(f"{options.release}: already exists; name another folder with --release")
-    if options.rows is not None and options.rows < 0:
-        raise ConfigError("the number of rows cannot be negative")
+    if options.rows is not None and not 0 <= options.rows <= 10**12:
+        raise ConfigError("the number of rows cannot be negative, nor above 10^12")
     payer = open_payer(options.ledger, options.dataset)
     table = open_table(options.data)
     with _progress(options) as progress:
@@ -77,22 +79,33 @@ def synthesize(options: argparse.Namespace) -> None:
             progress.update(task, description=step, advance=1)
 
         release = run(made, table, on_step=on_step, payer=payer)
-    release.save(options.release)
+    folder = _save(release, options.release)
     try:
         rows = _write_sample(options, release, output, options.rows, seed=None)
     except (RepsynthError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
         raise DataError(
-            f"{why}. The budget is spent and the release is in {options.release}: "
-            f"draw a table with repsynth sample {options.release} -o FILE"
+            f"{why}. The budget is spent and the release is in {folder}: "
+            f"draw a table with repsynth sample {folder} -o FILE"
         ) from None
     data = {
-        "release": str(options.release),
+        "release": str(folder),
         "output": str(output),
         "rows": rows,
         **show.release_data(release),
     }
-    _print(options, data, lambda console: show.outcome(console, release, options.release, output, rows))
+    _print(options, data, lambda console: show.outcome(console, release, folder, output, rows))
+
+
+def _save(release: Release, folder: Path) -> Path:
+    """Save a release that is paid for: where it was asked to go or, if something came in the way, nearby."""
+    try:
+        return release.save(folder)
+    except ReleaseError as error:
+        refuge = Path(tempfile.mkdtemp(prefix="repsynth-")) / "release"
+        release.save(refuge)
+        sys.stderr.write(f"warning: {error}. Saved in {refuge} instead\n")
+        return refuge
 
 
 def sample(options: argparse.Namespace) -> None:
