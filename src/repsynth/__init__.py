@@ -13,7 +13,8 @@ table + public schema
 __version__ = "0.1.0"
 
 from repsynth.budget import Budget
-from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, SchemaError
+from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, RepsynthError, SchemaError
+from repsynth.ledger import Ledger
 from repsynth.pipeline import synthesize
 from repsynth.release import Release
 from repsynth.schema import Schema, load_schema, parse_schema
@@ -26,6 +27,8 @@ __all__ = [
     "DataError",
     "Equalize",
     "HingeExp",
+    "Ledger",
+    "LedgerError",
     "Release",
     "ReleaseError",
     "RepsynthError",

@@ -87,7 +87,15 @@ def audit(
     on_target: Callable[[str], None] = lambda name: None,
 ) -> Iterator[Finding]:
     """Attack the records that matter: the most and the least outlying, a planted canary, and the canary alone
-    in an otherwise empty table, which is as bad as it gets."""
+    in an otherwise empty table, which is as bad as it gets.
+
+    >>> from repsynth import datasets
+    >>> from repsynth.pipeline import make_settings
+    >>> sim = datasets.load("sim")
+    >>> plan = make_plan(sim.schema, make_settings(epsilon=1.0))
+    >>> any(finding.exceeded for finding in audit(plan, sim.table, runs=1000))
+    False
+    """
     if runs < 100 or (black_box_runs and black_box_runs < 20):
         raise ConfigError("an audit needs at least 100 white-box and 20 black-box runs")
     schema = plan.schema

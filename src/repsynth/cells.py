@@ -73,6 +73,11 @@ def choose_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Cells, .
 
     The number of bins is the power of two near rows/σ up to 16, and grows beyond only eight times as
     slowly: finer bins than the noise can fill make every estimate worse.
+
+    >>> from repsynth.schema import Number
+    >>> schema = Schema(columns=(Number(name="pay", min=0.0, max=1e6),))
+    >>> [choose_cells(schema, rows=rows, sigma=100.0)[0].values for rows in (500, 5_000, 500_000)]
+    [5, 17, 65]
     """
     signal = max(rows / sigma, 1.0)
     most = np.clip(_power_of_two(signal / 8), 16, _MOST_BINS)

@@ -36,6 +36,12 @@ class Privacy:
 
     The total bounds every record. A record of weight w loses at most `epsilon_at(w)` given the scores'
     release; anybody can look up their own weight in the public files.
+
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> privacy = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6).privacy
+    >>> round(privacy.epsilon, 6), bool(privacy.epsilon_at(0.2) < 0.31)
+    (1.0, True)
     """
 
     events: tuple[GaussianEvent, ...]

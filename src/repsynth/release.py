@@ -36,6 +36,16 @@ class Release:
 
     `statistic` is the public function of a record that stage 2 summed up, `sums` the noisy result.
     `private` is False only where the noise was drawn from a seed, as experiments do.
+
+    >>> import tempfile
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6)
+    >>> folder = release.save(Path(tempfile.mkdtemp()) / "release")
+    >>> Release.load(folder).sample(3, seed=1).num_rows
+    3
+    >>> release.privacy.share_at_most(0.5) > 0.1  # outliers lose less
+    True
     """
 
     schema: Schema

@@ -62,6 +62,12 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
 
     `realised_epsilon` holds given what stage 1 released, `guaranteed_epsilon` before it is run; both at
     the release's δ.
+
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> table, summary = dossier(sim.table, synthesize(sim.table, sim.schema, epsilon=1.0))
+    >>> summary.records, summary.largest_epsilon <= 1.0
+    (6000, True)
     """
     table = open_table(source)
     check_columns(table, release.schema)

@@ -45,7 +45,11 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Uniform:
-    """Every record weighs 1: plain differential privacy, the baseline."""
+    """Every record weighs 1: plain differential privacy, the baseline.
+
+    >>> Uniform().weight(np.array([-1.0, 9.0]), span=8.0).tolist()
+    [1.0, 1.0]
+    """
 
     name: str = "uniform"
     uses_threshold: bool = False
@@ -57,7 +61,11 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Equalize:
-    """Every record has the same influence: the model clips all contributions to the smallest one."""
+    """Every record has the same influence: the model clips all contributions to the smallest one.
+
+    >>> Equalize().uses_threshold  # nobody is an outlier, so none is measured
+    False
+    """
 
     name: str = "equalize"
     uses_threshold: bool = False

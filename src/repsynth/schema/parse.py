@@ -27,7 +27,14 @@ _MOST_BYTES = 64 * 2**20
 
 
 def load_schema(path: str | Path) -> Schema:
-    """Read and check a schema file."""
+    """Read and check a schema file.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "schema.toml"
+    >>> _ = path.write_text('[columns.smoker]\\ntype = "boolean"\\n')
+    >>> load_schema(path).columns
+    (Boolean(name='smoker', missing=False),)
+    """
     path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
