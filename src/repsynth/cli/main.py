@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         errors.print(f"error: {error}", markup=False)
         return 2
     except KeyboardInterrupt:
-        errors.print("interrupted", markup=False)
+        errors.print("interrupted; a cost that a ledger had reserved counts as spent", markup=False)
         return 130
     except BrokenPipeError:
         sys.stderr.close()
