@@ -86,8 +86,8 @@ def audit(
     black_box_runs: int = 0,
     on_target: Callable[[str], None] = lambda name: None,
 ) -> Iterator[Finding]:
-    """Attack the records that matter: the most and the least outlying, a planted canary, and the canary alone
-    in an otherwise empty table, which is as bad as it gets.
+    """Attack the records that matter: the most and the least outlying, a planted canary, one of gaps only,
+    and the canary alone in an otherwise empty table, which is as bad as it gets.
 
     >>> from repsynth import datasets
     >>> from repsynth.pipeline import make_settings
@@ -112,6 +112,7 @@ def audit(
             chosen = np.arange(table.rows) == i
             targets.append((name, _rows(table, ~chosen), _rows(table, chosen)))
     targets.append(("canary", table, canary))
+    targets.append(("gaps only", table, empty_record(schema)))
     targets.append(("canary alone", _rows(table, np.zeros(table.rows, dtype=bool)), canary))
     for name, others, record in targets:
         on_target(name)
@@ -214,6 +215,12 @@ def made_up_table(schema: Schema, rows: int = 1000) -> pa.Table:
 def extreme_record(schema: Schema) -> Records:
     """A canary: the last category and the largest number everywhere."""
     codes = {c.name: np.array([c.steps if isinstance(c, Numeric) else c.cells - 1]) for c in schema.learned}
+    return Records(rows=1, codes=codes)
+
+
+def empty_record(schema: Schema) -> Records:
+    """A canary with nothing but its label."""
+    codes = {c.name: np.array([0 if c.name == schema.label else MISSING]) for c in schema.learned}
     return Records(rows=1, codes=codes)
 
 

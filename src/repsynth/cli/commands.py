@@ -169,7 +169,7 @@ def audit(options: argparse.Namespace) -> int:
     made = _plan(options)
     source = made_up_table(made.schema) if options.data is None else options.data
     with _progress(options) as progress:
-        task = progress.add_task("attacking", total=4)
+        task = progress.add_task("attacking", total=5)
         findings = list(
             run_audit(
                 made,
