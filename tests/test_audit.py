@@ -14,6 +14,7 @@ from repsynth import datasets, noise
 from repsynth.audit import Finding, audit, black_box, extreme_record, made_up_table
 from repsynth.cli import main
 from repsynth.encode import EncodedTable, Records
+from repsynth.errors import DataError
 from repsynth.measure import Account, Statistic, sum_over
 from repsynth.models.naive_bayes import WeightedSums
 from repsynth.noise import GaussianEvent
@@ -193,6 +194,11 @@ def test_the_command_line(
     assert main([*arguments, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["exceeded"] is True
     assert main(["audit", "--schema", "schema.toml", "--epsilon", "4", "--runs", "3"]) == 2
+
+
+def test_another_table_is_refused_clearly(schema: Schema) -> None:
+    with pytest.raises(DataError, match="no column"):
+        list(audit(plan_for(schema), make_people(5).drop_columns(["age"]), runs=100))
 
 
 def test_the_made_up_table_is_nobody_s(schema: Schema) -> None:

@@ -41,7 +41,7 @@ def test_messy_columns_get_the_type_that_nearly_all_cells_have(tmp_path: Path) -
 
 
 def test_odd_names_and_values_are_valid_toml(tmp_path: Path) -> None:
-    text = '"a ""quoted"" name",emoji 😀,back\\slash\nx,😀,"1,5"\ny,é,"line\nbreak"\n'
+    text = '"a ""quoted"" name",emoji 😀,back\\slash\nx,😀,"1,5"\ny,é\x7f,"line\nbreak"\n'
     columns = drafted(text, tmp_path)
     assert list(columns) == ['a "quoted" name', "emoji 😀", "back\\slash"]
 
@@ -71,3 +71,8 @@ def test_empty_and_ragged_tables(tmp_path: Path) -> None:
     assert list(drafted("a,b\n", tmp_path)) == ["a", "b"]
     assert list(drafted("a,b\n1,2\n3\n4,5,6\n", tmp_path)) == ["a", "b"]
     assert "type" in draft_schema(pa.table({"a": pa.nulls(3)}))
+
+
+def test_times_beyond_python_s_are_not_taken_for_times() -> None:
+    far = pa.array([2**50, 2**50 + 86_400, 2**50 + 172_800], type=pa.timestamp("s"))
+    assert "datetime" not in draft_schema(pa.table({"far": far, "b": [True, False, True]}))

@@ -21,7 +21,7 @@ from repsynth.accounting import epsilon_of
 from repsynth.budget import Budget
 from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError, LedgerError
-from repsynth.ledger import Account, Ledger, Spending
+from repsynth.ledger import Balance, Ledger, Spending
 from repsynth.schema import Schema
 
 LIMIT = Budget.approximate(epsilon=2.0, delta=1e-9)
@@ -36,20 +36,20 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def test_reserve_then_commit(ledger: Ledger) -> None:
     run = ledger.reserve("data", {"size": 0.1, "score": 0.2}, what="a test")
-    (spending,) = ledger.account("data").spendings
+    (spending,) = ledger.balance("data").spendings
     assert not spending.finished
     assert spending.mu == pytest.approx(math.hypot(0.1, 0.2))
     ledger.commit("data", run)
-    assert ledger.account("data").spendings[0].finished
+    assert ledger.balance("data").spendings[0].finished
 
 
 def test_composition_is_tight_not_a_sum_of_epsilons(ledger: Ledger) -> None:
     """Four runs at half of μ fit, although the sum of their epsilons is about twice the limit's."""
     for _ in range(4):
         ledger.reserve("data", {"all": LIMIT.mu / 2}, what="a quarter of mu squared")
-    account = ledger.account("data")
-    assert sum(account.epsilon(s.mu) for s in account.spendings) > 1.8 * LIMIT.epsilon
-    assert account.epsilon(account.spent_mu) <= 2.0 * (1 + 1e-8)
+    balance = ledger.balance("data")
+    assert sum(balance.epsilon(s.mu) for s in balance.spendings) > 1.8 * LIMIT.epsilon
+    assert balance.epsilon(balance.spent_mu) <= 2.0 * (1 + 1e-8)
     with pytest.raises(LedgerError, match="affordable"):
         ledger.reserve("data", {"all": 0.01}, what="one too many")
 
@@ -58,14 +58,14 @@ def test_composition_is_tight_not_a_sum_of_epsilons(ledger: Ledger) -> None:
 def test_a_budget_that_fits_but_for_the_last_digit_fits(parts: list[float]) -> None:
     """Runs that make up the limit exactly, however it is cut, are never refused for a rounding."""
     total = math.fsum(part**2 for part in parts)
-    account = Account("data", "", "", LIMIT, ())
+    balance = Balance("data", "", "", LIMIT, ())
     spent: tuple[Spending, ...] = ()
     for part in parts:
         mu = LIMIT.mu * part / math.sqrt(total)
         spent = (*spent, Spending("", "", "", "", mu, True))
-        account = Account("data", "", "", LIMIT, spent)
-    assert account.spent_mu <= LIMIT.mu * (1 + 1e-12)
-    assert float(epsilon_of(account.spent_mu, LIMIT.delta)) <= 2.0 * (1 + 1e-9)
+        balance = Balance("data", "", "", LIMIT, spent)
+    assert balance.spent_mu <= LIMIT.mu * (1 + 1e-12)
+    assert float(epsilon_of(balance.spent_mu, LIMIT.delta)) <= 2.0 * (1 + 1e-9)
 
 
 def test_overspending_is_refused_with_both_numbers_and_the_largest_affordable(ledger: Ledger) -> None:
@@ -75,7 +75,7 @@ def test_overspending_is_refused_with_both_numbers_and_the_largest_affordable(le
     message = str(caught.value)
     assert "costs ε = 2," in message
     affordable = float(message.split("--epsilon ")[1].split()[0])
-    assert len(ledger.account("data").spendings) == 1
+    assert len(ledger.balance("data").spendings) == 1
     budget = Budget.approximate(epsilon=affordable, delta=1e-9)
     ledger.reserve("data", {"all": budget.mu}, what="what it said is affordable")
 
@@ -92,13 +92,13 @@ def test_a_budget_is_given_once(ledger: Ledger) -> None:
 
 def test_synthesize_pays(ledger: Ledger, schema: Schema) -> None:
     release = synthesize(make_people(50), schema, epsilon=1.0, delta=1e-9, ledger=ledger)
-    (spending,) = ledger.account("data").spendings
+    (spending,) = ledger.balance("data").spendings
     assert spending.finished
     assert spending.mu == pytest.approx(release.privacy.mu, rel=1e-6)
     assert spending.mu >= release.privacy.mu
     with pytest.raises(LedgerError):
         synthesize(make_people(50), schema, epsilon=2.0, delta=1e-9, ledger=ledger.path)
-    assert len(ledger.account("data").spendings) == 1
+    assert len(ledger.balance("data").spendings) == 1
 
 
 def test_bad_input_is_not_charged(ledger: Ledger, schema: Schema, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_bad_input_is_not_charged(ledger: Ledger, schema: Schema, tmp_path: Path
     ):
         with pytest.raises(error):
             synthesize(source, schema, **{"epsilon": 1.0, "ledger": ledger, **options})  # type: ignore[arg-type]
-    assert ledger.account("data").spendings == ()
+    assert ledger.balance("data").spendings == ()
 
 
 def test_the_reservation_comes_before_the_data(
@@ -119,13 +119,13 @@ def test_the_reservation_comes_before_the_data(
     """A run that fails on its first look at the data has paid already."""
 
     def fails(*_: object) -> object:
-        assert len(ledger.account("data").spendings) == 1, "the data was opened before the cost was reserved"
+        assert len(ledger.balance("data").spendings) == 1, "the data was opened before the cost was reserved"
         raise DataError("the disk died")
 
     monkeypatch.setattr("repsynth.pipeline.EncodedTable", fails)
     with pytest.raises(DataError, match="died"):
         synthesize(make_people(50), schema, epsilon=1.0, ledger=ledger)
-    (spending,) = ledger.account("data").spendings
+    (spending,) = ledger.balance("data").spendings
     assert not spending.finished
 
 
@@ -163,12 +163,12 @@ def test_an_edited_or_deleted_entry_is_noticed(tampering: str, ledger: Ledger) -
 def test_a_corrupted_file_is_refused_or_whole(position: int, ledger: Ledger) -> None:
     for _ in range(20):
         ledger.reserve("data", {"all": 0.01}, what="x" * 200)
-    before = ledger.account("data")
+    before = ledger.balance("data")
     content = bytearray(ledger.path.read_bytes())
     content[position : position + 40] = b"\xa5" * 40
     ledger.path.write_bytes(bytes(content))
     try:
-        assert Ledger(ledger.path).account("data") == before  # bytes that SQLite does not use
+        assert Ledger(ledger.path).balance("data") == before  # bytes that SQLite does not use
     except LedgerError:
         return
 
@@ -202,7 +202,7 @@ def test_an_unknown_event_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyP
     original = json.loads
     monkeypatch.setattr(module.json, "loads", lambda text: original(text.replace('"gaussian"', '"quantum"')))
     with pytest.raises(LedgerError, match="cannot account for"):
-        ledger.account("data")
+        ledger.balance("data")
 
 
 @pytest.mark.parametrize("mu", [math.nan, math.inf, -0.1, 0.0])
@@ -211,7 +211,7 @@ def test_a_charge_that_is_no_positive_number_is_refused(mu: float, ledger: Ledge
         ledger.reserve("data", {"all": mu}, what="x")
     with pytest.raises(LedgerError, match="positive"):
         ledger.reserve("data", {}, what="x")
-    assert ledger.account("data").spendings == ()
+    assert ledger.balance("data").spendings == ()
 
 
 def test_a_ledger_that_stays_open_notices_what_others_do_to_the_file(ledger: Ledger) -> None:
@@ -254,14 +254,14 @@ def test_a_release_is_not_lost_when_the_ledger_cannot_be_closed(
 
     monkeypatch.setattr(Ledger, "commit", locked)
     assert synthesize(make_people(30), schema, epsilon=1.0, ledger=ledger).sample(3).num_rows == 3
-    (spending,) = ledger.account("data").spendings
+    (spending,) = ledger.balance("data").spendings
     assert not spending.finished
 
 
 def test_a_budget_too_small_for_the_noise_is_refused_before_it_is_charged(ledger: Ledger, schema: Schema) -> None:
     with pytest.raises(ConfigError, match="64-bit"):
         synthesize(make_people(30), schema, mu=1e-9, ledger=ledger)
-    assert ledger.account("data").spendings == ()
+    assert ledger.balance("data").spendings == ()
 
 
 def hammer(path: str, count: int) -> int:
@@ -282,9 +282,9 @@ def test_eight_processes_never_overspend_together(ledger: Ledger) -> None:
     with context.Pool(8) as pool:
         got = pool.starmap(hammer, [(str(ledger.path), 10)] * 8)
     assert sum(got) == 50
-    account = Ledger(ledger.path).account("data")
-    assert len(account.spendings) == 50
-    assert account.spent_mu <= LIMIT.mu * (1 + 1e-12)
+    balance = Ledger(ledger.path).balance("data")
+    assert len(balance.spendings) == 50
+    assert balance.spent_mu <= LIMIT.mu * (1 + 1e-12)
 
 
 CRASH = """
@@ -313,18 +313,18 @@ def test_killed_at_every_step_nothing_is_free_and_nothing_is_broken(tmp_path: Pa
     (tmp_path / "schema.toml").write_text(ALL_TYPES)
     Ledger.create(tmp_path / "ledger.db").init("data", LIMIT)
     for point in range(1, 80):
-        before = len(Ledger(tmp_path / "ledger.db").account("data").spendings)
+        before = len(Ledger(tmp_path / "ledger.db").balance("data").spendings)
         done = subprocess.run(
             [sys.executable, "-c", CRASH, str(point)], cwd=tmp_path, capture_output=True, timeout=60
         )
-        account = Ledger(tmp_path / "ledger.db").account("data")  # opens, and its chain is whole
-        assert len(account.spendings) - before in (0, 1)
+        balance = Ledger(tmp_path / "ledger.db").balance("data")  # opens, and its chain is whole
+        assert len(balance.spendings) - before in (0, 1)
         if (tmp_path / "release").exists():
             from repsynth import Release
 
             Release.load(tmp_path / "release")
-            assert len(account.spendings) == before + 1, "a release that was not paid for"
-            assert account.spendings[-1].finished
+            assert len(balance.spendings) == before + 1, "a release that was not paid for"
+            assert balance.spendings[-1].finished
             for path in (tmp_path / "release").iterdir():
                 path.unlink()
             (tmp_path / "release").rmdir()
@@ -334,9 +334,9 @@ def test_killed_at_every_step_nothing_is_free_and_nothing_is_broken(tmp_path: Pa
         assert done.returncode == -signal.SIGKILL
     assert done.returncode == 0
     assert 10 <= point < 80
-    unfinished = [s for s in account.spendings if not s.finished]
+    unfinished = [s for s in balance.spendings if not s.finished]
     assert unfinished, "some crash came between the reservation and the end"
-    assert account.spendings[-1].finished
+    assert balance.spendings[-1].finished
 
 
 def test_a_read_only_ledger_is_refused_before_the_data_is_opened(
@@ -353,7 +353,7 @@ def test_a_read_only_ledger_is_refused_before_the_data_is_opened(
         patch.setattr("repsynth.pipeline.EncodedTable", None)
         with pytest.raises(LedgerError, match="nothing was spent"):
             synthesize(make_people(5), schema, epsilon=1.0, ledger=ledger)
-    assert Ledger(ledger.path).account("data").spendings == ()
+    assert Ledger(ledger.path).balance("data").spendings == ()
 
 
 def test_a_full_disk_refuses_the_run_and_keeps_the_ledger(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ def test_a_full_disk_refuses_the_run_and_keeps_the_ledger(ledger: Ledger, monkey
         patch.setattr("repsynth.ledger.sqlite3.connect", full)
         with pytest.raises(LedgerError, match="nothing was spent"):
             [ledger.reserve("data", {"all": 1e-4}, what="x" * 500) for _ in range(200)]
-    kept = Ledger(ledger.path).account("data").spendings
+    kept = Ledger(ledger.path).balance("data").spendings
     assert all(s.what == "x" * 500 for s in kept)
     Ledger(ledger.path).reserve("data", {"all": 1e-4}, what="room again")
 

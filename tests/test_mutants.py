@@ -215,7 +215,7 @@ def check_ledger_first(plan: Plan, table: pa.Table) -> None:
         original = pipeline.EncodedTable
 
         def observed(table: Any, schema: Any) -> Any:
-            assert len(ledger.account("data").spendings) == 1, "the data was read before the cost was reserved"
+            assert len(ledger.balance("data").spendings) == 1, "the data was read before the cost was reserved"
             return original(table, schema)
 
         with replaced(pipeline, "EncodedTable", observed):

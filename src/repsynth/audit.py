@@ -99,9 +99,9 @@ def audit(
     if runs < 100 or (black_box_runs and black_box_runs < 20):
         raise ConfigError("an audit needs at least 100 white-box and 20 black-box runs")
     schema = plan.schema
-    parts = list(EncodedTable(open_table(source), schema))
-    table = _joined(parts, schema)
-    release = run(plan, open_table(source))
+    opened = open_table(source)
+    release = run(plan, opened)
+    table = _joined(list(EncodedTable(opened, schema)), schema)
     yield from check_account(plan, release)
     yield from check_noise(plan)
     canary = extreme_record(schema)

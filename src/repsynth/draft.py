@@ -1,7 +1,7 @@
-"""A draft schema read off the data: a convenience that is *not* private, and says so on every line.
+"""A draft schema read off the data: a convenience that is *not* private, and says so at every bound.
 
-This is the one place besides measurements that looks at values. Its output is for the curator, who must
-confirm or replace each bound and category before `synthesize` accepts it.
+Its output is for the curator, who must confirm or replace each bound and category before `synthesize`
+accepts it.
 """
 
 import json
@@ -20,6 +20,7 @@ _MARK = "# read from the data, not private: confirm or replace"
 _MOST_CATEGORIES = 100
 _FEW = 12
 _NEARLY_ALL = 0.9
+_FAR = 60_000_000_000  # seconds from 1970: the years 69 to 3871
 
 
 def draft_schema(source: Any, *, label: str | None = None) -> str:
@@ -49,19 +50,17 @@ def draft_schema(source: Any, *, label: str | None = None) -> str:
 
 def _in_memory(source: Any) -> pa.Table:
     table = open_table(source)
+    if table.kind == "csv" and len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t|"):
+        raise DataError(f"{source}: has one column only; is it separated by commas?")
+    batches = list(table.read(table.names))
+    empty = [pa.array([], kind or pa.large_string()) for kind in table.types]
+    read = pa.Table.from_batches(batches) if batches else pa.Table.from_arrays(empty, names=list(table.names))
     if table.kind == "csv":
-        if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t|"):
-            raise DataError(f"{source}: has one column only; is it separated by commas?")
-        batches = list(table.read(table.names))
-        texts = [pa.array([], pa.large_string())] * len(table.names)
-        read = pa.Table.from_batches(batches) if batches else pa.table(dict(zip(table.names, texts, strict=True)))
         read = read.cast(pa.schema([(name, pa.large_string()) for name in table.names]))
         # The reader puts this mark in place of bytes that are no UTF-8 text.
         if any(pc.any(pc.match_substring(texts, "\ufffd")).as_py() for texts in read.columns):
             raise DataError(f"{source}: not UTF-8 text; convert the file to UTF-8 first")
-        return read
-    batches = list(table.read(table.names))
-    return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in table.names})
+    return read
 
 
 def _describe(column: pa.ChunkedArray, *, is_label: bool) -> list[str]:
@@ -76,18 +75,10 @@ def _describe(column: pa.ChunkedArray, *, is_label: bool) -> list[str]:
     gaps = ["missing = true"] if len(values) < len(column) else []
     if not len(values):
         return ['type = "category"   # the column is empty in the data: declare its type', 'values = ["?"]', *gaps]
-    return (
-        _as_boolean(values, gaps)
-        or (None if is_label else _as_number(values, gaps))
-        or (None if is_label else _as_time(values, gaps))
-        or _as_category(values, gaps)
-    )
-
-
-def _as_boolean(values: pa.Array, gaps: list[str]) -> list[str] | None:
-    if not pa.types.is_boolean(values.type):
-        return None
-    return ['type = "boolean"', *gaps]
+    if pa.types.is_boolean(values.type):
+        return ['type = "boolean"', *gaps]
+    number_or_time = None if is_label else _as_number(values, gaps) or _as_time(values, gaps)
+    return number_or_time or _as_category(values, gaps)
 
 
 def _as_number(values: pa.Array, gaps: list[str]) -> list[str] | None:
@@ -116,6 +107,7 @@ def _as_time(values: pa.Array, gaps: list[str]) -> list[str] | None:
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         return None
     seconds = read_seconds(values).drop_null()
+    seconds = seconds.filter(pc.less(pc.abs(seconds), _FAR))  # Python's times end in the year 9999
     if len(seconds) < _NEARLY_ALL * len(values) or len(seconds.unique()) <= 1:
         return None
     whole_days = not bool(pc.any(pc.not_equal(_modulo_day(seconds), 0)).as_py())
@@ -139,8 +131,8 @@ def _as_category(values: pa.Array, gaps: list[str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """A TOML string; JSON's is one."""
-    return json.dumps(text, ensure_ascii=False)
+    """A TOML string; JSON's is one, but for one control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _odd(count: int) -> str:

@@ -378,7 +378,7 @@ def _unpack(folder: Path, packed: bytes) -> dict[str, NDArray[Any]]:
             if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
                 _damaged(folder, "its arrays are larger than 256 MB")
             return {info.filename.removesuffix(".npy"): _array(archive.read(info)) for info in archive.infolist()}
-    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, RuntimeError, NotImplementedError):
+    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, RuntimeError):
         _damaged(folder, "arrays.npz cannot be read")
 
 

@@ -57,7 +57,7 @@ class Spending:
 
 
 @dataclass(frozen=True)
-class Account:
+class Balance:
     """The state of one dataset's budget."""
 
     dataset: str
@@ -69,7 +69,7 @@ class Account:
     @property
     def spent_mu(self) -> float:
         """All runs together, finished or not."""
-        return compose(spending.mu for spending in self.spendings) if self.spendings else 0.0
+        return compose(spending.mu for spending in self.spendings)
 
     @property
     def remaining_mu(self) -> float:
@@ -90,7 +90,7 @@ class Ledger:
     >>> ledger.init("patients", Budget.approximate(epsilon=2.0, delta=1e-9))
     >>> run = ledger.reserve("patients", {"size": 0.1}, what="a count")
     >>> ledger.commit("patients", run)
-    >>> [spending.finished for spending in ledger.account("patients").spendings]
+    >>> [spending.finished for spending in ledger.balance("patients").spendings]
     [True]
     """
 
@@ -141,10 +141,10 @@ class Ledger:
             raise LedgerError(f"{self.path}: holds {len(names)} datasets; say which with --dataset")
         return names[0]
 
-    def account(self, dataset: str) -> Account:
+    def balance(self, dataset: str) -> Balance:
         """What a dataset has spent and has left."""
         with self._transaction() as connection:
-            return _account(connection, dataset, self.path)
+            return _balance(connection, dataset, self.path)
 
     def reserve(self, dataset: str, charges: Mapping[str, float], *, what: str) -> str:
         """Set the cost of a run aside before it opens the data; the run's name in the ledger.
@@ -156,17 +156,17 @@ class Ledger:
             raise LedgerError("a run's charges must be positive numbers; nothing was reserved")
         cost = compose(charges.values())
         with self._transaction() as connection:
-            account = _account(connection, dataset, self.path)
-            total = compose([account.spent_mu, cost])
-            if not total <= account.limit.mu * (1 + _TOLERANCE):
-                left = account.epsilon(account.remaining_mu)
+            balance = _balance(connection, dataset, self.path)
+            total = compose([balance.spent_mu, cost])
+            if not total <= balance.limit.mu * (1 + _TOLERANCE):
+                left = balance.epsilon(balance.remaining_mu)
                 raise LedgerError(
-                    f"{self.path}: this run costs ε = {account.epsilon(cost):.4g}, and '{dataset}' has "
-                    f"ε = {left:.4g} left of {account.limit.epsilon:.4g} (all at δ = {account.limit.delta:.3g}); "
+                    f"{self.path}: this run costs ε = {balance.epsilon(cost):.4g}, and '{dataset}' has "
+                    f"ε = {left:.4g} left of {balance.limit.epsilon:.4g} (all at δ = {balance.limit.delta:.3g}); "
                     f"the largest affordable is --epsilon {math.floor(left * 1e4) / 1e4:g} "
-                    f"--delta {account.limit.delta:g}"
+                    f"--delta {balance.limit.delta:g}"
                 )
-            run = f"run-{len(account.spendings) + 1}"
+            run = f"run-{len(balance.spendings) + 1}"
             events = [{"kind": "gaussian", "name": name, "mu": mu} for name, mu in charges.items()]
             content = {"events": events, "what": what, "who": _user(), "when": _now()}
             _append(connection, dataset, "reserve", run, content)
@@ -175,7 +175,7 @@ class Ledger:
     def commit(self, dataset: str, run: str) -> None:
         """Note that a run came to its end."""
         with self._transaction() as connection:
-            open_runs = [s.run for s in _account(connection, dataset, self.path).spendings if not s.finished]
+            open_runs = [s.run for s in _balance(connection, dataset, self.path).spendings if not s.finished]
             if run not in open_runs:
                 raise LedgerError(f"{self.path}: '{dataset}' has no open run of that name to commit")
             _append(connection, dataset, "commit", run, {"when": _now()})
@@ -263,7 +263,7 @@ def _datasets(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _account(connection: sqlite3.Connection, dataset: str, path: Path) -> Account:
+def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balance:
     rows = connection.execute(
         "SELECT kind, run, content FROM entry WHERE dataset = ? ORDER BY number", (dataset,)
     ).fetchall()
@@ -278,7 +278,7 @@ def _account(connection: sqlite3.Connection, dataset: str, path: Path) -> Accoun
             mu = compose(_charge(event, path) for event in entry["events"])
             spendings.append(Spending(run, entry["who"], entry["what"], entry["when"], mu, run in finished))
     limit = Budget.gaussian(mu=start["mu"], delta=start["delta"])
-    return Account(dataset, start["unit"], start["neighbours"], limit, tuple(spendings))
+    return Balance(dataset, start["unit"], start["neighbours"], limit, tuple(spendings))
 
 
 def _charge(event: dict[str, Any], path: Path) -> float:

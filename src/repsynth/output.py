@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,10 @@ import pyarrow.parquet as pq
 from repsynth.errors import ConfigError, DataError
 
 TABLE_SUFFIXES = (".csv", ".parquet", ".pq")
+
+# What a spreadsheet may run, after blanks and in full width, too; and what of that is only a number or a sign.
+_FORMULA = "^[\\s\\x00\\x{FEFF}]*[=+\\-@\\x{FF1D}\\x{FF0B}\\x{FF0D}\\x{FF20}]|^[\\t\\r\\n]"
+_HARMLESS = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+|inf)?([eE][+-]?[0-9]+)?$"
 
 
 def check_table_path(path: Path, suffixes: tuple[str, ...] = TABLE_SUFFIXES) -> None:
@@ -36,19 +41,16 @@ def check_place(path: Path) -> None:
 
 def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int], None] = lambda rows: None) -> int:
     """Write a table piece by piece as CSV or Parquet; the number of rows written."""
+    make_writer = pq.ParquetWriter
+    if path.suffix.lower() == ".csv":
+        make_writer, pieces = pacsv.CSVWriter, map(_without_formulas, pieces)
     first = next(pieces)
     rows = 0
-    with beside(path) as temporary:
-        writer = (
-            pacsv.CSVWriter(temporary, _without_formulas(first).schema)
-            if path.suffix.lower() == ".csv"
-            else pq.ParquetWriter(temporary, first.schema)
-        )
-        with writer:
-            for piece in _chain(first, pieces):
-                writer.write_table(_without_formulas(piece) if path.suffix.lower() == ".csv" else piece)
-                rows += piece.num_rows
-                on_rows(rows)
+    with beside(path) as temporary, make_writer(temporary, first.schema) as writer:
+        for piece in chain([first], pieces):
+            writer.write_table(piece)
+            rows += piece.num_rows
+            on_rows(rows)
     return rows
 
 
@@ -81,10 +83,6 @@ def _place(temporary: Path, path: Path) -> None:
         temporary.replace(path)
 
 
-_FORMULA = "^[\\s\\x00\\x{FEFF}]*[=+\\-@\\x{FF1D}\\x{FF0B}\\x{FF0D}\\x{FF20}]|^[\\t\\r\\n]"
-_HARMLESS = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+|inf)?([eE][+-]?[0-9]+)?$"
-
-
 def _without_formulas(table: pa.Table) -> pa.Table:
     """A spreadsheet runs a cell that starts with = + - @ as a formula. Such text, and such column names, get an
     apostrophe before them, unless they are a plain number or sign; the schema may come from somebody else."""
@@ -104,8 +102,3 @@ def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     risky = pc.and_not(pc.match_substring_regex(texts, _FORMULA), pc.match_substring_regex(texts, _HARMLESS))
     apostrophe, nothing = pa.scalar("'", texts.type), pa.scalar("", texts.type)
     return pc.if_else(risky, pc.binary_join_element_wise(apostrophe, texts, nothing), texts)
-
-
-def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    yield from rest

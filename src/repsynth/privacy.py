@@ -85,6 +85,18 @@ class Privacy:
         """The realised ε at δ of records with these weights."""
         return epsilon_of(self.mu_at(influence), self.delta)
 
+    @property
+    def outlier_weight(self) -> float:
+        """The largest weight from the threshold on; 1 where there is none."""
+        if self.threshold is None:
+            return 1.0
+        return float(self.weights.of(np.array([self.threshold.value]))[0]) / FULL
+
+    @property
+    def outlier_epsilon(self) -> float:
+        """What a record above the threshold loses at most, given the released scores."""
+        return float(self.epsilon_at(self.outlier_weight))
+
     def epsilon_by_delta(self) -> dict[float, float]:
         """The total ε at several δ: one guarantee, quoted in different ways."""
         deltas = sorted({self.delta, 1e-5, 1e-6, 1e-9, 1e-12}, reverse=True)

@@ -103,7 +103,7 @@ def choose_bins(score: Score, marginals: Marginals, *, sigma: float) -> Bins:
     if marginals.rows / sigma < READABLE:
         edges = np.quantile(drawn, 1 - _DRAWN_ABOVE).astype(np.int64)
         # Few different scores, as in tables of one or two columns, may make quantiles coincide.
-        return Bins(np.maximum.accumulate(edges + np.arange(len(edges))), readable=False)
+        return Bins(edges + np.arange(len(edges)), readable=False)
     middle, high = np.quantile(drawn, [0.5, 0.999])
     step = bin_width(len(score.cells))
     first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)

@@ -147,21 +147,21 @@ def ledger_init(options: argparse.Namespace) -> None:
     check_place(options.ledger)
     ledger = Ledger.create(options.ledger)
     ledger.init(options.dataset, limit)
-    account = ledger.account(options.dataset)
-    _print(options, show.account_data(account), lambda console: show.account(console, account))
+    balance = ledger.balance(options.dataset)
+    _print(options, show.balance_data(balance), lambda console: show.balance(console, balance))
 
 
 def ledger_show(options: argparse.Namespace) -> None:
     """Show what was spent."""
     ledger = Ledger(options.ledger)
     names = ledger.datasets() if options.dataset is None else (options.dataset,)
-    accounts = [ledger.account(name) for name in names]
+    balances = [ledger.balance(name) for name in names]
 
     def tell(console: Console) -> None:
-        for account in accounts:
-            show.account(console, account)
+        for balance in balances:
+            show.balance(console, balance)
 
-    _print(options, {"datasets": [show.account_data(account) for account in accounts]}, tell)
+    _print(options, {"datasets": [show.balance_data(balance) for balance in balances]}, tell)
 
 
 def audit(options: argparse.Namespace) -> int:

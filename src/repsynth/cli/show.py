@@ -11,7 +11,7 @@ from rich.table import Table
 from repsynth.accounting import advantage, epsilon_of
 from repsynth.audit import Finding
 from repsynth.cells import choose_cells
-from repsynth.ledger import Account
+from repsynth.ledger import Balance
 from repsynth.measure import sigma_for
 from repsynth.models.naive_bayes import GRID, planned_sensitivity
 from repsynth.plan import Plan
@@ -19,7 +19,6 @@ from repsynth.privacy import NEIGHBOURS
 from repsynth.release import Release
 from repsynth.risk import Summary
 from repsynth.score import NAT
-from repsynth.weigh import FULL
 
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
 _PURPOSE = {
@@ -120,8 +119,8 @@ def release_data(release: Release) -> dict[str, Any]:
             "score": threshold.value / NAT,
             "share_above": threshold.share,
             "share_error": threshold.share_error,
-            "outlier_weight": _outlier_weight(release),
-            "outlier_epsilon": float(privacy.epsilon_at(_outlier_weight(release))),
+            "outlier_weight": privacy.outlier_weight,
+            "outlier_epsilon": privacy.outlier_epsilon,
         },
         "loss_distribution": [
             {"share": s.share, "epsilon_at_most": s.epsilon, "weight_at_most": s.weight}
@@ -171,10 +170,9 @@ def outcome(console: Console, release: Release, folder: Path, output: Path, rows
     privacy = release.privacy
     console.print(f"Spent ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}.")
     if release.threshold:
-        weight = _outlier_weight(release)
         console.print(
             f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.1%} of the records are "
-            f"outliers. Given the released scores, they lose at most ε = {float(privacy.epsilon_at(weight)):.3g}."
+            f"outliers. Given the released scores, they lose at most ε = {privacy.outlier_epsilon:.3g}."
         )
     console.print(f"Wrote {count(rows)} to {output}")
     console.print(f"Wrote the release to {folder}   (see: repsynth inspect {folder})")
@@ -226,15 +224,15 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
         console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
 
 
-def account_data(account: Account) -> dict[str, Any]:
+def balance_data(balance: Balance) -> dict[str, Any]:
     """A dataset's budget as plain data."""
     return {
-        "dataset": account.dataset,
-        "unit": account.unit,
-        "neighbours": account.neighbours,
-        "limit": {"epsilon": account.limit.epsilon, "delta": account.limit.delta, "mu": account.limit.mu},
-        "spent": {"epsilon": account.epsilon(account.spent_mu), "mu": account.spent_mu},
-        "remaining": {"epsilon": account.epsilon(account.remaining_mu), "mu": account.remaining_mu},
+        "dataset": balance.dataset,
+        "unit": balance.unit,
+        "neighbours": balance.neighbours,
+        "limit": {"epsilon": balance.limit.epsilon, "delta": balance.limit.delta, "mu": balance.limit.mu},
+        "spent": {"epsilon": balance.epsilon(balance.spent_mu), "mu": balance.spent_mu},
+        "remaining": {"epsilon": balance.epsilon(balance.remaining_mu), "mu": balance.remaining_mu},
         "runs": [
             {
                 "run": s.run,
@@ -242,39 +240,39 @@ def account_data(account: Account) -> dict[str, Any]:
                 "what": s.what,
                 "when": s.when,
                 "mu": s.mu,
-                "epsilon": account.epsilon(s.mu),
+                "epsilon": balance.epsilon(s.mu),
                 "finished": s.finished,
             }
-            for s in account.spendings
+            for s in balance.spendings
         ],
     }
 
 
-def account(console: Console, account: Account) -> None:
+def balance(console: Console, balance: Balance) -> None:
     """A dataset's budget as a table with a bar."""
-    limit = account.limit
+    limit = balance.limit
     console.print(
-        f"[bold]{escape(account.dataset)}[/bold]  limit ε = {limit.epsilon:.4g} at δ = {limit.delta:.3g} "
-        f"(μ = {limit.mu:.4g}), protecting {account.unit}: {account.neighbours}"
+        f"[bold]{escape(balance.dataset)}[/bold]  limit ε = {limit.epsilon:.4g} at δ = {limit.delta:.3g} "
+        f"(μ = {limit.mu:.4g}), protecting {balance.unit}: {balance.neighbours}"
     )
-    if account.spendings:
+    if balance.spendings:
         table = _table("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "", right_from=4)
-        for s in account.spendings:
+        for s in balance.spendings:
             table.add_row(
                 s.run,
                 s.when.removesuffix("+00:00").replace("T", " "),
                 escape(s.who),
                 escape(s.what),
-                f"{account.epsilon(s.mu):.4g}",
+                f"{balance.epsilon(s.mu):.4g}",
                 f"{(s.mu / limit.mu) ** 2:.1%}",
                 "" if s.finished else "not finished: counts as spent",
             )
         console.print(table)
-    used = min((account.spent_mu / limit.mu) ** 2, 1.0)
+    used = min((balance.spent_mu / limit.mu) ** 2, 1.0)
     console.print(f"[{'█' * round(40 * used):░<40}] {used:.1%} spent")
     console.print(
-        f"spent ε = {account.epsilon(account.spent_mu):.4g}, one more run may cost "
-        f"ε = {account.epsilon(account.remaining_mu):.4g} (μ = {account.remaining_mu:.4g})\n"
+        f"spent ε = {balance.epsilon(balance.spent_mu):.4g}, one more run may cost "
+        f"ε = {balance.epsilon(balance.remaining_mu):.4g} (μ = {balance.remaining_mu:.4g})\n"
     )
 
 
@@ -341,7 +339,7 @@ def _print_outliers(console: Console, release: Release) -> None:
     for stratum in strata:
         groups[stratum.epsilon] = groups.get(stratum.epsilon, 0.0) + stratum.share
     table = _table("ε at most", "noisy share of records", "", right_from=0)
-    for epsilon, share in sorted(groups.items(), reverse=True)[:12]:
+    for epsilon, share in sorted(groups.items(), reverse=True):
         table.add_row(f"{epsilon:.3g}", f"{share:.1%}", _bar(share))
     console.print(table)
     console.print("(the noisy histogram of the scores through their weights: already paid for)\n")
@@ -391,12 +389,6 @@ def _planned_cells(plan: Plan, rows: int) -> list[dict[str, Any]]:
             }
         )
     return result
-
-
-def _outlier_weight(release: Release) -> float:
-    """The largest weight above the threshold."""
-    assert release.threshold is not None
-    return float(release.weights.of(release.threshold.edges[:1] * 0 + release.threshold.value)[0]) / FULL
 
 
 def _bar(share: float) -> str:
