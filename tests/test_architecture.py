@@ -107,9 +107,10 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
 
 
 def test_the_data_is_read_in_few_places() -> None:
-    """Measurements read it for a charge; the dossier, the audit and the draft read it for the curator."""
+    """Measurements read it for a charge; the dossier, the audit and the draft read it for the curator. Decoding
+    reads back what it made of public values, to see whether a storage type can hold them."""
     readers = {name_of(p) for p in MODULES if any(c.endswith(("EncodedTable", "encode_batch")) for c in calls(p))}
-    assert readers == {"encode", "pipeline", "risk", "audit"}
+    assert readers == {"encode", "pipeline", "risk", "audit", "decode"}
     exact = {name_of(p) for p in MODULES if any(c.endswith("sum_over") for c in calls(p))}
     assert exact == {"measure", "guarantee", "audit"}
 

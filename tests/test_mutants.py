@@ -149,7 +149,8 @@ def ledger_committed_before_it_is_reserved() -> Any:
     """The cost is noted when the run is over, in place of before it begins."""
 
     def run(plan: Any, table: Any, *, payer: Any = None, noise_seed: Any = None, **_: Any) -> Any:
-        release = pipeline._measure(plan, table, lambda step: None, noise_seed)
+        layout = pipeline.layout_of(table, plan.schema)
+        release = pipeline._measure(plan, table, layout, lambda step: None, noise_seed)
         if payer:
             ticket = payer.ledger.reserve(payer.dataset, plan.charges, what="late")
             payer.ledger.commit(payer.dataset, ticket)

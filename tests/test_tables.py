@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import make_people
 
-from repsynth import synthesize
+from repsynth import Release, synthesize
 from repsynth.encode import EncodedTable
 from repsynth.errors import DataError
 from repsynth.schema import Schema, parse_schema
@@ -212,3 +212,50 @@ def test_blank_lines_do_not_hide_the_rest(blank: bytes, tmp_path: Path) -> None:
         path.write_bytes(content)
         counts.append(sum(records.rows for records in EncodedTable(open_table(path), schema)))
     assert counts[1] == counts[2] == counts[0] + 1
+
+
+INT = 'type = "integer"\nmin = 0\nmax = 1000'
+NUM = 'type = "number"\nmin = 0\nmax = 1'
+CAT = 'type = "category"\nvalues = [1, 2, 300]'
+LONG = 'type = "datetime"\nmin = 1600-01-01\nmax = 2500-01-01'
+
+
+@pytest.mark.parametrize(
+    ("column", "cells"),
+    [
+        (CAT, pa.array([Decimal("1"), Decimal("2")])),
+        (CAT, pa.array([1.0, 2.0], type=pa.float16())),
+        (CAT, pa.array([1, 2], type=pa.int8())),
+        (CAT, pa.array([b"1", b"2"])),
+        (CAT, pa.array([1, 2], type=pa.time32("s"))),
+        (CAT, pa.array(["1", "2"]).dictionary_encode().cast(pa.dictionary(pa.int16(), pa.large_string()))),
+        (INT, pa.array([1, 2], type=pa.int8())),
+        (INT, pa.array([1, 2], type=pa.uint16())),
+        (NUM, pa.array([0.5, 1.0], type=pa.float32())),
+        (NUM, pa.array([Decimal("0.5"), Decimal("1.0")])),
+        (LONG, pa.array([datetime(2020, 1, 1)], type=pa.timestamp("ns"))),
+        (LONG, pa.array([datetime(2020, 1, 1)], type=pa.timestamp("s", tz="Europe/Zurich"))),
+        ('type = "boolean"', pa.array([0, 1], type=pa.uint8())),
+        ('type = "boolean"', pa.array([0.0, 1.0])),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else value.split('"')[1],
+)
+def test_a_storage_type_that_cannot_hold_the_domain_is_left_before_anything_is_spent(
+    column: str, cells: pa.Array, tmp_path: Path
+) -> None:
+    schema = parse_schema(f"[columns.a]\n{column}\n")
+    release = synthesize(pa.table({"a": cells}), schema, epsilon=1.0)
+    release.save(tmp_path / "release")
+    out = Release.load(tmp_path / "release").sample(300)
+    codes = codes_of(out, schema)["a"]
+    assert min(codes) >= 0, "every synthetic cell can be read again"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "Int8", "Int64", "float32", "boolean", "category", "datetime64[ns]"])
+@pytest.mark.parametrize("column", [INT, NUM, CAT, LONG, 'type = "boolean"'], ids=lambda text: text.split('"')[1])
+def test_a_dtype_that_cannot_hold_the_domain_is_left_before_anything_is_spent(column: str, dtype: str) -> None:
+    schema = parse_schema(f"[columns.a]\n{column}\n")
+    cells = [datetime(2020, 1, 1)] if "datetime" in dtype else [1, 0]
+    frame = pd.DataFrame({"a": pd.Series(cells).astype(dtype)})
+    out = synthesize(frame, schema, epsilon=1.0).sample(300)
+    assert min(codes_of(out, schema)["a"]) >= 0

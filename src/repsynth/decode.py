@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from repsynth.encode import MISSING, Records
+from repsynth.encode import MISSING, EncodedTable, Records
 from repsynth.errors import ReleaseError
-from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema
-from repsynth.tables import Table
+from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Schema
+from repsynth.tables import Kind, Table, open_table
 
 _SIMPLE = {
     str(kind): kind
@@ -50,17 +50,40 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def layout_of(table: Table, schema: Schema) -> Layout:
-    """The layout to imitate. The schema decides between whole and real numbers: pandas stores whole ones
-    as real as soon as one is missing, and that must not show."""
+    """The layout to imitate, column by column where that storage can hold the public domain.
+
+    The schema decides between whole and real numbers: pandas stores whole ones as real as soon as one is
+    missing, and that must not show.
+    """
     by_name = {column.name: column for column in schema.columns}
     columns = []
     for name, arrow_type, dtype in zip(table.names, table.types, table.dtypes, strict=True):
         column = by_name[name]
-        if dtype is None:
-            columns.append(ColumnLayout(name, str(_output_type(column, arrow_type))))
-        else:
-            columns.append(ColumnLayout(name, str(_pandas_type(column, dtype)), _output_dtype(column, dtype)))
+        stored = ColumnLayout(name, str(_output_type(column, arrow_type)))
+        if dtype is not None:
+            stored = ColumnLayout(name, str(_pandas_type(column, dtype)), _output_dtype(column, dtype))
+        if not _survives(stored, column, table.kind):
+            stored = ColumnLayout(name, str(_output_type(column, None)))
+        columns.append(stored)
     return Layout(table.kind, tuple(columns))
+
+
+def _survives(stored: ColumnLayout, column: Column, kind: Kind) -> bool:
+    """Whether the ends of a column's public domain, and a value between, come back whole from this storage;
+    the time to find out is before anything is spent."""
+    if isinstance(column, Id):
+        return stored.type in _SIMPLE
+    alone, layout = Schema(columns=(column,)), Layout(kind, (stored,))
+    last = column.cells - 1 if isinstance(column, Discrete) else column.steps
+    codes = np.array([0, last // 3, last] + [MISSING] * column.missing)
+    try:
+        out = to_kind(decode(Records(rows=len(codes), codes={column.name: codes}), alone, layout), layout)
+        (back,) = EncodedTable(open_table(out), alone)
+    except Exception:  # Arrow, pandas and polars each have their own ways to refuse a value
+        return False
+    # Numbers are rounded on the way out.
+    slack = column.steps / 1e5 if isinstance(column, Number) else 0
+    return bool(np.all(np.abs(back.codes[column.name] - codes) <= slack))
 
 
 def decode(records: Records, schema: Schema, layout: Layout, *, first_id: int = 1) -> pa.Table:

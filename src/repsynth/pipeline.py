@@ -9,7 +9,7 @@ from typing import Any
 
 from repsynth.budget import make_budget
 from repsynth.cells import choose_cells
-from repsynth.decode import layout_of
+from repsynth.decode import Layout, layout_of
 from repsynth.encode import EncodedTable
 from repsynth.errors import ConfigError, LedgerError
 from repsynth.ledger import Ledger
@@ -151,20 +151,21 @@ def run(
     Whatever goes wrong after the cost was reserved counts as spent.
     """
     check_columns(table, plan.schema)
+    layout = layout_of(table, plan.schema)
     if planned_sensitivity(plan.schema) * GRID / plan.charges["synthesis"] > LARGEST_SIGMA:
         raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     if payer is None:
-        return _measure(plan, table, on_step, noise_seed)
+        return _measure(plan, table, layout, on_step, noise_seed)
     what = f"{plan.settings.model}, {plan.rule.name} weights, ε = {plan.settings.budget.epsilon:.4g}"
     ticket = payer.ledger.reserve(payer.dataset, plan.charges, what=what)
-    release = _measure(plan, table, on_step, noise_seed)
+    release = _measure(plan, table, layout, on_step, noise_seed)
     # The cost is reserved, so an entry that cannot be closed counts as spent; the release must not be lost.
     with contextlib.suppress(LedgerError):
         payer.ledger.commit(payer.dataset, ticket)
     return release
 
 
-def _measure(plan: Plan, table: Table, on_step: Steps, noise_seed: int | None) -> Release:
+def _measure(plan: Plan, table: Table, layout: Layout, on_step: Steps, noise_seed: int | None) -> Release:
     """The flow itself."""
     schema, settings = plan.schema, plan.settings
     data = EncodedTable(table, schema)
@@ -205,7 +206,7 @@ def _measure(plan: Plan, table: Table, on_step: Steps, noise_seed: int | None) -
     sums = account.measure(statistic, data, mu=plan.charges["synthesis"])
     return Release(
         schema=schema,
-        layout=layout_of(table, schema),
+        layout=layout,
         settings=settings,
         rows=rows,
         events=tuple(account.events),
