@@ -1,5 +1,6 @@
 """What the commands print: tables for people, plain dictionaries for machines."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -337,7 +338,8 @@ def _print_outliers(console: Console, release: Release) -> None:
     )
     groups: dict[float, float] = {}
     for stratum in strata:
-        groups[stratum.epsilon] = groups.get(stratum.epsilon, 0.0) + stratum.share
+        bound = _rounded_up(stratum.epsilon)
+        groups[bound] = groups.get(bound, 0.0) + stratum.share
     table = _table("ε at most", "noisy share of records", "", right_from=0)
     for epsilon, share in sorted(groups.items(), reverse=True):
         table.add_row(f"{epsilon:.3g}", f"{share:.1%}", _bar(share))
@@ -389,6 +391,16 @@ def _planned_cells(plan: Plan, rows: int) -> list[dict[str, Any]]:
             }
         )
     return result
+
+
+def _rounded_up(epsilon: float) -> float:
+    """A bound to three digits: never below itself.
+
+    >>> _rounded_up(0.24011), _rounded_up(1.0)
+    (0.241, 1.0)
+    """
+    unit = 10.0 ** (2 - math.floor(math.log10(max(epsilon, 1e-9))))
+    return math.ceil(epsilon * unit * (1 - 1e-12)) / unit
 
 
 def _bar(share: float) -> str:
