@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import schemas, tables
 
-from repsynth import Release, datasets, synthesize
+from repsynth import Release, datasets, synthesize, weigh
 from repsynth.cli import main
 from repsynth.encode import EncodedTable
 from repsynth.errors import DataError, LedgerError, ReleaseError, SchemaError
@@ -25,7 +25,7 @@ from repsynth.plan import make_plan
 from repsynth.schema import parse_schema, schema_from_dict, schema_to_dict
 from repsynth.tables import check_columns, open_table
 
-RULES = ["targeted", "hinge-exp", "cap", "equalize", "uniform"]
+RULES = list(weigh.RULES)
 
 
 @settings(max_examples=60)

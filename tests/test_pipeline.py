@@ -17,7 +17,7 @@ from conftest import make_people
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repsynth import datasets, synthesize
+from repsynth import datasets, synthesize, weigh
 from repsynth.encode import Records
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.measure import Account, Count, sum_over
@@ -26,7 +26,7 @@ from repsynth.plan import Plan, make_plan
 from repsynth.schema import Schema, parse_schema
 from repsynth.tables import open_table
 
-RULES = ["targeted", "hinge-exp", "cap", "equalize", "uniform"]
+RULES = list(weigh.RULES)
 
 
 def plan_for(schema: Schema, **options: object) -> Plan:
@@ -141,7 +141,7 @@ def _one_way(release: object) -> object:
     return OneWay(release.marginals.cells)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("rule", ["targeted", "hinge-exp", "cap", "uniform", "equalize"])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("asked", [0.8, 1.5])
 def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
     rule: str, asked: float, sim: datasets.Dataset
@@ -157,6 +157,32 @@ def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
     if rule == "targeted":
         weight = release.weights.of(np.array([release.threshold.value])) / 4096
         assert release.privacy.epsilon_at(weight)[0] == pytest.approx(asked, rel=2e-3)
+
+
+def test_random_weights_fall_on_anybody(sim: datasets.Dataset) -> None:
+    """As many records get the small weight as with targeting, outliers no more often than others."""
+    release = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, weights="random", public_rows=6000)
+    targeted = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, public_rows=6000)
+    records = records_of(sim.table, sim.schema)
+    assert release.threshold is not None
+    assert targeted.threshold is not None
+    light = release.score.of(records) >= release.threshold.value
+    outlying = targeted.score.of(records) >= targeted.threshold.value
+    assert light.mean() == pytest.approx(0.3, abs=0.05)
+    assert light[outlying].mean() == pytest.approx(light[~outlying].mean(), abs=0.07)
+    assert "not protected" in " ".join(release.warnings)
+    again = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, weights="random", public_rows=6000)
+    assert np.mean(again.score.of(records) == release.score.of(records)) < 0.01
+
+
+def test_removed_outliers_have_no_influence(sim: datasets.Dataset) -> None:
+    release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, weights="removal")
+    records = records_of(sim.table, sim.schema)
+    assert release.threshold is not None
+    above = release.score.of(records) >= release.threshold.value
+    assert above.any()
+    assert not release.statistic.influence(records)[above].any()
+    assert release.privacy.mu_at(0.0) == pytest.approx(release.privacy.floor_mu)
 
 
 def test_an_outlier_epsilon_below_the_floor_is_refused_with_the_smallest_reachable(schema: Schema) -> None:

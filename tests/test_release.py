@@ -20,6 +20,7 @@ from repsynth import Release, datasets, synthesize
 from repsynth.errors import ReleaseError
 from repsynth.files import _arrays, release_json_schema
 from repsynth.schema import Schema
+from repsynth.weigh import RULES
 
 
 @pytest.fixture
@@ -27,12 +28,13 @@ def release(people: pa.Table, schema: Schema) -> Release:
     return synthesize(people, schema, epsilon=1.0, delta=1e-6)
 
 
-@pytest.mark.parametrize("rule", ["targeted", "hinge-exp", "cap", "equalize", "uniform"])
+@pytest.mark.parametrize("rule", list(RULES))
 def test_there_and_back(rule: str, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
     release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule)
     loaded = Release.load(release.save(tmp_path / "release"))
     assert same_release(loaded, release)
     assert loaded.sample(30, seed=2).equals(release.sample(30, seed=2))
+    assert loaded.score.salt == release.score.salt
     assert loaded.privacy.epsilon == release.privacy.epsilon
     assert loaded.privacy.distribution() == release.privacy.distribution()
 

@@ -8,10 +8,25 @@ from hypothesis import strategies as st
 from repsynth.errors import ConfigError
 from repsynth.score import NAT
 from repsynth.threshold import Bins, Threshold
-from repsynth.weigh import FULL, RULES, Cap, Equalize, HingeExp, Rule, Targeted, Uniform, make_weights
+from repsynth.weigh import (
+    FULL,
+    RULES,
+    Cap,
+    Equalize,
+    HingeExp,
+    Random,
+    Removal,
+    Rule,
+    Targeted,
+    Uniform,
+    make_weights,
+)
 
 RULE_VALUES = st.sampled_from(
-    [Uniform(), Equalize(), Cap(), Targeted(), Targeted(0.05), HingeExp(0.5), HingeExp(1.0), HingeExp(4.0)]
+    [
+        *(Uniform(), Equalize(), Cap(), Targeted(), Targeted(0.05), Removal(), Random()),
+        *(HingeExp(0.5), HingeExp(1.0), HingeExp(4.0)),
+    ]
 )
 
 
@@ -46,7 +61,7 @@ def test_rounding_down_costs_little(rule: Rule) -> None:
 
 
 def test_below_the_threshold_outliers_rules_leave_full_weight() -> None:
-    for rule in (Targeted(), HingeExp(2.0), Uniform(), Equalize()):
+    for rule in (Targeted(), HingeExp(2.0), Uniform(), Equalize(), Removal()):
         weights = make_weights(rule, threshold=10 * NAT, lowest=0, ceiling=0.1)
         assert weights.of(np.array([0, 10 * NAT - 1])).tolist() == [FULL, FULL]
 

@@ -18,7 +18,7 @@ from repsynth.ledger import Ledger
 from repsynth.pipeline import synthesize
 from repsynth.release import Release
 from repsynth.schema import Schema, load_schema, parse_schema
-from repsynth.weigh import Cap, Equalize, HingeExp, Targeted, Uniform
+from repsynth.weigh import Cap, Equalize, HingeExp, Random, Removal, Targeted, Uniform
 
 __all__ = [
     "Budget",
@@ -29,8 +29,10 @@ __all__ = [
     "HingeExp",
     "Ledger",
     "LedgerError",
+    "Random",
     "Release",
     "ReleaseError",
+    "Removal",
     "RepsynthError",
     "Schema",
     "SchemaError",

@@ -32,9 +32,9 @@ from repsynth.noise import GaussianEvent
 from repsynth.plan import MODELS, Settings, make_plan
 from repsynth.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
-from repsynth.score import Score
+from repsynth.score import Score, random_salt
 from repsynth.threshold import Threshold
-from repsynth.weigh import FULL, RULES, HingeExp, WeightFunction
+from repsynth.weigh import FULL, RULES, HingeExp, Random, WeightFunction
 
 FORMAT = 1
 _MOST_BYTES = 2**28
@@ -220,6 +220,7 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
         rarity=tuple(_ints(arrays[f"rarity_{i}"], c.count, most=2**40) for i, c in enumerate(scored)),
         centre=_floats(arrays["score_centre"], len(scored)),
         scale=_floats(arrays["score_scale"], len(scored), positive=True, infinite=True),
+        salt=random_salt(marginals) if isinstance(settings.rule, Random) else None,
     )
     table = _ints(arrays["weights"])
     _require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")

@@ -22,7 +22,7 @@ from repsynth.measure import sum_over
 from repsynth.release import Release
 from repsynth.score import NAT, RARE, rarity_of, regions, steep
 from repsynth.threshold import MOST_BINS, READABLE, bin_width
-from repsynth.weigh import FULL, HingeExp, Targeted
+from repsynth.weigh import FULL, HingeExp, Removal, Targeted
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ _CUTS = (1.5, 2.0, 4.0, math.inf)  # times the tail: from which count on, in uni
 def why_none(release: Release) -> str | None:
     """Why no guarantee better than the total can be given, in words; None where it can."""
     threshold = next((event for event in release.events if event.name == "threshold"), None)
-    if threshold is None or not isinstance(release.settings.rule, HingeExp | Targeted):
+    if threshold is None or not isinstance(release.settings.rule, HingeExp | Targeted | Removal):
         return "the weights do not depend on the distance from a threshold alone"
     if release.settings.public_rows is None:
         return "the number of records was not declared public"

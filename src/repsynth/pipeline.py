@@ -23,7 +23,7 @@ from repsynth.schema import Schema, load_schema
 from repsynth.score import make_score
 from repsynth.tables import Table, check_columns, open_table
 from repsynth.threshold import ScoreHistogram, choose_bins
-from repsynth.weigh import RULES, Equalize, HingeExp, Rule, make_weights
+from repsynth.weigh import RULES, Equalize, HingeExp, Random, Rule, make_weights
 
 Steps = Callable[[str], None]
 
@@ -181,7 +181,7 @@ def _measure(plan: Plan, table: Table, layout: Layout, on_step: Steps, noise_see
     cells = choose_cells(schema, rows=rows, sigma=sigma)
     counts = account.measure(OneWay(cells), data, mu=plan.charges["score"])
     marginals = Marginals(cells, counts, sigma, rows)
-    score = make_score(marginals, schema.label)
+    score = make_score(marginals, schema.label, random=isinstance(plan.rule, Random))
 
     threshold = None
     if "threshold" in plan.charges:

@@ -24,7 +24,7 @@ from repsynth.privacy import Privacy
 from repsynth.schema import Schema
 from repsynth.score import Score
 from repsynth.threshold import Threshold
-from repsynth.weigh import WeightFunction
+from repsynth.weigh import Random, WeightFunction
 
 Ints = NDArray[np.int64]
 _BATCH = 131_072
@@ -132,6 +132,8 @@ class Release:
             )
         if self.settings.budget.delta * self.rows > 1:
             notes.append("delta is larger than one over the number of records; use a smaller one")
+        if isinstance(self.settings.rule, Random):
+            notes.append("the small weights were dealt out at random: outliers are not protected")
         for i, cells in enumerate(self.marginals.cells):
             unread = self.marginals.noisy(i)[-1]
             declared = cells.column.missing

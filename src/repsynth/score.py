@@ -13,6 +13,7 @@ Scores are integers in units of 2⁻¹⁶ nats, made of table look-ups and IEEE 
 depend on how the records are batched.
 """
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -34,6 +35,7 @@ RARE = 4.5
 """Minus the log of the share of records, about 1 %, below which a numeric region counts more."""
 
 _REGIONS = 16
+_RANDOM_SPAN = 8 * NAT
 _EXTREMES = 0.25
 _FARTHEST = 6.0
 
@@ -50,9 +52,13 @@ class Score:
     rarity: tuple[Ints, ...]
     centre: tuple[float, ...]
     scale: tuple[float, ...]
+    salt: int | None = None
+    """Where it is set, scores are random: a hash of the record in place of how much it stands out."""
 
     def of(self, records: Records) -> Ints:
         """The score of each record."""
+        if self.salt is not None:
+            return _hashed([records.codes[cells.column.name] for cells in self.cells], records.rows, self.salt)
         score = np.zeros(records.rows, dtype=np.int64)
         for cells, rarity, centre, scale in zip(self.cells, self.rarity, self.centre, self.scale, strict=True):
             score += rarity[cells.of(records)]
@@ -64,11 +70,14 @@ class Score:
     @property
     def lowest(self) -> int:
         """The smallest score that any record can have is no smaller than this."""
-        return int(sum(int(rarity.min()) for rarity in self.rarity))
+        return 0 if self.salt is not None else int(sum(int(rarity.min()) for rarity in self.rarity))
 
 
-def make_score(marginals: Marginals, label: str | None) -> Score:
-    """The score function from the released histograms: post-processing."""
+def make_score(marginals: Marginals, label: str | None, *, random: bool = False) -> Score:
+    """The score function from the released histograms: post-processing.
+
+    With `random`, scores are uniform and say nothing about a record, as the ablation of that name needs.
+    """
     kept = [i for i, cells in enumerate(marginals.cells) if cells.column.name != label]
     rarity, centres, scales = [], [], []
     for i in kept:
@@ -82,7 +91,23 @@ def make_score(marginals: Marginals, label: str | None) -> Score:
         centres.append(centre)
         scales.append(scale)
     cells = tuple(marginals.cells[i] for i in kept)
-    return Score(cells, tuple(rarity), tuple(centres), tuple(scales))
+    return Score(cells, tuple(rarity), tuple(centres), tuple(scales), random_salt(marginals) if random else None)
+
+
+def random_salt(marginals: Marginals) -> int:
+    """A salt for random scores: a hash of the released counts, so it is public and differs between releases."""
+    return int.from_bytes(hashlib.sha256(marginals.counts.tobytes()).digest()[:8], "little")
+
+
+def _hashed(columns: list[Ints], rows: int, salt: int) -> Ints:
+    """Uniform from 0 to `_RANDOM_SPAN`, by mixing the bits of a record's codes (as splitmix64 does)."""
+    mixed = np.full(rows, salt, dtype=np.uint64)
+    for codes in columns:
+        mixed = (mixed ^ codes.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    return (mixed % np.uint64(_RANDOM_SPAN)).astype(np.int64)
 
 
 def rarity_of(counts: Floats, noise: Floats, rows: float, *, steep: bool) -> Floats:

@@ -1,4 +1,4 @@
-"""From scores to weights: five rules, each a frozen value, all rounded down onto a public grid.
+"""From scores to weights: seven rules, each a frozen value, all rounded down onto a public grid.
 
 A weight is a public function of the score: a table over steps of 1/64 nat, in units of 1/4096. Within
 a step the table holds the smallest weight the rule gives there, so no record weighs more than its rule.
@@ -138,12 +138,49 @@ class Targeted:
         return np.where(above > 0, self.outlier_weight, 1.0)
 
 
+@dataclass(frozen=True)
+class Removal:
+    """1 up to the threshold, 0 above it: outliers leave the model. An ablation of `Targeted`.
+
+    >>> Removal().weight(np.array([-1.0, 1.0]), span=8.0).tolist()
+    [1.0, 0.0]
+    """
+
+    name: str = "removal"
+    uses_threshold: bool = True
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """All or nothing."""
+        return np.where(above > 0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Random:
+    """The weights of `Targeted` dealt out at random: an ablation that shows what targeting is worth.
+
+    The pipeline then scores records by a hash of them, so as many get the small weight, outliers or not.
+
+    >>> Random().weight(np.array([-1.0, 1.0]), span=8.0).tolist()
+    [1.0, 0.2]
+    """
+
+    outlier_weight: float = 0.2
+    name: str = "random"
+    uses_threshold: bool = True
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """A step at the threshold of the random scores."""
+        return Targeted(self.outlier_weight).weight(above, span)
+
+
 RULES: dict[str, type[Rule]] = {
     "targeted": Targeted,
     "hinge-exp": HingeExp,
     "cap": Cap,
     "equalize": Equalize,
     "uniform": Uniform,
+    "random": Random,
+    "removal": Removal,
 }
 
 

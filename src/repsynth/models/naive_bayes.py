@@ -327,7 +327,7 @@ def fit_naive_bayes(
     contribution, labels = statistic.contribution, statistic.labels
     coded = noisy.reshape(statistic.shape) / GRID
     strata = from_label_code(coded)
-    restore = np.array([1.0, 1.0 / outlier_weight])[: statistic.strata]
+    restore = np.array([1.0] if statistic.strata == 1 else [1.0, 1.0 / outlier_weight])
     sums = np.einsum("s,slk->lk", restore, strata)
     # Variance of one entry's common part (the sum over labels) and of its differences between labels.
     noise = (sigma / GRID) ** 2 * float(restore @ restore)
