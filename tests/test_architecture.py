@@ -17,7 +17,7 @@ LAYERS = [
     {"tables"},
     {"encode"},
     {"measure", "cells", "decode", "draft", "output"},
-    {"marginals", "datasets"},
+    {"marginals", "datasets", "datasets.fetch"},
     {"score"},
     {"weigh"},
     {"threshold", "plan"},

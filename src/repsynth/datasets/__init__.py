@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from repsynth.datasets.fetch import cached
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema, parse_schema
 
@@ -28,7 +29,10 @@ class Dataset:
 
 
 def load(name: str, *, data_dir: str | Path | None = None) -> Dataset:
-    """A dataset by name. Adult and German Credit are read from `data_dir` or the folder REPSYNTH_DATA names.
+    """A dataset by name.
+
+    Adult and German Credit are read from `data_dir`, or from the folder that REPSYNTH_DATA names; without
+    either they are fetched from OpenML once, checked, and kept in a cache.
 
     >>> dataset = load("sim")
     >>> dataset.table.num_rows, dataset.schema.label
@@ -41,7 +45,7 @@ def load(name: str, *, data_dir: str | Path | None = None) -> Dataset:
         return Dataset(name, simulate(), schema)
     if name == "breast_cancer":
         return Dataset(name, _breast_cancer(), schema)
-    return Dataset(name, _from_folder(name, data_dir), schema)
+    return Dataset(name, _read(name, _path(name, data_dir)), schema)
 
 
 def schema_text(name: str) -> str:
@@ -89,7 +93,7 @@ def _breast_cancer() -> pa.Table:
         from sklearn.datasets import load_breast_cancer
     except ImportError:
         raise ConfigError(
-            "the Breast Cancer table ships with scikit-learn; install it with pip install 'repsynth[bench]'"
+            "the Breast Cancer table ships with scikit-learn; install it with pip install 'repsynth[paper]'"
         ) from None
     bunch = load_breast_cancer()
     names = [str(name).replace(" ", "_") for name in bunch.feature_names]
@@ -109,13 +113,17 @@ def _breast_cancer() -> pa.Table:
 _BOUNDS = {"mean_area": (143.5, 2501.0), "perimeter_error": (0.757, 21.98), "worst_texture": (12.02, 49.54)}
 
 
-def _from_folder(name: str, data_dir: str | Path | None) -> pa.Table:
+def _path(name: str, data_dir: str | Path | None) -> Path:
     folder = data_dir or os.environ.get("REPSYNTH_DATA")
     if folder is None:
-        raise DataError(f"{name}: not on this machine; give its folder as data_dir or in REPSYNTH_DATA")
+        return cached(name)
     path = Path(folder) / _FILES[name]
     if not path.is_file():
         raise DataError(f"{path}: no such file; the folder must hold {_FILES[name]}")
+    return path
+
+
+def _read(name: str, path: Path) -> pa.Table:
     table = pacsv.read_csv(path)
     if name == "german_credit":  # the label's codes are text in the schema
         table = table.set_column(table.column_names.index("class"), "class", pc.cast(table["class"], pa.string()))
