@@ -55,8 +55,11 @@ def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int],
 
 
 @contextmanager
-def beside(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
-    """A temporary file in the same folder that becomes `path` at the end, or disappears on any error."""
+def beside(path: Path, *, mode: int = 0o644, replace: bool = False) -> Iterator[Path]:
+    """A temporary file in the same folder that becomes `path` at the end, or disappears on any error.
+
+    It takes the place of a file that is there only where `replace` says so.
+    """
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
@@ -66,7 +69,10 @@ def beside(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(mode)
-        _place(temporary, path)
+        if replace:
+            temporary.replace(path)
+        else:
+            _place(temporary, path)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror}); nothing was left behind") from None
     finally:

@@ -40,7 +40,7 @@ def schema(options: argparse.Namespace) -> None:
     text = draft_schema(options.data, label=options.label)
     with beside(options.output) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    _print(
+    print_result(
         options,
         {"schema": str(options.output), "confirmed": False},
         lambda console: console.print(
@@ -56,7 +56,7 @@ def plan(options: argparse.Namespace) -> None:
     rows = made.settings.public_rows or options.rows
     if rows < 1:
         raise ConfigError("the expected number of rows must be at least 1")
-    _print(options, show.plan_data(made, rows), lambda console: show.plan(console, made, rows))
+    print_result(options, show.plan_data(made, rows), lambda console: show.plan(console, made, rows))
 
 
 def synthesize(options: argparse.Namespace) -> None:
@@ -94,7 +94,7 @@ def synthesize(options: argparse.Namespace) -> None:
         "rows": rows,
         **show.release_data(release),
     }
-    _print(options, data, lambda console: show.outcome(console, release, folder, output, rows))
+    print_result(options, data, lambda console: show.outcome(console, release, folder, output, rows))
 
 
 def _save(release: Release, folder: Path) -> Path:
@@ -113,7 +113,7 @@ def sample(options: argparse.Namespace) -> None:
     check_table_path(options.output)
     release = Release.load(options.release)
     rows = _write_sample(options, release, options.output, options.rows, seed=options.seed)
-    _print(
+    print_result(
         options,
         {"output": str(options.output), "rows": rows},
         lambda console: console.print(f"Wrote {show.count(rows)} to {options.output}."),
@@ -123,7 +123,7 @@ def sample(options: argparse.Namespace) -> None:
 def inspect(options: argparse.Namespace) -> None:
     """Show a release."""
     release = Release.load(options.release)
-    _print(options, show.release_data(release), lambda console: show.release(console, release))
+    print_result(options, show.release_data(release), lambda console: show.release(console, release))
 
 
 def risk(options: argparse.Namespace) -> None:
@@ -134,7 +134,7 @@ def risk(options: argparse.Namespace) -> None:
     data = {"dossier": str(options.output), "private": True}
     if options.show:
         data["summary"] = msgspec.to_builtins(summary)
-    _print(
+    print_result(
         options,
         data,
         lambda console: show.dossier(console, options.output, summary if options.show else None),
@@ -148,7 +148,7 @@ def ledger_init(options: argparse.Namespace) -> None:
     ledger = Ledger.create(options.ledger)
     ledger.init(options.dataset, limit)
     balance = ledger.balance(options.dataset)
-    _print(options, show.balance_data(balance), lambda console: show.balance(console, balance))
+    print_result(options, show.balance_data(balance), lambda console: show.balance(console, balance))
 
 
 def ledger_show(options: argparse.Namespace) -> None:
@@ -161,7 +161,7 @@ def ledger_show(options: argparse.Namespace) -> None:
         for balance in balances:
             show.balance(console, balance)
 
-    _print(options, {"datasets": [show.balance_data(balance) for balance in balances]}, tell)
+    print_result(options, {"datasets": [show.balance_data(balance) for balance in balances]}, tell)
 
 
 def audit(options: argparse.Namespace) -> int:
@@ -180,7 +180,7 @@ def audit(options: argparse.Namespace) -> int:
             )
         )
     private = options.data is not None
-    _print(
+    print_result(
         options,
         show.audit_data(findings, private),
         lambda console: show.audit(console, findings, private, options.runs),
@@ -207,7 +207,7 @@ def demo(options: argparse.Namespace) -> None:
         show.release(console, release)
         show.demo(console, folder, rows)
 
-    _print(options, {"folder": str(folder), "rows": rows, **show.release_data(release)}, tell)
+    print_result(options, {"folder": str(folder), "rows": rows, **show.release_data(release)}, tell)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -255,7 +255,8 @@ def _progress(options: argparse.Namespace) -> Progress:
     )
 
 
-def _print(options: argparse.Namespace, data: dict[str, Any], tell: Callable[[Console], None]) -> None:
+def print_result(options: argparse.Namespace, data: dict[str, Any], tell: Callable[[Console], None]) -> None:
+    """One JSON object for machines, or tables for people."""
     if options.json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
     else:

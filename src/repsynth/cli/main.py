@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from repsynth import __version__
-from repsynth.cli import commands
+from repsynth.cli import commands, paper
 from repsynth.errors import RepsynthError, SchemaError
 from repsynth.weigh import RULES
 
@@ -49,6 +49,18 @@ A dataset gets a total budget once; each run reserves its whole cost before it o
   repsynth ledger init ledger.db --epsilon 2 --delta 1e-9
   repsynth synthesize people.csv --schema schema.toml --epsilon 1 --ledger ledger.db
   repsynth ledger show ledger.db
+"""
+
+
+_PAPER = """\
+Run the evaluation of the method's paper: six methods, four public datasets, four budgets, five seeds. Writes
+tables (Markdown, LaTeX, JSON) with the published values beside, and figures (PNG, SVG). Each run is kept in a
+file of its own: started again, the study goes on where it stopped. What it writes is not a private release.
+
+  repsynth paper --quick
+  repsynth paper --data-dir FOLDER --jobs 2 -o results
+  repsynth paper --protocol paper --data-dir FOLDER -o results
+  repsynth paper --nulls --data-dir FOLDER -o results
 """
 
 
@@ -137,6 +149,8 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--runs", type=int, default=100_000, help="white-box runs per record (default: 100,000)")
     audit.add_argument("--black-box-runs", type=int, default=0, help="black-box runs per record (default: none)")
 
+    _add_paper(verbs)
+
     demo = _verb(verbs, "demo", commands.demo, "the whole way on simulated data")
     demo.add_argument(
         "-o", "--output", type=Path, default=Path("demo"), help="folder for all files (default: demo)"
@@ -159,6 +173,31 @@ def _add_ledger(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     show = _verb(parts, "show", commands.ledger_show, "what was spent, by whom and when, and what remains")
     show.add_argument("ledger", metavar="DB", type=Path, help="ledger file")
     show.add_argument("--dataset", help="only this one")
+
+
+def _add_paper(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    study = _verb(verbs, "paper", paper.paper, "run the paper's experiments on public data", _PAPER)
+    study.add_argument(
+        "--protocol",
+        choices=["sound", "paper"],
+        default="sound",
+        help="sound: the product's path and attacks without a leak; paper: as published (%(default)s)",
+    )
+    study.add_argument("--quick", action="store_true", help="two datasets, two budgets, two seeds: under a minute")
+    study.add_argument("--nulls", action="store_true", help="the published attack where there is nothing to find")
+    study.add_argument("--datasets", nargs="+", metavar="NAME", help="sim, breast_cancer, adult, german_credit")
+    study.add_argument("--epsilons", nargs="+", type=float, metavar="E", help="(0.5 1 2 4)")
+    study.add_argument("--seeds", type=int, metavar="N", help="how many splits of each dataset (5)")
+    study.add_argument("--jobs", type=int, default=paper.jobs(), metavar="N", help="processes (%(default)s here)")
+    study.add_argument("--data-dir", metavar="DIR", help="folder with adult.csv and german_credit.csv, if at hand")
+    study.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("paper-results"),
+        metavar="DIR",
+        help="folder for results, tables and figures; a study that was stopped goes on there (%(default)s)",
+    )
 
 
 def _verb(

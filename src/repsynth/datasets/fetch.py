@@ -119,8 +119,7 @@ def cached(name: str, *, download: Callable[[int], Columns] | None = None) -> Pa
     if digest_of(text) != _DIGESTS[name]:
         raise DataError(f"{name}: what was fetched is not the known dataset (its checksum differs); not used")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # a damaged copy
-    with beside(path) as temporary:
+    with beside(path, replace=True) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 

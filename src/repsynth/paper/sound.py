@@ -1,0 +1,74 @@
+"""`--protocol sound`: the product's own path, everything charged, and attacks without a leak.
+
+All methods have the same (ε, δ). Only the noise is seeded, so that results can be repeated.
+"""
+
+import numpy as np
+
+from repsynth.accounting import advantage
+from repsynth.encode import EncodedTable
+from repsynth.paper.attacks import DECILES, advantage_by_decile, advantage_of, make_attacks, nearest
+from repsynth.paper.grid import Cell
+from repsynth.paper.points import points_of
+from repsynth.paper.results import Result, scorer_quality
+from repsynth.paper.splits import load_split, make_targets, train_outlyingness
+from repsynth.paper.utility import tstr
+from repsynth.pipeline import make_settings, run
+from repsynth.plan import Settings, make_plan
+from repsynth.tables import open_table
+from repsynth.weigh import Random, Removal, Rule, Targeted, Uniform
+
+_NOISELESS = 1e5
+"""A μ at which no noise is left to see: the non-private method."""
+
+_RULES: dict[str, Rule] = {
+    "non-private": Uniform(),
+    "uniform": Uniform(),
+    "uniform-split": Targeted(1.0),  # pays for the threshold, and gives everybody full weight
+    "reps": Targeted(),
+    "random": Random(),
+    "removal": Removal(),
+}
+
+
+def run_sound(cell: Cell, data_dir: str | None) -> Result:
+    """Run one cell: synthesize, then measure utility, attacks and each decile's loss."""
+    key = (cell.dataset, cell.seed, data_dir)
+    split, targets = load_split(*key), make_targets(*key)
+    table = open_table(split.table)
+    rows = len(split.train)
+    release = run(make_plan(split.schema, settings_of(cell, rows)), table, noise_seed=cell.noise_seed)
+    synthetic = points_of(release.sample(rows, seed=cell.noise_seed), split.schema)
+
+    attacks = make_attacks(nearest(targets.places, targets.space.place(synthetic)), targets.to_reference)
+    data = list(EncodedTable(table, split.schema))
+    influence = np.concatenate([release.statistic.influence(batch) for batch in data])[targets.trained]
+    losses = advantage(release.privacy.mu_at(influence))
+    white_box = [float(losses[targets.member_deciles == d].mean()) for d in range(DECILES)]
+    correlation = recall = None
+    if cell.method == "reps":
+        scores = np.concatenate([release.score.of(batch) for batch in data]).astype(np.float64)
+        correlation, recall = scorer_quality(scores, train_outlyingness(*key))
+    by_decile = advantage_by_decile(attacks.density, targets.member, targets.deciles)
+    return Result(
+        tstr=tstr(synthetic, split.test),
+        mia=advantage_of(attacks.distance, targets.member),
+        top=by_decile[-1],
+        ratio=white_box[-1] / float(np.median(white_box)),
+        by_decile=by_decile,
+        distance_by_decile=advantage_by_decile(attacks.distance, targets.member, targets.deciles),
+        white_box=white_box,
+        correlation=correlation,
+        recall=recall,
+    )
+
+
+def settings_of(cell: Cell, rows: int) -> Settings:
+    """The settings of a cell's run: δ = 1/n², the number of records declared public."""
+    return make_settings(
+        epsilon=cell.epsilon,
+        mu=_NOISELESS if cell.epsilon is None else None,
+        delta=1 / rows**2,
+        public_rows=rows,
+        weights=_RULES[cell.method],
+    )

@@ -1,0 +1,120 @@
+"""Run the cells of a study: one file per result, several processes, and what is done is never done again."""
+
+import multiprocessing
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import msgspec
+from threadpoolctl import threadpool_limits
+
+from repsynth import datasets
+from repsynth.errors import ConfigError, DataError
+from repsynth.output import beside
+from repsynth.paper import STAMP
+from repsynth.paper.grid import Cell
+from repsynth.paper.literal import run_literal
+from repsynth.paper.results import Result
+from repsynth.paper.sound import run_sound
+
+EFFORT = {"sim": 2.0, "breast_cancer": 1.0, "adult": 25.0, "german_credit": 1.0}
+"""About how long a cell of each dataset takes, for the time left."""
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """The file of a cell: its result, or how it failed. A failure is kept until the code changes."""
+
+    cell: Cell
+    seconds: float
+    result: Result | None = None
+    failure: str | None = None
+    note: str = STAMP
+
+
+def run_study(
+    cells: Sequence[Cell],
+    folder: Path,
+    *,
+    jobs: int = 1,
+    data_dir: str | None = None,
+    on_done: Callable[[Stored], None] = lambda stored: None,
+) -> list[Stored]:
+    """All results of a study, in the order of its cells; those already in the folder are not run again."""
+    if not 1 <= jobs <= 256:
+        raise ConfigError("the number of jobs must lie between 1 and 256")
+    for name in sorted({cell.dataset for cell in cells}):
+        datasets.load(name, data_dir=data_dir)  # what cannot be had is told before anything runs
+    _make(folder)
+    stored = {cell: found for cell in cells if (found := read_cell(cell, folder))}
+    for found in stored.values():
+        on_done(found)
+    left = [cell for cell in cells if cell not in stored]
+    if jobs == 1 or len(left) < 2:
+        for cell in left:
+            stored[cell] = run_cell(cell, folder, data_dir)
+            on_done(stored[cell])
+        return [stored[cell] for cell in cells]
+    threads = max(1, multiprocessing.cpu_count() // jobs)
+    context = multiprocessing.get_context("spawn")  # forking a process that uses OpenMP may hang
+    with ProcessPoolExecutor(jobs, context, initializer=threadpool_limits, initargs=(threads,)) as pool:
+        futures = [pool.submit(run_cell, cell, folder, data_dir) for cell in left]
+        try:
+            for future in as_completed(futures):
+                done = future.result()
+                stored[done.cell] = done
+                on_done(done)
+        except BrokenProcessPool:
+            raise DataError(
+                f"a process was killed, perhaps for want of memory, with {len(stored)} of {len(cells)} cells "
+                "done; run the same command again to go on, with fewer --jobs"
+            ) from None
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [stored[cell] for cell in cells]
+
+
+def run_cell(cell: Cell, folder: Path, data_dir: str | None) -> Stored:
+    """Run one cell and write its file."""
+    start = time.perf_counter()
+    result, failure = None, None
+    try:
+        result = (run_sound if cell.protocol == "sound" else run_literal)(cell, data_dir)
+    except Exception as error:  # whatever it is, it is this cell's outcome, and the study goes on
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        failure = f"{type(error).__name__} in {place.name} ({Path(place.filename).name}:{place.lineno})"
+    done = Stored(cell, time.perf_counter() - start, result, failure)
+    path = _path(cell, folder)
+    if not path.exists():  # another run may have been faster
+        with beside(path) as temporary:
+            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(done)))
+    return done
+
+
+def read_cell(cell: Cell, folder: Path) -> Stored | None:
+    """The stored outcome of a cell; None where there is none, or a damaged one, which is then removed."""
+    path = _path(cell, folder)
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Stored)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, OSError):
+        found = None
+    if found is None or found.cell != cell:
+        path.unlink(missing_ok=True)
+        return None
+    return found
+
+
+def _path(cell: Cell, folder: Path) -> Path:
+    return folder / f"{cell.address()}.json"
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be made ({error.strerror}); name another folder with -o") from None
