@@ -13,11 +13,14 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from study import EPSILONS, Split, kolmogorov, split, tstr
 
 from repsynth import datasets
 from repsynth.accounting import advantage
 from repsynth.encode import EncodedTable
+from repsynth.paper.grid import EPSILONS
+from repsynth.paper.points import Points, points_of
+from repsynth.paper.splits import Split, load_split, train_outlyingness
+from repsynth.paper.utility import tstr
 from repsynth.pipeline import make_settings, run
 from repsynth.plan import make_plan
 from repsynth.tables import open_table
@@ -36,9 +39,11 @@ class Result:
     distance: float
 
 
-def measure(part: Split, epsilon: float, options: dict[str, object], *, declared: bool) -> Result:
-    rows = part.train.num_rows
-    table = open_table(part.train)
+def measure(
+    part: Split, top_decile: np.ndarray, epsilon: float, options: dict[str, object], *, declared: bool
+) -> Result:
+    rows = len(part.train)
+    table = open_table(part.table)
     data = list(EncodedTable(table, part.schema))
     outcome = {}
     for name, chosen in (("uniform", {"weights": "uniform"}), ("reps", options)):
@@ -47,9 +52,9 @@ def measure(part: Split, epsilon: float, options: dict[str, object], *, declared
         )
         release = run(make_plan(part.schema, settings), table)
         influence = np.concatenate([release.statistic.influence(batch) for batch in data])
-        lost = advantage(release.privacy.mu_at(influence))[part.top_decile].mean()
-        synthetic = release.sample(rows)
-        outcome[name] = (tstr(synthetic, part.test, part.schema), lost, release, synthetic)
+        lost = advantage(release.privacy.mu_at(influence))[top_decile].mean()
+        synthetic = points_of(release.sample(rows), part.schema)
+        outcome[name] = (tstr(synthetic, part.test), lost, release, synthetic)
     release = outcome["reps"][2]
     scores = np.concatenate([release.score.of(batch) for batch in data])
     highest = scores >= np.quantile(scores, 0.9)
@@ -57,23 +62,36 @@ def measure(part: Split, epsilon: float, options: dict[str, object], *, declared
         uniform=outcome["uniform"][0],
         reps=outcome["reps"][0],
         ratio=outcome["reps"][1] / outcome["uniform"][1],
-        recall=float(highest[part.top_decile].mean()),
+        recall=float(highest[top_decile].mean()),
         flagged=float((scores >= release.threshold.value).mean()),
         flagged_error=release.threshold.share_error,
-        distance=kolmogorov(outcome["uniform"][3], part.train, part.schema),
+        distance=kolmogorov(outcome["uniform"][3], part.train),
     )
+
+
+def kolmogorov(synthetic: Points, real: Points) -> float:
+    """Mean over numeric columns of the largest gap between the two distribution functions."""
+    gaps = []
+    for column in range(real.numbers.shape[1]):
+        a, b = (np.sort(points.numbers[:, column]) for points in (synthetic, real))
+        values = np.concatenate([a, b])
+        above = np.searchsorted(a, values, "right") / len(a) - np.searchsorted(b, values, "right") / len(b)
+        gaps.append(np.abs(above).max())
+    return float(np.mean(gaps)) if gaps else float("nan")
 
 
 def one_seed(task: tuple[str, int, argparse.Namespace]) -> list[tuple[float, Result]]:
     name, seed, arguments = task
-    part = split(name, seed, arguments.data_dir)
+    part = load_split(name, seed, arguments.data_dir)
+    outlying = train_outlyingness(name, seed, arguments.data_dir)
+    top_decile = outlying >= np.quantile(outlying, 0.9)
     options = {"weights": arguments.weights, "outlier_share": arguments.outlier_share}
     if arguments.weights == "hinge-exp":
         options["gamma"] = arguments.gamma
     options |= {"score_share": arguments.score_share, "threshold_share": arguments.threshold_share}
     repeats = arguments.repeats * {"sim": 2, "breast_cancer": 4, "german_credit": 4, "adult": 1}[name]
     return [
-        (epsilon, measure(part, epsilon, options, declared=not arguments.measure_size))
+        (epsilon, measure(part, top_decile, epsilon, options, declared=not arguments.measure_size))
         for epsilon in EPSILONS
         for _ in range(repeats)
     ]

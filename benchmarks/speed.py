@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pyarrow.csv as pacsv
-from study import complete
 
 from repsynth import datasets
+from repsynth.paper.splits import complete
 from repsynth.pipeline import make_settings, run
 from repsynth.plan import make_plan
 from repsynth.tables import open_table
