@@ -62,7 +62,8 @@ def run_nulls(
             on_done(name, done)
         for experiment in EXPERIMENTS:
             found = [value[experiment] for value in values]
-            findings.append(Finding(name, experiment, float(np.mean(found)), *interval(found)))
+            low, high = interval(found)
+            findings.append(Finding(name, experiment, float(np.mean(found)), max(low, -1.0), min(high, 1.0)))
     return Findings(tuple(findings), tuple(_sentence(name, findings) for name in names))
 
 

@@ -69,6 +69,12 @@ class Space:
         scale = points.numbers.std(axis=0)
         return cls(points.numbers.mean(axis=0), np.where(scale > 1e-9, scale, 1.0), points.sizes)
 
+    @classmethod
+    def standard(cls, points: Points) -> "Space":
+        """For points that are standardised already: their numbers as they are."""
+        columns = points.numbers.shape[1]
+        return cls(np.zeros(columns), np.ones(columns), points.sizes)
+
     def place(self, points: Points) -> Floats:
         """The coordinates of each record."""
         parts = [(points.numbers - self.centre) / self.scale]

@@ -1,6 +1,7 @@
 """Run the cells of a study: one file per result, several processes, and what is done is never done again."""
 
 import multiprocessing
+import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -59,7 +60,7 @@ def run_study(
         return [stored[cell] for cell in cells]
     threads = max(1, multiprocessing.cpu_count() // jobs)
     context = multiprocessing.get_context("spawn")  # forking a process that uses OpenMP may hang
-    with ProcessPoolExecutor(jobs, context, initializer=threadpool_limits, initargs=(threads,)) as pool:
+    with ProcessPoolExecutor(jobs, context, initializer=_start, initargs=(threads,)) as pool:
         futures = [pool.submit(run_cell, cell, folder, data_dir) for cell in left]
         try:
             for future in as_completed(futures):
@@ -75,6 +76,12 @@ def run_study(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [stored[cell] for cell in cells]
+
+
+def _start(threads: int) -> None:
+    """Begin a worker process: its share of the processors, and Ctrl-C is the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threadpool_limits(threads)
 
 
 def run_cell(cell: Cell, folder: Path, data_dir: str | None) -> Stored:
