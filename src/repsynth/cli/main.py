@@ -187,7 +187,9 @@ def _add_paper(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     study.add_argument("--nulls", action="store_true", help="the published attack where there is nothing to find")
     study.add_argument("--datasets", nargs="+", metavar="NAME", help="sim, breast_cancer, adult, german_credit")
     study.add_argument("--epsilons", nargs="+", type=float, metavar="E", help="(0.5 1 2 4)")
-    study.add_argument("--seeds", type=int, metavar="N", help="how many splits of each dataset (5)")
+    study.add_argument(
+        "--seeds", type=int, metavar="N", help="how many splits of each dataset (5; more for --nulls)"
+    )
     study.add_argument("--jobs", type=int, default=paper.jobs(), metavar="N", help="processes (%(default)s here)")
     study.add_argument("--data-dir", metavar="DIR", help="folder with adult.csv and german_credit.csv, if at hand")
     study.add_argument(

@@ -61,16 +61,15 @@ def _study(options: argparse.Namespace) -> int:
 
 
 def _nulls(options: argparse.Namespace) -> int:
-    from repsynth.paper.nulls import run_nulls, show_nulls
+    from repsynth.paper.nulls import SEEDS, run_nulls, show_nulls
 
-    chosen = _cells(options)
-    names = list(dict.fromkeys(cell.dataset for cell in chosen))
-    seeds = 1 + max(cell.seed for cell in chosen)
+    names = list(dict.fromkeys(cell.dataset for cell in _cells(options)))
+    runs = sum(options.seeds or SEEDS[name] for name in names)
     with _progress(options) as progress:
-        task = progress.add_task("", total=len(names) * seeds, done=0, cells=len(names) * seeds)
+        task = progress.add_task("", total=runs, done=0, cells=runs)
         findings = run_nulls(
             names,
-            seeds,
+            options.seeds,
             options.data_dir,
             on_done=lambda name, done: progress.update(task, description=name, advance=1, done=done),
         )

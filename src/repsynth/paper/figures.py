@@ -22,6 +22,9 @@ _LOOKS = {
     "removal": ("#cc79a7", "v", "--"),
 }
 
+# Text stays text; no random names.
+_SVG = {"svg.fonttype": "none", "svg.hashsalt": "repsynth"}
+
 Draw = Callable[[Any, list[Row]], None]
 
 
@@ -34,7 +37,7 @@ def write_figures(summary: Summary, folder: Path) -> list[Path]:
     recall, correlation = "recall of the top 10 %", "Spearman correlation"
     figures = {
         "utility": _over_budgets(summary, "tstr", "TSTR AUROC", "Utility"),
-        "top-decile-attack": _over_budgets(summary, "top", "top-10 % advantage", f"Top 10 %: {attack}"),
+        "top-decile-attack": _over_budgets(summary, "top", "advantage (chance: 0)", f"Top 10 %: {attack}"),
         "scorer-correlation": _over_budgets(summary, "correlation", correlation, "Scorer", ("reps",)),
         "scorer-recall": _over_budgets(summary, "recall", recall, "Scorer", ("reps",)),
         "inequality": _over_budgets(summary, "ratio", "top decile / median decile", f"Inequality: {ratio}"),
@@ -68,6 +71,8 @@ def _over_budgets(
         budgets = sorted({row.epsilon for row in rows})
         axes.set_xticks(budgets, [f"{budget:g}" for budget in budgets])
         axes.minorticks_off()
+        if measure == "top" and summary.protocol == "sound":
+            axes.axhline(0, color="black", linewidth=0.8)
         axes.set_xlabel("ε")
         axes.set_ylabel(label)
 
@@ -116,9 +121,9 @@ def _write(base: Path, figure: Figure) -> list[Path]:
     paths = []
     for suffix in (".png", ".svg"):
         path = base.with_suffix(suffix)
-        # No date and no random names, so that equal results give equal files.
+        # No date and no random names: equal results give equal files.
         notes = {"Date": None} if suffix == ".svg" else {}
-        with rc_context({"svg.hashsalt": "repsynth"}), beside(path, replace=True) as temporary:
+        with rc_context(_SVG), beside(path, replace=True) as temporary:
             figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=notes)
         paths.append(path)
     return paths
