@@ -21,7 +21,7 @@ from repsynth.errors import DataError, LedgerError, ReleaseError, SchemaError
 from repsynth.ledger import Ledger
 from repsynth.output import write_table
 from repsynth.pipeline import make_settings
-from repsynth.plan import make_plan
+from repsynth.plan import MODELS, make_plan
 from repsynth.schema import parse_schema, schema_from_dict, schema_to_dict
 from repsynth.tables import check_columns, open_table
 
@@ -36,7 +36,9 @@ def test_any_schema_any_table_replays_on_its_neighbour(
     schema = data.draw(schemas())
     table = data.draw(tables(schema))
     declared = table.num_rows if public else None
-    plan = make_plan(schema, make_settings(mu=mu, delta=1e-6, weights=rule, public_rows=declared))
+    model = data.draw(st.sampled_from(list(MODELS) if len(schema.learned) > 1 else ["naive-bayes"]))
+    chosen = make_settings(mu=mu, delta=1e-6, weights=rule, public_rows=declared, model=model)
+    plan = make_plan(schema, chosen)
     check_replay(plan, table, data.draw(st.integers(0, table.num_rows - 1)))
     records = records_of(table, schema)
     for measured in record_run(plan, table)[1]:
@@ -49,7 +51,8 @@ def test_any_schema_makes_a_release_that_can_be_sampled_saved_and_loaded(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     schema = data.draw(schemas())
-    release = synthesize(data.draw(tables(schema)), schema, epsilon=1.0)
+    model = data.draw(st.sampled_from(list(MODELS) if len(schema.learned) > 1 else ["naive-bayes"]))
+    release = synthesize(data.draw(tables(schema)), schema, epsilon=1.0, model=model)
     folder = release.save(tmp_path_factory.mktemp("release") / "release")
     out = Release.load(folder).sample(20)
     assert out.num_rows == 20

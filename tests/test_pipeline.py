@@ -17,7 +17,7 @@ from conftest import make_people
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repsynth import datasets, synthesize, weigh
+from repsynth import datasets, plan, synthesize, weigh
 from repsynth.encode import Records
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.measure import Account, Count, sum_over
@@ -27,36 +27,43 @@ from repsynth.schema import Schema, parse_schema
 from repsynth.tables import open_table
 
 RULES = list(weigh.RULES)
+MODELS = list(plan.MODELS)
 
 
 def plan_for(schema: Schema, **options: object) -> Plan:
     return make_plan(schema, make_settings(**{"epsilon": 2.0, "delta": 1e-6, **options}))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("public_rows", [None, 400])
-def test_spends_exactly_its_plan(rule: str, public_rows: int | None, people: pa.Table, schema: Schema) -> None:
-    check_spends_its_plan(plan_for(schema, weights=rule, public_rows=public_rows), people)
+def test_spends_exactly_its_plan(
+    model: str, rule: str, public_rows: int | None, people: pa.Table, schema: Schema
+) -> None:
+    check_spends_its_plan(plan_for(schema, model=model, weights=rule, public_rows=public_rows), people)
 
 
-def test_the_noise_has_the_claimed_scale(people: pa.Table, schema: Schema) -> None:
-    check_noise_scale(plan_for(schema), people)
+@pytest.mark.parametrize("model", MODELS)
+def test_the_noise_has_the_claimed_scale(model: str, people: pa.Table, schema: Schema) -> None:
+    check_noise_scale(plan_for(schema, model=model), people)
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("mu", [0.3, 30.0])
 def test_no_record_moves_a_statistic_by_more_than_its_sensitivity(
-    rule: str, mu: float, people: pa.Table, schema: Schema
+    model: str, rule: str, mu: float, people: pa.Table, schema: Schema
 ) -> None:
-    plan = plan_for(schema, weights=rule, epsilon=None, mu=mu)
+    plan = plan_for(schema, model=model, weights=rule, epsilon=None, mu=mu)
     _, measured = record_run(plan, people)
     records = records_of(people, schema)
     for m in measured:
         check_contribution(m.statistic, records)
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(
+    model=st.sampled_from(MODELS),
     rule=st.sampled_from(RULES),
     rows=st.integers(1, 60),
     absent=st.integers(0, 59),
@@ -66,13 +73,24 @@ def test_no_record_moves_a_statistic_by_more_than_its_sensitivity(
     public=st.booleans(),
 )
 def test_replay_on_a_neighbour(
-    rule: str, rows: int, absent: int, seed: int, mu: float, label: bool, public: bool
+    model: str, rule: str, rows: int, absent: int, seed: int, mu: float, label: bool, public: bool
 ) -> None:
     from conftest import ALL_TYPES
 
     schema = parse_schema(ALL_TYPES if label else ALL_TYPES.replace('label = "smoker"', ""))
-    plan = plan_for(schema, weights=rule, epsilon=None, mu=mu, public_rows=rows if public else None)
+    known = rows if public else None
+    plan = plan_for(schema, model=model, weights=rule, epsilon=None, mu=mu, public_rows=known)
     check_replay(plan, make_people(rows, seed), absent % rows)
+
+
+@pytest.mark.parametrize("model", ["mst", "aim"])
+def test_replay_where_tables_are_chosen(model: str, sim: datasets.Dataset) -> None:
+    plan = plan_for(sim.schema, epsilon=4.0, public_rows=6000, model=model)
+    release, measured = record_run(plan, sim.table)
+    assert sum(len(m.noisy) for m in measured if m.event.name.startswith("structure")) >= 5
+    scores = release.score.of(records_of(sim.table, sim.schema))
+    check_replay(plan, sim.table, int(np.argmax(scores)))
+    check_replay(plan, sim.table, int(np.argmin(scores)))
 
 
 def test_replay_where_the_threshold_is_read_and_outliers_are_summed_apart(sim: datasets.Dataset) -> None:
@@ -85,13 +103,13 @@ def test_replay_where_the_threshold_is_read_and_outliers_are_summed_apart(sim: d
 
 
 @settings(max_examples=25)
-@given(data=st.data(), rule=st.sampled_from(RULES))
-def test_any_partition_and_order_gives_the_same_bits(data: st.DataObject, rule: str) -> None:
+@given(data=st.data(), rule=st.sampled_from(RULES), model=st.sampled_from(MODELS))
+def test_any_partition_and_order_gives_the_same_bits(data: st.DataObject, rule: str, model: str) -> None:
     from conftest import ALL_TYPES
 
     schema = parse_schema(ALL_TYPES)
     table = make_people(200)
-    _, measured = record_run(plan_for(schema, weights=rule), table)
+    _, measured = record_run(plan_for(schema, weights=rule, model=model), table)
     records = records_of(table, schema)
     order = data.draw(st.permutations(range(200)))
     cuts = sorted(data.draw(st.sets(st.integers(1, 199), max_size=12)))
@@ -100,8 +118,9 @@ def test_any_partition_and_order_gives_the_same_bits(data: st.DataObject, rule: 
         assert np.array_equal(sum_over(m.statistic, parts), m.statistic.total(records))
 
 
-def test_the_file_s_layout_does_not_matter(people: pa.Table, schema: Schema) -> None:
-    plan = plan_for(schema)
+@pytest.mark.parametrize("model", MODELS)
+def test_the_file_s_layout_does_not_matter(model: str, people: pa.Table, schema: Schema) -> None:
+    plan = plan_for(schema, model=model)
     whole = run(plan, open_table(people), noise_seed=3)
     pieces = pa.concat_tables([people.slice(k, 7) for k in range(0, 400, 7)])
     assert same_release(whole, run(plan, open_table(pieces), noise_seed=3))
@@ -141,12 +160,15 @@ def _one_way(release: object) -> object:
     return OneWay(release.marginals.cells)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("asked", [0.8, 1.5])
 def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
-    rule: str, asked: float, sim: datasets.Dataset
+    model: str, rule: str, asked: float, sim: datasets.Dataset
 ) -> None:
-    release = synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, weights=rule, outlier_epsilon=asked)
+    release = synthesize(
+        sim.table, sim.schema, epsilon=2.0, delta=1e-6, weights=rule, outlier_epsilon=asked, model=model
+    )
     records = records_of(sim.table, sim.schema)
     assert release.threshold is not None
     above = release.score.of(records) >= release.threshold.value

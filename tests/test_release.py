@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from repsynth import Release, datasets, synthesize
 from repsynth.errors import ReleaseError
 from repsynth.files import _arrays, release_json_schema
+from repsynth.plan import MODELS
 from repsynth.schema import Schema
 from repsynth.weigh import RULES
 
@@ -28,9 +29,10 @@ def release(people: pa.Table, schema: Schema) -> Release:
     return synthesize(people, schema, epsilon=1.0, delta=1e-6)
 
 
+@pytest.mark.parametrize("model", list(MODELS))
 @pytest.mark.parametrize("rule", list(RULES))
-def test_there_and_back(rule: str, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
-    release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule)
+def test_there_and_back(model: str, rule: str, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule, model=model)
     loaded = Release.load(release.save(tmp_path / "release"))
     assert same_release(loaded, release)
     assert loaded.sample(30, seed=2).equals(release.sample(30, seed=2))
@@ -116,7 +118,8 @@ def test_contradictions_are_noticed(change: dict[str, object], release: Release,
 def test_a_smaller_claimed_sensitivity_is_noticed(release: Release, tmp_path: Path) -> None:
     folder = release.save(tmp_path / "release")
     described = json.loads((folder / "release.json").read_text())
-    described["events"][-1]["sensitivity"] /= 2
+    for number in ("sensitivity", "sigma"):  # at the same charge
+        described["events"][-1][number] /= 2
     (folder / "release.json").write_text(json.dumps(described))
     with pytest.raises(ReleaseError, match="smaller sensitivity"):
         Release.load(folder)

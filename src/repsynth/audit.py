@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import log_softmax, ndtri
 from scipy.stats import beta
 
 from repsynth.accounting import compose, epsilon_of
@@ -29,9 +29,13 @@ from repsynth.encode import MISSING, EncodedTable, Records
 from repsynth.errors import ConfigError
 from repsynth.guarantee import ETA_SHARE, guaranteed_weights
 from repsynth.marginals import OneWay
-from repsynth.measure import Account, Count, Statistic, sum_over
+from repsynth.measure import OUT, Account, Count, Statistic, sum_over
+from repsynth.models.marginal import Parts, make_choice
+from repsynth.models.stages import Measured
+from repsynth.models.tables import TableChoice, Tables
+from repsynth.noise import MU_PER_ETA, GaussianEvent
 from repsynth.pipeline import run
-from repsynth.plan import Plan, make_plan
+from repsynth.plan import STAGE_ONE, Plan, make_plan
 from repsynth.release import Release
 from repsynth.schema import Numeric, Schema
 from repsynth.tables import open_table
@@ -127,12 +131,17 @@ def white_box(release: Release, others: Records, record: Records, *, target: str
     plan = make_plan(release.schema, release.settings)
     influence = min(float(release.statistic.influence(record)[0]), 1.0)
     findings, ratios, claims = [], [], []
+    statistics = _statistics(release)
+    choices = dict(_choices(release, plan))
     for name, charge in plan.charges.items():
-        statistic = _statistics(release)[name]
-        claim = charge * (influence if name == "synthesis" else 1.0)
-        without = sum_over(statistic, [others])
-        difference = sum_over(statistic, [others, record]) - without
-        ratio = _log_ratios(statistic, without, difference, charge, runs)
+        claim = charge * (1.0 if name in STAGE_ONE else influence)
+        touched: Statistic | TableChoice = choices[name][0] if name in choices else statistics[name]
+        without = sum_over(touched, [others])
+        difference = sum_over(touched, [others, record]) - without
+        if name in choices:
+            ratio = _choice_ratios(*choices[name], without, without + difference, charge, runs)
+        else:
+            ratio = _log_ratios(statistics[name], without, difference, charge, runs)
         ratios.append(ratio)
         claims.append(claim)
         findings.append(Finding(target, "white-box", name, claim, *_bounds(*ratio), privacy.delta))
@@ -195,11 +204,46 @@ def _statistics(release: Release) -> dict[str, Statistic]:
     statistics: dict[str, Statistic] = {
         "size": Count(),
         "score": OneWay(release.marginals.cells),
-        "synthesis": release.statistic,
+        **{m.statistic.name: m.statistic for m in release.measured},
     }
     if release.threshold:
         statistics["threshold"] = ScoreHistogram(release.score, release.threshold.edges)
     return statistics
+
+
+def _choices(release: Release, plan: Plan) -> Iterator[tuple[str, tuple[TableChoice, tuple[int, ...]]]]:
+    """Each choice of a run, made again from what was released before it, and what was chosen."""
+    measured: list[Measured[Tables]] = []
+    for m in release.measured:
+        statistic = m.statistic
+        if not isinstance(statistic, Tables):
+            return
+        if statistic.name.startswith("synthesis"):
+            parts = Parts(release.stage, statistic.groups[: len(release.marginals.cells)])
+            name = statistic.name.replace("synthesis", "structure")
+            most = release.settings.max_model_mb * 2**20 // 16
+            first = name == "structure"
+            choice = make_choice(parts, measured, plan.charges, name, first=first, max_cells=most)
+            pairs = choice.tables.pairs
+            chosen = tuple(pairs.index(pair) for pair in statistic.pairs if pair in pairs)
+            yield name, (choice, chosen)
+        measured.append(Measured(statistic, m.noisy, m.sigma))
+
+
+def _choice_ratios(
+    choice: TableChoice, chosen: tuple[int, ...], without: Ints, present: Ints, charge: float, runs: int
+) -> tuple[Floats, Floats]:
+    """Log-likelihood ratios of choices, drawn without and with the record. Earlier choices are those made."""
+    eta = charge / (MU_PER_ETA * math.sqrt(choice.rounds))
+    generator = np.random.default_rng()
+    ratios = np.zeros((2, runs))
+    for k in range(min(len(chosen) + 1, choice.rounds)):
+        tables = (choice.scores(total, chosen[:k]) for total in (without, present))
+        logs = [log_softmax(scores[scores > OUT] * (eta / 2 / choice.unit)) for scores in tables]
+        for side in (0, 1):
+            drawn = generator.choice(len(logs[0]), runs, p=np.exp(logs[side]))
+            ratios[side] += (logs[1] - logs[0])[drawn]
+    return ratios[0], ratios[1]
 
 
 def made_up_table(schema: Schema, rows: int = 1000) -> pa.Table:
@@ -260,7 +304,9 @@ def _drawn(name: str, sensitivity: float, values: Ints, charge: float) -> tuple[
     """Noisy values as a run of this charge would release them, and the noise that it says it added."""
     account = Account(charge * (1 + 1e-9))
     noisy = account.measure(_Known(name, sensitivity, values), [Records(rows=1, codes={})], mu=charge)
-    return noisy, account.events[-1].sigma
+    (event,) = account.events
+    assert isinstance(event, GaussianEvent)
+    return noisy, event.sigma
 
 
 def _bounds(out: Floats, present: Floats) -> tuple[float, float]:

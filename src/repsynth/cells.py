@@ -30,10 +30,11 @@ class Cells:
         return cls(column, None, column.cells + 1)
 
     @classmethod
-    def binned(cls, column: Numeric, bins: int) -> "Cells":
+    def binned(cls, column: Numeric, bins: int, *, both: bool = False) -> "Cells":
         """About `bins` equal bins, and one for the lower bound alone: zeros are often a case apart.
 
-        Up to twice as many whole numbers get a bin each, since people heap on some (a 40-hour week).
+        Up to twice as many whole numbers get a bin each, since people heap on some (a 40-hour week). With
+        `both`, the upper bound has a bin of its own, too.
 
         >>> from repsynth.schema import Integer
         >>> Cells.binned(Integer(name="gain", min=0, max=99), bins=4).starts.tolist()
@@ -44,7 +45,7 @@ class Cells:
         if column.steps < 2 * bins:
             bins = column.steps + 1
         uniform = -(-np.arange(bins) * (column.steps + 1) // bins)
-        starts = np.unique(np.concatenate([uniform, [0, 1]]))
+        starts = np.unique(np.concatenate([uniform, [0, 1], [column.steps] if both else []]).astype(np.int64))
         starts = starts[starts <= column.steps].astype(np.int64)
         return cls(column, starts, len(starts) + 1)
 
@@ -68,11 +69,12 @@ class Cells:
         return np.append(self.starts, self.column.steps + 1) / (self.column.steps + 1)
 
 
-def choose_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Cells, ...]:
+def choose_cells(schema: Schema, *, rows: float, sigma: float, fine: bool = False) -> tuple[Cells, ...]:
     """Cells for every learned column: the less noise per record there is, the finer the bins.
 
     The number of bins is the power of two near rows/σ up to 16, and grows beyond only eight times as
-    slowly: finer bins than the noise can fill make every estimate worse.
+    slowly: finer bins than the noise can fill make every estimate worse. A marginal model takes `fine`
+    bins, near a quarter of rows/σ and eight at least: it merges those that noise drowns itself.
 
     >>> from repsynth.schema import Number
     >>> schema = Schema(columns=(Number(name="pay", min=0.0, max=1e6),))
@@ -82,8 +84,10 @@ def choose_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Cells, .
     signal = max(rows / sigma, 1.0)
     most = np.clip(_power_of_two(signal / 8), 16, _MOST_BINS)
     bins = int(np.clip(_power_of_two(signal), _FEWEST_BINS, most))
+    if fine:
+        bins = int(np.clip(_power_of_two(signal / 4), 2 * _FEWEST_BINS, _MOST_BINS))
     return tuple(
-        Cells.discrete(column) if isinstance(column, Discrete) else Cells.binned(column, bins)
+        Cells.discrete(column) if isinstance(column, Discrete) else Cells.binned(column, bins, both=fine)
         for column in schema.learned
     )
 

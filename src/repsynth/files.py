@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,25 +28,55 @@ from repsynth.decode import DTYPE, Layout, decode
 from repsynth.encode import Records
 from repsynth.errors import ReleaseError, RepsynthError
 from repsynth.marginals import Marginals, OneWay
+from repsynth.models.groups import NONE, Groups
+from repsynth.models.marginal import Parts
 from repsynth.models.naive_bayes import Contribution, WeightedSums
-from repsynth.noise import GaussianEvent
-from repsynth.plan import MODELS, Settings, make_plan
+from repsynth.models.stages import Measured, StageOne, Weighted
+from repsynth.models.tables import Tables
+from repsynth.noise import Event, ExponentialEvent, GaussianEvent
+from repsynth.plan import MODELS, STAGE_ONE, Settings, make_plan
 from repsynth.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.score import Score, random_salt
 from repsynth.threshold import Threshold
 from repsynth.weigh import FULL, RULES, HingeExp, Random, WeightFunction
 
-FORMAT = 1
+FORMAT = 2
 _MOST_BYTES = 2**28
+_MOST_CELLS = 2**25
 
 
-class EventFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GaussianFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="gaussian"):
     """One measurement: its name, L2 sensitivity and noise."""
 
     name: str
     sensitivity: float
     sigma: float
+
+
+class ExponentialFile(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="exponential"
+):
+    """One choice by the exponential mechanism: its name, η of a round, and how many rounds it may take."""
+
+    name: str
+    eta: float
+    rounds: int
+
+
+class SumsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What naive Bayes measured: its constant and clip, and whether outliers were summed up apart."""
+
+    constant: int
+    clip: int
+    split: bool
+
+
+class TablesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A measurement of a marginal model: the positions of the columns that its tables cross."""
+
+    name: str
+    pairs: tuple[tuple[int, int], ...]
 
 
 class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,6 +93,7 @@ class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threshold_share: float
     size_share: float
     public_rows: int | None
+    max_model_mb: int
 
 
 class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,12 +114,11 @@ class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     layout: Layout
     settings: SettingsFile
     rows: float
-    events: tuple[EventFile, ...]
+    events: tuple[GaussianFile | ExponentialFile, ...]
     threshold: ThresholdFile | None
     weights_start: int
-    constant: int
-    clip: int
-    split: bool
+    sums: SumsFile | None
+    tables: tuple[TablesFile, ...]
     arrays_sha256: str
 
 
@@ -140,7 +171,7 @@ def release_json_schema() -> dict[str, Any]:
 
 def _describe(release: Release, digest: str) -> ReleaseFile:
     settings, threshold = release.settings, release.threshold
-    rule, contribution = settings.rule, release.statistic.contribution
+    rule = settings.rule
     return ReleaseFile(
         format=FORMAT,
         repsynth=__version__,
@@ -159,29 +190,43 @@ def _describe(release: Release, digest: str) -> ReleaseFile:
             threshold_share=settings.threshold_share,
             size_share=settings.size_share,
             public_rows=settings.public_rows,
+            max_model_mb=settings.max_model_mb,
         ),
         rows=release.rows,
-        events=tuple(EventFile(e.name, e.sensitivity, e.sigma) for e in release.events),
+        events=tuple(_event_file(event) for event in release.events),
         threshold=ThresholdFile(threshold.value, threshold.share, threshold.share_error) if threshold else None,
         weights_start=release.weights.start,
-        constant=contribution.constant,
-        clip=contribution.clip,
-        split=release.statistic.split_at is not None,
+        sums=_sums_file(release),
+        tables=tuple(
+            TablesFile(m.statistic.name, m.statistic.pairs)
+            for m in release.measured
+            if isinstance(m.statistic, Tables)
+        ),
         arrays_sha256=digest,
     )
 
 
+def _event_file(event: Event) -> GaussianFile | ExponentialFile:
+    if isinstance(event, GaussianEvent):
+        return GaussianFile(event.name, event.sensitivity, event.sigma)
+    return ExponentialFile(event.name, event.eta, event.rounds)
+
+
+def _sums_file(release: Release) -> SumsFile | None:
+    statistic = release.statistic
+    if not isinstance(statistic, WeightedSums):
+        return None
+    contribution = statistic.contribution
+    return SumsFile(contribution.constant, contribution.clip, statistic.split_at is not None)
+
+
 def _arrays(release: Release) -> dict[str, NDArray[Any]]:
     """Everything that is long, under fixed names."""
-    contribution = release.statistic.contribution
     arrays: dict[str, NDArray[Any]] = {
         "marginals": release.marginals.counts,
         "weights": release.weights.table,
-        "sums": release.sums,
         "score_centre": np.array(release.score.centre, dtype=np.float64),
         "score_scale": np.array(release.score.scale, dtype=np.float64),
-        "centre": np.array(contribution.centre, dtype=np.float64),
-        "scale": np.array(contribution.scale, dtype=np.float64),
     }
     if release.threshold:
         arrays["threshold_edges"] = release.threshold.edges
@@ -191,8 +236,17 @@ def _arrays(release: Release) -> dict[str, NDArray[Any]]:
             arrays[f"starts_{i}"] = cells.starts
     for i, rarity in enumerate(release.score.rarity):
         arrays[f"rarity_{i}"] = rarity
-    for i, offset in enumerate(contribution.offsets):
-        arrays[f"offset_{i}"] = offset
+    for k, measured in enumerate(release.measured):
+        statistic = measured.statistic
+        if isinstance(statistic, WeightedSums):
+            arrays["sums"] = measured.noisy
+            arrays["centre"] = np.array(statistic.contribution.centre, dtype=np.float64)
+            arrays["scale"] = np.array(statistic.contribution.scale, dtype=np.float64)
+            arrays |= {f"offset_{i}": offset for i, offset in enumerate(statistic.contribution.offsets)}
+        elif isinstance(statistic, Tables):
+            arrays[f"tables_{k}"] = measured.noisy
+            fine = statistic.groups[: len(release.marginals.cells)]
+            arrays |= {f"groups_{i}": groups.of_cell for i, groups in enumerate(fine)}
     return arrays
 
 
@@ -200,18 +254,21 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     """The release from its checked parts; ReleaseError where they contradict each other."""
     schema = schema_from_dict(described.schema)
     settings = _settings(described.settings)
-    events = tuple(GaussianEvent(e.name, e.sensitivity, e.sigma) for e in described.events)
+    events = tuple(_event(file) for file in described.events)
     names = [event.name for event in events]
-    _require("score" in names and "synthesis" in names, "its events are not a run's")
-    _require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
+    plan = make_plan(schema, settings)
+    _require(list(plan.charges) == names, "its events do not fit its settings")
     for event in events:
-        _require(_positive(event.sensitivity) and _positive(event.sigma), "an event is not positive")
+        _require(math.isclose(event.mu, plan.charges[event.name], rel_tol=1e-6), "its charges are not its plan's")
+    _require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
     _require(_positive(described.rows) and described.rows < 2**53, "its number of rows is not positive")
     _check_layout(described.layout, schema)
 
     cells = tuple(_cells(i, column, arrays) for i, column in enumerate(schema.learned))
     counts = _ints(arrays["marginals"], sum(c.count for c in cells))
-    sigma = next(event.sigma for event in events if event.name == "score")
+    gaussian = {event.name: event for event in events if isinstance(event, GaussianEvent)}
+    _require("score" in gaussian, "its histograms were not measured")
+    sigma = gaussian["score"].sigma
     marginals = Marginals(cells, counts, sigma, described.rows)
 
     scored = tuple(c for c in cells if c.column.name != schema.label)
@@ -225,6 +282,52 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     table = _ints(arrays["weights"])
     _require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
     _require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
+    threshold = _threshold(described.threshold, arrays)
+    for score_value in (described.weights_start, threshold.value if threshold else 0):
+        _require(abs(score_value) <= 2**50, "a score is out of range")
+    stage = StageOne(schema, marginals, score, threshold, WeightFunction(described.weights_start, table))
+    statistics: list[tuple[Weighted, NDArray[np.int64]]]
+    if settings.model == "naive-bayes":
+        _require(described.sums is not None and not described.tables, "its parts are not its model's")
+        assert described.sums is not None
+        statistics = [_sums(described.sums, stage, arrays)]
+    else:
+        _require(described.sums is None and len(described.tables) > 0, "its parts are not its model's")
+        statistics = list(_tables(described.tables, stage, arrays))
+    sensitivities = {"size": 1.0, "score": OneWay(cells).sensitivity, "threshold": 1.0}
+    sensitivities |= {statistic.name: statistic.sensitivity for statistic, _ in statistics}
+    _require(set(sensitivities) >= set(gaussian), "a measurement is missing")
+    second = [name for name in gaussian if name not in STAGE_ONE]
+    _require([statistic.name for statistic, _ in statistics] == second, "its measurements are out of order")
+    for name, event in gaussian.items():
+        _require(event.sensitivity >= sensitivities[name], "it claims a smaller sensitivity than it has")
+    declared = settings.public_rows
+    _require(declared is None or described.rows == declared, "its number of rows is not the declared one")
+    return Release(
+        stage=stage,
+        layout=described.layout,
+        settings=settings,
+        events=events,
+        measured=tuple(Measured(s, noisy, gaussian[s.name].sigma) for s, noisy in statistics),
+        private=described.private,
+    )
+
+
+def _event(file: GaussianFile | ExponentialFile) -> Event:
+    if isinstance(file, GaussianFile):
+        _require(_positive(file.sensitivity) and _positive(file.sigma), "an event is not positive")
+        return GaussianEvent(file.name, file.sensitivity, file.sigma)
+    _require(_positive(file.eta) and 1 <= file.rounds < 2**20, "an event is not positive")
+    return ExponentialEvent(file.name, file.eta, file.rounds)
+
+
+def _sums(
+    file: SumsFile, stage: StageOne, arrays: dict[str, NDArray[Any]]
+) -> tuple[WeightedSums, NDArray[np.int64]]:
+    """The measurement of naive Bayes."""
+    schema, threshold = stage.schema, stage.threshold
+    _require(0 < file.constant < 2**30 and 0 < file.clip < 2**30, "its clip is out of range")
+    _require(threshold is not None or not file.split, "it is split without a threshold")
     contribution = Contribution(
         discrete=schema.discrete,
         numeric=schema.numeric,
@@ -234,42 +337,39 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
         ),
         centre=_floats(arrays["centre"], len(schema.numeric)),
         scale=_floats(arrays["scale"], len(schema.numeric), positive=True),
-        constant=described.constant,
-        clip=described.clip,
+        constant=file.constant,
+        clip=file.clip,
     )
-    _require(0 < described.constant < 2**30 and 0 < described.clip < 2**30, "its clip is out of range")
-    threshold = _threshold(described.threshold, arrays)
-    _require(threshold is not None or not described.split, "it is split without a threshold")
-    for score_value in (described.weights_start, threshold.value if threshold else 0):
-        _require(abs(score_value) <= 2**50, "a score is out of range")
-    statistic = WeightedSums(
-        contribution,
-        score,
-        WeightFunction(described.weights_start, table),
-        schema.label_column,
-        split_at=threshold.value if threshold and described.split else None,
-    )
-    sensitivities = {"size": 1.0, "score": OneWay(cells).sensitivity, "threshold": 1.0}
-    sensitivities["synthesis"] = statistic.sensitivity
-    plan = make_plan(schema, settings)
-    _require(list(plan.charges) == names, "its events do not fit its settings")
-    for event in events:
-        _require(event.sensitivity >= sensitivities[event.name], "it claims a smaller sensitivity than it has")
-        _require(math.isclose(event.mu, plan.charges[event.name], rel_tol=1e-6), "its charges are not its plan's")
-    declared = settings.public_rows
-    _require(declared is None or described.rows == declared, "its number of rows is not the declared one")
-    return Release(
-        schema=schema,
-        layout=described.layout,
-        settings=settings,
-        rows=described.rows,
-        events=events,
-        marginals=marginals,
-        threshold=threshold,
-        statistic=statistic,
-        sums=_ints(arrays["sums"], math.prod(statistic.shape), most=2**62),
-        private=described.private,
-    )
+    split_at = threshold.value if threshold and file.split else None
+    statistic = WeightedSums(contribution, stage.score, stage.weights, schema.label_column, split_at=split_at)
+    return statistic, _ints(arrays["sums"], math.prod(statistic.shape), most=2**62)
+
+
+def _tables(
+    files: tuple[TablesFile, ...], stage: StageOne, arrays: dict[str, NDArray[Any]]
+) -> Iterator[tuple[Tables, NDArray[np.int64]]]:
+    """The measurements of a marginal model."""
+    groups = tuple(_groups(arrays[f"groups_{i}"], cells) for i, cells in enumerate(stage.marginals.cells))
+    parts = Parts(stage, groups)
+    columns = len(groups)
+    of_label = set(parts.label_pairs if parts.label is not None else [])
+    of_columns = set(parts.candidates)
+    known = of_label | of_columns | {(i + columns, j + columns) for i, j in of_columns}
+    for k, file in enumerate(files):
+        _require(0 < len(file.pairs) == len(set(file.pairs)) and set(file.pairs) <= known, "a table is not known")
+        _require((file.name == "pairs") <= (set(file.pairs) == of_label), "its label's tables are not all there")
+        tables = Tables(parts.all_groups, file.pairs, stage.score, stage.weights, file.name)
+        cells = sum(rows * width for rows, width in tables.shapes)
+        _require(cells <= _MOST_CELLS, "its tables are too large")
+        yield tables, _ints(arrays[f"tables_{k}"], cells, most=2**62)
+
+
+def _groups(array: NDArray[Any], cells: Cells) -> Groups:
+    of_cell = _ints(array, cells.count, most=2**20)
+    values = of_cell if cells.column.missing else of_cell[:-1]
+    _require(cells.column.missing or of_cell[-1] == NONE, "its groups do not fit their column")
+    _require(bool(np.array_equal(np.unique(values), np.arange(values.max() + 1))), "its groups have gaps")
+    return Groups(cells, of_cell)
 
 
 def _settings(file: SettingsFile) -> Settings:
@@ -286,6 +386,7 @@ def _settings(file: SettingsFile) -> Settings:
         threshold_share=file.threshold_share,
         size_share=file.size_share,
         public_rows=file.public_rows,
+        max_model_mb=file.max_model_mb,
     )
 
 

@@ -19,6 +19,7 @@ from repsynth.cells import Cells
 from repsynth.encode import Records
 from repsynth.marginals import Marginals, OneWay
 from repsynth.measure import sum_over
+from repsynth.noise import GaussianEvent
 from repsynth.release import Release
 from repsynth.score import NAT, RARE, rarity_of, regions, steep
 from repsynth.threshold import MOST_BINS, READABLE, bin_width
@@ -34,12 +35,11 @@ _CUTS = (1.5, 2.0, 4.0, math.inf)  # times the tail: from which count on, in uni
 
 def why_none(release: Release) -> str | None:
     """Why no guarantee better than the total can be given, in words; None where it can."""
-    threshold = next((event for event in release.events if event.name == "threshold"), None)
-    if threshold is None or not isinstance(release.settings.rule, HingeExp | Targeted | Removal):
+    if release.threshold is None or not isinstance(release.settings.rule, HingeExp | Targeted | Removal):
         return "the weights do not depend on the distance from a threshold alone"
     if release.settings.public_rows is None:
         return "the number of records was not declared public"
-    if release.rows / threshold.sigma < READABLE:
+    if release.rows / _threshold_sigma(release) < READABLE:
         return "too few records for this budget: the threshold was fitted, not read"
     if not all(map(math.isinf, release.score.scale)):
         return "too few records for this budget: some histogram is not clear"
@@ -62,13 +62,18 @@ def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float)
 
 def _highest_threshold(release: Release, high: Floats, tail: float) -> float:
     """In nats: above it, too few records can score for the noisy histogram to reach the wanted share."""
-    sigma = next(event.sigma for event in release.events if event.name == "threshold")
+    sigma = _threshold_sigma(release)
     noise = tail * sigma * math.sqrt(MOST_BINS) + MOST_BINS / 2
     few = math.floor(release.settings.outlier_share * release.rows - noise)
     if not 1 <= few <= len(high):  # too few to tell, or fewer records than were declared
         return math.inf
     columns = len(release.score.cells)
     return float(np.sort(high)[::-1][few - 1]) + (bin_width(columns) + 1) / NAT
+
+
+def _threshold_sigma(release: Release) -> float:
+    (event,) = [e for e in release.events if isinstance(e, GaussianEvent) and e.name == "threshold"]
+    return event.sigma
 
 
 @dataclass(frozen=True)

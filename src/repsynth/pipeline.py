@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,17 @@ from repsynth.errors import ConfigError, LedgerError
 from repsynth.ledger import Ledger
 from repsynth.marginals import Marginals, OneWay
 from repsynth.measure import Account, Count, sigma_for
-from repsynth.models.naive_bayes import GRID, WeightedSums, make_contribution, planned_sensitivity
+from repsynth.models.marginal import measure_marginals
+from repsynth.models.naive_bayes import GRID, measure_naive_bayes, planned_sensitivity
+from repsynth.models.stages import Measured, StageOne, Weighted
 from repsynth.noise import LARGEST_SIGMA, seeded_entropy
-from repsynth.plan import Plan, Settings, make_plan, paper_score_share
+from repsynth.plan import SCORE_SHARES, STAGE_ONE, Plan, Settings, make_plan, paper_score_share
 from repsynth.release import Release
 from repsynth.schema import Schema, load_schema
 from repsynth.score import make_score
 from repsynth.tables import Table, check_columns, open_table
 from repsynth.threshold import ScoreHistogram, choose_bins
-from repsynth.weigh import RULES, Equalize, HingeExp, Random, Rule, make_weights
+from repsynth.weigh import FULL, RULES, Equalize, HingeExp, Random, Rule, make_weights
 
 Steps = Callable[[str], None]
 
@@ -44,6 +46,7 @@ def synthesize(
     threshold_share: float | None = None,
     public_rows: int | None = None,
     model: str = "naive-bayes",
+    max_model_mb: int | None = None,
     ledger: str | Path | Ledger | None = None,
     dataset: str | None = None,
 ) -> Release:
@@ -80,6 +83,7 @@ def synthesize(
         threshold_share=threshold_share,
         public_rows=public_rows,
         model=model,
+        max_model_mb=max_model_mb,
     )
     if not isinstance(schema, Schema | str | Path):
         raise ConfigError("the schema must be a Schema, or the path of a schema.toml")
@@ -102,6 +106,7 @@ def make_settings(
     threshold_share: float | None = None,
     public_rows: int | None = None,
     model: str = "naive-bayes",
+    max_model_mb: int | None = None,
 ) -> Settings:
     """The settings of a run from the values a user gives; None means the default."""
     budget = make_budget(epsilon=epsilon, mu=mu, rho=rho, delta=delta, public_rows=public_rows)
@@ -109,12 +114,15 @@ def make_settings(
         score_share = paper_score_share(budget)
     elif isinstance(score_share, str):
         raise ConfigError("the score share must be a number or 'tenth-of-epsilon'")
+    elif score_share is None:
+        score_share = SCORE_SHARES.get(model)
     given = {
         "outlier_epsilon": outlier_epsilon,
         "outlier_share": outlier_share,
         "score_share": score_share,
         "threshold_share": threshold_share,
         "public_rows": public_rows,
+        "max_model_mb": max_model_mb,
     }
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return Settings(budget=budget, rule=_rule(weights, gamma), model=model, **chosen)
@@ -152,7 +160,7 @@ def run(
     """
     check_columns(table, plan.schema)
     layout = layout_of(table, plan.schema)
-    if planned_sensitivity(plan.schema) * GRID / plan.charges["synthesis"] > LARGEST_SIGMA:
+    if max(_largest_sigma(plan, name) for name in plan.charges) > LARGEST_SIGMA:
         raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     if payer is None:
         return _measure(plan, table, layout, on_step, noise_seed)
@@ -178,7 +186,8 @@ def _measure(plan: Plan, table: Table, layout: Layout, on_step: Steps, noise_see
 
     on_step("score")
     sigma = sigma_for(len(schema.learned) ** 0.5, plan.charges["score"])
-    cells = choose_cells(schema, rows=rows, sigma=sigma)
+    naive_bayes = settings.model == "naive-bayes"
+    cells = choose_cells(schema, rows=rows, sigma=sigma, fine=not naive_bayes)
     counts = account.measure(OneWay(cells), data, mu=plan.charges["score"])
     marginals = Marginals(cells, counts, sigma, rows)
     score = make_score(marginals, schema.label, random=isinstance(plan.rule, Random))
@@ -197,25 +206,30 @@ def _measure(plan: Plan, table: Table, layout: Layout, on_step: Steps, noise_see
         ceiling=plan.ceiling,
     )
 
-    on_step("synthesis")
-    contribution = make_contribution(schema, marginals, equalize=isinstance(plan.rule, Equalize))
-    statistic = WeightedSums(contribution, score, weights, schema.label_column)
-    noise = statistic.noise(plan.charges["synthesis"])
-    if threshold and threshold.worth_splitting(weights, rows=rows, noise=noise):
-        statistic = replace(statistic, split_at=threshold.value)
-    sums = account.measure(statistic, data, mu=plan.charges["synthesis"])
+    stage = StageOne(schema, marginals, score, threshold, weights)
+    measured: tuple[Measured[Weighted], ...]
+    if naive_bayes:
+        on_step("synthesis")
+        equalize = isinstance(plan.rule, Equalize)
+        measured = (measure_naive_bayes(account, data, stage, plan.charges["synthesis"], equalize=equalize),)
+    else:
+        most = settings.max_model_mb * 2**20 // 16  # the tables and what is expected of them
+        measured = measure_marginals(account, data, stage, plan.charges, max_cells=most, on_step=on_step)
     return Release(
-        schema=schema,
+        stage=stage,
         layout=layout,
         settings=settings,
-        rows=rows,
         events=tuple(account.events),
-        marginals=marginals,
-        threshold=threshold,
-        statistic=statistic,
-        sums=sums,
+        measured=measured,
         private=noise_seed is None,
     )
+
+
+def _largest_sigma(plan: Plan, name: str) -> float:
+    """The noise of a measurement at most, in grid units."""
+    columns = len(plan.schema.learned)
+    unit = planned_sensitivity(plan.schema) * GRID if plan.settings.model == "naive-bayes" else FULL * columns
+    return (columns if name in STAGE_ONE else unit) / plan.charges[name]
 
 
 def _rule(weights: str | Rule, gamma: float | None) -> Rule:

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.accounting import advantage, compose, epsilon_of, true_positive_rate
-from repsynth.noise import GaussianEvent
+from repsynth.noise import Event
+from repsynth.plan import STAGE_ONE
 from repsynth.score import NAT
 from repsynth.threshold import Threshold
 from repsynth.weigh import FULL, WeightFunction
@@ -44,7 +45,7 @@ class Privacy:
     (1.0, True)
     """
 
-    events: tuple[GaussianEvent, ...]
+    events: tuple[Event, ...]
     delta: float
     rows: float
     threshold: Threshold | None
@@ -69,12 +70,12 @@ class Privacy:
     @property
     def floor_mu(self) -> float:
         """What every record loses, whatever its weight."""
-        return compose(event.mu for event in self.events if event.name != "synthesis")
+        return compose(event.mu for event in self.events if event.name in STAGE_ONE)
 
     @property
     def synthesis_mu(self) -> float:
-        """What a record of weight 1 loses in synthesis."""
-        return compose(event.mu for event in self.events if event.name == "synthesis")
+        """What a record of weight 1 loses in stage 2."""
+        return compose(event.mu for event in self.events if event.name not in STAGE_ONE)
 
     def mu_at(self, influence: Floats | float) -> Floats:
         """The realised μ of a record that has this share of the largest influence in synthesis."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 from repsynth.decode import Layout, decode, to_kind
 from repsynth.errors import ConfigError
 from repsynth.marginals import Marginals
-from repsynth.models.naive_bayes import NaiveBayes, WeightedSums, fit_naive_bayes
-from repsynth.noise import GaussianEvent
+from repsynth.models.marginal import fit_marginals
+from repsynth.models.naive_bayes import WeightedSums, fit_naive_bayes
+from repsynth.models.stages import Fitted, Measured, StageOne, Weighted
+from repsynth.models.tables import Tables
+from repsynth.noise import Event
 from repsynth.plan import Settings
 from repsynth.privacy import Privacy
 from repsynth.schema import Schema
@@ -34,8 +37,8 @@ _BATCH = 131_072
 class Release:
     """What a run leaves behind: the measurements and the public functions made from them.
 
-    `statistic` is the public function of a record that stage 2 summed up, `sums` the noisy result.
-    `private` is False only where the noise was drawn from a seed, as experiments do.
+    `measured` holds, for each measurement of stage 2, the public function of a record that was summed up and
+    the noisy result. `private` is False only where the noise was drawn from a seed, as experiments do.
 
     >>> import tempfile
     >>> from repsynth import datasets, synthesize
@@ -48,15 +51,11 @@ class Release:
     True
     """
 
-    schema: Schema
+    stage: StageOne
     layout: Layout
     settings: Settings
-    rows: float
-    events: tuple[GaussianEvent, ...]
-    marginals: Marginals
-    threshold: Threshold | None
-    statistic: WeightedSums
-    sums: Ints
+    events: tuple[Event, ...]
+    measured: tuple[Measured[Weighted], ...]
     private: bool = True
 
     def __repr__(self) -> str:
@@ -64,15 +63,20 @@ class Release:
         return f"<Release: {len(self.schema.columns)} columns, ε = {self.privacy.epsilon:.4g}{stamp}>"
 
     @cached_property
-    def model(self) -> NaiveBayes:
+    def model(self) -> Fitted:
         """The fitted model."""
+        tables = [m for m in self.measured if isinstance(m.statistic, Tables)]
+        if tables:
+            return fit_marginals(self.stage, cast("list[Measured[Tables]]", tables))
+        sums = self.measured[0]
+        assert isinstance(sums.statistic, WeightedSums)
         return fit_naive_bayes(
             self.schema,
             self.marginals,
-            self.statistic,
-            self.sums,
-            sigma=self._event("synthesis").sigma,
-            outlier_weight=self.threshold.mean_weight(self.weights) if self.threshold else 1.0,
+            sums.statistic,
+            sums.noisy,
+            sigma=sums.sigma,
+            outlier_weight=self.stage.outlier_weight,
         )
 
     @cached_property
@@ -88,14 +92,44 @@ class Release:
         )
 
     @property
+    def schema(self) -> Schema:
+        """What is public about the table."""
+        return self.stage.schema
+
+    @property
+    def marginals(self) -> Marginals:
+        """The noisy histograms."""
+        return self.stage.marginals
+
+    @property
+    def rows(self) -> float:
+        """The released or declared number of records."""
+        return self.stage.marginals.rows
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """Where outliers begin, where that was measured."""
+        return self.stage.threshold
+
+    @property
     def score(self) -> Score:
         """The public score function."""
-        return self.statistic.score
+        return self.stage.score
 
     @property
     def weights(self) -> WeightFunction:
         """The public weight of each score."""
-        return self.statistic.weights
+        return self.stage.weights
+
+    @property
+    def statistic(self) -> Weighted:
+        """The public function of a record that the last measurement summed up."""
+        return self.measured[-1].statistic
+
+    @property
+    def sums(self) -> Ints:
+        """Its noisy result."""
+        return self.measured[-1].noisy
 
     def sample(self, rows: int | None = None, *, seed: int | None = None) -> Any:
         """A synthetic table of the kind that came in: free of charge, as often as wanted.
@@ -124,10 +158,10 @@ class Release:
     def warnings(self) -> tuple[str, ...]:
         """What the release itself shows to be wrong, in words; all of it may be published."""
         notes = []
-        score = self._event("score")
-        if self.rows < 4 * score.sigma:
+        sigma = self.marginals.sigma
+        if self.rows < 4 * sigma:
             notes.append(
-                f"noise drowns the data: one cell's noise is {score.sigma:,.0f} records, the table has about "
+                f"noise drowns the data: one cell's noise is {sigma:,.0f} records, the table has about "
                 f"{self.rows:,.0f}; use a larger epsilon or more records"
             )
         if self.settings.budget.delta * self.rows > 1:
@@ -137,7 +171,7 @@ class Release:
         for i, cells in enumerate(self.marginals.cells):
             unread = self.marginals.noisy(i)[-1]
             declared = cells.column.missing
-            if not declared and unread > max(5 * score.sigma, 0.02 * self.rows):
+            if not declared and unread > max(5 * sigma, 0.02 * self.rows):
                 notes.append(
                     f"about {unread / self.rows:.0%} of column '{cells.column.name}' could not be read by the "
                     "schema (missing, unknown category or wrong type); add missing = true or the values"
@@ -156,6 +190,3 @@ class Release:
         from repsynth.files import load_release
 
         return load_release(Path(folder))
-
-    def _event(self, name: str) -> GaussianEvent:
-        return next(event for event in self.events if event.name == name)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from repsynth.accounting import epsilon_of
 from repsynth.encode import EncodedTable, Records
 from repsynth.guarantee import ETA_SHARE, guaranteed_weights, why_none
-from repsynth.models.naive_bayes import UNIT
+from repsynth.models.naive_bayes import UNIT, WeightedSums
+from repsynth.models.stages import Weighted
 from repsynth.output import beside
 from repsynth.release import Release
 from repsynth.score import NAT
@@ -89,9 +90,7 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
         "guaranteed_weight": guaranteed_weight,
         "guaranteed_epsilon": guaranteed,
     }
-    norms = _each(data, lambda records: np.sqrt(statistic.contribution.squared_norm(records)) / UNIT)
-    clip = statistic.contribution.clip / UNIT
-    kept = np.minimum(norms, clip)
+    norms, kept = _norms(data, statistic)
     count = max(len(score), 1)
     summary = Summary(
         records=len(score),
@@ -106,6 +105,16 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
         clip_bias=float(np.sum(norms - kept) / count),
     )
     return pa.table(columns), summary
+
+
+def _norms(data: list[Records], statistic: Weighted) -> tuple[Floats, Floats]:
+    """The norm of each record's contribution before and after clipping; in tables all have norm 1."""
+    if not isinstance(statistic, WeightedSums):
+        ones = _each(data, lambda records: np.ones(records.rows))
+        return ones, ones
+    contribution = statistic.contribution
+    norms = _each(data, lambda records: np.sqrt(contribution.squared_norm(records)) / UNIT)
+    return norms, np.minimum(norms, contribution.clip / UNIT)
 
 
 def max_to_median(losses: Floats) -> float:

@@ -224,6 +224,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         threshold_share=options.threshold_share,
         public_rows=options.public_rows,
         model=options.model,
+        max_model_mb=options.max_model_mb,
     )
     return make_plan(load_schema(options.schema), settings)
 

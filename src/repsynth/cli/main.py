@@ -249,7 +249,16 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--score-share", type=_share, metavar="S", help="(0.05), or tenth-of-epsilon as in the paper"
     )
     split.add_argument("--threshold-share", type=float, metavar="S", help="(0.01)")
-    parser.add_argument("--model", default="naive-bayes", help="(naive-bayes)")
+    model = parser.add_argument_group("model")
+    model.add_argument(
+        "--model",
+        default="naive-bayes",
+        metavar="NAME",
+        help="naive-bayes: few records; mst: a tree of two-way tables; aim: more tables, slower (%(default)s)",
+    )
+    model.add_argument(
+        "--max-model-mb", type=int, metavar="MB", help="memory for the tables of mst and aim (1000)"
+    )
 
 
 def _add_budget(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":

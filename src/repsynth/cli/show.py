@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
@@ -15,18 +16,22 @@ from repsynth.cells import choose_cells
 from repsynth.ledger import Balance
 from repsynth.measure import sigma_for
 from repsynth.models.naive_bayes import GRID, planned_sensitivity
-from repsynth.plan import Plan
+from repsynth.noise import GaussianEvent
+from repsynth.plan import STAGE_ONE, Plan, label_cells, most_candidate_cells
 from repsynth.privacy import NEIGHBOURS
 from repsynth.release import Release
 from repsynth.risk import Summary
 from repsynth.score import NAT
+from repsynth.weigh import FULL
 
+_FEW_FOR_TABLES = 30.0
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
 _PURPOSE = {
     "size": "number of records",
     "score": "histogram of every column",
     "threshold": "histogram of the scores",
-    "synthesis": "weighted sums for the model",
+    "pairs": "weighted tables of label and column",
+    "structure": "choice of further tables",
 }
 
 
@@ -45,6 +50,9 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "floor_epsilon": float(epsilon_of(plan.floor_mu, delta)),
         "outlier_weight_at_most": plan.ceiling,
         "expected_rows": rows,
+        "model": plan.settings.model,
+        "model_megabytes_at_most": _megabytes(plan, rows),
+        "model_seconds_about": _seconds(plan, rows),
         "cells": _planned_cells(plan, rows),
         "epsilon_by_weight": {w: float(epsilon_of(plan.mu_at(w), delta)) for w in _WEIGHTS},
     }
@@ -62,13 +70,14 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     for row in _measurements(plan):
         table.add_row(
             row["name"],
-            _PURPOSE[row["name"]],
+            _purpose(row["name"], plan.settings.model),
             f"{row['sensitivity']:.3f}",
-            f"{row['sigma']:,.2f}",
+            "" if row["sigma"] is None else f"{row['sigma']:,.2f}",
             f"{row['mu']:.4f}",
             f"{row['share']:.1%}",
         )
     console.print(table)
+    _print_cost(console, plan, rows)
 
     console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
     table = _table("column", "cells", "records per cell", "noise σ", "noise / records", right_from=1)
@@ -109,9 +118,8 @@ def release_data(release: Release) -> dict[str, Any]:
         "epsilon_by_delta": {f"{delta:g}": epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
         "attack_advantage_at_most": privacy.advantage,
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
-        "measurements": [
-            {"name": e.name, "sensitivity": e.sensitivity, "sigma": e.sigma, "mu": e.mu} for e in release.events
-        ],
+        "model": release.settings.model,
+        "measurements": [msgspec.to_builtins(event) | {"mu": event.mu} for event in release.events],
         "released_rows": release.rows,
         "rows_public": release.settings.public_rows is not None,
         "weights": release.settings.rule.name,
@@ -150,14 +158,15 @@ def release(console: Console, release: Release) -> None:
     )
     table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ")
     for event in release.events:
-        unit = GRID if event.name == "synthesis" else 1.0
-        table.add_row(
-            event.name,
-            _PURPOSE[event.name],
-            f"{event.sensitivity / unit:.3f}",
-            f"{event.sigma / unit:,.2f}",
-            f"{event.mu:.4f}",
+        unit = 1.0
+        if event.name not in STAGE_ONE:
+            unit = GRID if release.settings.model == "naive-bayes" else FULL
+        noise = (
+            (f"{event.sensitivity / unit:.3f}", f"{event.sigma / unit:,.2f}")
+            if isinstance(event, GaussianEvent)
+            else ("1.000", f"η = {event.eta:.3g}")
         )
+        table.add_row(event.name, _purpose(event.name, release.settings.model), *noise, f"{event.mu:.4f}")
     console.print(table)
     source = "declared public" if release.settings.public_rows is not None else "noisy count"
     console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.settings.rule.name}.\n")
@@ -358,28 +367,73 @@ def _print_curve(console: Console, mus: dict[float, float], delta: float) -> Non
 
 def _measurements(plan: Plan) -> list[dict[str, Any]]:
     total = plan.settings.budget.mu
-    sensitivity = {
-        "size": 1.0,
-        "score": len(plan.schema.learned) ** 0.5,
-        "threshold": 1.0,
-        "synthesis": planned_sensitivity(plan.schema),
-    }
-    return [
-        {
-            "name": name,
-            "sensitivity": sensitivity[name],
-            "sigma": sigma_for(sensitivity[name], mu),
-            "mu": mu,
-            "share": (mu / total) ** 2,
-        }
-        for name, mu in plan.charges.items()
-    ]
+    rows = []
+    for name, mu in plan.charges.items():
+        sensitivity = _sensitivity(plan, name)
+        chosen = name.startswith("structure")  # by the exponential mechanism: no noise is added to a number
+        sigma = None if chosen else sigma_for(sensitivity, mu)
+        rows.append(
+            {"name": name, "sensitivity": sensitivity, "sigma": sigma, "mu": mu, "share": (mu / total) ** 2}
+        )
+    return rows
+
+
+def _sensitivity(plan: Plan, name: str) -> float:
+    """The sensitivity of a measurement, at most: how many tables will be worth choosing is not known yet."""
+    columns = len(plan.schema.learned)
+    if name in {"size", "threshold"} or name.startswith("structure"):
+        return 1.0
+    if name == "score":
+        return math.sqrt(columns)
+    return planned_sensitivity(plan.schema) if plan.settings.model == "naive-bayes" else math.sqrt(columns - 1)
+
+
+def _purpose(name: str, model: str) -> str:
+    kind = name.split()[0]
+    if kind == "synthesis":
+        return "weighted sums for the model" if model == "naive-bayes" else "the chosen tables, weighted"
+    return _PURPOSE[kind]
+
+
+def _print_cost(console: Console, plan: Plan, rows: int) -> None:
+    """What a marginal model takes, and where another one would do better."""
+    if plan.settings.model == "naive-bayes":
+        return
+    console.print(
+        f"Tables take {_megabytes(plan, rows):,.0f} MB at most; {rows:,} records take about "
+        f"{_seconds(plan, rows):,.0f} s beyond reading them."
+    )
+    if rows * plan.settings.budget.mu / len(plan.schema.learned) ** 0.5 < _FEW_FOR_TABLES:
+        console.print(
+            "[yellow]warning:[/yellow] tables will be mostly noise at this size; naive-bayes does better"
+        )
+
+
+def _megabytes(plan: Plan, rows: int) -> float:
+    """Of the tables and what is expected of them: those of the label, and the candidates as far as allowed."""
+    if plan.settings.model == "naive-bayes":
+        return 0.0
+    noise = (len(plan.schema.learned) - 1) ** 0.5 / plan.charges["synthesis"]
+    candidates = most_candidate_cells(plan.schema, rows=rows, noise=noise)
+    cells = label_cells(plan.schema) + min(2 * candidates, plan.settings.max_model_mb * 2**17)
+    return max(1.0, cells * 8 / 2**20)
+
+
+def _seconds(plan: Plan, rows: int) -> float:
+    """Measured on one core: some 70 ns for a record and a table, 60 ns for one of the pool of `aim`."""
+    columns = len(plan.schema.learned)
+    if plan.settings.model == "naive-bayes":
+        return 1.0
+    tables = columns + columns * (columns - 1) / 2
+    rounds = sum(name.startswith("structure ") for name in plan.charges)
+    return max(1.0, rows * tables * 70e-9 * (1 + rounds) + rounds * 2 * tables * min(4 * rows, 200_000) * 60e-9)
 
 
 def _planned_cells(plan: Plan, rows: int) -> list[dict[str, Any]]:
     sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges["score"])
     result = []
-    for cells in choose_cells(plan.schema, rows=rows, sigma=sigma):
+    fine = plan.settings.model != "naive-bayes"
+    for cells in choose_cells(plan.schema, rows=rows, sigma=sigma, fine=fine):
         expected = rows / cells.values
         result.append(
             {

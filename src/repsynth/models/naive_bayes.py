@@ -12,6 +12,7 @@ multiplier (weight times clip factor) in units of 1/4096, rounded down.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,8 @@ from scipy.special import ndtr, ndtri
 
 from repsynth.encode import MISSING, Records
 from repsynth.marginals import Marginals, to_simplex
+from repsynth.measure import Account, sigma_for
+from repsynth.models.stages import Measured, StageOne
 from repsynth.schema import Discrete, Numeric, Schema
 from repsynth.score import Score, standardisation, standardise
 from repsynth.weigh import FULL, WeightFunction
@@ -245,6 +248,18 @@ def planned_sensitivity(schema: Schema) -> float:
 def _typical_norm(schema: Schema) -> float:
     """The norm of u of an ordinary record, without the constant."""
     return math.sqrt(0.6 * len(schema.discrete) + (_LINEAR**2 + 2 * _SQUARE**2) * len(schema.numeric))
+
+
+def measure_naive_bayes(
+    account: Account, data: Iterable[Records], stage: StageOne, mu: float, *, equalize: bool
+) -> Measured[WeightedSums]:
+    """The one measurement of stage 2. Outliers are summed up apart where their sums stand above the noise."""
+    contribution = make_contribution(stage.schema, stage.marginals, equalize=equalize)
+    statistic = WeightedSums(contribution, stage.score, stage.weights, stage.schema.label_column)
+    threshold, rows = stage.threshold, stage.marginals.rows
+    if threshold and threshold.worth_splitting(stage.weights, rows=rows, noise=statistic.noise(mu)):
+        statistic = replace(statistic, split_at=threshold.value)
+    return Measured(statistic, account.measure(statistic, data, mu=mu), sigma_for(statistic.sensitivity, mu))
 
 
 @dataclass(frozen=True)

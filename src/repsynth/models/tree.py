@@ -1,0 +1,249 @@
+"""A tree that knows the label: every column by label, and pairs of columns along a forest, made consistent.
+
+    P(label) · Π P(root | label) · Π P(child | label, parent)
+
+The label's pairs are measured for all columns, pairs of columns along the chosen edges. Each triple
+(label, parent, child) is the one nearest to independence given the label that has its three measured pairs
+as margins. No graphical model has to be fitted: margins are combined by their precision, noise is shrunk
+away, and raking makes the tables agree.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.encode import MISSING, Records
+from repsynth.marginals import Marginals, to_simplex
+from repsynth.models.groups import Groups, levels, shares_within
+from repsynth.models.tables import Pair
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_SPREAD = 0.1
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """A table in units of records at full weight, and the variance of the noise in each of its cells."""
+
+    counts: Floats
+    variance: Floats
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The fitted model, in groups: joint shares. `label` is the label's position among the columns, or None."""
+
+    marginals: Marginals
+    groups: tuple[Groups, ...]
+    label: int | None
+    label_shares: Floats  # (labels,)
+    columns: dict[int, Floats]  # (labels, groups) of every other column
+    edges: dict[Pair, Floats]  # (labels, groups, groups)
+
+    def independent(self, i: int, j: int) -> Floats:
+        """(labels, groups, groups) of two columns that are independent given the label."""
+        joint: Floats = np.einsum("ya,yb,y->yab", self.columns[i], self.columns[j], 1 / self.label_shares)
+        return joint
+
+    def pair(self, pair: Pair) -> Floats:
+        """(groups, groups) of two columns without an edge."""
+        joint: Floats = self.independent(*pair).sum(axis=0)
+        return joint
+
+    def draw(self, rows: int, generator: np.random.Generator) -> Records:
+        """Synthetic records."""
+        return self.decode(self.draw_groups(rows, generator), generator)
+
+    def draw_groups(self, rows: int, generator: np.random.Generator) -> Ints:
+        """(records, columns): the group of each record, drawn by quota from the label and roots to the leaves."""
+        drawn = np.zeros((rows, len(self.groups)), dtype=np.int64)
+        label = quota(np.zeros(rows, dtype=np.int64), self.label_shares[None], generator)
+        if self.label is not None:
+            drawn[:, self.label] = label
+        above: dict[int, int | None] = {}
+        left = dict(self.edges)
+        for root in [*(i for i, _ in self.edges), *self.columns]:
+            if root in above:
+                continue
+            above[root] = None
+            drawn[:, root] = quota(label, self.columns[root] / self.label_shares[:, None], generator)
+            front = [root]
+            while front:
+                parent = front.pop(0)
+                for edge in [edge for edge in left if parent in edge]:
+                    child = edge[1] if edge[0] == parent else edge[0]
+                    joint = left.pop(edge)
+                    joint = joint if edge[0] == parent else joint.transpose(0, 2, 1)
+                    given = label * self.groups[parent].count + drawn[:, parent]
+                    shares = joint.reshape(-1, self.groups[child].count) + 1e-300
+                    grandparent = above[parent]
+                    order = None if grandparent is None else drawn[:, grandparent]
+                    drawn[:, child] = quota(given, shares, generator, order)
+                    above[child] = parent
+                    front.append(child)
+        return drawn
+
+    def decode(self, drawn: Ints, generator: np.random.Generator) -> Records:
+        """From groups to values: cells by the shares within a group, positions evenly within a cell."""
+        label = None if self.label is None else drawn[:, self.label]
+        codes = {}
+        for i, groups in enumerate(self.groups):
+            cells = groups.cells
+            order = None if i == self.label else label
+            cell = quota(drawn[:, i], shares_within(self.marginals, i, groups), generator, order)
+            missing = cell == cells.values
+            value = np.minimum(cell, cells.values - 1)
+            if cells.starts is not None:
+                ends = np.append(cells.starts[1:], cells.column.steps + 1)  # type: ignore[union-attr]
+                width = ends[value] - cells.starts[value]
+                value = cells.starts[value] + np.floor(generator.random(len(value)) * width).astype(np.int64)
+            codes[cells.column.name] = np.where(missing, MISSING, value)
+        return Records(rows=len(drawn), codes=codes)
+
+
+def fit_tree(
+    marginals: Marginals,
+    groups: tuple[Groups, ...],
+    label: int | None,
+    by_label: dict[int, NoisyTable],
+    edges: dict[Pair, NoisyTable],
+    *,
+    levels_from_tables: bool,
+) -> Tree:
+    """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
+
+    With risk weights the tables say how columns hang together, but not how frequent values are: then
+    `levels_from_tables` is False and levels come from stage 1, which no weight distorts.
+    """
+    features = [i for i in range(len(groups)) if i != label]
+    totals = {i: _from_stage_one(marginals, i, groups[i]) for i in range(len(groups))}
+
+    def level(i: int, seen: list[NoisyTable]) -> tuple[Floats, Floats]:
+        """Counts of a column's groups from all that was seen of it, by precision; and their variance."""
+        parts = [totals[i], *(seen if levels_from_tables else [])]
+        precision = np.sum([1 / part.variance for part in parts], axis=0)
+        return np.sum([part.counts / part.variance for part in parts], axis=0) / precision, 1 / precision
+
+    shares = np.ones(1)
+    if label is not None:
+        counts, _ = level(label, [_margin(table, 1) for table in by_label.values()])
+        labels = groups[label].count
+        shares = np.maximum(to_simplex(counts / marginals.rows), min(0.02, 0.2 / labels))
+        shares = shares / shares.sum()
+    ones = {}
+    for i in features:
+        seen = [_margin(by_label[i], 0)] if i in by_label else []
+        seen += [_margin(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
+        ones[i] = _proper(*level(i, seen), marginals.rows)
+    columns = _by_label(shares, ones, by_label, marginals.rows) if by_label else {
+        i: shares[:, None] * ones[i] for i in features
+    }  # fmt: skip
+    tree = Tree(marginals, groups, label, shares, columns, {})
+    joints = {}
+    for (i, j), table in edges.items():
+        expected = tree.independent(i, j)
+        plain = expected.sum(axis=0)
+        pair = shrunk(plain, table, marginals.rows, least=0.01)
+        pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
+        joints[i, j] = rake_three(expected, columns[i], columns[j], pair)
+    return Tree(marginals, groups, label, shares, columns, joints)
+
+
+def _from_stage_one(marginals: Marginals, i: int, groups: Groups) -> NoisyTable:
+    ones = np.ones(groups.cells.count)
+    return NoisyTable(groups.sum_up(levels(marginals, i)), marginals.sigma**2 * groups.sum_up(ones))
+
+
+def _margin(table: NoisyTable, axis: int) -> NoisyTable:
+    return NoisyTable(table.counts.sum(axis=axis), table.variance.sum(axis=axis))
+
+
+def _proper(counts: Floats, variance: Floats, rows: float) -> Floats:
+    """Shares of groups from noisy counts, drawn towards equal shares as far as noise explains them."""
+    even = 1 / len(counts)
+    believed = _SPREAD / (_SPREAD + float(variance.sum()) / rows**2)
+    shares = np.maximum(to_simplex(even + (counts / rows - even) * believed), 1e-6)
+    proper: Floats = shares / shares.sum()
+    return proper
+
+
+def _by_label(
+    shares: Floats, ones: dict[int, Floats], tables: dict[int, NoisyTable], rows: float
+) -> dict[int, Floats]:
+    """Each column by label: its differences between labels, shrunk by how much larger than noise they are.
+
+    A difference is expected to have a variance in proportion to its cell's count; how much, is judged half
+    by its own column and half by all of them.
+    """
+    difference, noise, prior, signal, weight = {}, {}, {}, {}, {}
+    for i, table in tables.items():
+        difference[i] = table.counts - np.outer(shares, table.counts.sum(axis=0))
+        noise[i] = table.variance * (1 - 1 / len(shares)) + 1e-12
+        prior[i] = np.outer(shares * (1 - shares) + 1e-9, rows * ones[i])
+        signal[i] = float(((difference[i] ** 2 - noise[i]) * prior[i] / noise[i] ** 2).sum())
+        weight[i] = float((prior[i] ** 2 / noise[i] ** 2).sum())
+    common = max(sum(signal.values()) / sum(weight.values()), 0.0)
+    columns = {}
+    for i in tables:
+        variance = 0.5 * (max(signal[i] / weight[i], 0.0) + common) * prior[i]
+        expected = np.outer(shares, ones[i])
+        found = expected + difference[i] * variance / (variance + noise[i]) / rows
+        columns[i] = rake(np.maximum(found, 0.02 * expected), shares, ones[i])
+    return columns
+
+
+def shrunk(expected: Floats, table: NoisyTable, rows: float, *, least: float) -> Floats:
+    """A table's shares: what was expected, and of the rest as much as stands above the noise."""
+    rest, variance = table.counts / rows - expected, table.variance / rows**2 + 1e-300
+    signal = max(float(((rest**2 - variance) / variance**2).sum() / (1 / variance**2).sum()), 0.0)
+    return np.maximum(expected + rest * signal / (signal + variance), least * expected + 1e-12)
+
+
+def rake(table: Floats, rows: Floats, columns: Floats, passes: int = 20) -> Floats:
+    """The table scaled to its two margins, the first one exactly (iterative proportional fitting).
+
+    >>> rake(np.ones((2, 2)), np.array([0.3, 0.7]), np.array([0.5, 0.5])).round(3).tolist()
+    [[0.15, 0.15], [0.35, 0.35]]
+    """
+    for _ in range(passes):
+        table = table * (rows / np.maximum(table.sum(axis=1), 1e-300))[:, None]
+        table = table * (columns / np.maximum(table.sum(axis=0), 1e-300))
+    raked: Floats = table * (rows / np.maximum(table.sum(axis=1), 1e-300))[:, None]
+    return raked
+
+
+def rake_three(triple: Floats, by_first: Floats, by_second: Floats, pair: Floats, passes: int = 25) -> Floats:
+    """(labels, a, b) scaled to its margins (labels, a), (labels, b) and (a, b); the first one exactly."""
+    for _ in range(passes):
+        triple = triple * (pair / np.maximum(triple.sum(axis=0), 1e-300))
+        triple = triple * (by_first / np.maximum(triple.sum(axis=2), 1e-300))[:, :, None]
+        triple = triple * (by_second / np.maximum(triple.sum(axis=1), 1e-300))[:, None, :]
+    raked: Floats = triple * (by_first / np.maximum(triple.sum(axis=2), 1e-300))[:, :, None]
+    return raked
+
+
+def quota(given: Ints, shares: Floats, generator: np.random.Generator, order: Ints | None = None) -> Ints:
+    """For each record a value drawn by the row of `shares` that `given` names, in even quotas per row.
+
+    With `order`, the records of a row are lined up by it and the levels go round by the golden section:
+    even in every stretch, so that values do not correlate with `order` and vary less than independent ones.
+    """
+    count = len(given)
+    tie = generator.random(count)
+    line = np.lexsort((tie, given) if order is None else (tie, order, given))
+    row = given[line]
+    size = np.bincount(given, minlength=len(shares))
+    rank = np.arange(count) - (np.cumsum(size) - size)[row]
+    start = generator.random(len(shares))[row]
+    level = (rank + start) / np.maximum(size[row], 1) if order is None else (rank * _GOLDEN + start) % 1.0
+    ends = np.cumsum(shares, axis=1)
+    ends = ends / ends[:, -1:]
+    flat = (ends + np.arange(len(shares))[:, None]).ravel()
+    found = np.searchsorted(flat, row + np.minimum(level, 1 - 1e-9), side="right") - row * shares.shape[1]
+    drawn = np.empty(count, dtype=np.int64)
+    drawn[line] = np.clip(found, 0, shares.shape[1] - 1)
+    return drawn
