@@ -141,12 +141,15 @@ def make_choice(
     known = {pair for m in measured for pair in m.statistic.pairs}
     candidates = [pair for pair in parts.candidates if pair not in known]
     if first:
-        rounds = _edges(len(parts.features) - 1, columns, rows, mu, eta_mu)
+        rounds = _bearable(len(parts.features) - 1, columns, rows, mu, eta_mu)
     else:
-        rounds = PAIRS_A_ROUND
+        rounds = _bearable(PAIRS_A_ROUND, columns, rows, mu, eta_mu)
         coarse = [(i + columns, j + columns) for i, j in candidates]
         smaller = [p for p, q in zip(coarse, candidates, strict=True) if _size(groups, p) < _size(groups, q)]
         candidates = [p for p in candidates + smaller if p not in known]
+    if not rounds and measured:
+        return _nothing(parts, name)
+    rounds = max(rounds, 1)
     # The distance that noise makes, were so many tables measured. A table in which noise weighs more than
     # all records could never be chosen: it is left out, and so are the largest beyond the memory allowed.
     noise = _MEAN_NOISE * math.sqrt(rounds) / mu
@@ -174,14 +177,15 @@ def _nothing(parts: Parts, name: str) -> TableChoice:
     return TableChoice(tables, none, none, rounds=1, forest=False, name=name)
 
 
-def _edges(most: int, columns: int, rows: float, mu: float, eta_mu: float) -> int:
-    """How many edges to choose: as many as can be told apart and stand above their noise; one at least."""
-    for edges in range(most, 1, -1):
-        eta = eta_mu / math.sqrt(edges) / MU_PER_ETA
-        noise = _MEAN_NOISE * math.sqrt(edges) / mu
+def _bearable(most: int, columns: int, rows: float, mu: float, eta_mu: float) -> int:
+    """How many tables to choose: as many as the choice can tell apart by a tenth of the records, and as stand
+    above their noise with four by four cells. Where that is none, noise would choose."""
+    for tables in range(most, 0, -1):
+        eta = eta_mu / math.sqrt(tables) / MU_PER_ETA
+        noise = _MEAN_NOISE * math.sqrt(tables) / mu
         if 0.1 * rows * eta >= math.log(columns**2 / 2) and 16 * noise <= 0.1 * rows:
-            return edges
-    return 1
+            return tables
+    return 0
 
 
 def _size(groups: tuple[Groups, ...], pair: Pair) -> int:
@@ -235,7 +239,9 @@ def _fit(parts: Parts, measured: Sequence[Measured[Tables]]) -> Tree | Pool:
     """A tree of the label's pairs and of the forest; where more was measured, a pool drawn from it and raked."""
     weight = _weights(parts, measured)
     forest = next((k for k, m in enumerate(measured) if m.statistic.name == "synthesis"), len(measured) - 1)
-    tables = _combined(measured[: forest + 1], weight)
+    every = _combined(measured, weight)
+    of_tree = {pair for m in measured[: forest + 1] for pair in m.statistic.pairs}
+    tables = {pair: table for pair, table in every.items() if pair in of_tree}
     label = parts.label
     tree = fit_tree(
         parts.stage.marginals,
@@ -245,15 +251,10 @@ def _fit(parts: Parts, measured: Sequence[Measured[Tables]]) -> Tree | Pool:
         {pair: table for pair, table in tables.items() if pair[0] != label},
         levels_from_tables=not parts.stage.weighted,
     )
-    if forest + 1 >= len(measured):
+    further = [pair for pair in every if pair not in of_tree]
+    if not further:
         return tree
-    seen = set(tables)
-    pool = make_pool(tree, parts.all_groups)
-    for m in measured[forest + 1 :]:
-        further = {pair: table for pair, table in _combined([m], weight).items() if pair not in seen}
-        seen |= set(further)
-        pool = pool.raked_to([Target(pair, table) for pair, table in further.items()])
-    return pool
+    return make_pool(tree, parts.all_groups).raked_to([Target(pair, every[pair]) for pair in further])
 
 
 def _combined(measured: Sequence[Measured[Tables]], weight: _Weights) -> dict[Pair, NoisyTable]:

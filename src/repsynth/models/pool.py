@@ -17,7 +17,7 @@ from repsynth.models.tree import NoisyTable, Tree, rake, shrunk
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_TIMES, _FEWEST, _MOST = 4, 20_000, 200_000
+_TIMES, _FEWEST, _MOST = 4, 60_000, 200_000
 _PASSES = 10
 
 

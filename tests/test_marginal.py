@@ -1,0 +1,334 @@
+"""Marginal models: choices that cost what they claim, tables that fit together, wide schemas, heaps that stay."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from checks import record_run, records_of
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtri, softmax
+from scipy.stats import chisquare
+
+from repsynth import datasets, noise, synthesize
+from repsynth.encode import Records
+from repsynth.errors import ConfigError
+from repsynth.measure import OUT, Account
+from repsynth.models.groups import NONE, choose_groups, coarser, merge_neighbours, shares_within
+from repsynth.models.marginal import Parts
+from repsynth.models.tables import Tables
+from repsynth.models.tree import Tree, quota, rake, rake_three
+from repsynth.noise import MU_PER_ETA, ExponentialEvent, choose_exponential, seeded_entropy
+from repsynth.pipeline import make_settings
+from repsynth.plan import Plan, make_plan
+from repsynth.schema import Category, Integer, Schema, parse_schema
+
+# --- the exponential mechanism ---
+
+
+def frequencies(scores: np.ndarray, eta: float, draws: int, seed: int) -> np.ndarray:
+    entropy = seeded_entropy(seed)
+    drawn = [choose_exponential(scores, unit=4096, eta=eta, entropy=entropy) for _ in range(draws)]
+    return np.bincount(drawn, minlength=len(scores))
+
+
+def test_choices_come_with_the_claimed_probabilities_and_no_others() -> None:
+    scores = np.array([0, 3000, 4096, 9000, -8000])
+    counts = frequencies(scores, 1.0, 20_000, seed=3)
+
+    def p_value(eta: float) -> float:
+        return float(chisquare(counts, 20_000 * softmax(scores * (eta / 2 / 4096))).pvalue)
+
+    assert p_value(1.0) > 1e-3
+    assert p_value(0.8) < 1e-9
+    assert p_value(1.25) < 1e-9
+
+
+def test_arbitrary_precision_chooses_as_floats_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.array([500, -300, 0, 900, 901])
+    fast = [choose_exponential(scores, unit=100, eta=0.7, entropy=seeded_entropy(k)) for k in range(60)]
+    monkeypatch.setattr(noise, "_CHOICE_ERROR", 2.0)  # floats now decide nothing
+    exact = [choose_exponential(scores, unit=100, eta=0.7, entropy=seeded_entropy(k)) for k in range(60)]
+    assert fast == exact
+    assert len(set(fast)) > 2
+
+
+def test_scores_that_are_far_apart_are_no_trouble() -> None:
+    assert choose_exponential(np.array([-(2**60), 2**60, 0]), unit=1, eta=4.0) == 1
+
+
+@given(
+    scores=st.lists(st.floats(-4, 4), min_size=2, max_size=8),
+    moves=st.lists(st.floats(-1, 1), min_size=8, max_size=8),
+    eta=st.floats(0.01, 8),
+    weight=st.sampled_from([1.0, 0.5, 0.2, 0.05]),
+)
+def test_a_choice_is_as_private_as_it_says(
+    scores: list[float], moves: list[float], eta: float, weight: float
+) -> None:
+    """No test between the two distributions beats a Gaussian shift of w √(2π)/4 η. The best tests are those
+    that reject where the likelihood ratio is largest."""
+    before = np.array(scores)
+    after = before + weight * np.array(moves[: len(scores)])
+    p, q = softmax(after * eta / 2), softmax(before * eta / 2)
+    order = np.argsort(q / p)
+    power, level = np.cumsum(p[order])[:-1], np.cumsum(q[order])[:-1]
+    inside = (power > 1e-12) & (power < 1 - 1e-12) & (level > 1e-12) & (level < 1 - 1e-12)
+    gained = ndtri(power[inside]) - ndtri(level[inside])
+    assert np.all(gained <= weight * ExponentialEvent("", eta, 1).mu + 1e-9)
+
+
+def test_the_charge_of_several_rounds_adds_up_in_squares() -> None:
+    one, nine = ExponentialEvent("", 0.3, 1).mu, ExponentialEvent("", 0.3, 9).mu
+    assert nine == pytest.approx(3 * one)
+    assert one == pytest.approx(math.sqrt(2 * math.pi) / 4 * 0.3)
+
+
+class Two:
+    """A choice between two things, of which the records prefer the first."""
+
+    name, rounds, unit = "structure", 2, 1
+
+    def total(self, records: Records) -> np.ndarray:
+        return np.array([records.rows])
+
+    def scores(self, total: np.ndarray, chosen: tuple[int, ...]) -> np.ndarray:
+        return np.array([0, OUT if 0 in chosen else int(total[0]), OUT if 1 in chosen else -int(total[0])])
+
+
+def test_choosing_is_charged_in_full_stops_by_itself_and_is_refused_beyond_the_budget() -> None:
+    account = Account(mu=1.0)
+    chosen = account.choose(Two(), [Records(rows=10_000, codes={})], mu=0.9)
+    assert chosen == (0,)
+    assert account.events[0].mu == pytest.approx(0.9)
+    with pytest.raises(ConfigError, match="does not cover"):
+        account.choose(Two(), [Records(rows=10, codes={})], mu=0.9)
+    assert len(account.events) == 1
+
+
+# --- groups ---
+
+
+def test_neighbours_merge_until_they_hold_enough_and_heaps_stand_alone() -> None:
+    counts = np.array([5.0, 5.0, 5.0, 100.0, 1.0, 9.0, 9.0, 2.0])
+    assert merge_neighbours(counts, 10.0, 50.0).tolist() == [0, 0, 1, 2, 3, 3, 4, 4]
+    assert merge_neighbours(np.array([1.0]), 10.0, 50.0).tolist() == [0]
+
+
+@given(st.lists(st.floats(-50, 500), min_size=1, max_size=60), st.floats(1, 300), st.floats(1, 300))
+def test_groups_are_intervals_without_gaps(counts: list[float], least: float, heap: float) -> None:
+    groups = merge_neighbours(np.array(counts), least, heap)
+    assert groups[0] == 0
+    assert set(np.diff(groups)) <= {0, 1}
+
+
+def test_rare_categories_share_a_group_and_coarse_groups_hold_fine_ones(sim: datasets.Dataset) -> None:
+    release = synthesize(sim.table, sim.schema, epsilon=1.0, public_rows=6000, model="mst")
+    marginals = release.marginals
+    groups = choose_groups(marginals, "label", most=16)
+    for i, g in enumerate(groups):
+        spread = shares_within(marginals, i, g)
+        assert spread.sum(axis=1) == pytest.approx(np.ones(g.count))
+        assert g.of_cell[-1] == NONE  # no column of this table declares gaps
+        coarse = coarser(marginals, i, g)
+        assert coarse.count <= max(8, g.count if g.cells.starts is None else 8)
+        for group in range(g.count):
+            assert len(set(coarse.of_cell[g.of_cell == group])) == 1
+    rare = Schema(columns=(Category(name="c", values=tuple("abcdefghij")), Integer(name="n", min=0, max=9)))
+    table = pa.table({"c": ["a"] * 500 + ["b"] * 490 + list("cdefghij"), "n": list(range(10)) * 99 + [1] * 8})
+    crowded = synthesize(table, rare, epsilon=1.0, delta=1e-6, public_rows=998, model="mst", weights="uniform")
+    statistic = crowded.statistic
+    assert isinstance(statistic, Tables)
+    assert statistic.groups[0].count < 10
+
+
+# --- fitting ---
+
+
+def test_raking_meets_its_margins() -> None:
+    generator = np.random.default_rng(0)
+    triple = generator.random((2, 3, 4))
+    triple /= triple.sum()
+    ya, yb, ab = triple.sum(axis=2), triple.sum(axis=1), triple.sum(axis=0)
+    raked = rake_three(np.full((2, 3, 4), 1 / 24), ya, yb, ab, passes=400)
+    for axis, margin in ((2, ya), (1, yb), (0, ab)):
+        assert raked.sum(axis=axis) == pytest.approx(margin, abs=1e-9)
+    pair = rake(generator.random((3, 4)), ab.sum(axis=1), ab.sum(axis=0), passes=200)
+    assert pair.sum(axis=1) == pytest.approx(ab.sum(axis=1))
+    assert pair.sum(axis=0) == pytest.approx(ab.sum(axis=0), abs=1e-9)
+
+
+def test_quotas_come_out_even_in_every_row_and_do_not_follow_the_order() -> None:
+    generator = np.random.default_rng(1)
+    given_rows = generator.integers(0, 3, 3000)
+    shares = np.array([[0.5, 0.5], [0.1, 0.9], [1.0, 0.0]])
+    drawn = quota(given_rows, shares, generator)
+    for row in range(3):
+        count = int((given_rows == row).sum())
+        assert np.bincount(drawn[given_rows == row], minlength=2) == pytest.approx(shares[row] * count, abs=1)
+    order = generator.integers(0, 10, 3000)
+    ordered = quota(given_rows, shares, generator, order)
+    assert abs(np.corrcoef(ordered[given_rows == 0], order[given_rows == 0])[0, 1]) < 0.02
+
+
+def noiseless(table: pa.Table, schema: Schema, **options: Any) -> Any:
+    return synthesize(table, schema, mu=1e6, delta=1e-9, weights="uniform", public_rows=table.num_rows, **options)
+
+
+@pytest.mark.parametrize("model", ["mst", "aim"])
+def test_without_noise_measured_tables_are_the_data_s_and_so_are_the_model_s(
+    model: str, sim: datasets.Dataset
+) -> None:
+    release = noiseless(sim.table, sim.schema, model=model)
+    records = records_of(sim.table, sim.schema)
+    for measured in release.measured:
+        statistic = measured.statistic
+        assert np.abs(measured.noisy - statistic.total(records)).max() < 1 + 8 * measured.sigma
+    tables = release.measured[0].statistic
+    assert isinstance(tables, Tables)
+    drawn = release.model.draw(60_000, np.random.default_rng(0))
+    # A pool of 60,000 records cannot say more about a table of a thousand cells.
+    tolerance = 0.03 if model == "mst" else 0.06
+    for measured in release.measured[:2]:
+        real = measured.statistic.split(measured.statistic.total(records))
+        made = measured.statistic.split(measured.statistic.total(drawn))
+        for pair, table in real.items():
+            distance = np.abs(table / table.sum() - made[pair] / made[pair].sum()).sum() / 2
+            assert distance < tolerance, (measured.statistic.name, pair)
+
+
+def test_the_forest_joins_what_hangs_together(sim: datasets.Dataset) -> None:
+    """The six numbers of the simulated table share their mixture component; c1 to c3 share their outliers."""
+    _, measured = record_run(plan_for(sim.schema, epsilon=4.0, public_rows=6000, weights="uniform"), sim.table)
+    chosen = next(m for m in measured if m.event.name == "synthesis").statistic.pairs  # type: ignore[union-attr]
+    part = {i: i for i in range(9)}
+    for i, j in chosen:
+        assert part[i] != part[j], "a circle"
+        part = {k: part[i] if p == part[j] else p for k, p in part.items()}
+    assert len({part[i] for i in range(6)}) <= 2
+
+
+def plan_for(schema: Schema, **options: Any) -> Plan:
+    return make_plan(schema, make_settings(**{"delta": 1e-6, "model": "mst", **options}))
+
+
+def test_where_noise_would_choose_the_label_s_tables_are_measured_again(sim: datasets.Dataset) -> None:
+    few = sim.table.slice(0, 200)
+    release = synthesize(few, sim.schema, epsilon=0.5, delta=1e-6, public_rows=200, model="aim")
+    pairs = [m.statistic.pairs for m in release.measured if isinstance(m.statistic, Tables)]
+    assert len(pairs) == 5
+    assert all(p == pairs[0] for p in pairs)
+    assert release.sample(50).num_rows == 50
+
+
+def test_the_model_agrees_with_a_graphical_model_library(sim: datasets.Dataset) -> None:
+    """The tree is the maximum-entropy model of its tables: mbi's mirror descent finds the same one."""
+    mbi = pytest.importorskip("mbi", reason="mbi is not installed; pip install 'repsynth[pgm]'")
+    release = noiseless(sim.table, sim.schema, model="mst")
+    tree = release.model
+    assert isinstance(tree, Tree)
+    label = tree.label
+    assert label is not None
+    domain = mbi.Domain([str(i) for i in range(10)], [g.count for g in tree.groups])
+    tables: dict[tuple[int, int], np.ndarray] = {(label, i): joint for i, joint in tree.columns.items()}
+    tables |= {edge: joint.sum(axis=0) for edge, joint in tree.edges.items()}
+    measurements = [
+        mbi.LinearMeasurement(table.ravel() * 6000, (str(i), str(j)), stddev=1.0)
+        for (i, j), table in tables.items()
+    ]
+    model = mbi.estimation.mirror_descent(domain, measurements, known_total=6000, iters=20_000)
+    free = next(p for p in Parts(release.stage, tree.groups).candidates if p not in tree.edges)
+    # A pair without an edge follows from the others: here by a large draw, there by inference.
+    theirs = np.asarray(model.project((str(free[0]), str(free[1]))).datavector()) / 6000
+    drawn = tree.draw_groups(400_000, np.random.default_rng(0))
+    cell = drawn[:, free[0]] * tree.groups[free[1]].count + drawn[:, free[1]]
+    ours = np.bincount(cell, minlength=len(theirs)) / len(drawn)
+    assert np.abs(ours - theirs).sum() / 2 < 0.01
+    for (i, j), joint in tree.edges.items():
+        theirs = np.asarray(model.project((str(label), str(i), str(j))).datavector()) / 6000
+        assert np.abs(joint.ravel() - theirs).max() < 1e-3
+
+
+# --- decoding ---
+
+HEAPED = """
+label = "rich"
+
+[columns.gain]
+type = "integer"
+min = 0
+max = 99999
+
+[columns.age]
+type = "integer"
+min = 17
+max = 90
+missing = true
+
+[columns.rich]
+type = "boolean"
+"""
+
+
+@pytest.mark.parametrize("model", ["mst", "aim"])
+def test_heaps_gaps_and_whole_numbers_survive(model: str) -> None:
+    generator = np.random.default_rng(2)
+    rows = 20_000
+    rich = generator.random(rows) < 0.3
+    gain = np.where(generator.random(rows) < np.where(rich, 0.7, 0.95), 0, generator.integers(1, 99_999, rows))
+    age = pa.array(np.clip(generator.normal(40 + 8 * rich, 12, rows), 17, 90).astype(int), mask=gain % 10 == 7)
+    table = pa.table({"gain": gain, "age": age, "rich": rich})
+    for rule in ("uniform", "targeted"):
+        release = synthesize(
+            table, parse_schema(HEAPED), epsilon=2.0, delta=1e-8, public_rows=rows, model=model, weights=rule
+        )
+        made = release.sample(rows, seed=1)
+        zeros, flags = made["gain"].to_numpy() == 0, made["rich"].to_numpy()
+        assert made.schema.field("gain").type == pa.int64()
+        assert zeros.mean() == pytest.approx(np.mean(gain == 0), abs=0.03)
+        assert made["age"].null_count / rows == pytest.approx(age.null_count / rows, abs=0.02)
+        # Small weights leave less signal against the noise, so less of a difference between labels.
+        near = 0.03 if rule == "uniform" else 0.12
+        for flag in (False, True):
+            assert zeros[flags == flag].mean() == pytest.approx(np.mean(gain[rich == flag] == 0), abs=near)
+
+
+# --- wide tables ---
+
+
+def test_a_hundred_columns_and_a_thousand_categories() -> None:
+    generator = np.random.default_rng(0)
+    rows = 300
+    many = tuple(f"v{i}" for i in range(1000))
+    columns: list[Any] = [Category(name=f"c{i}", values=many) for i in range(3)]
+    columns += [Category(name=f"d{i}", values=("x", "y", "z")) for i in range(47)]
+    columns += [Integer(name=f"n{i}", min=0, max=10_000) for i in range(49)]
+    schema = Schema(columns=(*columns, Category(name="label", values=("a", "b"))), label="label")
+    data = {c.name: np.array(c.values)[generator.integers(0, len(c.values), rows)] for c in schema.discrete}
+    data |= {c.name: generator.integers(0, 10_000, rows) for c in schema.numeric}
+    table = pa.table({**data, "label": np.array(["a", "b"])[generator.integers(0, 2, rows)]})
+    for model in ("mst", "aim"):
+        made = synthesize(table, schema, epsilon=4.0, delta=1e-6, model=model).sample(100)
+        assert made.num_columns == 100
+
+
+def test_tables_that_cannot_fit_are_refused_before_anything_is_spent() -> None:
+    many = tuple(f"v{i}" for i in range(2000))
+    columns = tuple(Category(name=f"c{i}", values=many) for i in range(60))
+    schema = Schema(columns=columns, label="c0")
+    with pytest.raises(ConfigError, match="max-model-mb"):
+        plan_for(schema, epsilon=1.0)
+    plan_for(schema, epsilon=1.0, max_model_mb=10_000)
+    with pytest.raises(ConfigError, match="two columns"):
+        plan_for(Schema(columns=(Integer(name="n", min=0, max=3),)), epsilon=1.0)
+
+
+def test_the_memory_allowed_bounds_what_is_chosen_from(sim: datasets.Dataset) -> None:
+    _, measured = record_run(plan_for(sim.schema, epsilon=4.0, public_rows=6000, max_model_mb=1), sim.table)
+    choice = next(m for m in measured if m.event.name == "structure")
+    assert choice.exact.size * 16 <= 2**20
+    assert MU_PER_ETA * choice.event.eta == pytest.approx(  # type: ignore[union-attr]
+        choice.event.mu / math.sqrt(choice.event.rounds)  # type: ignore[union-attr]
+    )
