@@ -203,12 +203,12 @@ def test_reps_lowers_the_best_attack_on_the_top_decile_and_random_weights_do_so_
     assert top["reps"] < 0.7 * top["random"]
     assert results["reps"].recall is not None
     assert results["reps"].recall > 0.3
-    assert results["uniform"].tstr > 0.75
+    assert results["uniform"].tstr > 0.73
 
 
 def test_utility_of_the_real_records_and_of_one_label() -> None:
     split = load_split("sim", 0, None)
-    assert tstr(split.train, split.test) > 0.75
+    assert tstr(split.train, split.test) > 0.73
     assert tstr(split.train.take(split.train.labels == 1), split.test) == 0.5
 
 
@@ -238,15 +238,16 @@ def outcomes() -> list[Stored]:
 
 def test_every_cell_has_an_address_of_its_own() -> None:
     cells = make_grid("sound") + make_grid("paper")
-    assert len({cell.address() for cell in cells}) == len(cells) == 840
+    assert len({cell.address(b"data") for cell in cells}) == len(cells) == 840
     assert len({cell.noise_seed for cell in cells}) == 840
 
 
-def test_other_code_has_other_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_and_other_data_have_other_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell("sound", "sim", 0, 1.0, "reps")
-    before = cell.address()
+    before = cell.address(b"data")
+    assert cell.address(b"other data") != before
     monkeypatch.setattr(grid, "code_digest", lambda: b"other")
-    assert cell.address() != before
+    assert cell.address(b"data") != before
 
 
 @pytest.mark.parametrize(
@@ -277,8 +278,9 @@ def test_a_damaged_file_is_made_again_and_another_cell_s_file_not_believed(
     cells = make_grid("sound", datasets=["sim"], epsilons=[1.0], seeds=1)
     monkeypatch.setattr(study, "run_sound", fake)
     first = run_study(cells, tmp_path)
-    (tmp_path / f"{cells[0].address()}.json").write_text("{")
-    (tmp_path / f"{cells[1].address()}.json").write_bytes(msgspec.json.encode(first[2]))
+    paths = {json.loads(path.read_bytes())["cell"]["method"]: path for path in tmp_path.iterdir()}
+    paths[cells[0].method].write_text("{")
+    paths[cells[1].method].write_bytes(msgspec.json.encode(first[2]))
     again = run_study(cells, tmp_path)
     assert [stored.result for stored in again] == [stored.result for stored in first]
 
@@ -301,6 +303,9 @@ def test_a_failure_is_kept_shown_and_not_hidden_in_a_mean(
         assert "failed: sim, reps, ε = 1, seed 1: ValueError in sometimes" in printed
         assert "quote data" not in printed
     assert "(1 failed)" in (tmp_path / "sound" / "tables.md").read_text()
+    monkeypatch.setattr(study, "run_sound", fake)  # whatever it was has passed
+    assert main(asked) == 0
+    assert "failed" not in capsys.readouterr().out
 
 
 def _no_figures(found: summary.Summary, folder: Path) -> list[Path]:
@@ -326,6 +331,38 @@ def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(list((tmp_path / "cells").glob("*.json"))) == 6
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in left} == before
     assert json.loads(finished.stdout)["note"] == STAMP
+
+
+def test_other_data_are_other_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = make_grid("sound", datasets=["sim"], epsilons=[1.0], seeds=1)
+    monkeypatch.setattr(study, "run_sound", fake)
+    run_study(cells, tmp_path)
+    changed = datasets.load("sim")
+    monkeypatch.setattr(
+        study.datasets,
+        "load",
+        lambda name, data_dir: datasets.Dataset(name, changed.table.slice(1), changed.schema),
+    )
+    run_study(cells, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2 * len(cells)
+
+
+@pytest.mark.parametrize("content", ["", "a,b\n1,2\n"])
+def test_a_file_that_is_not_the_dataset_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "german_credit.csv").write_text(content)
+    with pytest.raises(DataError, match=r"german_credit\.csv|column"):
+        run_study(make_grid("sound", datasets=["german_credit"]), tmp_path / "out", data_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize("extra", [[], ["--nulls"]])
+def test_a_folder_that_cannot_be_made_is_told_before_the_work(
+    tmp_path: Path, extra: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(study, "run_sound", lambda *_: pytest.fail("it began to work"))
+    monkeypatch.setattr(nulls, "top_advantages", lambda *_: pytest.fail("it began to work"))
+    (tmp_path / "file").write_text("")
+    assert main(["paper", "--datasets", "sim", *extra, "-o", str(tmp_path / "file")]) == 2
+    assert "cannot be made" in capsys.readouterr().err
 
 
 def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
@@ -384,13 +421,20 @@ def test_a_difference_over_all_budgets_counts_each_seed_once(outcomes: list[Stor
     assert every.high - every.low == pytest.approx(one.high - one.low)
 
 
+def test_one_seed_makes_no_claim(outcomes: list[Stored]) -> None:
+    found = summary.summarise([stored for stored in outcomes if stored.cell.seed == 0])
+    assert not found.differences
+    assert not found.sentences
+    assert "inf" not in tables.to_markdown(found)
+
+
 def test_tables_are_rectangular_and_carry_the_stamp(outcomes: list[Stored]) -> None:
     found = summary.summarise(outcomes)
     for table in tables.grids(found):
         assert all(row is None or len(row) == len(table.headings) for row in table.rows)
     markdown, latex = tables.to_markdown(found), tables.to_latex(found)
     assert STAMP in markdown
-    assert "(0.604)" in markdown  # the paper's value beside ours
+    assert "(.604)" in markdown  # the paper's value beside ours
     assert latex.count("\\begin{tabular}") == latex.count("\\end{tabular}") == len(tables.grids(found))
     for line in latex.splitlines():
         assert "%" not in line.replace("\\%", "") or line.startswith("%")
@@ -398,7 +442,11 @@ def test_tables_are_rectangular_and_carry_the_stamp(outcomes: list[Stored]) -> N
 
 def test_figures_are_pictures_and_the_same_every_time(outcomes: list[Stored], tmp_path: Path) -> None:
     found = summary.summarise(outcomes)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / "stale.png").write_text("")
     written = write_figures(found, tmp_path / "a")
+    assert not (tmp_path / "a" / "stale.png").exists()
     assert {path.stem for path in written} >= {
         "utility",
         "top-decile-attack",

@@ -90,6 +90,8 @@ def test_a_wrong_gamma_is_refused(gamma: float) -> None:
 def test_a_wrong_outlier_weight_is_refused(weight: float) -> None:
     with pytest.raises(ConfigError):
         Targeted(weight)
+    with pytest.raises(ConfigError):
+        Random(weight)
 
 
 def test_a_threshold_that_is_read_lies_where_the_share_is() -> None:

@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,7 +40,7 @@ from repsynth.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.score import Score, random_salt
 from repsynth.threshold import Threshold
-from repsynth.weigh import FULL, RULES, HingeExp, Random, WeightFunction
+from repsynth.weigh import FULL, RULES, HingeExp, Random, Targeted, WeightFunction
 
 FORMAT = 2
 _MOST_BYTES = 2**28
@@ -87,6 +88,7 @@ class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delta: float
     weights: str
     gamma: float | None
+    outlier_weight: float | None
     outlier_epsilon: float | None
     outlier_share: float
     score_share: float
@@ -184,6 +186,7 @@ def _describe(release: Release, digest: str) -> ReleaseFile:
             delta=settings.budget.delta,
             weights=rule.name,
             gamma=rule.gamma if isinstance(rule, HingeExp) else None,
+            outlier_weight=rule.outlier_weight if isinstance(rule, Targeted | Random) else None,
             outlier_epsilon=settings.outlier_epsilon,
             outlier_share=settings.outlier_share,
             score_share=settings.score_share,
@@ -327,7 +330,8 @@ def _sums(
     """The measurement of naive Bayes."""
     schema, threshold = stage.schema, stage.threshold
     _require(0 < file.constant < 2**30 and 0 < file.clip < 2**30, "its clip is out of range")
-    _require(threshold is not None or not file.split, "it is split without a threshold")
+    _require(not file.split or threshold is not None, "it is split without a threshold")
+    _require(not file.split or stage.outlier_weight > 0.01, "it is split, and its outliers weigh nothing")
     contribution = Contribution(
         discrete=schema.discrete,
         numeric=schema.numeric,
@@ -375,7 +379,11 @@ def _groups(array: NDArray[Any], cells: Cells) -> Groups:
 def _settings(file: SettingsFile) -> Settings:
     _require(file.model in MODELS, f"it was made with the model '{file.model[:40]}', which this version lacks")
     _require(file.weights in RULES, "its weights are of a kind that this version does not know")
-    rule = HingeExp(file.gamma) if file.weights == "hinge-exp" and file.gamma else RULES[file.weights]()
+    rule = RULES[file.weights]()
+    if isinstance(rule, HingeExp) and file.gamma is not None:
+        rule = HingeExp(file.gamma)
+    if isinstance(rule, Targeted | Random) and file.outlier_weight is not None:
+        rule = replace(rule, outlier_weight=file.outlier_weight)
     return Settings(
         budget=Budget.gaussian(mu=file.mu, delta=file.delta),
         model=file.model,

@@ -9,7 +9,7 @@ from repsynth.accounting import compose, epsilon_of, mu_of
 from repsynth.budget import Budget
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.schema import Numeric, Schema
-from repsynth.weigh import Rule, Targeted
+from repsynth.weigh import Random, Rule, Targeted
 
 STAGE_ONE = ("size", "score", "threshold")
 """The measurements in which every record counts the same; in all others its part is scaled by its weight."""
@@ -110,7 +110,9 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
     if settings.outlier_epsilon is None:
         return plan
     ceiling = _ceiling(plan, settings.outlier_epsilon)
-    rule = Targeted(ceiling) if isinstance(settings.rule, Targeted) else settings.rule
+    rule = settings.rule
+    if isinstance(rule, Targeted | Random):
+        rule = replace(rule, outlier_weight=ceiling)
     return replace(plan, rule=rule, ceiling=ceiling)
 
 

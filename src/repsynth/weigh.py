@@ -168,6 +168,9 @@ class Random:
     name: str = "random"
     uses_threshold: bool = True
 
+    def __post_init__(self) -> None:
+        Targeted(self.outlier_weight)  # refuses what is not a weight
+
     def weight(self, above: Floats, span: float) -> Floats:
         """A step at the threshold of the random scores."""
         return Targeted(self.outlier_weight).weight(above, span)

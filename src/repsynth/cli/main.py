@@ -52,6 +52,8 @@ A dataset gets a total budget once; each run reserves its whole cost before it o
 """
 
 
+_INTERRUPTED = "interrupted; a cost that a ledger had reserved counts as spent"
+
 _PAPER = """\
 Run the evaluation of the method's paper: six methods, four public datasets, four budgets, five seeds. Writes
 tables (Markdown, LaTeX, JSON) with the published values beside, and figures (PNG, SVG). Each run is kept in a
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         errors.print(f"error: {error}", markup=False)
         return 2
     except KeyboardInterrupt:
-        errors.print("interrupted; a cost that a ledger had reserved counts as spent", markup=False)
+        errors.print(getattr(options, "interrupted", _INTERRUPTED), markup=False)
         return 130
     except BrokenPipeError:
         sys.stderr.close()
@@ -177,6 +179,7 @@ def _add_ledger(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _add_paper(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     study = _verb(verbs, "paper", paper.paper, "run the paper's experiments on public data", _PAPER)
+    study.set_defaults(interrupted="interrupted; run the same command again to go on where it stopped")
     study.add_argument(
         "--protocol",
         choices=["sound", "paper"],
@@ -234,7 +237,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--weights",
         choices=list(RULES),
         default="targeted",
-        help="how weights fall with the score (%(default)s)",
+        help="how weights fall with the score (%(default)s); random and removal are ablations",
     )
     outliers.add_argument("--gamma", type=float, help="how sharply hinge-exp falls (default: 1)")
     outliers.add_argument(

@@ -29,11 +29,13 @@ def paper(options: argparse.Namespace) -> int:
 
 def _study(options: argparse.Namespace) -> int:
     from repsynth.paper.figures import write_figures
-    from repsynth.paper.study import EFFORT, Stored, run_study
+    from repsynth.paper.study import EFFORT, Stored, make_folder, run_study
     from repsynth.paper.summary import summarise
     from repsynth.paper.tables import to_latex, to_markdown, to_terminal
 
     cells = _cells(options)
+    report = options.output / options.protocol
+    make_folder(report / "figures")  # before any work is done
     with _progress(options) as progress:
         task = progress.add_task("", total=sum(EFFORT[cell.dataset] for cell in cells), done=0, cells=len(cells))
         done = 0
@@ -46,7 +48,6 @@ def _study(options: argparse.Namespace) -> int:
         folder = options.output / "cells"
         outcomes = run_study(cells, folder, jobs=options.jobs, data_dir=options.data_dir, on_done=on_done)
     summary = summarise(outcomes)
-    report = options.output / summary.protocol
     figures = write_figures(summary, report / "figures")
     _write(report / "tables.md", to_markdown(summary))
     _write(report / "tables.tex", to_latex(summary))
@@ -61,19 +62,22 @@ def _study(options: argparse.Namespace) -> int:
 
 
 def _nulls(options: argparse.Namespace) -> int:
+    from repsynth.paper.grid import QUICK_SEEDS
     from repsynth.paper.nulls import SEEDS, run_nulls, show_nulls
+    from repsynth.paper.study import make_folder
 
     names = list(dict.fromkeys(cell.dataset for cell in _cells(options)))
-    runs = sum(options.seeds or SEEDS[name] for name in names)
+    seeds = options.seeds or (QUICK_SEEDS if options.quick else None)
+    runs = sum(seeds or SEEDS[name] for name in names)
+    make_folder(options.output)
     with _progress(options) as progress:
         task = progress.add_task("", total=runs, done=0, cells=runs)
         findings = run_nulls(
             names,
-            options.seeds,
+            seeds,
             options.data_dir,
             on_done=lambda name, done: progress.update(task, description=name, advance=1, done=done),
         )
-    options.output.mkdir(parents=True, exist_ok=True)
     _write(options.output / "nulls.json", msgspec.json.format(msgspec.json.encode(findings)).decode())
     print_result(options, msgspec.to_builtins(findings), lambda console: show_nulls(console, findings))
     return 0

@@ -22,7 +22,7 @@ from repsynth.privacy import NEIGHBOURS
 from repsynth.release import Release
 from repsynth.risk import Summary
 from repsynth.score import NAT
-from repsynth.weigh import FULL
+from repsynth.weigh import FULL, Random
 
 _FEW_FOR_TABLES = 30.0
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
@@ -180,9 +180,10 @@ def outcome(console: Console, release: Release, folder: Path, output: Path, rows
     privacy = release.privacy
     console.print(f"Spent ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}.")
     if release.threshold:
+        who = "chosen at random" if isinstance(release.settings.rule, Random) else "outliers"
         console.print(
             f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.1%} of the records are "
-            f"outliers. Given the released scores, they lose at most ε = {privacy.outlier_epsilon:.3g}."
+            f"{who}. Given the released scores, they lose at most ε = {privacy.outlier_epsilon:.3g}."
         )
     console.print(f"Wrote {count(rows)} to {output}")
     console.print(f"Wrote the release to {folder}   (see: repsynth inspect {folder})")

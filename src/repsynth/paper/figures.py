@@ -30,7 +30,8 @@ Draw = Callable[[Any, list[Row]], None]
 
 def write_figures(summary: Summary, folder: Path) -> list[Path]:
     """Write every figure, PNG and SVG; the files. Curves by decile are drawn at ε = 1 and at the largest ε."""
-    folder.mkdir(parents=True, exist_ok=True)
+    for stale in [*folder.glob("*.png"), *folder.glob("*.svg")]:
+        stale.unlink()  # of an earlier run, maybe at other budgets
     sound = summary.protocol == "sound"
     attack = "density-ratio attack, disjoint reference" if sound else "density-ratio attack as published"
     ratio = "the best possible attack" if sound else attack

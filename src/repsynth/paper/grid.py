@@ -17,10 +17,10 @@ SEEDS = 5
 QUICK_DATASETS, QUICK_EPSILONS, QUICK_SEEDS = ("sim", "breast_cancer"), (1.0, 4.0), 2
 METHODS = {
     "non-private": "Non-private",
-    "uniform": "DP uniform (no scoring)",
-    "uniform-split": "DP uniform (matched split)",
+    "uniform": "DP uniform",
+    "uniform-split": "DP uniform, split",
     "reps": "REPS",
-    "random": "Random downweighting",
+    "random": "Random weights",
     "removal": "Hard removal",
 }
 
@@ -44,13 +44,13 @@ class Cell(msgspec.Struct, frozen=True, order=True):
         """A seed of the cell's own, for noise and sampling."""
         return int.from_bytes(hashlib.sha256(msgspec.json.encode(self)).digest()[:6], "big")
 
-    def address(self) -> str:
-        """The name of its result: a hash of the cell and of the code that computes it.
+    def address(self, data: bytes) -> str:
+        """The name of its result: a hash of the cell, of the data (its digest) and of the code.
 
-        >>> len(Cell("sound", "sim", 0, 1.0, "reps").address())
+        >>> len(Cell("sound", "sim", 0, 1.0, "reps").address(b"digest of a table"))
         24
         """
-        return hashlib.sha256(msgspec.json.encode(self) + code_digest()).hexdigest()[:24]
+        return hashlib.sha256(msgspec.json.encode(self) + data + code_digest()).hexdigest()[:24]
 
 
 def make_grid(

@@ -46,12 +46,6 @@ _SMALLEST_SHARE = 1e-6
 _SMALLEST_VARIANCE = 1e-3
 _BINNED_SEED = 0
 
-# Open in the paper, too: the simulated labels. Coefficients of mixed sign that nearly cancel fit its table;
-# they were searched for on that table, so agreement with it there is a fit, not a check.
-_COEFFICIENTS = np.array([-0.57, 0.75, 0.31, -0.4, -0.22, 0.17])
-_INTERCEPT = -0.5
-_OUTLIER_SPREAD = 0.5
-
 
 def run_literal(cell: Cell, data_dir: str | None) -> Result:
     """Run one cell."""
@@ -92,7 +86,7 @@ class LiteralSplit:
 @lru_cache(maxsize=1)
 def load_literal(name: str, seed: int, data_dir: str | None) -> LiteralSplit:
     """The split of a dataset as the paper prepares it."""
-    points = {"sim": _simulated, "breast_cancer": _breast_cancer}.get(name, lambda: _points(name, data_dir))()
+    points = _breast_cancer() if name == "breast_cancer" else _points(name, data_dir)
     train, validation, test = split_rows(points.labels, seed)
     space = Space.of(points.take(train))
     standard = replace(points, numbers=(points.numbers - space.centre) / space.scale)
@@ -106,21 +100,6 @@ def _points(name: str, data_dir: str | None) -> Points:
     found = [np.unique(points.codes[:, j], return_inverse=True) for j in range(points.codes.shape[1])]
     codes = np.stack([codes for _, codes in found], axis=1)
     return Points(points.numbers, codes, points.labels, tuple(len(values) for values, _ in found))
-
-
-def _simulated(rows: int = 6000) -> Points:
-    """A two-part mixture around ±.8; 2 % outliers around 2.4 with categories of their own."""
-    generator = np.random.default_rng(0)
-    outliers = round(0.02 * rows)
-    side = np.where(generator.random(rows) < 0.5, 0.8, -0.8)
-    side[:outliers] = 2.4
-    spread = np.where(np.arange(rows) < outliers, _OUTLIER_SPREAD, 1.0)
-    numbers = generator.normal(size=(rows, 6)) * spread[:, None] + side[:, None]
-    shares = ([0.5, 0.3, 0.2], [0.4, 0.35, 0.25], [0.6, 0.4])
-    codes = np.stack([generator.choice(len(p), rows, p=p) for p in shares], axis=1).astype(np.int64)
-    codes[:outliers] = [3, 3, 2]
-    chance = 1 / (1 + np.exp(-_INTERCEPT - numbers @ _COEFFICIENTS))
-    return Points(numbers, codes, (generator.random(rows) < chance).astype(np.int64), (4, 4, 3))
 
 
 def _breast_cancer() -> Points:

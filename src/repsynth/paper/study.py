@@ -1,5 +1,6 @@
 """Run the cells of a study: one file per result, several processes, and what is done is never done again."""
 
+import hashlib
 import multiprocessing
 import signal
 import time
@@ -26,7 +27,7 @@ EFFORT = {"sim": 2.0, "breast_cancer": 1.0, "adult": 25.0, "german_credit": 1.0}
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The file of a cell: its result, or how it failed. A failure is kept until the code changes."""
+    """The file of a cell: its result, or how it failed. A failure stays one until the study is run again."""
 
     cell: Cell
     seconds: float
@@ -43,25 +44,26 @@ def run_study(
     data_dir: str | None = None,
     on_done: Callable[[Stored], None] = lambda stored: None,
 ) -> list[Stored]:
-    """All results of a study, in the order of its cells; those already in the folder are not run again."""
+    """All outcomes of a study, in the order of its cells; results already in the folder are not made again."""
     if not 1 <= jobs <= 256:
         raise ConfigError("the number of jobs must lie between 1 and 256")
-    for name in sorted({cell.dataset for cell in cells}):
-        datasets.load(name, data_dir=data_dir)  # what cannot be had is told before anything runs
-    _make(folder)
-    stored = {cell: found for cell in cells if (found := read_cell(cell, folder))}
+    # What cannot be had is told before anything runs.
+    digests = {name: _digest(name, data_dir) for name in sorted({cell.dataset for cell in cells})}
+    make_folder(folder)
+    paths = {cell: folder / f"{cell.address(digests[cell.dataset])}.json" for cell in cells}
+    stored = {cell: found for cell in cells if (found := read_cell(cell, paths[cell])) and found.result}
     for found in stored.values():
         on_done(found)
     left = [cell for cell in cells if cell not in stored]
     if jobs == 1 or len(left) < 2:
         for cell in left:
-            stored[cell] = run_cell(cell, folder, data_dir)
+            stored[cell] = run_cell(cell, paths[cell], data_dir)
             on_done(stored[cell])
         return [stored[cell] for cell in cells]
     threads = max(1, multiprocessing.cpu_count() // jobs)
     context = multiprocessing.get_context("spawn")  # forking a process that uses OpenMP may hang
     with ProcessPoolExecutor(jobs, context, initializer=_start, initargs=(threads,)) as pool:
-        futures = [pool.submit(run_cell, cell, folder, data_dir) for cell in left]
+        futures = [pool.submit(run_cell, cell, paths[cell], data_dir) for cell in left]
         try:
             for future in as_completed(futures):
                 done = future.result()
@@ -84,7 +86,7 @@ def _start(threads: int) -> None:
     threadpool_limits(threads)
 
 
-def run_cell(cell: Cell, folder: Path, data_dir: str | None) -> Stored:
+def run_cell(cell: Cell, path: Path, data_dir: str | None) -> Stored:
     """Run one cell and write its file."""
     start = time.perf_counter()
     result, failure = None, None
@@ -94,33 +96,31 @@ def run_cell(cell: Cell, folder: Path, data_dir: str | None) -> Stored:
         place = traceback.extract_tb(error.__traceback__)[-1]
         failure = f"{type(error).__name__} in {place.name} ({Path(place.filename).name}:{place.lineno})"
     done = Stored(cell, time.perf_counter() - start, result, failure)
-    path = _path(cell, folder)
-    if not path.exists():  # another run may have been faster
-        with beside(path) as temporary:
-            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(done)))
+    with beside(path, replace=True) as temporary:
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(done)))
     return done
 
 
-def read_cell(cell: Cell, folder: Path) -> Stored | None:
-    """The stored outcome of a cell; None where there is none, or a damaged one, which is then removed."""
-    path = _path(cell, folder)
+def read_cell(cell: Cell, path: Path) -> Stored | None:
+    """The stored outcome of a cell; None where there is none, or a damaged one."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Stored)
-    except FileNotFoundError:
-        return None
     except (msgspec.MsgspecError, OSError):
-        found = None
-    if found is None or found.cell != cell:
-        path.unlink(missing_ok=True)
         return None
-    return found
+    return found if found.cell == cell else None
 
 
-def _path(cell: Cell, folder: Path) -> Path:
-    return folder / f"{cell.address()}.json"
+def _digest(name: str, data_dir: str | None) -> bytes:
+    """A hash of a dataset's table: results of other data are other results."""
+    dataset = datasets.load(name, data_dir=data_dir)
+    digest = hashlib.sha256()
+    for column in dataset.table.combine_chunks().columns:
+        digest.update(repr(column.to_pylist()).encode())
+    return digest.digest()
 
 
-def _make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, or say why not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -113,7 +113,7 @@ def summarise(outcomes: Sequence[Stored]) -> Summary:
         rows=tuple(rows),
         differences=tuple(differences),
         agreement={name: _agreement([row for row in rows if row.dataset == name]) for name in names},
-        sentences=tuple(_sentence(name, differences) for name in names if protocol == "sound"),
+        sentences=tuple(s for name in names if protocol == "sound" and (s := _sentence(name, differences))),
         failures=tuple(f"{_name(s.cell)}: {s.failure}" for s in outcomes if s.failure),
     )
 
@@ -203,7 +203,7 @@ def _differences(
     seeds = {seed for by in paired.values() for seed in by}
     budgets[None] = [float(np.mean([by[seed] for by in paired.values() if seed in by])) for seed in sorted(seeds)]
     for epsilon, values in budgets.items():
-        if values:
+        if len(values) > 1:  # one difference has no error to judge it by
             yield Difference(name, epsilon, baseline, measure, float(np.mean(values)), *interval(values))
 
 
@@ -225,7 +225,7 @@ def _sentence(name: str, differences: Iterable[Difference]) -> str:
             verdict = "" if d.distinguishable else "not "
             size = f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
             parts.append(f"{COMPARED[d.measure]} {size}, {verdict}distinguishable from zero")
-    return f"{TITLES[name]}, REPS minus DP uniform (no scoring), all budgets: {'; '.join(parts)}."
+    return f"{TITLES[name]}, REPS minus DP uniform, all budgets: {'; '.join(parts)}." if parts else ""
 
 
 def _name(cell: Cell) -> str:

@@ -10,12 +10,17 @@ from repsynth.paper.grid import METHODS
 from repsynth.paper.summary import COMPARED, TITLES, Difference, Row, Summary
 
 MEASURES = {
-    "tstr": "TSTR AUROC",
-    "mia": "MIA advantage",
-    "top": "Top-10 % advantage",
-    "ratio": "Top/median",
-    "white_box_top": "Best attack, top 10 %",
+    "tstr": "TSTR",
+    "mia": "MIA",
+    "top": "Top 10 %",
+    "ratio": "Top/med",
+    "white_box_top": "Best, top",
 }
+LEGEND = """\
+TSTR: AUROC of logistic regression, trained on synthetic and tested on real records. MIA: advantage of the
+distance attack on all records. Top 10 %: advantage of the density-ratio attack on the tenth that stands out
+most. Best: advantage of the best attack there can be on the measurements, given the released scores; top, on
+that tenth. Top/med: the top tenth's advantage (sound: the best attack's) over the median tenth's."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,9 @@ def to_terminal(console: Console, summary: Summary) -> None:
         for k, heading in enumerate(grid.headings):
             table.add_column(heading, justify="left" if k < 2 else "right")
         for row in grid.rows:
-            if row is None:
-                table.add_section()
-            else:
-                table.add_row(*row)
+            table.add_row(*(row or [""]))
         console.print(table, "")
+    console.print(f"{LEGEND}\n", markup=False)
     for line in (*summary.sentences, *(f"failed: {failure}" for failure in summary.failures)):
         console.print(line, markup=False)
     console.print(f"[bold]This is {STAMP}[/bold]: its noise is seeded and it describes private records.")
@@ -54,7 +57,7 @@ def to_terminal(console: Console, summary: Summary) -> None:
 
 def to_markdown(summary: Summary) -> str:
     """All tables in Markdown."""
-    parts = [f"Protocol `{summary.protocol}`, {summary.seeds} seeds; {STAMP}."]
+    parts = [f"Protocol `{summary.protocol}`, {summary.seeds} seeds; {STAMP}.", LEGEND]
     for grid in grids(summary):
         aligned = ["---" if k < 2 else "---:" for k in range(len(grid.headings))]
         lines = [f"### {grid.title}", "", _line(grid.headings), _line(aligned)]
@@ -85,10 +88,7 @@ def _results(summary: Summary, name: str) -> Grid:
     compared = {m for m in shown if m in {"tstr"} or (summary.protocol == "paper" and m != "white_box_top")}
     headings = ["ε", "Method", *(["γ"] if with_gamma else [])]
     for measure in shown:
-        heading = MEASURES[measure]
-        if measure == "ratio" and summary.protocol == "sound":
-            heading = "Best attack, top/median"
-        headings += [heading, *(["(paper)"] if measure in compared else [])]
+        headings += [MEASURES[measure], *(["(paper)"] if measure in compared else [])]
     lines: list[tuple[str, ...] | None] = []
     for row in rows:
         if lines and row.method == next(iter(METHODS)):
@@ -99,7 +99,7 @@ def _results(summary: Summary, name: str) -> Grid:
         for measure in shown:
             cells += [_mean(row, measure), *([_published(row, measure)] if measure in compared else [])]
         lines.append(tuple(cells))
-    title = f"{TITLES[name]}: mean ± standard error over {summary.seeds} seeds"
+    title = f"{TITLES[name]}: mean ± standard error over {summary.seeds} seed{'s' * (summary.seeds > 1)}"
     return Grid(title, tuple(headings), tuple(lines))
 
 
@@ -115,7 +115,7 @@ def _differences(summary: Summary, name: str) -> Grid:
             budget = "all" if epsilon is None else f"{epsilon:g}"
             lines.append((budget, METHODS[baseline], *cells))
     title = f"{TITLES[name]}: REPS minus a baseline, paired by seed, 95 % interval (* leaves out zero)"
-    return Grid(title, ("ε", "Baseline", *COMPARED.values()), tuple(lines))
+    return Grid(title, ("ε", "Baseline", *(MEASURES[m] for m in COMPARED)), tuple(lines))
 
 
 def _scorer(summary: Summary) -> Grid:
@@ -130,7 +130,7 @@ def _scorer(summary: Summary) -> Grid:
 def _agreement(summary: Summary) -> Grid:
     shown = ["tstr"] if summary.protocol == "sound" else ["tstr", "mia", "top", "ratio"]
     lines = [
-        (TITLES[name], "private methods", *(f"{gaps[m]:.3f}" if m in gaps else "" for m in shown))
+        (TITLES[name], "private methods", *(_short(gaps[m]) if m in gaps else "" for m in shown))
         for name, gaps in summary.agreement.items()
     ]
     headings = ("Dataset", "Over", *(MEASURES[m] for m in shown))
@@ -141,18 +141,28 @@ def _mean(row: Row, measure: str) -> str:
     if measure not in row.means:
         return ""
     value = row.means[measure]
-    return f"{value.mean:.3f}" if value.error is None else f"{value.mean:.3f} ± {value.error:.3f}"
+    return _short(value.mean) if value.error is None else f"{_short(value.mean)}±{_short(value.error)}"
+
+
+def _short(number: float, form: str = ".3f") -> str:
+    """Without the zero before the point, so that a table fits a terminal.
+
+    >>> _short(0.7312), _short(-0.05, "+.3f"), _short(1.0)
+    ('.731', '-.050', '1.000')
+    """
+    return f"{number:{form}}".replace("0.", ".", 1) if abs(number) < 1 else f"{number:{form}}"
 
 
 def _published(row: Row, measure: str) -> str:
-    return f"({row.published[measure]:.3f})" if measure in row.published else ""
+    return f"({_short(row.published[measure])})" if measure in row.published else ""
 
 
 def _difference(difference: Difference | None) -> str:
     if difference is None:
         return ""
     star = "*" if difference.distinguishable else ""
-    return f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]{star}"
+    mean, low, high = (_short(v, "+.3f") for v in (difference.mean, difference.low, difference.high))
+    return f"{mean} [{low},{high}]{star}"
 
 
 def _line(cells: tuple[str, ...] | list[str]) -> str:
