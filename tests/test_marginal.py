@@ -334,6 +334,20 @@ def test_tables_that_cannot_fit_are_refused_before_anything_is_spent() -> None:
         plan_for(Schema(columns=(Integer(name="n", min=0, max=3),)), epsilon=1.0)
 
 
+def test_the_memory_allowed_counts_the_label_too() -> None:
+    """A tree crosses each of its tables with the label."""
+    values = tuple(str(i) for i in range(100))
+    columns = tuple(Category(name=name, values=values) for name in ("a", "b", "y"))
+    schema = Schema(columns=columns, label="y")
+    generator = np.random.default_rng(0)
+    a = generator.integers(0, 100, 30_000)
+    table = pa.table({"a": a.astype(str), "b": a.astype(str), "y": generator.integers(0, 100, 30_000).astype(str)})
+    for allowed, edges in ((1, 0), (100, 1)):
+        plan = plan_for(schema, epsilon=20.0, public_rows=30_000, weights="uniform", max_model_mb=allowed)
+        release, _ = record_run(plan, table)
+        assert len([p for p in release.statistic.pairs if 2 not in p]) == edges  # type: ignore[attr-defined]
+
+
 def test_the_memory_allowed_bounds_what_is_chosen_from(sim: datasets.Dataset) -> None:
     _, measured = record_run(plan_for(sim.schema, epsilon=4.0, public_rows=6000, max_model_mb=1), sim.table)
     choice = next(m for m in measured if m.event.name == "structure")

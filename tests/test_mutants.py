@@ -151,6 +151,15 @@ def tables_expected_from_the_data() -> Any:
     return replaced(tables.TableChoice, "scores", scores)
 
 
+def the_best_candidate_always() -> Any:
+    return replaced(measure, "choose_exponential", lambda scores, **_: int(np.argmax(scores)))
+
+
+def rounds_that_cost_nothing() -> Any:
+    """Each round is drawn at the η of one, though there are several."""
+    return replaced(measure.math, "sqrt", lambda x: 1.0 if isinstance(x, int) and x == 4 else x**0.5)
+
+
 def choices_at_twice_the_eta() -> Any:
     original = measure.choose_exponential
     return replaced(
@@ -321,6 +330,9 @@ OF_TABLES: list[tuple[Callable[[], Any], str]] = [
     (scores_that_count_twice, "contribution"),
     (tables_expected_from_the_data, "contribution"),
     (choices_at_twice_the_eta, "choices"),
+    (choices_at_twice_the_eta, "audit"),
+    (the_best_candidate_always, "audit"),
+    (rounds_that_cost_nothing, "audit"),
 ]
 """Faults in the marginal models."""
 

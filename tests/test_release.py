@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from repsynth import Release, datasets, synthesize
 from repsynth.errors import ReleaseError
 from repsynth.files import _arrays, release_json_schema
+from repsynth.noise import MU_PER_ETA
 from repsynth.plan import MODELS
 from repsynth.schema import Schema
 from repsynth.weigh import RULES
@@ -113,6 +115,41 @@ def test_contradictions_are_noticed(change: dict[str, object], release: Release,
     _edit(folder, change)
     with pytest.raises(ReleaseError, match="damaged"):
         Release.load(folder)
+
+
+def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray], **changes: Any) -> Path:
+    """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all."""
+    release.save(folder)
+    packed = BytesIO()
+    np.savez_compressed(packed, **(_arrays(release) | arrays))  # type: ignore[arg-type]
+    (folder / "arrays.npz").write_bytes(packed.getvalue())
+    described = json.loads((folder / "release.json").read_text()) | changes
+    described["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
+    (folder / "release.json").write_text(json.dumps(described))
+    return folder
+
+
+@pytest.mark.parametrize("pairs", [[[10, 11]], [[0, 1], [1, 2], [0, 2]], [[0, 0]], [[0, 9]], [[0, 30]], []])
+def test_tables_that_a_run_could_not_have_measured_are_refused(
+    pairs: list[list[int]], sim: datasets.Dataset, tmp_path: Path
+) -> None:
+    release = synthesize(sim.table, sim.schema, epsilon=4.0, public_rows=6000, model="mst", weights="uniform")
+    tables = [{"name": m.statistic.name, "pairs": m.statistic.pairs} for m in release.measured]  # type: ignore[attr-defined]
+    folder = rewritten(
+        release, tmp_path / "release", {}, tables=[tables[0], {"name": "synthesis", "pairs": pairs}]
+    )
+    with pytest.raises(ReleaseError):
+        Release.load(folder)
+
+
+def test_an_event_of_another_kind_is_refused(sim: datasets.Dataset, tmp_path: Path) -> None:
+    release = synthesize(sim.table, sim.schema, epsilon=4.0, public_rows=6000, model="mst")
+    events = json.loads((release.save(tmp_path / "whole") / "release.json").read_text())["events"]
+    (place,) = [k for k, event in enumerate(events) if event["name"] == "threshold"]
+    charge = release.events[place].mu
+    events[place] = {"kind": "exponential", "name": "threshold", "eta": charge / MU_PER_ETA, "rounds": 1}
+    with pytest.raises(ReleaseError, match="kind"):
+        Release.load(rewritten(release, tmp_path / "release", {}, events=events))
 
 
 def test_a_smaller_claimed_sensitivity_is_noticed(release: Release, tmp_path: Path) -> None:

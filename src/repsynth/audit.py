@@ -46,6 +46,7 @@ Floats = NDArray[np.float64]
 
 _SHOWN, _CERTAIN = 0.95, 1 - 1e-5
 _AT_ONCE = 2_000_000  # noise draws in memory at a time
+_CHOICES = 2000
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ def audit(
     table = _joined(list(EncodedTable(opened, schema)), schema)
     yield from check_account(plan, release)
     yield from check_noise(plan)
+    yield from check_choices(plan)
     canary = extreme_record(schema)
     targets: list[tuple[str, Records, Records]] = []
     if table.rows > 1:
@@ -174,6 +176,37 @@ def check_noise(plan: Plan) -> list[Finding]:
         return []
     budget = plan.settings.budget
     return [Finding("any record", "repetition", "noise", budget.mu, 1e3, 1e3, budget.delta)]
+
+
+def check_choices(plan: Plan) -> list[Finding]:
+    """The exponential mechanism, through the door that every choice goes through, where it can tell most: four
+    rounds between two candidates, whose scores a record turns around. Drawn often at a charge of 1."""
+    if not any(name.startswith("structure") for name in plan.charges):
+        return []
+    right = []
+    for present in (False, True):
+        tie = _Tie(present)
+        chosen = [Account(1.001).choose(tie, [], mu=1.0) for _ in range(_CHOICES)]
+        right.append(np.array([sum(1 if c % 2 == 0 else -1 for c in choice) for choice in chosen], dtype=float))
+    return [Finding("any record", "white-box", "choice", 1.0, *_bounds(*right), plan.settings.budget.delta)]
+
+
+@dataclass(frozen=True)
+class _Tie:
+    """In each round a choice between two candidates that are one sensitivity apart, this or the other way."""
+
+    present: bool
+    name: str = "structure"
+    rounds: int = 4
+    unit: int = 2
+
+    def total(self, records: Records) -> Ints:
+        return np.zeros(1, dtype=np.int64)
+
+    def scores(self, total: Ints, chosen: tuple[int, ...]) -> Ints:
+        scores = np.full(1 + 2 * self.rounds, OUT)
+        scores[1 + 2 * len(chosen) :][:2] = [1, -1] if self.present else [-1, 1]
+        return scores
 
 
 def black_box(plan: Plan, others: Records, record: Records, *, target: str, runs: int) -> Finding:

@@ -30,10 +30,10 @@ from repsynth.encode import Records
 from repsynth.errors import ReleaseError, RepsynthError
 from repsynth.marginals import Marginals, OneWay
 from repsynth.models.groups import NONE, Groups
-from repsynth.models.marginal import Parts
+from repsynth.models.marginal import PAIRS_A_ROUND, Parts
 from repsynth.models.naive_bayes import Contribution, WeightedSums
 from repsynth.models.stages import Measured, StageOne, Weighted
-from repsynth.models.tables import Tables
+from repsynth.models.tables import Tables, is_forest
 from repsynth.noise import Event, ExponentialEvent, GaussianEvent
 from repsynth.plan import MODELS, STAGE_ONE, Settings, make_plan
 from repsynth.release import Release
@@ -262,6 +262,8 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     plan = make_plan(schema, settings)
     _require(list(plan.charges) == names, "its events do not fit its settings")
     for event in events:
+        chosen = isinstance(event, ExponentialEvent)
+        _require(chosen == event.name.startswith("structure"), "an event is not of its kind")
         _require(math.isclose(event.mu, plan.charges[event.name], rel_tol=1e-6), "its charges are not its plan's")
     _require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
     _require(_positive(described.rows) and described.rows < 2**53, "its number of rows is not positive")
@@ -358,13 +360,22 @@ def _tables(
     columns = len(groups)
     of_label = set(parts.label_pairs if parts.label is not None else [])
     of_columns = set(parts.candidates)
-    known = of_label | of_columns | {(i + columns, j + columns) for i, j in of_columns}
+    coarse = {(i + columns, j + columns) for i, j in of_columns}
+    labels = 1 if parts.label is None else groups[parts.label].count
+    before: tuple[tuple[int, int], ...] = ()
     for k, file in enumerate(files):
-        _require(0 < len(file.pairs) == len(set(file.pairs)) and set(file.pairs) <= known, "a table is not known")
-        _require((file.name == "pairs") <= (set(file.pairs) == of_label), "its label's tables are not all there")
+        pairs = set(file.pairs)
+        _require(0 < len(file.pairs) == len(pairs), "a table is there twice")
+        if file.name == "pairs":
+            _require(pairs == of_label, "its label's tables are not all there")
+        elif file.pairs != before:  # what was measured before may be measured again
+            first = file.name == "synthesis"
+            _require(pairs <= (of_columns if first else of_columns | coarse), "a table is not known")
+            _require(is_forest(file.pairs) if first else len(pairs) <= PAIRS_A_ROUND, "its tables do not fit")
+        before = file.pairs
         tables = Tables(parts.all_groups, file.pairs, stage.score, stage.weights, file.name)
         cells = sum(rows * width for rows, width in tables.shapes)
-        _require(cells <= _MOST_CELLS, "its tables are too large")
+        _require(labels * cells <= _MOST_CELLS, "its tables are too large")
         yield tables, _ints(arrays[f"tables_{k}"], cells, most=2**62)
 
 

@@ -178,7 +178,8 @@ def most_candidate_cells(schema: Schema, *, rows: float, noise: float) -> int:
     """How many cells the tables of column × column have at most that so much noise leaves to choose from."""
     sizes = np.array(_sizes(schema), dtype=np.float64)
     tables = np.outer(sizes, sizes)[np.triu_indices(len(sizes), 1)]
-    return int(tables[tables < 2 * rows / noise].sum())
+    label = schema.label_column
+    return (label.cells + label.missing if label else 1) * int(tables[tables < 2 * rows / noise].sum())
 
 
 def _sizes(schema: Schema) -> list[int]:

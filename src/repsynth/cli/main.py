@@ -249,7 +249,10 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     outliers.add_argument("--outlier-share", type=float, metavar="F", help="share of records to protect (0.3)")
     split = parser.add_argument_group("split of the budget (shares of mu²)")
     split.add_argument(
-        "--score-share", type=_share, metavar="S", help="(0.05), or tenth-of-epsilon as in the paper"
+        "--score-share",
+        type=_share,
+        metavar="S",
+        help="(0.05; mst and aim: 0.1), or tenth-of-epsilon as in the paper",
     )
     split.add_argument("--threshold-share", type=float, metavar="S", help="(0.01)")
     model = parser.add_argument_group("model")

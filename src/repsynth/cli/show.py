@@ -100,7 +100,9 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     weight = min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
     if "threshold" in plan.charges and weight < 1:
         epsilon = plan.settings.outlier_epsilon or float(epsilon_of(plan.mu_at(weight), budget.delta))
-        console.print(f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {epsilon:.3g}.")
+        console.print(
+            f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {_rounded_up(epsilon):.3g}."
+        )
     if budget.delta * rows > 1:
         console.print("[yellow]warning:[/yellow] delta is larger than one over the number of records; lower it")
 
@@ -119,7 +121,10 @@ def release_data(release: Release) -> dict[str, Any]:
         "attack_advantage_at_most": privacy.advantage,
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "model": release.settings.model,
-        "measurements": [msgspec.to_builtins(event) | {"mu": event.mu} for event in release.events],
+        "measurements": [
+            msgspec.to_builtins(event) | {"mu": event.mu, "grid": _unit(event.name, release.settings.model)}
+            for event in release.events
+        ],
         "released_rows": release.rows,
         "rows_public": release.settings.public_rows is not None,
         "weights": release.settings.rule.name,
@@ -158,13 +163,11 @@ def release(console: Console, release: Release) -> None:
     )
     table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ")
     for event in release.events:
-        unit = 1.0
-        if event.name not in STAGE_ONE:
-            unit = GRID if release.settings.model == "naive-bayes" else FULL
+        unit = _unit(event.name, release.settings.model)
         noise = (
             (f"{event.sensitivity / unit:.3f}", f"{event.sigma / unit:,.2f}")
             if isinstance(event, GaussianEvent)
-            else ("1.000", f"η = {event.eta:.3g}")
+            else ("1.000", f"η = {event.eta:.3g} × {event.rounds}")
         )
         table.add_row(event.name, _purpose(event.name, release.settings.model), *noise, f"{event.mu:.4f}")
     console.print(table)
@@ -183,7 +186,7 @@ def outcome(console: Console, release: Release, folder: Path, output: Path, rows
         who = "chosen at random" if isinstance(release.settings.rule, Random) else "outliers"
         console.print(
             f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.1%} of the records are "
-            f"{who}. Given the released scores, they lose at most ε = {privacy.outlier_epsilon:.3g}."
+            f"{who}. Given the released scores, they lose at most ε = {_rounded_up(privacy.outlier_epsilon):.3g}."
         )
     console.print(f"Wrote {count(rows)} to {output}")
     console.print(f"Wrote the release to {folder}   (see: repsynth inspect {folder})")
@@ -387,6 +390,13 @@ def _sensitivity(plan: Plan, name: str) -> float:
     if name == "score":
         return math.sqrt(columns)
     return planned_sensitivity(plan.schema) if plan.settings.model == "naive-bayes" else math.sqrt(columns - 1)
+
+
+def _unit(name: str, model: str) -> float:
+    """How many grid units, in which sensitivity and noise are kept, make one record or one unit of u."""
+    if name in STAGE_ONE:
+        return 1.0
+    return GRID if model == "naive-bayes" else FULL
 
 
 def _purpose(name: str, model: str) -> str:

@@ -58,11 +58,12 @@ def coarser(marginals: Marginals, i: int, groups: Groups) -> Groups:
     """The groups of a numeric column taken together to eight of about equal mass; others stay as they are."""
     if groups.cells.starts is None or groups.count <= _COARSE:
         return groups
-    mass = np.maximum(groups.sum_up(levels(marginals, i)), 1e-9)
+    values = int(groups.of_cell[:-1].max()) + 1
+    mass = np.maximum(groups.sum_up(levels(marginals, i))[:values], 1e-9)
     middle = (np.cumsum(mass) - mass / 2) / mass.sum()
     _, of_group = np.unique(np.floor(middle * _COARSE), return_inverse=True)
-    of_cell = np.where(groups.of_cell == NONE, NONE, of_group[groups.of_cell])
-    return Groups(groups.cells, of_cell.astype(np.int64))
+    missing = NONE if groups.of_cell[-1] == NONE else int(of_group.max()) + 1
+    return Groups(groups.cells, np.append(of_group[groups.of_cell[:-1]], missing).astype(np.int64))
 
 
 def of_finer(fine: Groups, coarse: Groups) -> Ints:

@@ -14,6 +14,7 @@ nothing is worth choosing, the pairs of the measurement before are measured agai
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +93,7 @@ class Parts:
         most = how_many(marginals.rows, noise, label.cells if label else 1)
         return cls(stage, choose_groups(marginals, label.name if label else None, most=most))
 
-    @property
+    @cached_property
     def all_groups(self) -> tuple[Groups, ...]:
         """Fine groups, then coarse ones: column i is coarse at i + number of columns."""
         marginals = self.stage.marginals
@@ -154,7 +155,8 @@ def make_choice(
     # all records could never be chosen: it is left out, and so are the largest beyond the memory allowed.
     noise = _MEAN_NOISE * math.sqrt(rounds) / mu
     small = sorted((p for p in candidates if noise * _size(groups, p) < 2 * rows), key=lambda p: _size(groups, p))
-    within = np.cumsum([_size(groups, p) for p in small]) <= max_cells
+    labels = 1 if parts.label is None else groups[parts.label].count  # a tree crosses its tables with the label
+    within = labels * np.cumsum([_size(groups, p) for p in small]) <= max_cells
     pairs = tuple(sorted(p for p, fits in zip(small, within, strict=True) if fits))
     if not pairs:
         return _nothing(parts, name)
@@ -162,12 +164,17 @@ def make_choice(
     expected = [rows * weight.of(p) * model.pair(p) for p in pairs]
     return TableChoice(
         tables=Tables(groups, pairs, stage.score, stage.weights, name),
-        expected=np.rint(np.concatenate([table.ravel() for table in expected]) * FULL).astype(np.int64),
-        cost=np.rint([noise * _size(groups, p) * FULL for p in pairs]).astype(np.int64),
+        expected=_integers(np.concatenate([table.ravel() for table in expected]) * FULL),
+        cost=_integers(np.array([noise * _size(groups, p) * FULL for p in pairs])),
         rounds=rounds,
         forest=first,
         name=name,
     )
+
+
+def _integers(values: Floats) -> Ints:
+    """Rounded, and so bounded that no sum of them overflows: they are public, so this costs nothing."""
+    return np.rint(np.clip(values, 0.0, 2.0**50)).astype(np.int64)
 
 
 def _nothing(parts: Parts, name: str) -> TableChoice:

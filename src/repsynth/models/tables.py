@@ -1,6 +1,7 @@
 """Weighted two-way tables: the statistic of the marginal models, and the choice of which to measure."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -101,11 +102,26 @@ class TableChoice:
 
     def _closed(self, chosen: tuple[int, ...]) -> list[bool]:
         """The tables that are out: chosen already or, in a forest, between columns that are connected."""
+        pairs = self.tables.pairs
         if not self.forest:
-            return [k in chosen for k in range(len(self.tables.pairs))]
-        part = {i: i for pair in self.tables.pairs for i in pair}
-        for k in chosen:
-            i, j = self.tables.pairs[k]
-            old, new = part[j], part[i]
-            part = {column: new if p == old else p for column, p in part.items()}
-        return [part[i] == part[j] for i, j in self.tables.pairs]
+            return [k in chosen for k in range(len(pairs))]
+        part = _parts([pairs[k] for k in chosen])
+        return [part.get(i, i) == part.get(j, j) for i, j in pairs]
+
+
+def is_forest(pairs: Sequence[Pair]) -> bool:
+    """Whether no pairs form a circle.
+
+    >>> is_forest([(0, 1), (1, 2)]), is_forest([(0, 1), (1, 2), (0, 2)])
+    (True, False)
+    """
+    return all(_parts(pairs[:k]).get(i, i) != _parts(pairs[:k]).get(j, j) for k, (i, j) in enumerate(pairs))
+
+
+def _parts(pairs: Sequence[Pair]) -> dict[int, int]:
+    """For each column in a pair, a name for all columns that it is connected with."""
+    part = {i: i for pair in pairs for i in pair}
+    for i, j in pairs:
+        old, new = part[j], part[i]
+        part = {column: new if p == old else p for column, p in part.items()}
+    return part

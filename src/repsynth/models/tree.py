@@ -51,7 +51,8 @@ class Tree:
 
     def pair(self, pair: Pair) -> Floats:
         """(groups, groups) of two columns without an edge."""
-        joint: Floats = self.independent(*pair).sum(axis=0)
+        i, j = pair
+        joint: Floats = (self.columns[i] / self.label_shares[:, None]).T @ self.columns[j]
         return joint
 
     def draw(self, rows: int, generator: np.random.Generator) -> Records:
