@@ -13,6 +13,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A module may import those of its own layer and of the layers before it.
 LAYERS = [
     {"errors", "accounting", "__init__"},
+    {"strict"},
     {"budget", "noise", "schema", "schema.columns", "schema.parse"},
     {"tables"},
     {"encode"},
@@ -27,7 +28,8 @@ LAYERS = [
     {"models.marginal"},
     {"ledger"},
     {"release"},
-    {"files", "pipeline", "guarantee"},
+    {"model_files", "pipeline", "guarantee"},
+    {"files"},
     {"risk", "audit"},
     {"paper", "paper.grid", "paper.points", "paper.attacks", "paper.utility", "paper.results"},
     {"paper.splits"},

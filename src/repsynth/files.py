@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -29,22 +28,27 @@ from repsynth.decode import DTYPE, Layout, decode
 from repsynth.encode import Records
 from repsynth.errors import ReleaseError, RepsynthError
 from repsynth.marginals import Marginals, OneWay
-from repsynth.models.groups import NONE, Groups
-from repsynth.models.marginal import PAIRS_A_ROUND, Parts
-from repsynth.models.naive_bayes import Contribution, WeightedSums
+from repsynth.model_files import (
+    SumsFile,
+    TablesFile,
+    describe_sums,
+    describe_tables,
+    model_arrays,
+    read_sums,
+    read_tables,
+)
 from repsynth.models.stages import Measured, StageOne, Weighted
-from repsynth.models.tables import Tables, is_forest
 from repsynth.noise import Event, ExponentialEvent, GaussianEvent
 from repsynth.plan import MODELS, STAGE_ONE, Settings, make_plan
 from repsynth.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.score import Score, random_salt
+from repsynth.strict import floats, ints, positive, require
 from repsynth.threshold import Threshold
 from repsynth.weigh import FULL, RULES, HingeExp, Random, Targeted, WeightFunction
 
 FORMAT = 2
 _MOST_BYTES = 2**28
-_MOST_CELLS = 2**25
 
 
 class GaussianFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="gaussian"):
@@ -63,21 +67,6 @@ class ExponentialFile(
     name: str
     eta: float
     rounds: int
-
-
-class SumsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What naive Bayes measured: its constant and clip, and whether outliers were summed up apart."""
-
-    constant: int
-    clip: int
-    split: bool
-
-
-class TablesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A measurement of a marginal model: the positions of the columns that its tables cross."""
-
-    name: str
-    pairs: tuple[tuple[int, int], ...]
 
 
 class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -199,12 +188,8 @@ def _describe(release: Release, digest: str) -> ReleaseFile:
         events=tuple(_event_file(event) for event in release.events),
         threshold=ThresholdFile(threshold.value, threshold.share, threshold.share_error) if threshold else None,
         weights_start=release.weights.start,
-        sums=_sums_file(release),
-        tables=tuple(
-            TablesFile(m.statistic.name, m.statistic.pairs)
-            for m in release.measured
-            if isinstance(m.statistic, Tables)
-        ),
+        sums=describe_sums(release),
+        tables=describe_tables(release),
         arrays_sha256=digest,
     )
 
@@ -213,14 +198,6 @@ def _event_file(event: Event) -> GaussianFile | ExponentialFile:
     if isinstance(event, GaussianEvent):
         return GaussianFile(event.name, event.sensitivity, event.sigma)
     return ExponentialFile(event.name, event.eta, event.rounds)
-
-
-def _sums_file(release: Release) -> SumsFile | None:
-    statistic = release.statistic
-    if not isinstance(statistic, WeightedSums):
-        return None
-    contribution = statistic.contribution
-    return SumsFile(contribution.constant, contribution.clip, statistic.split_at is not None)
 
 
 def _arrays(release: Release) -> dict[str, NDArray[Any]]:
@@ -239,18 +216,7 @@ def _arrays(release: Release) -> dict[str, NDArray[Any]]:
             arrays[f"starts_{i}"] = cells.starts
     for i, rarity in enumerate(release.score.rarity):
         arrays[f"rarity_{i}"] = rarity
-    for k, measured in enumerate(release.measured):
-        statistic = measured.statistic
-        if isinstance(statistic, WeightedSums):
-            arrays["sums"] = measured.noisy
-            arrays["centre"] = np.array(statistic.contribution.centre, dtype=np.float64)
-            arrays["scale"] = np.array(statistic.contribution.scale, dtype=np.float64)
-            arrays |= {f"offset_{i}": offset for i, offset in enumerate(statistic.contribution.offsets)}
-        elif isinstance(statistic, Tables):
-            arrays[f"tables_{k}"] = measured.noisy
-            fine = statistic.groups[: len(release.marginals.cells)]
-            arrays |= {f"groups_{i}": groups.of_cell for i, groups in enumerate(fine)}
-    return arrays
+    return arrays | model_arrays(release)
 
 
 def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Release:
@@ -260,54 +226,54 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     events = tuple(_event(file) for file in described.events)
     names = [event.name for event in events]
     plan = make_plan(schema, settings)
-    _require(list(plan.charges) == names, "its events do not fit its settings")
+    require(list(plan.charges) == names, "its events do not fit its settings")
     for event in events:
         chosen = isinstance(event, ExponentialEvent)
-        _require(chosen == event.name.startswith("structure"), "an event is not of its kind")
-        _require(math.isclose(event.mu, plan.charges[event.name], rel_tol=1e-6), "its charges are not its plan's")
-    _require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
-    _require(_positive(described.rows) and described.rows < 2**53, "its number of rows is not positive")
+        require(chosen == event.name.startswith("structure"), "an event is not of its kind")
+        require(math.isclose(event.mu, plan.charges[event.name], rel_tol=1e-6), "its charges are not its plan's")
+    require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
+    require(positive(described.rows) and described.rows < 2**53, "its number of rows is not positive")
     _check_layout(described.layout, schema)
 
     cells = tuple(_cells(i, column, arrays) for i, column in enumerate(schema.learned))
-    counts = _ints(arrays["marginals"], sum(c.count for c in cells))
+    counts = ints(arrays["marginals"], sum(c.count for c in cells))
     gaussian = {event.name: event for event in events if isinstance(event, GaussianEvent)}
-    _require("score" in gaussian, "its histograms were not measured")
+    require("score" in gaussian, "its histograms were not measured")
     sigma = gaussian["score"].sigma
     marginals = Marginals(cells, counts, sigma, described.rows)
 
     scored = tuple(c for c in cells if c.column.name != schema.label)
     score = Score(
         cells=scored,
-        rarity=tuple(_ints(arrays[f"rarity_{i}"], c.count, most=2**40) for i, c in enumerate(scored)),
-        centre=_floats(arrays["score_centre"], len(scored)),
-        scale=_floats(arrays["score_scale"], len(scored), positive=True, infinite=True),
+        rarity=tuple(ints(arrays[f"rarity_{i}"], c.count, most=2**40) for i, c in enumerate(scored)),
+        centre=floats(arrays["score_centre"], len(scored)),
+        scale=floats(arrays["score_scale"], len(scored), positive=True, infinite=True),
         salt=random_salt(marginals) if isinstance(settings.rule, Random) else None,
     )
-    table = _ints(arrays["weights"])
-    _require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
-    _require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
+    table = ints(arrays["weights"])
+    require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
+    require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
     threshold = _threshold(described.threshold, arrays)
     for score_value in (described.weights_start, threshold.value if threshold else 0):
-        _require(abs(score_value) <= 2**50, "a score is out of range")
+        require(abs(score_value) <= 2**50, "a score is out of range")
     stage = StageOne(schema, marginals, score, threshold, WeightFunction(described.weights_start, table))
     statistics: list[tuple[Weighted, NDArray[np.int64]]]
     if settings.model == "naive-bayes":
-        _require(described.sums is not None and not described.tables, "its parts are not its model's")
+        require(described.sums is not None and not described.tables, "its parts are not its model's")
         assert described.sums is not None
-        statistics = [_sums(described.sums, stage, arrays)]
+        statistics = [read_sums(described.sums, stage, arrays)]
     else:
-        _require(described.sums is None and len(described.tables) > 0, "its parts are not its model's")
-        statistics = list(_tables(described.tables, stage, arrays))
+        require(described.sums is None and len(described.tables) > 0, "its parts are not its model's")
+        statistics = list(read_tables(described.tables, stage, arrays))
     sensitivities = {"size": 1.0, "score": OneWay(cells).sensitivity, "threshold": 1.0}
     sensitivities |= {statistic.name: statistic.sensitivity for statistic, _ in statistics}
-    _require(set(sensitivities) >= set(gaussian), "a measurement is missing")
+    require(set(sensitivities) >= set(gaussian), "a measurement is missing")
     second = [name for name in gaussian if name not in STAGE_ONE]
-    _require([statistic.name for statistic, _ in statistics] == second, "its measurements are out of order")
+    require([statistic.name for statistic, _ in statistics] == second, "its measurements are out of order")
     for name, event in gaussian.items():
-        _require(event.sensitivity >= sensitivities[name], "it claims a smaller sensitivity than it has")
+        require(event.sensitivity >= sensitivities[name], "it claims a smaller sensitivity than it has")
     declared = settings.public_rows
-    _require(declared is None or described.rows == declared, "its number of rows is not the declared one")
+    require(declared is None or described.rows == declared, "its number of rows is not the declared one")
     return Release(
         stage=stage,
         layout=described.layout,
@@ -320,76 +286,15 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
 
 def _event(file: GaussianFile | ExponentialFile) -> Event:
     if isinstance(file, GaussianFile):
-        _require(_positive(file.sensitivity) and _positive(file.sigma), "an event is not positive")
+        require(positive(file.sensitivity) and positive(file.sigma), "an event is not positive")
         return GaussianEvent(file.name, file.sensitivity, file.sigma)
-    _require(_positive(file.eta) and 1 <= file.rounds < 2**20, "an event is not positive")
+    require(positive(file.eta) and 1 <= file.rounds < 2**20, "an event is not positive")
     return ExponentialEvent(file.name, file.eta, file.rounds)
 
 
-def _sums(
-    file: SumsFile, stage: StageOne, arrays: dict[str, NDArray[Any]]
-) -> tuple[WeightedSums, NDArray[np.int64]]:
-    """The measurement of naive Bayes."""
-    schema, threshold = stage.schema, stage.threshold
-    _require(0 < file.constant < 2**30 and 0 < file.clip < 2**30, "its clip is out of range")
-    _require(not file.split or threshold is not None, "it is split without a threshold")
-    _require(not file.split or stage.outlier_weight > 0.01, "it is split, and its outliers weigh nothing")
-    contribution = Contribution(
-        discrete=schema.discrete,
-        numeric=schema.numeric,
-        offsets=tuple(
-            _ints(arrays[f"offset_{i}"], column.cells + column.missing, most=2**20)
-            for i, column in enumerate(schema.discrete)
-        ),
-        centre=_floats(arrays["centre"], len(schema.numeric)),
-        scale=_floats(arrays["scale"], len(schema.numeric), positive=True),
-        constant=file.constant,
-        clip=file.clip,
-    )
-    split_at = threshold.value if threshold and file.split else None
-    statistic = WeightedSums(contribution, stage.score, stage.weights, schema.label_column, split_at=split_at)
-    return statistic, _ints(arrays["sums"], math.prod(statistic.shape), most=2**62)
-
-
-def _tables(
-    files: tuple[TablesFile, ...], stage: StageOne, arrays: dict[str, NDArray[Any]]
-) -> Iterator[tuple[Tables, NDArray[np.int64]]]:
-    """The measurements of a marginal model."""
-    groups = tuple(_groups(arrays[f"groups_{i}"], cells) for i, cells in enumerate(stage.marginals.cells))
-    parts = Parts(stage, groups)
-    columns = len(groups)
-    of_label = set(parts.label_pairs if parts.label is not None else [])
-    of_columns = set(parts.candidates)
-    coarse = {(i + columns, j + columns) for i, j in of_columns}
-    labels = 1 if parts.label is None else groups[parts.label].count
-    before: tuple[tuple[int, int], ...] = ()
-    for k, file in enumerate(files):
-        pairs = set(file.pairs)
-        _require(0 < len(file.pairs) == len(pairs), "a table is there twice")
-        if file.name == "pairs":
-            _require(pairs == of_label, "its label's tables are not all there")
-        elif file.pairs != before:  # what was measured before may be measured again
-            first = file.name == "synthesis"
-            _require(pairs <= (of_columns if first else of_columns | coarse), "a table is not known")
-            _require(is_forest(file.pairs) if first else len(pairs) <= PAIRS_A_ROUND, "its tables do not fit")
-        before = file.pairs
-        tables = Tables(parts.all_groups, file.pairs, stage.score, stage.weights, file.name)
-        cells = sum(rows * width for rows, width in tables.shapes)
-        _require(labels * cells <= _MOST_CELLS, "its tables are too large")
-        yield tables, _ints(arrays[f"tables_{k}"], cells, most=2**62)
-
-
-def _groups(array: NDArray[Any], cells: Cells) -> Groups:
-    of_cell = _ints(array, cells.count, most=2**20)
-    values = of_cell if cells.column.missing else of_cell[:-1]
-    _require(cells.column.missing or of_cell[-1] == NONE, "its groups do not fit their column")
-    _require(bool(np.array_equal(np.unique(values), np.arange(values.max() + 1))), "its groups have gaps")
-    return Groups(cells, of_cell)
-
-
 def _settings(file: SettingsFile) -> Settings:
-    _require(file.model in MODELS, f"it was made with the model '{file.model[:40]}', which this version lacks")
-    _require(file.weights in RULES, "its weights are of a kind that this version does not know")
+    require(file.model in MODELS, f"it was made with the model '{file.model[:40]}', which this version lacks")
+    require(file.weights in RULES, "its weights are of a kind that this version does not know")
     rule = RULES[file.weights]()
     if isinstance(rule, HingeExp) and file.gamma is not None:
         rule = HingeExp(file.gamma)
@@ -412,58 +317,32 @@ def _settings(file: SettingsFile) -> Settings:
 def _threshold(file: ThresholdFile | None, arrays: dict[str, NDArray[Any]]) -> Threshold | None:
     if file is None:
         return None
-    edges = _ints(arrays["threshold_edges"], most=2**50)
-    _require(0 < len(edges) < 2**20 and bool(np.all(np.diff(edges) > 0)), "its score bins are not in order")
-    counts = _ints(arrays["threshold_counts"], len(edges) + 1)
-    _require(0 < file.share < 1 and 0 <= file.share_error < math.inf, "its threshold's share is out of range")
+    edges = ints(arrays["threshold_edges"], most=2**50)
+    require(0 < len(edges) < 2**20 and bool(np.all(np.diff(edges) > 0)), "its score bins are not in order")
+    counts = ints(arrays["threshold_counts"], len(edges) + 1)
+    require(0 < file.share < 1 and 0 <= file.share_error < math.inf, "its threshold's share is out of range")
     return Threshold(file.value, edges, counts, file.share, file.share_error)
 
 
 def _cells(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Cells:
     if isinstance(column, Discrete):
         return Cells.discrete(column)
-    starts = _ints(arrays[f"starts_{i}"], most=2**53)
+    starts = ints(arrays[f"starts_{i}"], most=2**53)
     in_order = len(starts) > 0 and starts[0] == 0 and bool(np.all(np.diff(starts) > 0))
-    _require(in_order and starts[-1] <= column.steps, "its bins are not in order")
+    require(in_order and starts[-1] <= column.steps, "its bins are not in order")
     return Cells(column, starts, len(starts) + 1)
 
 
 def _check_layout(layout: Layout, schema: Schema) -> None:
     names = [stored.name for stored in layout.columns]
-    _require(sorted(names) == sorted(c.name for c in schema.columns), "its layout is not its schema's")
+    require(sorted(names) == sorted(c.name for c in schema.columns), "its layout is not its schema's")
     for stored in layout.columns:
-        _require(stored.dtype is None or DTYPE.fullmatch(stored.dtype) is not None, "it names an unknown dtype")
+        require(stored.dtype is None or DTYPE.fullmatch(stored.dtype) is not None, "it names an unknown dtype")
     ends = {c.name: np.array([0, c.steps if isinstance(c, Numeric) else c.cells - 1]) for c in schema.learned}
     try:
         decode(Records(rows=2, codes=ends), schema, layout)
     except pa.ArrowException:
-        _require(False, "a column's type cannot hold its values")
-
-
-def _ints(array: NDArray[Any], length: int | None = None, most: int = 2**61) -> NDArray[np.int64]:
-    _require(array.dtype == np.int64 and array.ndim == 1, "an array is not of whole numbers")
-    _require(length is None or len(array) == length, "an array has the wrong length")
-    _require(bool(np.all((array >= -most) & (array <= most))), "a number is out of range")
-    return array
-
-
-def _floats(
-    array: NDArray[Any], length: int, *, positive: bool = False, infinite: bool = False
-) -> tuple[float, ...]:
-    _require(array.dtype == np.float64 and array.shape == (length,), "an array has the wrong shape")
-    _require(not np.isnan(array).any(), "a number is not a number")
-    _require(infinite or bool(np.all(np.isfinite(array))), "a number is not finite")
-    _require(not positive or bool(np.all(array > 0)), "a scale is not positive")
-    return tuple(array.tolist())
-
-
-def _positive(value: float) -> bool:
-    return bool(np.isfinite(value) and value > 0)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ReleaseError(message)
+        require(False, "a column's type cannot hold its values")
 
 
 def _read(path: Path) -> bytes:
