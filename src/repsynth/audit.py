@@ -255,8 +255,7 @@ def _choices(release: Release, plan: Plan) -> Iterator[tuple[str, tuple[TableCho
             parts = Parts(release.stage, statistic.groups[: len(release.marginals.cells)])
             name = statistic.name.replace("synthesis", "structure")
             most = release.settings.max_model_mb * 2**20 // 16
-            first = name == "structure"
-            choice = make_choice(parts, measured, plan.charges, name, first=first, max_cells=most)
+            choice = make_choice(parts, measured, plan.charges, name, max_cells=most)
             pairs = choice.tables.pairs
             chosen = tuple(pairs.index(pair) for pair in statistic.pairs if pair in pairs)
             yield name, (choice, chosen)

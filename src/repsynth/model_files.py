@@ -109,7 +109,7 @@ def read_tables(
         require(0 < len(file.pairs) == len(pairs), "a table is there twice")
         if file.name == "pairs":
             require(pairs == of_label, "its label's tables are not all there")
-        elif file.pairs != before:  # what was measured before may be measured again
+        elif file.pairs != before and pairs != of_label:  # these may be measured again
             first = file.name == "synthesis"
             require(pairs <= (of_columns if first else of_columns | coarse), "a table is not known")
             require(is_forest(file.pairs) if first else len(pairs) <= PAIRS_A_ROUND, "its tables do not fit")

@@ -16,6 +16,7 @@ from repsynth.cells import choose_cells
 from repsynth.ledger import Balance
 from repsynth.measure import sigma_for
 from repsynth.models.naive_bayes import GRID, planned_sensitivity
+from repsynth.models.pool import pool_size
 from repsynth.noise import GaussianEvent
 from repsynth.plan import STAGE_ONE, Plan, label_cells, most_candidate_cells
 from repsynth.privacy import NEIGHBOURS
@@ -431,13 +432,13 @@ def _megabytes(plan: Plan, rows: int) -> float:
 
 
 def _seconds(plan: Plan, rows: int) -> float:
-    """Measured on one core: some 70 ns for a record and a table, 60 ns for one of the pool of `aim`."""
+    """Measured on one core: some 70 ns for a record and a table, 25 ns for one of the pool of `aim`."""
     columns = len(plan.schema.learned)
     if plan.settings.model == "naive-bayes":
         return 1.0
     tables = columns + columns * (columns - 1) / 2
     rounds = sum(name.startswith("structure ") for name in plan.charges)
-    return max(1.0, rows * tables * 70e-9 * (1 + rounds) + rounds * 2 * tables * min(4 * rows, 200_000) * 60e-9)
+    return max(1.0, rows * tables * 70e-9 * (1 + rounds) + rounds * 2 * tables * pool_size(rows) * 25e-9)
 
 
 def _planned_cells(plan: Plan, rows: int) -> list[dict[str, Any]]:

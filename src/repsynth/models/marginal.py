@@ -8,7 +8,7 @@
     synthesis k  measure them                                                  (charge)
 
 A record's part in every table, and in every score by which tables are chosen, is at most its weight. Where
-nothing is worth choosing, the pairs of the measurement before are measured again: no charge is wasted.
+nothing is worth choosing, the label's pairs are measured again: no charge is wasted.
 """
 
 import math
@@ -60,14 +60,12 @@ def measure_marginals(
 
     if parts.label is not None:
         measure(parts.label_pairs, "pairs")
-    rounds = [name for name in charges if name.startswith("structure")]
-    for k, name in enumerate(rounds):
+    for name in [name for name in charges if name.startswith("structure")]:
         on_step(name)
-        synthesis = name.replace("structure", "synthesis")
-        choice = make_choice(parts, measured, charges, name, first=k == 0, max_cells=max_cells)
+        choice = make_choice(parts, measured, charges, name, max_cells=max_cells)
         chosen = account.choose(choice, data, mu=charges[name])
-        again = measured[-1].statistic.pairs if measured else parts.candidates[:1]
-        measure([choice.tables.pairs[c] for c in chosen] or again, synthesis)
+        pairs = [choice.tables.pairs[c] for c in chosen]
+        measure(pairs or parts.spare_pairs(measured), name.replace("structure", "synthesis"))
     return tuple(measured)
 
 
@@ -122,66 +120,76 @@ class Parts:
         features = self.features
         return [(i, j) for k, j in enumerate(features) for i in features[:k]]
 
+    def coarse_candidates(self) -> list[Pair]:
+        """Column × column in coarse groups, where that makes a smaller table."""
+        columns = len(self.groups)
+        coarse = [((i + columns, j + columns), (i, j)) for i, j in self.candidates]
+        return [pair for pair, fine in coarse if self.size(pair) < self.size(fine)]
+
+    def size(self, pair: Pair) -> int:
+        """How many cells a table has."""
+        return self.all_groups[pair[0]].count * self.all_groups[pair[1]].count
+
+    def spare_pairs(self, measured: Sequence[Measured[Tables]]) -> Sequence[Pair]:
+        """What to measure where nothing was chosen: the label's pairs or, without one, what was measured last."""
+        if self.label is not None:
+            return self.label_pairs
+        return measured[-1].statistic.pairs if measured else self.candidates[:1]
+
 
 def make_choice(
     parts: Parts,
-    measured: list[Measured[Tables]],
+    measured: Sequence[Measured[Tables]],
     charges: dict[str, float],
     name: str,
     *,
-    first: bool,
     max_cells: int,
 ) -> TableChoice:
-    """The choice of a round: everything in it is public."""
-    stage, rows = parts.stage, parts.stage.marginals.rows
-    groups, columns = parts.all_groups, len(parts.groups)
+    """The choice of a round: everything in it is public. The first one, called "structure", makes a forest."""
+    stage, rows, first = parts.stage, parts.stage.marginals.rows, name == "structure"
+    mu = charges[name.replace("structure", "synthesis")]
+    most = len(parts.features) - 1 if first else PAIRS_A_ROUND
+    rounds = _bearable(most, len(parts.groups), rows, mu, charges[name])
+    if not rounds and not measured:
+        rounds = 1  # something must be measured
+    noise = _MEAN_NOISE * math.sqrt(rounds) / mu  # in a cell, were so many tables measured
+    pairs = _worth_a_try(parts, measured, first=first, noise=noise, max_cells=max_cells) if rounds else ()
+    tables = Tables(parts.all_groups, pairs, stage.score, stage.weights, name)
+    if not pairs:  # only stopping is left
+        none = np.zeros(0, dtype=np.int64)
+        return TableChoice(tables, none, none, rounds=1, forest=first, name=name)
     model = _fit(parts, measured)
     if isinstance(model, Tree) and not first:
-        model = make_pool(model, groups)  # it knows pairs with an edge between them, and coarse ones
-    mu, eta_mu = charges[name.replace("structure", "synthesis")], charges[name]
-    known = {pair for m in measured for pair in m.statistic.pairs}
-    candidates = [pair for pair in parts.candidates if pair not in known]
-    if first:
-        rounds = _bearable(len(parts.features) - 1, columns, rows, mu, eta_mu)
-    else:
-        rounds = _bearable(PAIRS_A_ROUND, columns, rows, mu, eta_mu)
-        coarse = [(i + columns, j + columns) for i, j in candidates]
-        smaller = [p for p, q in zip(coarse, candidates, strict=True) if _size(groups, p) < _size(groups, q)]
-        candidates = [p for p in candidates + smaller if p not in known]
-    if not rounds and measured:
-        return _nothing(parts, name)
-    rounds = max(rounds, 1)
-    # The distance that noise makes, were so many tables measured. A table in which noise weighs more than
-    # all records could never be chosen: it is left out, and so are the largest beyond the memory allowed.
-    noise = _MEAN_NOISE * math.sqrt(rounds) / mu
-    small = sorted((p for p in candidates if noise * _size(groups, p) < 2 * rows), key=lambda p: _size(groups, p))
-    labels = 1 if parts.label is None else groups[parts.label].count  # a tree crosses its tables with the label
-    within = labels * np.cumsum([_size(groups, p) for p in small]) <= max_cells
-    pairs = tuple(sorted(p for p, fits in zip(small, within, strict=True) if fits))
-    if not pairs:
-        return _nothing(parts, name)
+        model = make_pool(model, parts.all_groups)  # it knows coarse pairs, and those further apart
     weight = _weights(parts, measured)
-    expected = [rows * weight.of(p) * model.pair(p) for p in pairs]
+    expected = [rows * weight.of(pair) * model.pair(pair) for pair in pairs]
     return TableChoice(
-        tables=Tables(groups, pairs, stage.score, stage.weights, name),
+        tables=tables,
         expected=_integers(np.concatenate([table.ravel() for table in expected]) * FULL),
-        cost=_integers(np.array([noise * _size(groups, p) * FULL for p in pairs])),
+        cost=_integers(np.array([noise * parts.size(pair) * FULL for pair in pairs])),
         rounds=rounds,
         forest=first,
         name=name,
     )
 
 
+def _worth_a_try(
+    parts: Parts, measured: Sequence[Measured[Tables]], *, first: bool, noise: float, max_cells: int
+) -> tuple[Pair, ...]:
+    """The pairs to choose from: not yet measured; small enough that noise does not weigh more than all records,
+    or they could never be chosen; and, smallest first, as many as fit into memory, crossed with the label."""
+    known = {pair for m in measured for pair in m.statistic.pairs}
+    candidates = parts.candidates + ([] if first else parts.coarse_candidates())
+    left = [p for p in candidates if p not in known and noise * parts.size(p) < 2 * parts.stage.marginals.rows]
+    left.sort(key=parts.size)
+    labels = 1 if parts.label is None else parts.groups[parts.label].count
+    fits = labels * np.cumsum([parts.size(pair) for pair in left]) <= max_cells
+    return tuple(sorted(pair for pair, fit in zip(left, fits, strict=True) if fit))
+
+
 def _integers(values: Floats) -> Ints:
     """Rounded, and so bounded that no sum of them overflows: they are public, so this costs nothing."""
     return np.rint(np.clip(values, 0.0, 2.0**50)).astype(np.int64)
-
-
-def _nothing(parts: Parts, name: str) -> TableChoice:
-    """The choice where no table could stand above its noise: there are no candidates, only stopping."""
-    tables = Tables(parts.all_groups, (), parts.stage.score, parts.stage.weights, name)
-    none = np.zeros(0, dtype=np.int64)
-    return TableChoice(tables, none, none, rounds=1, forest=False, name=name)
 
 
 def _bearable(most: int, columns: int, rows: float, mu: float, eta_mu: float) -> int:
@@ -193,10 +201,6 @@ def _bearable(most: int, columns: int, rows: float, mu: float, eta_mu: float) ->
         if 0.1 * rows * eta >= math.log(columns**2 / 2) and 16 * noise <= 0.1 * rows:
             return tables
     return 0
-
-
-def _size(groups: tuple[Groups, ...], pair: Pair) -> int:
-    return groups[pair[0]].count * groups[pair[1]].count
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,18 @@ class Pool:
         return weight
 
 
+def pool_size(rows: float) -> int:
+    """How many records a pool for a table of so many has.
+
+    >>> pool_size(100), pool_size(30_000)
+    (60000, 120000)
+    """
+    return int(np.clip(_TIMES * rows, _FEWEST, _MOST))
+
+
 def make_pool(tree: Tree, groups: tuple[Groups, ...]) -> Pool:
     """Records drawn from the tree, all of the same weight. A fixed seed: this is post-processing."""
-    count = int(np.clip(_TIMES * tree.marginals.rows, _FEWEST, _MOST))
+    count = pool_size(tree.marginals.rows)
     fine = tree.draw_groups(count, np.random.default_rng(0))
     coarse = [of_finer(groups[i], g)[fine[:, i]] for i, g in enumerate(groups[len(tree.groups) :])]
     return Pool(tree, groups, np.hstack([fine, np.stack(coarse, axis=1)]), np.full(count, 1 / count))
