@@ -55,12 +55,14 @@ def _table(path: Path, content: bytes) -> None:
 
 def fuzz_release(data: bytes) -> None:
     """The JSON as given, or the arrays with a hash that fits, beside the other file of a sound release."""
-    folder = FOLDER / "release"
-    if data[:1] < b"\x80":
+    first = data[0] if data else 0
+    sound = SOUND["aim" if first & 1 else "naive-bayes"]
+    folder = FOLDER / "naive-bayes"
+    if first < 128:
         (folder / "release.json").write_bytes(data[1:])
-        (folder / "arrays.npz").write_bytes(SOUND["arrays.npz"])
+        (folder / "arrays.npz").write_bytes(sound["arrays.npz"])
     else:
-        described = json.loads(SOUND["release.json"])
+        described = json.loads(sound["release.json"])
         described["arrays_sha256"] = hashlib.sha256(data[1:]).hexdigest()
         (folder / "release.json").write_text(json.dumps(described))
         (folder / "arrays.npz").write_bytes(data[1:])
@@ -87,7 +89,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "release": fuzz_release,
     "ledger": fuzz_ledger,
 }
-SOUND: dict[str, bytes] = {}
+SOUND: dict[str, dict[str, bytes]] = {}
 
 
 def seeds(target: str) -> Path:
@@ -95,15 +97,16 @@ def seeds(target: str) -> Path:
     corpus = FOLDER / "corpus"
     corpus.mkdir()
     sim = datasets.load("sim")
-    release = synthesize(sim.table.slice(0, 100), sim.schema, epsilon=1.0).save(FOLDER / "release")
-    for name in ("release.json", "arrays.npz"):
-        SOUND[name] = (release / name).read_bytes()
+    for model in ("naive-bayes", "aim"):
+        release = synthesize(sim.table.slice(0, 500), sim.schema, epsilon=4.0, model=model).save(FOLDER / model)
+        SOUND[model] = {name: (release / name).read_bytes() for name in ("release.json", "arrays.npz")}
     if target == "schema":
         for name in datasets.NAMES:
             (corpus / name).write_text(datasets.schema_text(name))
     elif target == "release":
-        (corpus / "json").write_bytes(b"\x00" + SOUND["release.json"])
-        (corpus / "npz").write_bytes(b"\xff" + SOUND["arrays.npz"])
+        for bit, sound in enumerate(SOUND.values()):
+            (corpus / f"json{bit}").write_bytes(bytes([bit]) + sound["release.json"])
+            (corpus / f"npz{bit}").write_bytes(bytes([254 + bit]) + sound["arrays.npz"])
     elif target == "ledger":
         from repsynth.budget import Budget
 
