@@ -38,7 +38,7 @@ def write_figures(summary: Summary, folder: Path) -> list[Path]:
     recall, correlation = "recall of the top 10 %", "Spearman correlation"
     figures = {
         "utility": _over_budgets(summary, "tstr", "TSTR AUROC", "Utility"),
-        "top-decile-attack": _over_budgets(summary, "top", "advantage (chance: 0)", f"Top 10 %: {attack}"),
+        "top-decile-attack": _over_budgets(summary, "top", "advantage of the attack", f"Top 10 %: {attack}"),
         "scorer-correlation": _over_budgets(summary, "correlation", correlation, "Scorer", ("reps",)),
         "scorer-recall": _over_budgets(summary, "recall", recall, "Scorer", ("reps",)),
         "inequality": _over_budgets(summary, "ratio", "top decile / median decile", f"Inequality: {ratio}"),
