@@ -96,16 +96,17 @@ def levels(marginals: Marginals, i: int) -> Floats:
 def shares_within(marginals: Marginals, i: int, groups: Groups) -> Floats:
     """(groups, cells): how the records of a group are spread over its cells.
 
-    Bins that noise may have emptied or filled are levelled out with their neighbours; heaps stay.
+    Bins that noise may have emptied or filled are levelled out with their neighbours, by width; heaps stay.
     """
     counts = levels(marginals, i)
     if groups.cells.starts is not None:
         values = counts[:-1]
+        widths = np.diff(groups.cells.edges())
         for group in range(groups.count):
             inside = np.flatnonzero(groups.of_cell[:-1] == group)
             part = merge_neighbours(values[inside], 2 * marginals.sigma, 3 * marginals.sigma)
-            smooth = np.maximum(np.bincount(part, values[inside]), 0.0) / np.maximum(np.bincount(part), 1)
-            values[inside] = smooth[part]
+            mass, width = (np.bincount(part, per_cell[inside]) for per_cell in (values, widths))
+            values[inside] = (np.maximum(mass, 0.0) / width)[part] * widths[inside]
     counts = np.maximum(counts, 1e-9)
     if counts[-1] < 2 * marginals.sigma:
         counts[-1] = 1e-30
