@@ -183,8 +183,10 @@ def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
 
 def test_random_weights_fall_on_anybody(sim: datasets.Dataset) -> None:
     """As many records get the small weight as with targeting, outliers no more often than others."""
-    release = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, weights="random", public_rows=6000)
-    targeted = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, public_rows=6000)
+    data = open_table(sim.table)
+    plan = plan_for(sim.schema, epsilon=4.0, public_rows=6000, weights="random")
+    release = run(plan, data, noise_seed=1)
+    targeted = run(plan_for(sim.schema, epsilon=4.0, public_rows=6000), data, noise_seed=1)
     records = records_of(sim.table, sim.schema)
     assert release.threshold is not None
     assert targeted.threshold is not None
@@ -193,7 +195,7 @@ def test_random_weights_fall_on_anybody(sim: datasets.Dataset) -> None:
     assert light.mean() == pytest.approx(0.3, abs=0.05)
     assert light[outlying].mean() == pytest.approx(light[~outlying].mean(), abs=0.07)
     assert "not protected" in " ".join(release.warnings)
-    again = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, weights="random", public_rows=6000)
+    again = run(plan, data, noise_seed=2)
     assert np.mean(again.score.of(records) == release.score.of(records)) < 0.01
 
 

@@ -104,6 +104,9 @@ def shares_within(marginals: Marginals, i: int, groups: Groups) -> Floats:
         widths = np.diff(groups.cells.edges())
         for group in range(groups.count):
             inside = np.flatnonzero(groups.of_cell[:-1] == group)
+            # A bound's own cell is narrow: noise alone must not make a heap of it.
+            weak = (widths[inside] < widths[inside].max() / 2) & (values[inside] < 4 * marginals.sigma)
+            values[inside[weak]] = 0.0
             part = merge_neighbours(values[inside], 2 * marginals.sigma, 3 * marginals.sigma)
             mass, width = (np.bincount(part, per_cell[inside]) for per_cell in (values, widths))
             values[inside] = (np.maximum(mass, 0.0) / width)[part] * widths[inside]
