@@ -102,7 +102,7 @@ def shares_within(marginals: Marginals, i: int, groups: Groups) -> Floats:
     if groups.cells.starts is not None:
         values = counts[:-1]
         widths = np.diff(groups.cells.edges())
-        for group in range(groups.count):
+        for group in range(int(groups.of_cell[:-1].max()) + 1):  # not the one for missing
             inside = np.flatnonzero(groups.of_cell[:-1] == group)
             # A bound's own cell is narrow: noise alone must not make a heap of it.
             weak = (widths[inside] < widths[inside].max() / 2) & (values[inside] < 4 * marginals.sigma)
