@@ -6,7 +6,7 @@ table + public schema
   -> score         a public function of a record: how much it stands out
   -> threshold     a noisy histogram of the scores                         (charge)
   -> weigh         a public function of the score: outliers weigh less
-  -> models        stage 2: weighted clipped sums                          (charge)
+  -> models        stage 2: weighted sums, or weighted tables and which    (charges)
   -> release       everything above, and what it cost; fit, sample, decode
 """
 
