@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from repsynth import datasets
-from repsynth.accounting import advantage
 from repsynth.encode import EncodedTable
 from repsynth.paper.grid import EPSILONS
 from repsynth.paper.points import Points, points_of
@@ -51,8 +50,8 @@ def measure(
             epsilon=epsilon, delta=1 / rows**2, public_rows=rows if declared else None, **chosen
         )
         release = run(make_plan(part.schema, settings), table)
-        influence = np.concatenate([release.statistic.influence(batch) for batch in data])
-        lost = advantage(release.privacy.mu_at(influence))[top_decile].mean()
+        influence = np.concatenate([release.influence(batch) for batch in data])
+        lost = release.privacy.cost.advantage_at(influence)[top_decile].mean()
         synthetic = points_of(release.sample(rows), part.schema)
         outcome[name] = (tstr(synthetic, part.test), lost, release, synthetic)
     release = outcome["reps"][2]

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth import measure
+from repsynth.cost import STAGE_ONE
 from repsynth.encode import Records, encode_batch
-from repsynth.measure import Choice, Statistic
-from repsynth.noise import Event, GaussianEvent
+from repsynth.measure import Choice, Rounds, Statistic
+from repsynth.noise import Event, ExponentialEvent, SampledEvent
 from repsynth.pipeline import run
-from repsynth.plan import STAGE_ONE, Plan
+from repsynth.plan import Plan
 from repsynth.release import Release
 from repsynth.schema import Schema
 from repsynth.tables import open_table
@@ -31,9 +32,9 @@ def take(records: Records, rows: Sequence[int] | np.ndarray) -> Records:
 
 @dataclass(frozen=True)
 class Measured:
-    """One measurement or choice of a run: what was measured, on what, and what came out."""
+    """One measurement, choice or round of a run: what was measured, on what, and what came out."""
 
-    statistic: Statistic | Choice
+    statistic: Statistic | Choice | Rounds
     exact: np.ndarray
     noisy: np.ndarray | tuple[int, ...]
     event: Event
@@ -41,11 +42,11 @@ class Measured:
     @property
     def sensitivity(self) -> float:
         """How far one record moves the exact value: in a choice, how far it moves a score."""
-        return self.event.sensitivity if isinstance(self.event, GaussianEvent) else self.statistic.unit  # type: ignore[union-attr]
+        return self.statistic.unit if isinstance(self.event, ExponentialEvent) else self.event.sensitivity  # type: ignore[union-attr]
 
     def distance(self, other: "Measured") -> float:
         """Between two exact values; in a choice, the largest between two scores of any round."""
-        if isinstance(self.event, GaussianEvent):
+        if not isinstance(self.event, ExponentialEvent):
             return float(np.linalg.norm((self.exact - other.exact).astype(np.float64)))
         scores = self.statistic.scores  # type: ignore[union-attr]
         prefixes = [self.noisy[:k] for k in range(len(self.noisy) + 1)]
@@ -71,6 +72,7 @@ def _observed(
 
     measured: list[Measured] = []
     doors = {"measure": Account.measure, "choose": Account.choose}
+    training = Account.train
 
     def observed(door: Callable[..., Any]) -> Callable[..., Any]:
         def observe(self: Account, statistic: Any, data: Any, *, mu: float) -> Any:
@@ -81,17 +83,43 @@ def _observed(
 
         return observe
 
+    def observe_rounds(self: Account, rounds: Any, data: Any, event: SampledEvent, *, done: int = 0) -> None:
+        total, advance = rounds.total, rounds.advance
+        exact: list[np.ndarray] = []
+
+        def observe_total(parts: Any) -> Any:
+            exact.append(total(parts))
+            return exact[-1]
+
+        def observe_advance(noisy: Any) -> None:
+            released = output(noisy, len(measured))
+            measured.append(Measured(rounds, exact[-1], released, event))
+            advance(released)
+
+        rounds.total, rounds.advance = observe_total, observe_advance
+        training(self, rounds, data, event, done=done)
+        del rounds.total, rounds.advance
+
     for name, door in doors.items():
         setattr(Account, name, observed(door))
+    Account.train = observe_rounds  # type: ignore[method-assign]
     try:
         return run(plan, open_table(table), noise_seed=seed), measured
     finally:
         for name, door in doors.items():
             setattr(Account, name, door)
+        Account.train = training  # type: ignore[method-assign]
 
 
-def check_contribution(statistic: Statistic | Choice, records: Records) -> None:
-    """No record moves the statistic by more than its sensitivity, nor a score by more than its unit."""
+def check_contribution(statistic: Statistic | Choice | Rounds, records: Records) -> None:
+    """No record moves the statistic by more than its sensitivity, nor a score by more than its unit; nor does it
+    move a round of training by more than its weight allows."""
+    if hasattr(statistic, "advance"):
+        weights = statistic.network.influence(records)
+        for i in range(records.rows):
+            part = statistic.total(statistic.parts(take(records, [i])))
+            assert int(np.sum(part.astype(object) ** 2)) <= (weights[i] * statistic.sensitivity) ** 2
+        return
     if not hasattr(statistic, "sensitivity"):
         whole = statistic.total(records)
         for i in range(records.rows):
@@ -112,7 +140,7 @@ def check_replay(plan: Plan, table: pa.Table, absent: int) -> None:
     other, replayed = replay_run(plan, table.take(kept), [m.noisy for m in measured])
     assert [m.event for m in measured] == [m.event for m in replayed]
     record = take(records_of(table, plan.schema), [absent])
-    influence = float(release.statistic.influence(record)[0])
+    influence = float(release.influence(record)[0])
     weight = float(release.weights.of(release.score.of(record))[0]) / 4096
     assert influence <= weight * (1 + 1e-12)
     for one, two in zip(measured, replayed, strict=True):
@@ -139,15 +167,21 @@ def same_release(one: Release, two: Release) -> bool:
 def check_spends_its_plan(plan: Plan, table: pa.Table) -> None:
     """A run makes exactly the planned measurements, at the planned charges, within the budget."""
     release, measured = record_run(plan, table)
-    assert [m.event.name for m in measured] == list(plan.charges)
+    rounds = [m for m in measured if isinstance(m.event, SampledEvent)]
+    others = [m for m in measured if not isinstance(m.event, SampledEvent)]
+    assert [m.event.name for m in others] == list(plan.charges)
     for m in measured:
-        if isinstance(m.event, GaussianEvent):
+        if not isinstance(m.event, ExponentialEvent):
             assert m.statistic.sensitivity == m.event.sensitivity  # type: ignore[union-attr]
-    for m in measured:
+    for m in others:
         charge = plan.charges[m.event.name]
         assert charge * (1 - 1e-9) <= m.event.mu <= charge * (1 + 1e-12), m.event.name
-    assert plan.settings.budget.mu * (1 - 1e-6) <= release.privacy.mu <= plan.settings.budget.mu
-    assert release.privacy.epsilon <= plan.settings.budget.epsilon
+    assert release.events == (*(m.event for m in others), *([plan.training] if plan.training else []))
+    assert len(rounds) == (plan.training.rounds if plan.training else 0)
+    budget = plan.settings.budget
+    if plan.training is None:
+        assert budget.mu * (1 - 1e-6) <= release.privacy.mu <= budget.mu
+    assert budget.epsilon * (0.998 if plan.training else 0.999999) <= release.privacy.epsilon <= budget.epsilon
 
 
 def check_noise_scale(plan: Plan, table: pa.Table) -> None:
@@ -157,7 +191,7 @@ def check_noise_scale(plan: Plan, table: pa.Table) -> None:
     standard = []
     for seed in range(8):
         for m in record_run(plan, table, seed=seed)[1]:
-            if not isinstance(m.event, GaussianEvent):
+            if isinstance(m.event, ExponentialEvent):
                 continue
             # Rounding to integers adds a twelfth.
             scale = np.sqrt(m.event.sigma**2 + 1 / 12)

@@ -9,10 +9,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from repsynth import datasets
+from repsynth.accounting import epsilon_of
 from repsynth.schema import Schema, parse_schema
 
 settings.register_profile("repsynth", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repsynth")
+
+
+def options_of(model: str, mu: float | None = None) -> dict[str, object]:
+    """A budget, as μ where it is given and the model has one; a training of two rounds in which all take part."""
+    if model != "neural":
+        return {} if mu is None else {"epsilon": None, "mu": mu}
+    budget = {} if mu is None else {"epsilon": min(float(epsilon_of(mu, 1e-6)), 30.0)}
+    return {"sampling_rate": 1.0, "epochs": 2.0, **budget}
+
 
 ALL_TYPES = """
 label = "smoker"

@@ -10,6 +10,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from checks import check_contribution, check_replay, record_run, records_of
+from conftest import options_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import schemas, tables
@@ -37,7 +38,8 @@ def test_any_schema_any_table_replays_on_its_neighbour(
     table = data.draw(tables(schema))
     declared = table.num_rows if public else None
     model = data.draw(st.sampled_from(list(MODELS) if len(schema.learned) > 1 else ["naive-bayes"]))
-    chosen = make_settings(mu=mu, delta=1e-6, weights=rule, public_rows=declared, model=model)
+    budget = options_of(model, mu)
+    chosen = make_settings(delta=1e-6, weights=rule, public_rows=declared, model=model, **budget)  # type: ignore[arg-type]
     plan = make_plan(schema, chosen)
     check_replay(plan, table, data.draw(st.integers(0, table.num_rows - 1)))
     records = records_of(table, schema)
@@ -52,7 +54,7 @@ def test_any_schema_makes_a_release_that_can_be_sampled_saved_and_loaded(
 ) -> None:
     schema = data.draw(schemas())
     model = data.draw(st.sampled_from(list(MODELS) if len(schema.learned) > 1 else ["naive-bayes"]))
-    release = synthesize(data.draw(tables(schema)), schema, epsilon=1.0, model=model)
+    release = synthesize(data.draw(tables(schema)), schema, epsilon=1.0, model=model, **options_of(model))  # type: ignore[arg-type]
     folder = release.save(tmp_path_factory.mktemp("release") / "release")
     out = Release.load(folder).sample(20)
     assert out.num_rows == 20

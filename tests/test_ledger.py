@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repsynth import synthesize
-from repsynth.accounting import epsilon_of
 from repsynth.budget import Budget
 from repsynth.cli import main
+from repsynth.cost import Cost
 from repsynth.errors import ConfigError, DataError, LedgerError
 from repsynth.ledger import Balance, Ledger, Spending
 from repsynth.schema import Schema
@@ -38,7 +38,7 @@ def test_reserve_then_commit(ledger: Ledger) -> None:
     run = ledger.reserve("data", {"size": 0.1, "score": 0.2}, what="a test")
     (spending,) = ledger.balance("data").spendings
     assert not spending.finished
-    assert spending.mu == pytest.approx(math.hypot(0.1, 0.2))
+    assert spending.cost.mu == pytest.approx(math.hypot(0.1, 0.2))
     ledger.commit("data", run)
     assert ledger.balance("data").spendings[0].finished
 
@@ -48,8 +48,8 @@ def test_composition_is_tight_not_a_sum_of_epsilons(ledger: Ledger) -> None:
     for _ in range(4):
         ledger.reserve("data", {"all": LIMIT.mu / 2}, what="a quarter of mu squared")
     balance = ledger.balance("data")
-    assert sum(balance.epsilon(s.mu) for s in balance.spendings) > 1.8 * LIMIT.epsilon
-    assert balance.epsilon(balance.spent_mu) <= 2.0 * (1 + 1e-8)
+    assert sum(balance.epsilon(s.cost) for s in balance.spendings) > 1.8 * LIMIT.epsilon
+    assert balance.spent_epsilon <= 2.0 * (1 + 1e-8)
     with pytest.raises(LedgerError, match="affordable"):
         ledger.reserve("data", {"all": 0.01}, what="one too many")
 
@@ -62,10 +62,10 @@ def test_a_budget_that_fits_but_for_the_last_digit_fits(parts: list[float]) -> N
     spent: tuple[Spending, ...] = ()
     for part in parts:
         mu = LIMIT.mu * part / math.sqrt(total)
-        spent = (*spent, Spending("", "", "", "", mu, True))
+        spent = (*spent, Spending("", "", "", "", Cost(0.0, mu), True))
         balance = Balance("data", "", "", LIMIT, spent)
-    assert balance.spent_mu <= LIMIT.mu * (1 + 1e-12)
-    assert float(epsilon_of(balance.spent_mu, LIMIT.delta)) <= 2.0 * (1 + 1e-9)
+    assert balance.spent.mu <= LIMIT.mu * (1 + 1e-12)
+    assert balance.spent_epsilon <= 2.0 * (1 + 1e-9)
 
 
 def test_overspending_is_refused_with_both_numbers_and_the_largest_affordable(ledger: Ledger) -> None:
@@ -94,8 +94,8 @@ def test_synthesize_pays(ledger: Ledger, schema: Schema) -> None:
     release = synthesize(make_people(50), schema, epsilon=1.0, delta=1e-9, ledger=ledger)
     (spending,) = ledger.balance("data").spendings
     assert spending.finished
-    assert spending.mu == pytest.approx(release.privacy.mu, rel=1e-6)
-    assert spending.mu >= release.privacy.mu
+    assert spending.cost.mu == pytest.approx(release.privacy.mu, rel=1e-6)
+    assert spending.cost.mu >= release.privacy.mu
     with pytest.raises(LedgerError):
         synthesize(make_people(50), schema, epsilon=2.0, delta=1e-9, ledger=ledger.path)
     assert len(ledger.balance("data").spendings) == 1
@@ -284,7 +284,7 @@ def test_eight_processes_never_overspend_together(ledger: Ledger) -> None:
     assert sum(got) == 50
     balance = Ledger(ledger.path).balance("data")
     assert len(balance.spendings) == 50
-    assert balance.spent_mu <= LIMIT.mu * (1 + 1e-12)
+    assert balance.spent.mu <= LIMIT.mu * (1 + 1e-12)
 
 
 CRASH = """

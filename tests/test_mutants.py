@@ -18,7 +18,7 @@ from checks import (
     record_run,
     records_of,
 )
-from conftest import ALL_TYPES, make_people
+from conftest import ALL_TYPES, make_people, options_of
 from scipy.special import softmax
 from scipy.stats import chisquare
 
@@ -38,7 +38,8 @@ TABLE = make_people(120)
 
 
 def make(**options: Any) -> Plan:
-    return make_plan(SCHEMA, make_settings(**{"mu": 3.0, "delta": 1e-6, "weights": "hinge-exp", **options}))
+    of_model: dict[str, Any] = options_of(options.get("model", "naive-bayes"), 3.0)
+    return make_plan(SCHEMA, make_settings(**{"delta": 1e-6, "weights": "hinge-exp", **of_model, **options}))
 
 
 @contextmanager
@@ -197,8 +198,9 @@ def ledger_committed_before_it_is_reserved() -> Any:
     """The cost is noted when the run is over, in place of before it begins."""
 
     def run(plan: Any, table: Any, *, payer: Any = None, noise_seed: Any = None, **_: Any) -> Any:
-        layout = pipeline.layout_of(table, plan.schema)
-        release = pipeline._measure(plan, table, layout, lambda step: None, noise_seed)
+        layout, data = pipeline.layout_of(table, plan.schema), pipeline.EncodedTable(table, plan.schema)
+        flow = pipeline._Flow(plan, data, layout, lambda step: None, lambda done: None, noise_seed)
+        release = flow.start(None, None)
         if payer:
             ticket = payer.ledger.reserve(payer.dataset, plan.charges, what="late")
             payer.ledger.commit(payer.dataset, ticket)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from checks import same_release
+from conftest import options_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ def release(people: pa.Table, schema: Schema) -> Release:
 @pytest.mark.parametrize("model", list(MODELS))
 @pytest.mark.parametrize("rule", list(RULES))
 def test_there_and_back(model: str, rule: str, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
-    release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule, model=model)
+    release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule, model=model, **options_of(model))  # type: ignore[arg-type]
     loaded = Release.load(release.save(tmp_path / "release"))
     assert same_release(loaded, release)
     assert loaded.sample(30, seed=2).equals(release.sample(30, seed=2))

@@ -8,7 +8,8 @@ data it has not measured is therefore not seen here; replaying runs on neighbour
 *Black-box*: the attacker sees synthetic tables only. *Account*: what a release says it spent is compared
 with its plan, and noise must not repeat.
 
-An attack that is right with probability p on a coin flip between the two tables proves μ ≥ 2 Φ⁻¹(p).
+An attack that is right with probability p on a coin flip between the two tables proves μ ≥ 2 Φ⁻¹(p). A training
+has no μ: there, μ stands for the largest p that its account allows, and the comparison is the same.
 `lower` is that bound at 95 % confidence. A claim counts as exceeded where the bound at 99.999 % still lies
 above it, so that a sound mechanism practically never fails. What an audit of real data prints is private.
 """
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, ndtri
 from scipy.stats import beta
 
-from repsynth.accounting import compose, epsilon_of
+from repsynth.accounting import advantage, compose, epsilon_of
+from repsynth.cost import STAGE_ONE, Cost
 from repsynth.encode import MISSING, EncodedTable, Records
 from repsynth.errors import ConfigError
 from repsynth.guarantee import ETA_SHARE, guaranteed_weights
@@ -33,15 +35,16 @@ from repsynth.measure import OUT, Account, Count, Statistic, sum_over
 from repsynth.models.marginal import Parts, make_choice
 from repsynth.models.stages import Measured
 from repsynth.models.tables import TableChoice, Tables
-from repsynth.noise import MU_PER_ETA, GaussianEvent
+from repsynth.noise import MU_PER_ETA, GaussianEvent, SampledEvent
 from repsynth.pipeline import run
-from repsynth.plan import STAGE_ONE, Plan, make_plan
+from repsynth.plan import Plan, make_plan
 from repsynth.release import Release
 from repsynth.schema import Numeric, Schema
 from repsynth.tables import open_table
 from repsynth.threshold import ScoreHistogram
 
 Ints = NDArray[np.int64]
+Int32s = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 _SHOWN, _CERTAIN = 0.95, 1 - 1e-5
@@ -65,6 +68,8 @@ class Finding:
     certain_mu: float
     delta: float
     guaranteed_mu: float | None = None
+    claim: Cost | None = None
+    """Where a training is part of it: what is claimed of a record of full influence, in place of μ."""
 
     @property
     def exceeded(self) -> bool:
@@ -75,12 +80,23 @@ class Finding:
     @property
     def claimed_epsilon(self) -> float:
         """The claim as an ε."""
-        return float(epsilon_of(self.claimed_mu, self.delta))
+        return self.claim.epsilon(self.delta) if self.claim else float(epsilon_of(self.claimed_mu, self.delta))
+
+    @property
+    def guaranteed_epsilon(self) -> float | None:
+        """The guaranteed loss as an ε, where it is Gaussian."""
+        if self.guaranteed_mu is None or self.claim is not None:
+            return None
+        return float(epsilon_of(self.guaranteed_mu, self.delta))
 
     @property
     def lower_epsilon(self) -> float:
         """The proven bound as an ε."""
-        return float(epsilon_of(max(self.lower_mu, 0.0), self.delta))
+        lower = max(self.lower_mu, 0.0)
+        if self.claim is None:
+            return float(epsilon_of(lower, self.delta))
+        proven = float(advantage(lower))  # (ε, δ)-DP allows (e^ε − 1 + 2δ)/(e^ε + 1)
+        return max(math.log((1 + proven - 2 * self.delta) / (1 - proven)), 0.0) if proven < 1 else math.inf
 
 
 def audit(
@@ -131,7 +147,7 @@ def white_box(release: Release, others: Records, record: Records, *, target: str
     """The likelihood-ratio test on each measurement of a release's plan, and on all of them."""
     privacy = release.privacy
     plan = make_plan(release.schema, release.settings)
-    influence = min(float(release.statistic.influence(record)[0]), 1.0)
+    influence = min(float(release.influence(record)[0]), 1.0)
     findings, ratios, claims = [], [], []
     statistics = _statistics(release)
     choices = dict(_choices(release, plan))
@@ -147,19 +163,42 @@ def white_box(release: Release, others: Records, record: Records, *, target: str
         ratios.append(ratio)
         claims.append(claim)
         findings.append(Finding(target, "white-box", name, claim, *_bounds(*ratio), privacy.delta))
+    if plan.training is not None:
+        alone = Cost.of([plan.training]).at(influence)
+        ratio = _training_ratios(plan, influence, runs)
+        ratios.append(ratio)
+        bounds = _bounds(*ratio)
+        findings.append(
+            Finding(target, "white-box", "training", _claimed_mu(alone), *bounds, privacy.delta, claim=alone)
+        )
     without_it, with_it = (np.sum([ratio[side] for ratio in ratios], axis=0) for side in (0, 1))
     weight = guaranteed_weights(release, [others, record], eta=privacy.delta * ETA_SHARE)[-1]
-    guaranteed = float(privacy.mu_at(weight))
-    claim = min(compose(claims), float(privacy.mu_at(influence)))
+    guaranteed = _claimed_mu(privacy.cost, float(weight))
+    whole = None if plan.training is None else privacy.cost.at(influence)
+    claim = min(compose(claims), _claimed_mu(privacy.cost, influence)) if whole is None else _claimed_mu(whole)
     lower, certain = _bounds(without_it, with_it)
-    return [*findings, Finding(target, "white-box", "all", claim, lower, certain, privacy.delta, guaranteed)]
+    together = Finding(target, "white-box", "all", claim, lower, certain, privacy.delta, guaranteed, whole)
+    return [*findings, together]
+
+
+def _claimed_mu(cost: Cost, influence: float = 1.0) -> float:
+    """The μ whose largest advantage is that of a cost; its own, where it is Gaussian."""
+    if not cost.trainings:
+        return float(cost.mu_at(influence))
+    return float(2 * ndtri((1 + cost.advantage_at(influence)) / 2))
 
 
 def check_account(plan: Plan, release: Release) -> list[Finding]:
     """What the release says it spent, against the plan: more than planned, or a planned charge left out."""
-    said = {event.name: event.mu for event in release.events}
+    said = {event.name: event.mu for event in release.events if not isinstance(event, SampledEvent)}
     delta = plan.settings.budget.delta
     findings = []
+    if plan.training is not None:
+        trainings = Cost(0.0, 0.0, tuple(e for e in release.events if isinstance(e, SampledEvent)))
+        spent, charge = _claimed_mu(trainings), _claimed_mu(Cost.of([plan.training]))
+        if not math.isclose(spent, charge, rel_tol=1e-3):
+            low, high = sorted((spent, charge))
+            findings.append(Finding("release", "account", "training", low, high, high, delta))
     for name, charge in plan.charges.items():
         spent = said.get(name, 0.0)
         if not math.isclose(spent, charge, rel_tol=1e-6):
@@ -228,8 +267,10 @@ def black_box(plan: Plan, others: Records, record: Records, *, target: str, runs
     direction = (mean_in - mean_out) / spread
     threshold = (mean_in + mean_out) @ direction / 2
     out, present_in = (side[half:] @ direction - threshold for side in seen)
-    claim = plan.settings.budget.mu
-    return Finding(target, "black-box", "all", claim, *_bounds(out, present_in), plan.settings.budget.delta)
+    bounds, delta = _bounds(out, present_in), plan.settings.budget.delta
+    if plan.training is None:
+        return Finding(target, "black-box", "all", plan.settings.budget.mu, *bounds, delta)
+    return Finding(target, "black-box", "all", _claimed_mu(plan.cost), *bounds, delta, claim=plan.cost)
 
 
 def _statistics(release: Release) -> dict[str, Statistic]:
@@ -276,6 +317,48 @@ def _choice_ratios(
             drawn = generator.choice(len(logs[0]), runs, p=np.exp(logs[side]))
             ratios[side] += (logs[1] - logs[0])[drawn]
     return ratios[0], ratios[1]
+
+
+def _training_ratios(plan: Plan, influence: float, runs: int) -> tuple[Floats, Floats]:
+    """Log-likelihood ratios of a whole training, drawn without and with a record that adds as much as its
+    influence allows to the same entry in every round: no gradient tells more."""
+    assert plan.training is not None
+    budget = plan.settings.budget
+    results = []
+    for value in (0, math.floor(influence * plan.training.sensitivity)):
+        alone = _Alone(runs, value, math.floor(influence * plan.training.sensitivity), plan.training)
+        Account(budget.mu, delta=budget.delta).train(alone, [Records(rows=runs, codes={})], plan.training)
+        results.append(alone.ratios)
+    return results[0], results[1]
+
+
+@dataclass
+class _Alone:
+    """As many trainings at once as there are records: each record adds to an entry of its own. Whether it takes
+    part in a round is drawn for each, as is the noise of each entry."""
+
+    runs: int
+    value: int
+    expected: int
+    event: SampledEvent
+    name: str = "training"
+
+    def __post_init__(self) -> None:
+        self.sensitivity = float(self.value)
+        self.ratios = np.zeros(self.runs)
+
+    def parts(self, records: Records) -> Int32s:
+        return np.arange(records.rows, dtype=np.int32)[:, None]
+
+    def total(self, parts: Int32s) -> Ints:
+        total = np.zeros(self.runs, dtype=np.int64)
+        total[parts[:, 0]] = self.value
+        return total
+
+    def advance(self, noisy: Ints) -> None:
+        tells = (noisy - self.expected / 2) * (self.expected / self.event.sigma**2)
+        chance = self.event.rate
+        self.ratios += np.logaddexp(math.log1p(-chance) if chance < 1 else -math.inf, math.log(chance) + tells)
 
 
 def made_up_table(schema: Schema, rows: int = 1000) -> pa.Table:

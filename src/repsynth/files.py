@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from repsynth import __version__
 from repsynth.budget import Budget
 from repsynth.cells import Cells
+from repsynth.cost import STAGE_ONE
 from repsynth.decode import DTYPE, Layout, decode
 from repsynth.encode import Records
 from repsynth.errors import ReleaseError, RepsynthError
@@ -36,10 +37,11 @@ from repsynth.model_files import (
     model_arrays,
     read_sums,
     read_tables,
+    read_trained,
 )
 from repsynth.models.stages import Measured, StageOne, Weighted
-from repsynth.noise import Event, ExponentialEvent, GaussianEvent
-from repsynth.plan import MODELS, STAGE_ONE, Settings, make_plan
+from repsynth.noise import Event, ExponentialEvent, GaussianEvent, SampledEvent
+from repsynth.plan import CLIP_UNITS, MODELS, Settings, make_charges, planned_rounds
 from repsynth.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.score import Score, random_salt
@@ -47,7 +49,7 @@ from repsynth.strict import floats, ints, positive, require
 from repsynth.threshold import Threshold
 from repsynth.weigh import FULL, RULES, HingeExp, Random, Targeted, WeightFunction
 
-FORMAT = 2
+FORMAT = 3
 _MOST_BYTES = 2**28
 
 
@@ -69,6 +71,16 @@ class ExponentialFile(
     rounds: int
 
 
+class SampledFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sampled"):
+    """A training: its name, the L2 sensitivity and noise of a round, who takes part in one, and how many."""
+
+    name: str
+    sensitivity: float
+    sigma: float
+    rate: float
+    rounds: int
+
+
 class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of the run."""
 
@@ -85,6 +97,8 @@ class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size_share: float
     public_rows: int | None
     max_model_mb: int
+    epochs: float = Settings.epochs
+    sampling_rate: float = Settings.sampling_rate
 
 
 class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,7 +119,7 @@ class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     layout: Layout
     settings: SettingsFile
     rows: float
-    events: tuple[GaussianFile | ExponentialFile, ...]
+    events: tuple[GaussianFile | ExponentialFile | SampledFile, ...]
     threshold: ThresholdFile | None
     weights_start: int
     sums: SumsFile | None
@@ -144,7 +158,7 @@ def load_release(folder: Path) -> Release:
     packed = _read(folder / "arrays.npz")
     if hashlib.sha256(packed).hexdigest() != described.arrays_sha256:
         _damaged(folder, "arrays.npz is not the file that release.json describes")
-    arrays = _unpack(folder, packed)
+    arrays = read_arrays(folder, packed)
     try:
         return _assemble(described, arrays)
     except ReleaseError as error:
@@ -183,6 +197,8 @@ def _describe(release: Release, digest: str) -> ReleaseFile:
             size_share=settings.size_share,
             public_rows=settings.public_rows,
             max_model_mb=settings.max_model_mb,
+            epochs=settings.epochs,
+            sampling_rate=settings.sampling_rate,
         ),
         rows=release.rows,
         events=tuple(_event_file(event) for event in release.events),
@@ -194,9 +210,11 @@ def _describe(release: Release, digest: str) -> ReleaseFile:
     )
 
 
-def _event_file(event: Event) -> GaussianFile | ExponentialFile:
+def _event_file(event: Event) -> GaussianFile | ExponentialFile | SampledFile:
     if isinstance(event, GaussianEvent):
         return GaussianFile(event.name, event.sensitivity, event.sigma)
+    if isinstance(event, SampledEvent):
+        return SampledFile(event.name, event.sensitivity, event.sigma, event.rate, event.rounds)
     return ExponentialFile(event.name, event.eta, event.rounds)
 
 
@@ -225,12 +243,18 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     settings = _settings(described.settings)
     events = tuple(_event(file) for file in described.events)
     names = [event.name for event in events]
-    plan = make_plan(schema, settings)
-    require(list(plan.charges) == names, "its events do not fit its settings")
+    charges, training = make_charges(schema, settings), planned_rounds(settings)
+    planned = [*charges, *([training.name] if training else [])]
+    require(planned == names, "its events do not fit its settings")
     for event in events:
         chosen = isinstance(event, ExponentialEvent)
         require(chosen == event.name.startswith("structure"), "an event is not of its kind")
-        require(math.isclose(event.mu, plan.charges[event.name], rel_tol=1e-6), "its charges are not its plan's")
+        if isinstance(event, SampledEvent):
+            same = training is not None and (event.rate, event.rounds) == (training.rate, training.rounds)
+            require(same and event.sensitivity >= CLIP_UNITS, "its training is not its plan's")
+        else:
+            fits = event.name in charges and math.isclose(event.mu, charges[event.name], rel_tol=1e-6)
+            require(fits, "its charges are not its plan's")
     require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
     require(positive(described.rows) and described.rows < 2**53, "its number of rows is not positive")
     _check_layout(described.layout, schema)
@@ -257,8 +281,12 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     for score_value in (described.weights_start, threshold.value if threshold else 0):
         require(abs(score_value) <= 2**50, "a score is out of range")
     stage = StageOne(schema, marginals, score, threshold, WeightFunction(described.weights_start, table))
-    statistics: list[tuple[Weighted, NDArray[np.int64]]]
-    if settings.model == "naive-bayes":
+    statistics: list[tuple[Weighted, NDArray[np.int64]]] = []
+    trained = None
+    if settings.model == "neural":
+        require(described.sums is None and not described.tables, "its parts are not its model's")
+        trained = read_trained(stage, arrays)
+    elif settings.model == "naive-bayes":
         require(described.sums is not None and not described.tables, "its parts are not its model's")
         assert described.sums is not None
         statistics = [read_sums(described.sums, stage, arrays)]
@@ -280,14 +308,19 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
         settings=settings,
         events=events,
         measured=tuple(Measured(s, noisy, gaussian[s.name].sigma) for s, noisy in statistics),
+        trained=trained,
         private=described.private,
     )
 
 
-def _event(file: GaussianFile | ExponentialFile) -> Event:
-    if isinstance(file, GaussianFile):
+def _event(file: GaussianFile | ExponentialFile | SampledFile) -> Event:
+    if not isinstance(file, ExponentialFile):
         require(positive(file.sensitivity) and positive(file.sigma), "an event is not positive")
+    if isinstance(file, GaussianFile):
         return GaussianEvent(file.name, file.sensitivity, file.sigma)
+    if isinstance(file, SampledFile):
+        require(0 < file.rate <= 1 and 1 <= file.rounds <= 2**20, "its training is out of range")
+        return SampledEvent(file.name, file.sensitivity, file.sigma, file.rate, file.rounds)
     require(positive(file.eta) and 1 <= file.rounds < 2**20, "an event is not positive")
     return ExponentialEvent(file.name, file.eta, file.rounds)
 
@@ -311,6 +344,8 @@ def _settings(file: SettingsFile) -> Settings:
         size_share=file.size_share,
         public_rows=file.public_rows,
         max_model_mb=file.max_model_mb,
+        epochs=file.epochs,
+        sampling_rate=file.sampling_rate,
     )
 
 
@@ -372,7 +407,8 @@ def _parse(folder: Path, text: bytes) -> ReleaseFile:
         _damaged(folder, f"release.json: {detail}")
 
 
-def _unpack(folder: Path, packed: bytes) -> dict[str, NDArray[Any]]:
+def read_arrays(folder: Path, packed: bytes) -> dict[str, NDArray[Any]]:
+    """The plain arrays of a packed file."""
     try:
         with zipfile.ZipFile(BytesIO(packed)) as archive:
             if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:

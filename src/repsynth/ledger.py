@@ -18,9 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from repsynth.accounting import compose, epsilon_of
+from repsynth.accounting import compose, mu_of
 from repsynth.budget import Budget
+from repsynth.cost import Cost
 from repsynth.errors import LedgerError
+from repsynth.noise import SampledEvent
 from repsynth.privacy import NEIGHBOURS
 
 VERSION = 1
@@ -52,7 +54,7 @@ class Spending:
     who: str
     what: str
     when: str
-    mu: float
+    cost: Cost
     finished: bool
 
 
@@ -67,18 +69,47 @@ class Balance:
     spendings: tuple[Spending, ...]
 
     @property
-    def spent_mu(self) -> float:
+    def spent(self) -> Cost:
         """All runs together, finished or not."""
-        return compose(spending.mu for spending in self.spendings)
+        return Cost.together(spending.cost for spending in self.spendings)
 
     @property
-    def remaining_mu(self) -> float:
-        """The largest μ that one more run may cost."""
-        return math.sqrt(max(self.limit.mu**2 - self.spent_mu**2, 0.0))
+    def spent_epsilon(self) -> float:
+        """The ε of all runs at the limit's δ."""
+        return self.epsilon(self.spent)
 
-    def epsilon(self, mu: float) -> float:
-        """The ε of a μ at the limit's δ."""
-        return float(epsilon_of(mu, self.limit.delta))
+    @property
+    def remaining(self) -> Cost:
+        """The most that one more run without training may cost."""
+        spent = self.spent
+        if spent.mu is not None:
+            return Cost(0.0, math.sqrt(max(self.limit.mu**2 - spent.mu**2, 0.0)))
+        low, high = 0.0, self.limit.mu
+        while high - low > 1e-4 * self.limit.mu:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.covers(Cost(0.0, middle)) else (low, middle)
+        return Cost(0.0, low)
+
+    @property
+    def share_spent(self) -> float:
+        """How much of the limit is spent, as a share of its μ²."""
+        return min(self.share(self.spent), 1.0)
+
+    def share(self, cost: Cost) -> float:
+        """A cost as a share of the limit's μ²; that of a training by the μ that has its ε."""
+        mu = cost.mu if cost.mu is not None else mu_of(self.epsilon(cost), self.limit.delta)
+        return (mu / self.limit.mu) ** 2
+
+    def covers(self, cost: Cost) -> bool:
+        """Whether so much more fits."""
+        total = self.spent + cost
+        if total.mu is not None:
+            return total.mu <= self.limit.mu * (1 + _TOLERANCE)
+        return self.epsilon(total) <= self.limit.epsilon * (1 + 1e-9)
+
+    def epsilon(self, cost: Cost) -> float:
+        """The ε of a cost at the limit's δ."""
+        return cost.epsilon(self.limit.delta)
 
 
 class Ledger:
@@ -146,20 +177,25 @@ class Ledger:
         with self._transaction() as connection:
             return _balance(connection, dataset, self.path)
 
-    def reserve(self, dataset: str, charges: Mapping[str, float], *, what: str) -> str:
+    def reserve(
+        self, dataset: str, charges: Mapping[str, float], *, what: str, training: SampledEvent | None = None
+    ) -> str:
         """Set the cost of a run aside before it opens the data; the run's name in the ledger.
 
-        `charges` holds the μ of each measurement to come. Refused, with nothing written, where the total
-        would be exceeded.
+        `charges` holds the μ of each measurement to come, `training` the rounds of training where there are
+        any. Refused, with nothing written, where the total would be exceeded.
         """
         if not charges or not all(math.isfinite(mu) and mu > 0 for mu in charges.values()):
             raise LedgerError("a run's charges must be positive numbers; nothing was reserved")
-        cost = compose(charges.values())
+        events: list[dict[str, Any]] = [{"kind": "gaussian", "name": n, "mu": mu} for n, mu in charges.items()]
+        if training is not None:
+            parts = {"rate": training.rate, "noise": training.noise, "rounds": training.rounds}
+            events.append({"kind": "sampled", "name": training.name, **parts})
+        cost = _cost(events, self.path)
         with self._transaction() as connection:
             balance = _balance(connection, dataset, self.path)
-            total = compose([balance.spent_mu, cost])
-            if not total <= balance.limit.mu * (1 + _TOLERANCE):
-                left = balance.epsilon(balance.remaining_mu)
+            if not balance.covers(cost):
+                left = balance.epsilon(balance.remaining)
                 raise LedgerError(
                     f"{self.path}: this run costs ε = {balance.epsilon(cost):.4g}, and '{dataset}' has "
                     f"ε = {left:.4g} left of {balance.limit.epsilon:.4g} (all at δ = {balance.limit.delta:.3g}); "
@@ -167,7 +203,6 @@ class Ledger:
                     f"--delta {balance.limit.delta:g}"
                 )
             run = f"run-{len(balance.spendings) + 1}"
-            events = [{"kind": "gaussian", "name": name, "mu": mu} for name, mu in charges.items()]
             content = {"events": events, "what": what, "who": _user(), "when": _now()}
             _append(connection, dataset, "reserve", run, content)
             return run
@@ -179,6 +214,10 @@ class Ledger:
             if run not in open_runs:
                 raise LedgerError(f"{self.path}: '{dataset}' has no open run of that name to commit")
             _append(connection, dataset, "commit", run, {"when": _now()})
+
+    def open_runs(self, dataset: str) -> tuple[str, ...]:
+        """The runs of a dataset that were reserved and have not come to their end."""
+        return tuple(spending.run for spending in self.balance(dataset).spendings if not spending.finished)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -275,19 +314,28 @@ def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balanc
     for kind, run, content in rows:
         if kind == "reserve":
             entry = json.loads(content)
-            mu = compose(_charge(event, path) for event in entry["events"])
-            spendings.append(Spending(run, entry["who"], entry["what"], entry["when"], mu, run in finished))
+            cost = _cost(entry["events"], path)
+            spendings.append(Spending(run, entry["who"], entry["what"], entry["when"], cost, run in finished))
     limit = Budget.gaussian(mu=start["mu"], delta=start["delta"])
     return Balance(dataset, start["unit"], start["neighbours"], limit, tuple(spendings))
 
 
-def _charge(event: dict[str, Any], path: Path) -> float:
-    if event.get("kind") != "gaussian":
-        raise LedgerError(f"{path}: holds an event that this version cannot account for; upgrade repsynth")
-    mu = float(event["mu"])
-    if not 0 < mu < math.inf:
-        raise LedgerError(_damage(path, "it holds a charge that is no positive number"))
-    return mu
+def _cost(events: list[dict[str, Any]], path: Path) -> Cost:
+    """What the events of a run cost a record of full weight."""
+    mus, trainings = [], []
+    for event in events:
+        match event:
+            case {"kind": "gaussian", "mu": mu}:
+                mus.append(float(mu))
+                numbers = [float(mu)]
+            case {"kind": "sampled", "name": str(name), "rate": rate, "noise": noise, "rounds": int(rounds)}:
+                trainings.append(SampledEvent(name, 1.0, float(noise), float(rate), rounds))
+                numbers = [float(rate), float(noise), float(rounds)]
+            case _:
+                raise LedgerError(f"{path}: holds an event that this version cannot account for; upgrade repsynth")
+        if not all(0 < number < math.inf for number in numbers) or any(t.rate > 1 for t in trainings):
+            raise LedgerError(_damage(path, "it holds a charge that is no positive number"))
+    return Cost(0.0, compose(mus), tuple(trainings))
 
 
 def _damage(path: Path, detail: str) -> str:

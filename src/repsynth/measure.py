@@ -3,7 +3,8 @@
 A `Statistic` is that public function. `Account.measure` checks that the budget covers the charge, adds
 the statistic up over the batches in exact integers, adds noise, and keeps the event. A `Choice` is a sum
 that is not released: `Account.choose` releases which candidate's score, a function of the sum, came out
-highest in the exponential mechanism. Everything that happens to either afterwards is post-processing.
+highest in the exponential mechanism. `Rounds` are sums over random samples of the records, each by a function
+that the earlier rounds have taught. Everything that happens to any of them afterwards is post-processing.
 """
 
 import math
@@ -15,7 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from repsynth.accounting import compose
+from repsynth.accounting import epsilon_of
+from repsynth.cost import Cost
 from repsynth.encode import Records
 from repsynth.errors import ConfigError
 from repsynth.noise import (
@@ -24,11 +26,14 @@ from repsynth.noise import (
     Event,
     ExponentialEvent,
     GaussianEvent,
+    SampledEvent,
     add_gaussian,
     choose_exponential,
+    sample_rows,
 )
 
 Ints = NDArray[np.int64]
+Int32s = NDArray[np.int32]
 
 
 class Statistic(Protocol):
@@ -77,6 +82,33 @@ class Choice(Protocol):
         ...
 
 
+class Rounds(Protocol):
+    """A training: in every round a sum over a sample, by a public function of one record that follows from what
+    was released before, earlier rounds included."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in plans, releases and reports."""
+        ...
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of the function's value on any one record, in any round."""
+        ...
+
+    def parts(self, records: Records) -> Int32s:
+        """(records, values): all that each record's part in any round is made of."""
+        ...
+
+    def total(self, parts: Int32s) -> Ints:
+        """The sum over a sample, by the function of this round."""
+        ...
+
+    def advance(self, noisy: Ints) -> None:
+        """Learn from the noisy sum: the next round has another function."""
+        ...
+
+
 OUT = -(2**62)
 """The score of what cannot be chosen."""
 
@@ -111,6 +143,8 @@ class Account:
     mu: float
     entropy: Entropy = os.urandom
     events: list[Event] = field(default_factory=list)
+    delta: float | None = None
+    """Where the loss of a training is compared with the budget's: it is not Gaussian."""
 
     def measure(self, statistic: Statistic, data: Iterable[Records], *, mu: float) -> Ints:
         """A noisy sum of the statistic over the data, charged `mu`; refused if the budget is short."""
@@ -147,10 +181,39 @@ class Account:
         self.events.append(event)
         return chosen
 
+    def train(self, rounds: Rounds, data: Iterable[Records], event: SampledEvent, *, done: int = 0) -> None:
+        """Carry out the rounds of a training, those that are `done` already apart.
+
+        All of them are charged before the first one: a training that is cut short has spent the whole. Which
+        records take part in a round, and how many, stays in here.
+        """
+        if event.sensitivity < rounds.sensitivity:
+            raise ConfigError(
+                f"{rounds.name}: planned for a smaller sensitivity than it has; nothing was measured"
+            )
+        self._check(event)
+        self.events.append(event)
+        held = np.concatenate([rounds.parts(Records(rows=0, codes=_NoCodes())), *map(rounds.parts, data)])
+        for _ in range(done, event.rounds):
+            sample = held[sample_rows(len(held), event.rate, self.entropy)]
+            noisy, _ = add_gaussian(
+                rounds.total(sample),
+                name=rounds.name,
+                sensitivity=event.sensitivity,
+                sigma=event.sigma,
+                entropy=self.entropy,
+            )
+            rounds.advance(noisy)
+
     def _check(self, planned: Event) -> None:
-        spent = compose(event.mu for event in [*self.events, planned])
+        spent = Cost.of([*self.events, planned])
         # Rounding towards privacy costs some 1e-15 per event; a plan that fits the budget still fits.
-        if spent > self.mu * (1 + 1e-12):
+        if spent.mu is not None:
+            fits = spent.mu <= self.mu * (1 + 1e-12)
+        else:
+            assert self.delta is not None, "a training needs a δ"
+            fits = spent.epsilon(self.delta) <= float(epsilon_of(self.mu, self.delta)) * (1 + 1e-9)
+        if not fits:
             raise ConfigError(f"{planned.name}: the budget does not cover it; nothing was measured")
 
 

@@ -12,6 +12,7 @@ from repsynth.cells import Cells
 from repsynth.models.groups import NONE, Groups
 from repsynth.models.marginal import PAIRS_A_ROUND, Parts
 from repsynth.models.naive_bayes import Contribution, WeightedSums
+from repsynth.models.network import Network, Trained
 from repsynth.models.stages import StageOne
 from repsynth.models.tables import Tables, is_forest
 from repsynth.release import Release
@@ -49,6 +50,11 @@ def model_arrays(release: Release) -> dict[str, NDArray[Any]]:
             arrays[f"tables_{k}"] = measured.noisy
             fine = statistic.groups[: len(release.marginals.cells)]
             arrays |= {f"groups_{i}": groups.of_cell for i, groups in enumerate(fine)}
+    if release.trained is not None:
+        network = release.trained.network
+        arrays["parameters"] = release.trained.parameters
+        arrays |= {f"groups_{i}": groups.of_cell for i, groups in enumerate(network.groups)}
+        arrays |= {f"features_{i}": features.ravel() for i, features in enumerate(network.features)}
     return arrays
 
 
@@ -60,7 +66,7 @@ def describe_tables(release: Release) -> tuple[TablesFile, ...]:
 
 def describe_sums(release: Release) -> SumsFile | None:
     """What naive Bayes needs beside its arrays; None for other models."""
-    statistic = release.statistic
+    statistic = release.statistic if release.measured else None
     if not isinstance(statistic, WeightedSums):
         return None
     contribution = statistic.contribution
@@ -118,6 +124,20 @@ def read_tables(
         cells = sum(rows * width for rows, width in tables.shapes)
         require(labels * cells <= _MOST_CELLS, "its tables are too large")
         yield tables, ints(arrays[f"tables_{k}"], cells, most=2**62)
+
+
+def read_trained(stage: StageOne, arrays: dict[str, NDArray[Any]]) -> Trained:
+    """What a training left behind. Features are kept, not worked out again: a basis is not unique."""
+    groups = tuple(_groups(arrays[f"groups_{i}"], cells) for i, cells in enumerate(stage.marginals.cells))
+    features = []
+    for i, each in enumerate(groups):
+        array = arrays[f"features_{i}"]
+        require(len(array) % each.count == 0 and len(array) <= each.count**2, "its features do not fit")
+        features.append(np.array(floats(array, len(array))).reshape(each.count, -1))
+    width = sum(feature.shape[1] for feature in features)
+    require(width**2 <= _MOST_CELLS, "its network is too large")
+    network = Network(stage, groups, tuple(features))
+    return Trained(network, np.array(floats(arrays["parameters"], network.size)))
 
 
 def _groups(array: NDArray[Any], cells: Cells) -> Groups:

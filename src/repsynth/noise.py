@@ -76,7 +76,31 @@ class ExponentialEvent:
         return MU_PER_ETA * self.eta * math.sqrt(self.rounds) * (1 + 1e-15)
 
 
-Event = GaussianEvent | ExponentialEvent
+@dataclass(frozen=True)
+class SampledEvent:
+    """What rounds of training did: in each of `rounds`, every record takes part with probability `rate`, and the
+    sum over those that do, a query of this L2 `sensitivity`, gets noise of `sigma`."""
+
+    name: str
+    sensitivity: float
+    sigma: float
+    rate: float
+    rounds: int
+
+    @property
+    def noise(self) -> float:
+        """The noise multiplier, rounded down.
+
+        >>> SampledEvent("training", sensitivity=2.0, sigma=9.0, rate=0.05, rounds=300).noise < 4.5
+        True
+        """
+        return self.sigma / self.sensitivity * (1 - 1e-15)
+
+
+Event = GaussianEvent | ExponentialEvent | SampledEvent
+
+RATE_UNIT = 2**16
+"""Sampling rates are whole multiples of one over this, so that two random bytes decide exactly."""
 
 
 def seeded_entropy(seed: int) -> Entropy:
@@ -129,6 +153,16 @@ def rounded_gaussian(sigma: float, size: int, entropy: Entropy = os.urandom) -> 
         magnitudes[i] = _decide(sigma, int(tail_digits[i]), entropy)
     result: Ints = sign * magnitudes
     return result
+
+
+def sample_rows(count: int, rate: float, entropy: Entropy = os.urandom) -> Ints:
+    """The positions of those out of `count` records that take part, each with probability `rate`, independently.
+
+    >>> sample_rows(3, 1.0).tolist()
+    [0, 1, 2]
+    """
+    drawn = np.frombuffer(entropy(2 * count), dtype="<u2")
+    return np.flatnonzero(drawn < round(rate * RATE_UNIT)).astype(np.int64)
 
 
 def choose_exponential(scores: Ints, *, unit: int, eta: float, entropy: Entropy = os.urandom) -> int:

@@ -1,13 +1,13 @@
 """What a release cost, in every unit a reader may want; all of it publishable."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repsynth.accounting import advantage, compose, epsilon_of, true_positive_rate
+from repsynth.cost import SMALLEST_DELTA, Cost
 from repsynth.noise import Event
-from repsynth.plan import STAGE_ONE
 from repsynth.score import NAT
 from repsynth.threshold import Threshold
 from repsynth.weigh import FULL, WeightFunction
@@ -52,39 +52,29 @@ class Privacy:
     weights: WeightFunction
     private: bool
 
-    @property
-    def mu(self) -> float:
-        """The total in Gaussian DP."""
-        return compose(event.mu for event in self.events)
+    @cached_property
+    def cost(self) -> Cost:
+        """What a record loses, by its influence."""
+        return Cost.of(self.events)
 
     @property
+    def mu(self) -> float | None:
+        """The total in Gaussian DP; None where a model was trained, whose loss is not Gaussian."""
+        return self.cost.mu
+
+    @cached_property
     def epsilon(self) -> float:
         """The total ε at δ."""
-        return float(epsilon_of(self.mu, self.delta))
+        return self.cost.epsilon(self.delta)
 
     @property
-    def rho(self) -> float:
-        """The total in zero-concentrated DP."""
-        return self.mu**2 / 2
-
-    @property
-    def floor_mu(self) -> float:
-        """What every record loses, whatever its weight."""
-        return compose(event.mu for event in self.events if event.name in STAGE_ONE)
-
-    @property
-    def synthesis_mu(self) -> float:
-        """What a record of weight 1 loses in stage 2."""
-        return compose(event.mu for event in self.events if event.name not in STAGE_ONE)
-
-    def mu_at(self, influence: Floats | float) -> Floats:
-        """The realised μ of a record that has this share of the largest influence in synthesis."""
-        part = np.asarray(influence, dtype=np.float64) * self.synthesis_mu
-        return np.minimum(np.sqrt(self.floor_mu**2 + part**2) * (1 + 1e-15), self.mu)
+    def rho(self) -> float | None:
+        """The total in zero-concentrated DP, where it is Gaussian."""
+        return None if self.mu is None else self.mu**2 / 2
 
     def epsilon_at(self, influence: Floats | float) -> Floats:
-        """The realised ε at δ of records with these weights."""
-        return epsilon_of(self.mu_at(influence), self.delta)
+        """The realised ε at δ of records that have this share of the largest influence in synthesis."""
+        return self.cost.epsilon_at(influence, self.delta)
 
     @property
     def outlier_weight(self) -> float:
@@ -100,17 +90,17 @@ class Privacy:
 
     def epsilon_by_delta(self) -> dict[float, float]:
         """The total ε at several δ: one guarantee, quoted in different ways."""
-        deltas = sorted({self.delta, 1e-5, 1e-6, 1e-9, 1e-12}, reverse=True)
-        return {delta: float(epsilon_of(self.mu, delta)) for delta in deltas}
+        deltas = {self.delta, 1e-5, 1e-6, 1e-9, 1e-12 if self.mu is not None else SMALLEST_DELTA}
+        return {delta: self.cost.epsilon(delta) for delta in sorted(deltas, reverse=True)}
 
     @property
     def advantage(self) -> float:
         """The largest membership advantage of any attack on any record."""
-        return float(advantage(self.mu))
+        return float(self.cost.advantage_at(1.0))
 
     def true_positive_rates(self) -> dict[float, float]:
         """The largest true positive rate of any attack at these false positive rates."""
-        return {rate: true_positive_rate(self.mu, rate) for rate in (0.001, 0.01, 0.1)}
+        return {rate: self.cost.true_positive_rate(rate) for rate in (0.001, 0.01, 0.1)}
 
     def distribution(self) -> tuple[Stratum, ...]:
         """How the loss is spread: the noisy score histogram, already paid for, through the ε of its weights.

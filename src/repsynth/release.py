@@ -15,21 +15,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from repsynth.decode import Layout, decode, to_kind
+from repsynth.encode import Records
 from repsynth.errors import ConfigError
 from repsynth.marginals import Marginals
 from repsynth.models.marginal import fit_marginals
 from repsynth.models.naive_bayes import WeightedSums, fit_naive_bayes
+from repsynth.models.network import Trained, fit_network
 from repsynth.models.stages import Fitted, Measured, StageOne, Weighted
 from repsynth.models.tables import Tables
 from repsynth.noise import Event
 from repsynth.plan import Settings
 from repsynth.privacy import Privacy
-from repsynth.schema import Schema
+from repsynth.schema import Category, Schema
 from repsynth.score import Score
 from repsynth.threshold import Threshold
 from repsynth.weigh import Random, WeightFunction
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 _BATCH = 131_072
 
 
@@ -38,7 +41,8 @@ class Release:
     """What a run leaves behind: the measurements and the public functions made from them.
 
     `measured` holds, for each measurement of stage 2, the public function of a record that was summed up and
-    the noisy result. `private` is False only where the noise was drawn from a seed, as experiments do.
+    the noisy result; `trained` what training left behind instead, where the model is trained. `private` is
+    False only where the noise was drawn from a seed, as experiments do.
 
     >>> import tempfile
     >>> from repsynth import datasets, synthesize
@@ -56,6 +60,7 @@ class Release:
     settings: Settings
     events: tuple[Event, ...]
     measured: tuple[Measured[Weighted], ...]
+    trained: Trained | None = None
     private: bool = True
 
     def __repr__(self) -> str:
@@ -65,6 +70,8 @@ class Release:
     @cached_property
     def model(self) -> Fitted:
         """The fitted model."""
+        if self.trained is not None:
+            return fit_network(self.trained.network, self.trained.parameters)
         tables = [m for m in self.measured if isinstance(m.statistic, Tables)]
         if tables:
             return fit_marginals(self.stage, cast("list[Measured[Tables]]", tables))
@@ -131,23 +138,44 @@ class Release:
         """Its noisy result."""
         return self.measured[-1].noisy
 
-    def sample(self, rows: int | None = None, *, seed: int | None = None) -> Any:
+    def influence(self, records: Records) -> Floats:
+        """Each record's share of the largest influence in stage 2; private, as the records are."""
+        if self.trained is not None:
+            return self.trained.network.influence(records)
+        return self.statistic.influence(records)
+
+    def sample(self, rows: int | None = None, *, seed: int | None = None, label: Any = None) -> Any:
         """A synthetic table of the kind that came in: free of charge, as often as wanted.
 
-        By default it has as many rows as the released (noisy or declared) count says.
+        By default it has as many rows as the released (noisy or declared) count says. With `label`, a value of
+        the label column, all rows have that label.
         """
-        batches = list(self.batches(rows, seed=seed))
+        batches = list(self.batches(rows, seed=seed, label=label))
         return to_kind(pa.concat_tables(batches), self.layout)
 
-    def batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.Table]:
+    def batches(
+        self, rows: int | None = None, *, seed: int | None = None, label: Any = None
+    ) -> Iterator[pa.Table]:
         """The same table in pieces, so that any number of rows fits into memory."""
         rows = self.default_rows if rows is None else rows
         if not isinstance(rows, int | np.integer) or not 0 <= rows <= 10**12:
             raise ConfigError("the number of rows must be a whole number from 0 to 10^12")
+        code = None if label is None else self._label_code(label)
         generator = np.random.default_rng(seed)
         for start in range(0, max(rows, 1), _BATCH):
-            records = self.model.draw(min(_BATCH, rows - start), generator)
+            records = self.model.draw(min(_BATCH, rows - start), generator, code)
             yield decode(records, self.schema, self.layout, first_id=start + 1)
+
+    def _label_code(self, label: Any) -> int:
+        column = self.schema.label_column
+        if column is None:
+            raise ConfigError("the release has no label column, so rows cannot be drawn for one label")
+        values = column.values
+        wanted = str(label) if isinstance(column, Category) else str(label).lower()
+        if wanted not in values:
+            shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+            raise ConfigError(f"'{label}' is not a value of the label '{column.name}'; use one of {shown}")
+        return values.index(wanted)
 
     @property
     def default_rows(self) -> int:

@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from repsynth.accounting import epsilon_of
+from repsynth.cost import Cost
 from repsynth.encode import EncodedTable, Records
 from repsynth.guarantee import ETA_SHARE, guaranteed_weights, why_none
 from repsynth.models.naive_bayes import UNIT, WeightedSums
-from repsynth.models.stages import Weighted
 from repsynth.output import beside
 from repsynth.release import Release
 from repsynth.score import NAT
@@ -73,24 +72,24 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     table = open_table(source)
     check_columns(table, release.schema)
     data = list(EncodedTable(table, release.schema))
-    privacy, statistic = release.privacy, release.statistic
+    privacy = release.privacy
     score = _each(data, lambda records: release.score.of(records) / NAT)
     weight = _each(data, lambda records: release.weights.of(release.score.of(records)) / FULL)
-    influence = _each(data, statistic.influence)
-    realised = _epsilons(privacy.mu_at(influence), privacy.delta)
+    influence = _each(data, release.influence)
+    realised = _epsilons(privacy.cost, influence, privacy.delta)
     guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * ETA_SHARE)
-    guaranteed = _epsilons(privacy.mu_at(guaranteed_weight), privacy.delta * (1 - ETA_SHARE))
+    guaranteed = _epsilons(privacy.cost, guaranteed_weight, privacy.delta * (1 - ETA_SHARE))
     guaranteed = np.minimum(guaranteed, privacy.epsilon)
     columns = {
         "score": score,
         "weight": weight,
         "influence": influence,
-        "realised_mu": privacy.mu_at(influence),
+        **({} if privacy.mu is None else {"realised_mu": privacy.cost.mu_at(influence)}),
         "realised_epsilon": realised,
         "guaranteed_weight": guaranteed_weight,
         "guaranteed_epsilon": guaranteed,
     }
-    norms, kept = _norms(data, statistic)
+    norms, kept = _norms(data, release)
     count = max(len(score), 1)
     summary = Summary(
         records=len(score),
@@ -107,8 +106,10 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     return pa.table(columns), summary
 
 
-def _norms(data: list[Records], statistic: Weighted) -> tuple[Floats, Floats]:
-    """The norm of each record's contribution before and after clipping; in tables all have norm 1."""
+def _norms(data: list[Records], release: Release) -> tuple[Floats, Floats]:
+    """The norm of each record's contribution before and after clipping; in tables all have norm 1, and what
+    training clips changes from round to round: there, the clip norm stands for both."""
+    statistic = None if release.trained else release.statistic
     if not isinstance(statistic, WeightedSums):
         ones = _each(data, lambda records: np.ones(records.rows))
         return ones, ones
@@ -152,10 +153,10 @@ def _each(data: list[Records], function: Any) -> Floats:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _epsilons(mu: Floats, delta: float) -> Floats:
-    """ε of each μ, rounded up: worked out on a fine grid of μ, which is fast for any number of records."""
-    if not mu.size:
-        return mu
-    grid = np.linspace(mu.min(), mu.max(), 10_000)
-    above = np.minimum(np.searchsorted(grid, mu), len(grid) - 1)
-    return epsilon_of(grid, delta)[above]
+def _epsilons(cost: Cost, influence: Floats, delta: float) -> Floats:
+    """ε of each influence, rounded up: worked out on a fine grid, which is fast for any number of records."""
+    if cost.trainings or not influence.size:  # a training's cost has a grid of its own
+        return cost.epsilon_at(influence, delta)
+    grid = np.linspace(influence.min(), influence.max(), 10_000)
+    above = np.minimum(np.searchsorted(grid, influence), len(grid) - 1)
+    return cost.epsilon_at(grid, delta)[above]

@@ -17,7 +17,8 @@ from repsynth import datasets
 from repsynth.audit import audit as run_audit
 from repsynth.audit import made_up_table
 from repsynth.budget import make_budget
-from repsynth.cli import show
+from repsynth.checkpoint import remove
+from repsynth.cli import plans, show
 from repsynth.draft import draft_schema
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError
 from repsynth.ledger import Ledger
@@ -28,6 +29,7 @@ from repsynth.release import Release
 from repsynth.risk import write_dossier
 from repsynth.schema import load_schema
 from repsynth.tables import open_table
+from repsynth.train import Round
 
 Command = Callable[[argparse.Namespace], int | None]
 
@@ -56,7 +58,7 @@ def plan(options: argparse.Namespace) -> None:
     rows = made.settings.public_rows or options.rows
     if rows < 1:
         raise ConfigError("the expected number of rows must be at least 1")
-    print_result(options, show.plan_data(made, rows), lambda console: show.plan(console, made, rows))
+    print_result(options, plans.plan_data(made, rows), lambda console: plans.plan(console, made, rows))
 
 
 def synthesize(options: argparse.Namespace) -> None:
@@ -72,14 +74,22 @@ def synthesize(options: argparse.Namespace) -> None:
         raise ConfigError("the number of rows cannot be negative, nor above 10^12")
     payer = open_payer(options.ledger, options.dataset)
     table = open_table(options.data)
+    checkpoint = options.release.with_name(f"{options.release.name}.checkpoint") if made.training else None
     with _progress(options) as progress:
-        task = progress.add_task("", total=len(made.charges))
+        rounds = made.training.rounds if made.training else 0
+        task = progress.add_task("", total=len(made.steps) + rounds)
 
         def on_step(step: str) -> None:
             progress.update(task, description=step, advance=1)
 
-        release = run(made, table, on_step=on_step, payer=payer)
+        def on_round(done: Round) -> None:
+            described = f"training: round {done.done} of {done.of}, loss {done.loss:.3f}, ε {done.epsilon:.3f}"
+            progress.update(task, description=described, completed=len(made.steps) + done.done)
+
+        release = run(made, table, on_step=on_step, on_round=on_round, payer=payer, checkpoint=checkpoint)
     folder = _save(release, options.release)
+    if checkpoint is not None:
+        remove(checkpoint)
     try:
         rows = _write_sample(options, release, output, options.rows, seed=None)
     except (RepsynthError, KeyboardInterrupt) as error:
@@ -112,7 +122,7 @@ def sample(options: argparse.Namespace) -> None:
     """Draw rows from a release."""
     check_table_path(options.output)
     release = Release.load(options.release)
-    rows = _write_sample(options, release, options.output, options.rows, seed=options.seed)
+    rows = _write_sample(options, release, options.output, options.rows, seed=options.seed, label=options.label)
     print_result(
         options,
         {"output": str(options.output), "rows": rows},
@@ -225,18 +235,26 @@ def _plan(options: argparse.Namespace) -> Plan:
         public_rows=options.public_rows,
         model=options.model,
         max_model_mb=options.max_model_mb,
+        epochs=options.epochs,
+        sampling_rate=options.sampling_rate,
     )
     return make_plan(load_schema(options.schema), settings)
 
 
 def _write_sample(
-    options: argparse.Namespace, release: Release, output: Path, rows: int | None, *, seed: int | None
+    options: argparse.Namespace,
+    release: Release,
+    output: Path,
+    rows: int | None,
+    *,
+    seed: int | None,
+    label: str | None = None,
 ) -> int:
     total = release.default_rows if rows is None else rows
     with _progress(options) as progress:
         task = progress.add_task("sampling", total=total)
         return write_table(
-            release.batches(rows, seed=seed),
+            release.batches(rows, seed=seed, label=label),
             output,
             on_rows=lambda done: progress.update(task, completed=done),
         )

@@ -130,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     sample.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     sample.add_argument("-n", "--rows", type=int, help="number of rows (default: the released count)")
     sample.add_argument("-o", "--output", type=Path, required=True, help="a .csv or .parquet file")
+    sample.add_argument("--label", metavar="VALUE", help="only rows with this value of the label")
     sample.add_argument("--seed", type=int, help="draw the same rows again; sampling is free, so this is safe")
 
     inspect = _verb(verbs, "inspect", commands.inspect, "what a release cost, and how the loss is spread")
@@ -252,7 +253,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--score-share",
         type=_share,
         metavar="S",
-        help="(0.05; mst and aim: 0.1), or tenth-of-epsilon as in the paper",
+        help="(0.05; mst, aim and neural: 0.1), or tenth-of-epsilon as in the paper",
     )
     split.add_argument("--threshold-share", type=float, metavar="S", help="(0.01)")
     model = parser.add_argument_group("model")
@@ -260,10 +261,17 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--model",
         default="naive-bayes",
         metavar="NAME",
-        help="naive-bayes: few records; mst: a tree of two-way tables; aim: more tables, slower (%(default)s)",
+        help="naive-bayes: few records; mst: a tree of two-way tables; aim: more tables, slower; neural: a "
+        "network trained by DP-SGD, needs repsynth[neural] (%(default)s)",
     )
     model.add_argument(
-        "--max-model-mb", type=int, metavar="MB", help="memory for the tables of mst and aim (1000)"
+        "--max-model-mb", type=int, metavar="MB", help="memory for the tables of mst and aim, or a network (1000)"
+    )
+    model.add_argument(
+        "--epochs", type=float, metavar="N", help="neural: how often a record takes part on average (15)"
+    )
+    model.add_argument(
+        "--sampling-rate", type=float, metavar="Q", help="neural: chance that it takes part in a round (0.05)"
     )
 
 

@@ -5,107 +5,30 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from repsynth.accounting import advantage, epsilon_of
 from repsynth.audit import Finding
-from repsynth.cells import choose_cells
+from repsynth.cost import STAGE_ONE
 from repsynth.ledger import Balance
-from repsynth.measure import sigma_for
-from repsynth.models.naive_bayes import GRID, planned_sensitivity
-from repsynth.models.pool import pool_size
-from repsynth.noise import GaussianEvent
-from repsynth.plan import STAGE_ONE, Plan, label_cells, most_candidate_cells
+from repsynth.models.naive_bayes import GRID
+from repsynth.noise import Event, ExponentialEvent, SampledEvent
+from repsynth.plan import CLIP_UNITS
 from repsynth.privacy import NEIGHBOURS
 from repsynth.release import Release
 from repsynth.risk import Summary
 from repsynth.score import NAT
 from repsynth.weigh import FULL, Random
 
-_FEW_FOR_TABLES = 30.0
-_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
 _PURPOSE = {
     "size": "number of records",
     "score": "histogram of every column",
     "threshold": "histogram of the scores",
     "pairs": "weighted tables of label and column",
     "structure": "choice of further tables",
+    "training": "weighted clipped gradients",
 }
-
-
-def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
-    """A plan as plain data."""
-    delta = plan.settings.budget.delta
-    return {
-        "budget": {
-            "epsilon": plan.settings.budget.epsilon,
-            "delta": delta,
-            "mu": plan.settings.budget.mu,
-            "rho": plan.settings.budget.rho,
-        },
-        "neighbours": NEIGHBOURS,
-        "measurements": _measurements(plan),
-        "floor_epsilon": float(epsilon_of(plan.floor_mu, delta)),
-        "outlier_weight_at_most": plan.ceiling,
-        "expected_rows": rows,
-        "model": plan.settings.model,
-        "model_megabytes_at_most": _megabytes(plan, rows),
-        "model_seconds_about": _seconds(plan, rows),
-        "cells": _planned_cells(plan, rows),
-        "epsilon_by_weight": {w: float(epsilon_of(plan.mu_at(w), delta)) for w in _WEIGHTS},
-    }
-
-
-def plan(console: Console, plan: Plan, rows: int) -> None:
-    """A plan as tables."""
-    budget = plan.settings.budget
-    console.print(
-        f"[bold]Budget[/bold]  ε = {budget.epsilon:.4g} at δ = {budget.delta:.3g}   "
-        f"(μ = {budget.mu:.4g}, ρ = {budget.rho:.4g})"
-    )
-    console.print(f"Neighbours: {NEIGHBOURS}.\n")
-    table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
-    for row in _measurements(plan):
-        table.add_row(
-            row["name"],
-            _purpose(row["name"], plan.settings.model),
-            f"{row['sensitivity']:.3f}",
-            "" if row["sigma"] is None else f"{row['sigma']:,.2f}",
-            f"{row['mu']:.4f}",
-            f"{row['share']:.1%}",
-        )
-    console.print(table)
-    _print_cost(console, plan, rows)
-
-    console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
-    table = _table("column", "cells", "records per cell", "noise σ", "noise / records", right_from=1)
-    for row in _planned_cells(plan, rows):
-        table.add_row(
-            escape(row["column"]),
-            f"{row['cells']:,}",
-            f"{row['expected']:,.0f}",
-            f"{row['sigma']:,.0f}",
-            f"{row['relative']:.0%}",
-        )
-    console.print(table)
-    if rows < 4 * _planned_cells(plan, rows)[0]["sigma"]:
-        console.print(
-            "[yellow]warning:[/yellow] noise drowns the data at this size; use a larger epsilon or more records"
-        )
-
-    console.print("\n[bold]What a record of weight w loses at most[/bold], given the released scores")
-    _print_curve(console, {w: plan.mu_at(w) for w in _WEIGHTS}, budget.delta)
-    weight = min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
-    if "threshold" in plan.charges and weight < 1:
-        epsilon = plan.settings.outlier_epsilon or float(epsilon_of(plan.mu_at(weight), budget.delta))
-        console.print(
-            f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {_rounded_up(epsilon):.3g}."
-        )
-    if budget.delta * rows > 1:
-        console.print("[yellow]warning:[/yellow] delta is larger than one over the number of records; lower it")
 
 
 def release_data(release: Release) -> dict[str, Any]:
@@ -123,7 +46,7 @@ def release_data(release: Release) -> dict[str, Any]:
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "model": release.settings.model,
         "measurements": [
-            msgspec.to_builtins(event) | {"mu": event.mu, "grid": _unit(event.name, release.settings.model)}
+            msgspec.to_builtins(event) | {"mu": _mu(event), "grid": unit_of(event.name, release.settings.model)}
             for event in release.events
         ],
         "released_rows": release.rows,
@@ -150,10 +73,8 @@ def release(console: Console, release: Release) -> None:
     privacy = release.privacy
     if not release.private:
         console.print("[bold red]NOT PRIVATE[/bold red]: the noise came from a seed; for experiments only.\n")
-    console.print(
-        f"[bold]Privacy[/bold]  ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}   "
-        f"(μ = {privacy.mu:.4g}, ρ = {privacy.rho:.4g})"
-    )
+    gaussian = "" if privacy.mu is None else f"   (μ = {privacy.mu:.4g}, ρ = {privacy.rho:.4g})"
+    console.print(f"[bold]Privacy[/bold]  ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}{gaussian}")
     console.print(f"Neighbours: {NEIGHBOURS}.")
     others = ", ".join(f"{eps:.3g} at δ = {d:g}" for d, eps in privacy.epsilon_by_delta().items())
     console.print(f"The same guarantee at other δ: ε = {others}.")
@@ -162,16 +83,19 @@ def release(console: Console, release: Release) -> None:
         f"No attack can tell that a record is in the data with an advantage above {privacy.advantage:.1%} "
         f"over guessing, nor find more members than {rates}.\n"
     )
-    table = _table("measurement", "what", "sensitivity", "noise σ", "charge μ")
+    table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ")
     for event in release.events:
-        unit = _unit(event.name, release.settings.model)
-        noise = (
-            (f"{event.sensitivity / unit:.3f}", f"{event.sigma / unit:,.2f}")
-            if isinstance(event, GaussianEvent)
-            else ("1.000", f"η = {event.eta:.3g} × {event.rounds}")
-        )
-        table.add_row(event.name, _purpose(event.name, release.settings.model), *noise, f"{event.mu:.4f}")
+        mu = _mu(event)
+        charge = "" if mu is None else f"{mu:.4f}"
+        noise = _noise(event, unit_of(event.name, release.settings.model))
+        table.add_row(event.name, purpose(event.name, release.settings.model), *noise, charge)
     console.print(table)
+    for event in release.events:
+        if isinstance(event, SampledEvent):
+            console.print(
+                f"Training: {event.rounds:,} rounds, in each a record takes part with probability "
+                f"{event.rate:.4g}; composed as a privacy loss distribution."
+            )
     source = "declared public" if release.settings.public_rows is not None else "noisy count"
     console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.settings.rule.name}.\n")
     _print_outliers(console, release)
@@ -187,7 +111,7 @@ def outcome(console: Console, release: Release, folder: Path, output: Path, rows
         who = "chosen at random" if isinstance(release.settings.rule, Random) else "outliers"
         console.print(
             f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.1%} of the records are "
-            f"{who}. Given the released scores, they lose at most ε = {_rounded_up(privacy.outlier_epsilon):.3g}."
+            f"{who}. Given the released scores, they lose at most ε = {rounded_up(privacy.outlier_epsilon):.3g}."
         )
     console.print(f"Wrote {count(rows)} to {output}")
     console.print(f"Wrote the release to {folder}   (see: repsynth inspect {folder})")
@@ -197,7 +121,7 @@ def outcome(console: Console, release: Release, folder: Path, output: Path, rows
 
 def demo(console: Console, folder: Path, rows: int) -> None:
     """Where the demo left its files."""
-    table = _table("file", "what it is")
+    table = make_table("file", "what it is")
     for name, what in (
         ("people.csv", "6,000 simulated people, 2 % of them outliers"),
         ("schema.toml", "what is publicly known about them"),
@@ -224,7 +148,7 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
     console.print(f"Wrote {output}: [bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it.")
     if summary is None:
         return
-    table = _table("PRIVATE summary", "value", right_from=1)
+    table = make_table("PRIVATE summary", "value", right_from=1)
     table.add_row("records", f"{summary.records:,}")
     table.add_row("largest realised ε", f"{summary.largest_epsilon:.4g}")
     table.add_row("median realised ε", f"{summary.median_epsilon:.4g}")
@@ -246,16 +170,16 @@ def balance_data(balance: Balance) -> dict[str, Any]:
         "unit": balance.unit,
         "neighbours": balance.neighbours,
         "limit": {"epsilon": balance.limit.epsilon, "delta": balance.limit.delta, "mu": balance.limit.mu},
-        "spent": {"epsilon": balance.epsilon(balance.spent_mu), "mu": balance.spent_mu},
-        "remaining": {"epsilon": balance.epsilon(balance.remaining_mu), "mu": balance.remaining_mu},
+        "spent": {"epsilon": balance.spent_epsilon, "mu": balance.spent.mu},
+        "remaining": {"epsilon": balance.epsilon(balance.remaining), "mu": balance.remaining.mu},
         "runs": [
             {
                 "run": s.run,
                 "who": s.who,
                 "what": s.what,
                 "when": s.when,
-                "mu": s.mu,
-                "epsilon": balance.epsilon(s.mu),
+                "mu": s.cost.mu,
+                "epsilon": balance.epsilon(s.cost),
                 "finished": s.finished,
             }
             for s in balance.spendings
@@ -271,23 +195,23 @@ def balance(console: Console, balance: Balance) -> None:
         f"(μ = {limit.mu:.4g}), protecting {balance.unit}: {balance.neighbours}"
     )
     if balance.spendings:
-        table = _table("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "", right_from=4)
+        table = make_table("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "", right_from=4)
         for s in balance.spendings:
             table.add_row(
                 s.run,
                 s.when.removesuffix("+00:00").replace("T", " "),
                 escape(s.who),
                 escape(s.what),
-                f"{balance.epsilon(s.mu):.4g}",
-                f"{(s.mu / limit.mu) ** 2:.1%}",
+                f"{balance.epsilon(s.cost):.4g}",
+                f"{balance.share(s.cost):.1%}",
                 "" if s.finished else "not finished: counts as spent",
             )
         console.print(table)
-    used = min((balance.spent_mu / limit.mu) ** 2, 1.0)
+    used, remaining = balance.share_spent, balance.remaining
     console.print(f"[{'█' * round(40 * used):░<40}] {used:.1%} spent")
     console.print(
-        f"spent ε = {balance.epsilon(balance.spent_mu):.4g}, one more run may cost "
-        f"ε = {balance.epsilon(balance.remaining_mu):.4g} (μ = {balance.remaining_mu:.4g})\n"
+        f"spent ε = {balance.spent_epsilon:.4g}, one more run may cost "
+        f"ε = {balance.epsilon(remaining):.4g} (μ = {remaining.mu:.4g})\n"
     )
 
 
@@ -318,11 +242,11 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
     if private:
         console.print("[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n")
     headers = ("claimed ε", "guaranteed ε", "proven ε", "share of μ proven")
-    table = _table("record", "attack", "measurement", *headers, "", right_from=3)
+    table = make_table("record", "attack", "measurement", *headers, "", right_from=3)
     for f in findings:
         share = f"{f.lower_mu / f.claimed_mu:.2f}" if f.claimed_mu > 0 else "-"
         verdict = "[bold red]EXCEEDED[/bold red]" if f.exceeded else ""
-        before = "" if f.guaranteed_mu is None else f"{float(epsilon_of(f.guaranteed_mu, f.delta)):.4f}"
+        before = "" if f.guaranteed_epsilon is None else f"{f.guaranteed_epsilon:.4f}"
         table.add_row(
             *(f.target, f.attack, f.measurement, f"{f.claimed_epsilon:.4f}", before),
             *(f"{f.lower_epsilon:.4f}", share, verdict),
@@ -352,128 +276,61 @@ def _print_outliers(console: Console, release: Release) -> None:
     )
     groups: dict[float, float] = {}
     for stratum in strata:
-        bound = _rounded_up(stratum.epsilon)
+        bound = rounded_up(stratum.epsilon)
         groups[bound] = groups.get(bound, 0.0) + stratum.share
-    table = _table("ε at most", "noisy share of records", "", right_from=0)
+    table = make_table("ε at most", "noisy share of records", "", right_from=0)
     for epsilon, share in sorted(groups.items(), reverse=True):
-        table.add_row(f"{epsilon:.3g}", f"{share:.1%}", _bar(share))
+        table.add_row(f"{epsilon:.3g}", f"{share:.1%}", bar(share))
     console.print(table)
     console.print("(the noisy histogram of the scores through their weights: already paid for)\n")
 
 
-def _print_curve(console: Console, mus: dict[float, float], delta: float) -> None:
-    table = _table("weight", "ε", "attack advantage", "", right_from=0)
-    largest = max(float(epsilon_of(mu, delta)) for mu in mus.values())
-    for weight, mu in mus.items():
-        epsilon = float(epsilon_of(mu, delta))
-        table.add_row(f"{weight:.2f}", f"{epsilon:.4g}", f"{float(advantage(mu)):.2%}", _bar(epsilon / largest))
-    console.print(table)
-
-
-def _measurements(plan: Plan) -> list[dict[str, Any]]:
-    total = plan.settings.budget.mu
-    rows = []
-    for name, mu in plan.charges.items():
-        sensitivity = _sensitivity(plan, name)
-        chosen = name.startswith("structure")  # by the exponential mechanism: no noise is added to a number
-        sigma = None if chosen else sigma_for(sensitivity, mu)
-        rows.append(
-            {"name": name, "sensitivity": sensitivity, "sigma": sigma, "mu": mu, "share": (mu / total) ** 2}
-        )
-    return rows
-
-
-def _sensitivity(plan: Plan, name: str) -> float:
-    """The sensitivity of a measurement, at most: how many tables will be worth choosing is not known yet."""
-    columns = len(plan.schema.learned)
-    if name in {"size", "threshold"} or name.startswith("structure"):
-        return 1.0
-    if name == "score":
-        return math.sqrt(columns)
-    return planned_sensitivity(plan.schema) if plan.settings.model == "naive-bayes" else math.sqrt(columns - 1)
-
-
-def _unit(name: str, model: str) -> float:
+def unit_of(name: str, model: str) -> float:
     """How many grid units, in which sensitivity and noise are kept, make one record or one unit of u."""
     if name in STAGE_ONE:
         return 1.0
+    if model == "neural":
+        return CLIP_UNITS
     return GRID if model == "naive-bayes" else FULL
 
 
-def _purpose(name: str, model: str) -> str:
+def _mu(event: Event) -> float | None:
+    return None if isinstance(event, SampledEvent) else event.mu
+
+
+def _noise(event: Event, unit: float) -> tuple[str, str]:
+    """Sensitivity and noise of a measurement, in records or units of u."""
+    if isinstance(event, ExponentialEvent):
+        return "1.000", f"η = {event.eta:.3g} × {event.rounds}"
+    times = f" × {event.rounds}" if isinstance(event, SampledEvent) else ""
+    return f"{event.sensitivity / unit:.3f}", f"{event.sigma / unit:,.2f}{times}"
+
+
+def purpose(name: str, model: str) -> str:
+    """What a measurement is of, in a few words."""
     kind = name.split()[0]
     if kind == "synthesis":
         return "weighted sums for the model" if model == "naive-bayes" else "the chosen tables, weighted"
     return _PURPOSE[kind]
 
 
-def _print_cost(console: Console, plan: Plan, rows: int) -> None:
-    """What a marginal model takes, and where another one would do better."""
-    if plan.settings.model == "naive-bayes":
-        return
-    console.print(
-        f"Tables take {_megabytes(plan, rows):,.0f} MB at most; {rows:,} records take about "
-        f"{_seconds(plan, rows):,.0f} s beyond reading them."
-    )
-    if rows * plan.settings.budget.mu / len(plan.schema.learned) ** 0.5 < _FEW_FOR_TABLES:
-        console.print(
-            "[yellow]warning:[/yellow] tables will be mostly noise at this size; naive-bayes does better"
-        )
-
-
-def _megabytes(plan: Plan, rows: int) -> float:
-    """Of the tables and what is expected of them: those of the label, and the candidates as far as allowed."""
-    if plan.settings.model == "naive-bayes":
-        return 0.0
-    noise = (len(plan.schema.learned) - 1) ** 0.5 / plan.charges["synthesis"]
-    candidates = most_candidate_cells(plan.schema, rows=rows, noise=noise)
-    cells = label_cells(plan.schema) + min(2 * candidates, plan.settings.max_model_mb * 2**17)
-    return max(1.0, cells * 8 / 2**20)
-
-
-def _seconds(plan: Plan, rows: int) -> float:
-    """Measured on one core: some 70 ns for a record and a table, 25 ns for one of the pool of `aim`."""
-    columns = len(plan.schema.learned)
-    if plan.settings.model == "naive-bayes":
-        return 1.0
-    tables = columns + columns * (columns - 1) / 2
-    rounds = sum(name.startswith("structure ") for name in plan.charges)
-    return max(1.0, rows * tables * 70e-9 * (1 + rounds) + rounds * 2 * tables * pool_size(rows) * 25e-9)
-
-
-def _planned_cells(plan: Plan, rows: int) -> list[dict[str, Any]]:
-    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges["score"])
-    result = []
-    fine = plan.settings.model != "naive-bayes"
-    for cells in choose_cells(plan.schema, rows=rows, sigma=sigma, fine=fine):
-        expected = rows / cells.values
-        result.append(
-            {
-                "column": cells.column.name,
-                "cells": cells.values,
-                "expected": expected,
-                "sigma": sigma,
-                "relative": sigma / expected,
-            }
-        )
-    return result
-
-
-def _rounded_up(epsilon: float) -> float:
+def rounded_up(epsilon: float) -> float:
     """A bound to three digits: never below itself.
 
-    >>> _rounded_up(0.24011), _rounded_up(1.0)
+    >>> rounded_up(0.24011), rounded_up(1.0)
     (0.241, 1.0)
     """
     unit = 10.0 ** (2 - math.floor(math.log10(max(epsilon, 1e-9))))
     return math.ceil(epsilon * unit * (1 - 1e-12)) / unit
 
 
-def _bar(share: float) -> str:
+def bar(share: float) -> str:
+    """A bar for a share between 0 and 1."""
     return "█" * round(30 * min(max(share, 0.0), 1.0))
 
 
-def _table(*headers: str, right_from: int = 2) -> Table:
+def make_table(*headers: str, right_from: int = 2) -> Table:
+    """A plain table; columns from `right_from` on hold numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     for i, header in enumerate(headers):
         right = i >= right_from and header != ""

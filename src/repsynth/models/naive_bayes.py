@@ -37,6 +37,7 @@ GRID = UNIT * FULL
 _LINEAR, _SQUARE = 0.8, 0.3
 _FARTHEST = 3.0
 _FEW_VALUES = 32
+_OTHERS = 10_000
 _CLIP = 0.9  # of the norm of a typical record
 
 
@@ -278,23 +279,31 @@ class NaiveBayes:
     means: Floats  # (labels, numeric columns)
     deviations: Floats  # (labels, numeric columns)
 
-    def draw(self, rows: int, generator: np.random.Generator) -> Records:
+    def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         """Synthetic records. Quotas instead of independent draws: the shares come out as fitted."""
-        label = self.schema.label_column
-        group = _quota(self.label_shares, rows, generator)
-        codes = {label.name: group} if label else {}
+        group = _quota(self.label_shares, rows, generator) if label is None else np.full(rows, label)
+        # Values follow ranks among all labels, so one label alone is ranked among others that are not returned.
+        others = group if label is None else _quota(self.label_shares, _OTHERS, generator)
+        column_of_label = self.schema.label_column
+        codes = {column_of_label.name: group} if column_of_label else {}
         for column, distribution in zip(self.schema.discrete, self.distributions, strict=True):
             cell = np.zeros(rows, dtype=np.int64)
             for k, shares in enumerate(distribution):
                 cell[group == k] = _quota(shares, int(np.sum(group == k)), generator)
             codes[column.name] = np.where(cell == column.cells, MISSING, cell)
         for j, numeric in enumerate(self.schema.numeric):
-            z = np.zeros(rows)
-            for k in range(len(self.label_shares)):
-                members = group == k
-                z[members] = self._normals(j, k, int(members.sum()), generator)
-            codes[numeric.name] = self._positions(j, z, generator)
+            z = self._z_scores(j, group, generator)
+            among = z if label is None else self._z_scores(j, others, generator)
+            codes[numeric.name] = self._positions(j, z, among, generator)
         return Records(rows=rows, codes=codes)
+
+    def _z_scores(self, j: int, group: Ints, generator: np.random.Generator) -> Floats:
+        """z of each record in a numeric column, by its label."""
+        z = np.zeros(len(group))
+        for k in range(len(self.label_shares)):
+            members = group == k
+            z[members] = self._normals(j, k, int(members.sum()), generator)
+        return z
 
     def _normals(self, j: int, k: int, rows: int, generator: np.random.Generator) -> Floats:
         """Evenly spread normal z-scores in random order. In a column of many values they are cut off at
@@ -308,14 +317,13 @@ class NaiveBayes:
         normals: Floats = mean + deviation * ndtri(np.clip(low + levels * (high - low), 1e-6, 1 - 1e-6))
         return normals
 
-    def _positions(self, j: int, z: Floats, generator: np.random.Generator) -> Ints:
+    def _positions(self, j: int, z: Floats, among: Floats, generator: np.random.Generator) -> Ints:
         """From z-scores to values. Where stage 1 shows the column's shape above its noise, z only ranks
-        the records and the values follow that shape: heaps and skew survive."""
+        the records `among` all of them and the values follow that shape: heaps and skew survive."""
         column = self.schema.numeric[j]
         i = self.schema.learned.index(column)
         if self.marginals.clear(i):
-            ranks = np.empty(len(z))
-            ranks[np.argsort(z)] = (np.arange(len(z)) + 0.5) / max(len(z), 1)
+            ranks = (np.searchsorted(np.sort(among), z) + 0.5) / max(len(among), 1)
             positions = self.marginals.quantile(i, self.marginals.trusted(i), ranks)
         else:
             nearest = np.rint(self.contribution.centre[j] + self.contribution.scale[j] * z)

@@ -57,9 +57,15 @@ class Pool:
             further.append((target.pair, table / table.sum()))
         return replace(self, further=tuple(further), weight=self._raked(further))
 
-    def draw(self, rows: int, generator: np.random.Generator) -> Records:
+    def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         """Synthetic records: drawn from the pool in even steps of its weights."""
-        ends = np.cumsum(self.weight)
+        weight = self.weight
+        if label is not None:
+            assert self.tree.label is not None
+            weight = np.where(self.records[:, self.tree.label] == label, weight, 0.0)
+            if not weight.any():  # so rare that the pool has none
+                return self.tree.draw(rows, generator, label)
+        ends = np.cumsum(weight)
         levels = (np.arange(rows) + generator.random()) / max(rows, 1) * ends[-1]
         chosen = np.minimum(np.searchsorted(ends, levels, side="right"), len(ends) - 1)
         columns = len(self.tree.groups)

@@ -85,6 +85,6 @@ class Measured(Generic[S]):
 class Fitted(Protocol):
     """A model that can be drawn from."""
 
-    def draw(self, rows: int, generator: np.random.Generator) -> Records:
-        """Synthetic records."""
+    def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
+        """Synthetic records; all of one label where its code is given."""
         ...

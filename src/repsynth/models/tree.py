@@ -55,14 +55,18 @@ class Tree:
         joint: Floats = (self.columns[i] / self.label_shares[:, None]).T @ self.columns[j]
         return joint
 
-    def draw(self, rows: int, generator: np.random.Generator) -> Records:
-        """Synthetic records."""
-        return self.decode(self.draw_groups(rows, generator), generator)
+    def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
+        """Synthetic records; all of one label where its code is given."""
+        return self.decode(self.draw_groups(rows, generator, label), generator)
 
-    def draw_groups(self, rows: int, generator: np.random.Generator) -> Ints:
+    def draw_groups(self, rows: int, generator: np.random.Generator, given_label: int | None = None) -> Ints:
         """(records, columns): the group of each record, drawn by quota from the label and roots to the leaves."""
         drawn = np.zeros((rows, len(self.groups)), dtype=np.int64)
-        label = quota(np.zeros(rows, dtype=np.int64), self.label_shares[None], generator)
+        label = (
+            quota(np.zeros(rows, dtype=np.int64), self.label_shares[None], generator)
+            if given_label is None
+            else np.full(rows, given_label)
+        )
         if self.label is not None:
             drawn[:, self.label] = label
         above: dict[int, int | None] = {}
@@ -89,21 +93,32 @@ class Tree:
         return drawn
 
     def decode(self, drawn: Ints, generator: np.random.Generator) -> Records:
-        """From groups to values: cells by the shares within a group, positions evenly within a cell."""
-        label = None if self.label is None else drawn[:, self.label]
-        codes = {}
-        for i, groups in enumerate(self.groups):
-            cells = groups.cells
-            order = None if i == self.label else label
-            cell = quota(drawn[:, i], shares_within(self.marginals, i, groups), generator, order)
-            missing = cell == cells.values
-            value = np.minimum(cell, cells.values - 1)
-            if cells.starts is not None:
-                ends = np.append(cells.starts[1:], cells.column.steps + 1)  # type: ignore[union-attr]
-                width = ends[value] - cells.starts[value]
-                value = cells.starts[value] + np.floor(generator.random(len(value)) * width).astype(np.int64)
-            codes[cells.column.name] = np.where(missing, MISSING, value)
-        return Records(rows=len(drawn), codes=codes)
+        """From groups to values."""
+        return values_of(drawn, self.marginals, self.groups, self.label, generator)
+
+
+def values_of(
+    drawn: Ints,
+    marginals: Marginals,
+    all_groups: tuple[Groups, ...],
+    label_at: int | None,
+    generator: np.random.Generator,
+) -> Records:
+    """From groups to values: cells by the shares within a group, positions evenly within a cell."""
+    label = None if label_at is None else drawn[:, label_at]
+    codes = {}
+    for i, groups in enumerate(all_groups):
+        cells = groups.cells
+        order = None if i == label_at else label
+        cell = quota(drawn[:, i], shares_within(marginals, i, groups), generator, order)
+        missing = cell == cells.values
+        value = np.minimum(cell, cells.values - 1)
+        if cells.starts is not None:
+            ends = np.append(cells.starts[1:], cells.column.steps + 1)  # type: ignore[union-attr]
+            width = ends[value] - cells.starts[value]
+            value = cells.starts[value] + np.floor(generator.random(len(value)) * width).astype(np.int64)
+        codes[cells.column.name] = np.where(missing, MISSING, value)
+    return Records(rows=len(drawn), codes=codes)
 
 
 def fit_tree(

@@ -5,7 +5,6 @@ All methods have the same (ε, δ). Only the noise is seeded, so that results ca
 
 import numpy as np
 
-from repsynth.accounting import advantage
 from repsynth.encode import EncodedTable
 from repsynth.paper.attacks import DECILES, advantage_by_decile, advantage_of, make_attacks, nearest
 from repsynth.paper.grid import Cell
@@ -42,8 +41,8 @@ def run_sound(cell: Cell, data_dir: str | None) -> Result:
 
     attacks = make_attacks(nearest(targets.places, targets.space.place(synthetic)), targets.to_reference)
     data = list(EncodedTable(table, split.schema))
-    influence = np.concatenate([release.statistic.influence(batch) for batch in data])[targets.trained]
-    losses = advantage(release.privacy.mu_at(influence))
+    influence = np.concatenate([release.influence(batch) for batch in data])[targets.trained]
+    losses = release.privacy.cost.advantage_at(influence)
     white_box = [float(losses[targets.member_deciles == d].mean()) for d in range(DECILES)]
     correlation = recall = None
     if cell.method == "reps":

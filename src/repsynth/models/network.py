@@ -1,0 +1,249 @@
+"""Instantiation B: an autoregressive network, label first, one column after the other.
+
+    log P(column j = g | columns before) = log share(g) + φⱼ(g) · (bⱼ + Σ_{i<j} Wᵢⱼ φᵢ(group of column i)) + const
+
+Before training all parameters are zero: the columns are independent and have their released shares. A column's
+features φ are a public basis made from its histogram: smooth in a numeric column, and shorter for rare values
+than an indicator would be, so that noise on the parameters moves rare values no more than common ones. The
+network has no hidden layer: with the noise that privacy takes, one brought nothing.
+
+Training is in `training.py`; this file needs no JAX, so a release can be drawn from without it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from repsynth.encode import Records
+from repsynth.models.groups import NONE, Groups, choose_groups, levels
+from repsynth.models.stages import StageOne
+from repsynth.models.tree import values_of
+from repsynth.plan import MOST_FEATURES, SMOOTH_FEATURES
+from repsynth.score import Score
+from repsynth.weigh import FULL, WeightFunction
+
+Ints = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+_MOST_GROUPS = 16
+_REACH = 0.2  # of the ranks: how far apart two values still inform each other
+_RARE = 0.02  # values of a smaller share than this count as if they had it
+_OWN = 0.05  # how much of a value is its own
+_HEAP = 1.8  # times the share of an even group: a value that stands for itself
+_LABEL = 2.0  # the label's features are longer, as an input
+_POOL, _PASSES, _AT_ONCE = 10_000, 20, 8192
+
+
+@dataclass(frozen=True)
+class Network:
+    """The public structure: what each column is made of, and the score and weights of a record.
+
+    `features` holds (groups, features) of each column; `order` the positions of the columns, the label first.
+    """
+
+    stage: StageOne
+    groups: tuple[Groups, ...]
+    features: tuple[Floats, ...]
+    name: str = "training"
+
+    @classmethod
+    def of(cls, stage: StageOne) -> "Network":
+        """The network that suits the released histograms."""
+        label = stage.schema.label
+        groups = choose_groups(stage.marginals, label, most=_MOST_GROUPS)
+        most = max(2, MOST_FEATURES // len(groups))
+        return cls(stage, groups, tuple(_features(stage, i, each, most) for i, each in enumerate(groups)))
+
+    @property
+    def score(self) -> Score:
+        """The public score function."""
+        return self.stage.score
+
+    @property
+    def weights(self) -> WeightFunction:
+        """The public weight of each score."""
+        return self.stage.weights
+
+    def influence(self, records: Records) -> Floats:
+        """Each record's share of the sensitivity in any round, at most: its weight."""
+        return self.weights.of(self.score.of(records)) / FULL
+
+    @cached_property
+    def label(self) -> int | None:
+        """The label's position among the columns."""
+        column = self.stage.schema.label_column
+        return None if column is None else self.stage.schema.learned.index(column)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The columns' positions in the order in which they are drawn."""
+        first = [] if self.label is None else [self.label]
+        return (*first, *(i for i in range(len(self.groups)) if i != self.label))
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where each column's features end, in the order of drawing, from 0 on."""
+        return np.cumsum([0, *(self.features[i].shape[1] for i in self.order)])
+
+    @cached_property
+    def mask(self) -> NDArray[np.bool_]:
+        """(features, features): which weights there are, from the features of earlier columns to later ones."""
+        column = np.repeat(np.arange(len(self.order)), np.diff(self.ends))
+        earlier: NDArray[np.bool_] = column[:, None] < column[None, :]
+        return earlier
+
+    @property
+    def size(self) -> int:
+        """How many parameters there are: biases, then weights."""
+        return int(self.ends[-1] + self.mask.sum())
+
+    @cached_property
+    def shares(self) -> tuple[Floats, ...]:
+        """The share of each group of a column that the network starts from: released counts, never quite 0."""
+        return tuple(_shares(self.stage, i, groups) for i, groups in enumerate(self.groups))
+
+    def inputs(self, i: int) -> Floats:
+        """The features of column i as inputs of later ones."""
+        return self.features[i] * (_LABEL if i == self.label else 1.0)
+
+    def parts(self, records: Records) -> Int32s:
+        """(records, columns and one): the group in each column, in the order of drawing, and the weight."""
+        weight = self.weights.of(self.score.of(records))
+        columns = [*(self.groups[i].of(records) for i in self.order), weight]
+        return np.stack(columns, axis=1).astype(np.int32)
+
+    def unpack(self, parameters: Floats) -> tuple[Floats, Floats]:
+        """Biases (features,) and weights (features, features)."""
+        count = int(self.ends[-1])
+        weights = np.zeros((count, count))
+        weights[self.mask] = parameters[count:]
+        return parameters[:count], weights
+
+    def log_likelihoods(self, parameters: Floats, parts: Int32s) -> Floats:
+        """log P of each record's groups; a cell that takes no part has none."""
+        inputs = np.concatenate([_rows_of(self.inputs(i), parts[:, k]) for k, i in enumerate(self.order)], axis=1)
+        biases, weights = self.unpack(parameters)
+        total = np.zeros(len(parts))
+        for k, i in enumerate(self.order):
+            here = slice(*self.ends[k : k + 2])
+            raised = (biases[here] + inputs @ weights[:, here]) @ self.features[i].T
+            logs = log_softmax(np.log(self.shares[i]) + raised, axis=1)
+            present = parts[:, k] != NONE
+            total[present] += logs[present, parts[present, k]]
+        return total
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training leaves behind: the network and the average of its parameters."""
+
+    network: Network
+    parameters: Floats
+
+
+@dataclass(frozen=True)
+class Autoregression:
+    """The trained network, its shares levelled so that what is drawn has the released histograms."""
+
+    network: Network
+    biases: Floats
+    weights: Floats
+    levels: tuple[Floats, ...]
+    """The log shares of each column's groups, by position among the columns."""
+
+    def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
+        """Synthetic records; all of one label where its code is given."""
+        pieces = [
+            self.draw_groups(min(_AT_ONCE, rows - start), generator, label)
+            for start in range(0, max(rows, 1), _AT_ONCE)
+        ]
+        network = self.network
+        drawn = np.concatenate(pieces)
+        return values_of(drawn, network.stage.marginals, network.groups, network.label, generator)
+
+    def draw_groups(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Ints:
+        """(records, columns): groups, drawn one column after the other."""
+        network = self.network
+        drawn = np.zeros((rows, len(network.order)), dtype=np.int64)
+        inputs = np.zeros((rows, int(network.ends[-1])))
+        for k, i in enumerate(network.order):
+            if i == network.label and label is not None:
+                drawn[:, i] = network.groups[i].of_cell[label]
+            else:
+                drawn[:, i] = _pick(self.levels[i] + self._raised(k, inputs), generator)
+            inputs[:, slice(*network.ends[k : k + 2])] = network.inputs(i)[drawn[:, i]]
+        return drawn
+
+    def _raised(self, k: int, inputs: Floats) -> Floats:
+        here = slice(*self.network.ends[k : k + 2])
+        raised: Floats = (self.biases[here] + inputs @ self.weights[:, here]) @ self.network.features[
+            self.network.order[k]
+        ].T
+        return raised
+
+
+def fit_network(network: Network, parameters: Floats) -> Autoregression:
+    """The model from the trained parameters. Columns are levelled one after the other, on a pool of drawn
+    records: by how much the mean of their shares misses the released one. A fixed seed: this is free."""
+    generator = np.random.default_rng(0)
+    biases, weights = network.unpack(parameters)
+    inputs = np.zeros((_POOL, int(network.ends[-1])))
+    found: dict[int, Floats] = {}
+    for k, i in enumerate(network.order):
+        here = slice(*network.ends[k : k + 2])
+        raised = (biases[here] + inputs @ weights[:, here]) @ network.features[i].T
+        level = np.log(network.shares[i])
+        for _ in range(_PASSES):
+            mean = np.exp(log_softmax(raised + level, axis=1)).mean(axis=0)
+            level = level + np.log(network.shares[i]) - np.log(np.maximum(mean, 1e-12))
+        found[i] = level
+        inputs[:, here] = network.inputs(i)[_pick(raised + level, generator)]
+    return Autoregression(network, biases, weights, tuple(found[i] for i in range(len(network.order))))
+
+
+def _pick(logs: Floats, generator: np.random.Generator) -> Ints:
+    """One group for each row of log shares."""
+    ends = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
+    level = generator.random(len(logs)) * ends[:, -1]
+    picked: Ints = np.minimum((ends <= level[:, None]).sum(axis=1), logs.shape[1] - 1)
+    return picked
+
+
+def _rows_of(table: Floats, groups: Int32s) -> Floats:
+    """The row of each group; zeros where there is none."""
+    rows: Floats = table[np.maximum(groups, 0)] * (groups != NONE)[:, None]
+    return rows
+
+
+def _shares(stage: StageOne, i: int, groups: Groups) -> Floats:
+    counts = np.maximum(groups.sum_up(levels(stage.marginals, i)), 0.0) + 0.5 * stage.marginals.sigma
+    shares: Floats = counts / counts.sum()
+    return shares
+
+
+def _features(stage: StageOne, i: int, groups: Groups, most: int) -> Floats:
+    """(groups, features): a square root of a kernel that says which values inform each other, centred."""
+    shares = _shares(stage, i, groups)
+    own = 1 / (shares + _RARE)
+    if groups.cells.starts is None:
+        kernel = np.diag(own)
+    else:
+        heap = shares > _HEAP / _MOST_GROUPS
+        heap[groups.of_cell[-1]] |= groups.of_cell[-1] != NONE  # the group of gaps
+        spread = np.where(heap, 0.0, shares)
+        rank = (np.cumsum(spread) - spread / 2) / max(float(spread.sum()), 1e-9)
+        near = 1 + np.exp(-((rank[:, None] - rank) ** 2) / (2 * _REACH**2))
+        kernel = np.where(heap[:, None] | heap, 0.0, near) + np.diag(own * np.where(heap, 1.0, _OWN))
+        most = min(most, SMOOTH_FEATURES)
+    centred = np.eye(len(shares)) - shares
+    kernel = centred @ kernel @ centred.T
+    root = np.sqrt(shares)
+    size, direction = np.linalg.eigh(root[:, None] * kernel * root)
+    kept = np.argsort(-size)[: min(most, len(shares) - 1)]
+    length = np.sqrt(np.clip(size[kept] / max(float(size.max()), 1e-12), 1e-6, 1.0))
+    features: Floats = direction[:, kept] / root[:, None] * length
+    return features
