@@ -26,7 +26,7 @@ from repsynth import encode, measure, noise, pipeline
 from repsynth.audit import audit
 from repsynth.ledger import Ledger
 from repsynth.marginals import OneWay
-from repsynth.models import naive_bayes, tables
+from repsynth.models import naive_bayes, network, tables, training
 from repsynth.pipeline import make_settings
 from repsynth.plan import MODELS, Plan, make_plan
 from repsynth.schema import parse_schema
@@ -270,6 +270,36 @@ def check_choices(plan: Plan, table: pa.Table) -> None:
     assert chisquare(counts, expected).pvalue > 1e-4
 
 
+class Watch:
+    """Rounds that only note who takes part."""
+
+    name, sensitivity = "training", 1.0
+
+    def __init__(self) -> None:
+        self.seen = np.zeros((40, 2000))
+        self.round = 0
+
+    def parts(self, records: Any) -> Any:
+        return np.arange(records.rows, dtype=np.int32)[:, None]
+
+    def total(self, parts: Any) -> Any:
+        self.seen[self.round, parts[:, 0]] = 1
+        return np.zeros(1, dtype=np.int64)
+
+    def advance(self, noisy: Any) -> None:
+        self.round += 1
+
+
+def check_sampling(plan: Plan, table: pa.Table) -> None:
+    """Each record takes part in each round with the charged probability, whatever happened before."""
+    watch, event = Watch(), noise.SampledEvent("training", 1.0, 100.0, 0.25, 40)
+    account = measure.Account(10.0, entropy=noise.seeded_entropy(2), delta=1e-6)
+    account.train(watch, [encode.Records(rows=2000, codes={})], event)
+    assert abs(watch.seen.mean() - 0.25) < 0.01
+    for counts, times in ((watch.seen.sum(axis=0), 40), (watch.seen.sum(axis=1), 2000)):
+        assert 0.5 < counts.var() / (times * 0.1875) < 2
+
+
 def check_domain(plan: Plan, table: pa.Table) -> None:
     broken = table.set_column(2, "income", pa.array([float("nan")] * table.num_rows))
     codes = records_of(broken, SCHEMA).codes["income"]
@@ -304,6 +334,7 @@ CHECKS: dict[str, Callable[[Plan, pa.Table], None]] = {
     "contribution": check_all_contributions,
     "replay on a neighbour": check_neighbour,
     "choices": check_choices,
+    "sampling": check_sampling,
     "domain": check_domain,
     "audit": check_audit,
     "ledger first": check_ledger_first,
@@ -324,6 +355,82 @@ MUTANTS: list[tuple[Callable[[], Any], str]] = [
     (threshold_from_the_private_scores, "replay on a neighbour"),
     (nan_survives_the_encoder, "domain"),
 ]
+
+
+def gradients_without_weights() -> Any:
+    original = training.Training.total
+
+    def total(self: Any, parts: Any) -> Any:
+        everybody = np.where(np.arange(parts.shape[1]) == parts.shape[1] - 1, FULL, parts).astype(np.int32)
+        return original(self, everybody)
+
+    return replaced(training.Training, "total", total)
+
+
+def gradients_that_count_twice() -> Any:
+    original = training.Training.total
+    return replaced(training.Training, "total", lambda self, parts: 2 * original(self, parts))
+
+
+def divided_by_the_size_of_the_batch() -> Any:
+    original = training.Training.total
+
+    def total(self: Any, parts: Any) -> Any:
+        return original(self, parts) * 1000 // max(len(parts), 1)
+
+    return replaced(training.Training, "total", total)
+
+
+def everybody_in_every_round() -> Any:
+    """The account believes in a sample; there is none."""
+    return replaced(measure, "sample_rows", lambda count, rate, entropy: np.arange(count))
+
+
+def one_sample_for_all_rounds() -> Any:
+    original = measure.sample_rows
+    return replaced(
+        measure, "sample_rows", lambda count, rate, entropy: original(count, rate, noise.seeded_entropy(0))
+    )
+
+
+def a_round_for_free() -> Any:
+    original = measure.Account.train
+
+    def trained(self: measure.Account, rounds: Any, data: Any, event: Any, *, done: int = 0) -> None:
+        more = dataclasses.replace(event, rounds=event.rounds + 1, sigma=event.sigma * 2)
+        original(self, rounds, data, more, done=done)
+        self.events[-1] = event
+
+    return replaced(measure.Account, "train", trained)
+
+
+def groups_from_the_data() -> Any:
+    """What the network starts from is read off the private records."""
+    original = network.Network.parts
+
+    def parts(self: Any, records: Any) -> Any:
+        shift = records.rows % 2
+        found = original(self, records)
+        return np.where(found[:, :1] >= 0, np.roll(found, shift, axis=1), found) if shift else found
+
+    return replaced(network.Network, "parts", parts)
+
+
+OF_TRAINING: list[tuple[Callable[[], Any], str]] = [
+    (gradients_without_weights, "replay on a neighbour"),
+    (gradients_that_count_twice, "contribution"),
+    (divided_by_the_size_of_the_batch, "replay on a neighbour"),
+    (groups_from_the_data, "replay on a neighbour"),
+    (half_the_noise, "noise scale"),
+    (half_the_noise, "audit"),
+    (everybody_in_every_round, "audit"),
+    (everybody_in_every_round, "sampling"),
+    (one_sample_for_all_rounds, "sampling"),
+    (a_round_for_free, "spends its plan"),
+    (one_seed_for_all_noise, "independent noise"),
+    (ledger_committed_before_it_is_reserved, "ledger first"),
+]
+"""Faults in training."""
 
 
 OF_TABLES: list[tuple[Callable[[], Any], str]] = [
@@ -357,10 +464,27 @@ def test_the_mutant_of_tables_is_caught(mutant: Callable[[], Any], check: str) -
         CHECKS[check](make(model="mst", weights="cap"), TABLE)
 
 
+def training_plan(check: str) -> Plan:
+    """All take part where runs on neighbours are compared, and some where the audit judges the sampling."""
+    sampled = {"sampling_rate": 0.1, "epochs": 2.0} if check == "audit" else {}
+    return make(model="neural", weights="cap", **sampled)
+
+
+@pytest.mark.parametrize(("mutant", "check"), OF_TRAINING, ids=[f"{m.__name__}-{c}" for m, c in OF_TRAINING])
+def test_the_mutant_of_training_is_caught(mutant: Callable[[], Any], check: str) -> None:
+    with mutant(), pytest.raises(AssertionError):
+        CHECKS[check](training_plan(check), TABLE)
+
+
+def test_a_sampled_training_passes_the_audit() -> None:
+    check_audit(training_plan("audit"), TABLE)
+
+
 def main() -> None:
     """Print which check catches which fault."""
     rows = [(*row, make()) for row in MUTANTS]
     rows += [(*row, make(model="mst", weights="cap")) for row in OF_TABLES]
+    rows += [(*row, training_plan(row[1])) for row in OF_TRAINING]
     for mutant, check, plan in rows:
         try:
             with mutant():

@@ -191,7 +191,7 @@ def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
     assert losses.max() <= 2.0
     if rule == "targeted":
         weight = release.weights.of(np.array([release.threshold.value])) / 4096
-        # The loss of training is worked out in steps of 1/256 of the weight.
+        # The loss of training is worked out in steps of 1/128 of the weight.
         assert release.privacy.epsilon_at(weight)[0] == pytest.approx(
             asked, rel=2e-2 if model == "neural" else 2e-3
         )

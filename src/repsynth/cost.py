@@ -27,7 +27,7 @@ SMALLEST_DELTA = 1e-11
 STAGE_ONE = ("size", "score", "threshold")
 """The measurements in which every record counts the same; in all others its part is scaled by its weight."""
 
-WEIGHT_STEPS = 256
+WEIGHT_STEPS = 128
 """Losses of training are worked out at influences that are multiples of one over this, and rounded up between."""
 
 # Composing a known Gaussian in thousands of rounds was off by up to 4e-14 in δ: this is taken off δ before.

@@ -59,4 +59,4 @@ def train(
 
     training.on_round = after_round
     account.train(training, data, event, done=state.round)
-    return replace(start, events=tuple(account.events), trained=Trained(network, state.average))
+    return replace(start, events=tuple(account.events), trained=Trained(network, training.scaled(state.average)))

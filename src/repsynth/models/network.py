@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from repsynth.encode import Records
 from repsynth.models.groups import NONE, Groups, choose_groups, levels
@@ -31,10 +31,10 @@ Floats = NDArray[np.float64]
 
 _MOST_GROUPS = 16
 _REACH = 0.2  # of the ranks: how far apart two values still inform each other
-_RARE = 0.02  # values of a smaller share than this count as if they had it
+_RARE = 0.1  # values of a smaller share than this count as if they had it
 _OWN = 0.05  # how much of a value is its own
 _HEAP = 1.8  # times the share of an even group: a value that stands for itself
-_LABEL = 2.0  # the label's features are longer, as an input
+_GOLDEN = (5**0.5 - 1) / 2
 _POOL, _PASSES, _AT_ONCE = 10_000, 20, 8192
 
 
@@ -106,10 +106,6 @@ class Network:
         """The share of each group of a column that the network starts from: released counts, never quite 0."""
         return tuple(_shares(self.stage, i, groups) for i, groups in enumerate(self.groups))
 
-    def inputs(self, i: int) -> Floats:
-        """The features of column i as inputs of later ones."""
-        return self.features[i] * (_LABEL if i == self.label else 1.0)
-
     def parts(self, records: Records) -> Int32s:
         """(records, columns and one): the group in each column, in the order of drawing, and the weight."""
         weight = self.weights.of(self.score.of(records))
@@ -125,7 +121,9 @@ class Network:
 
     def log_likelihoods(self, parameters: Floats, parts: Int32s) -> Floats:
         """log P of each record's groups; a cell that takes no part has none."""
-        inputs = np.concatenate([_rows_of(self.inputs(i), parts[:, k]) for k, i in enumerate(self.order)], axis=1)
+        inputs = np.concatenate(
+            [_rows_of(self.features[i], parts[:, k]) for k, i in enumerate(self.order)], axis=1
+        )
         biases, weights = self.unpack(parameters)
         total = np.zeros(len(parts))
         for k, i in enumerate(self.order):
@@ -174,8 +172,9 @@ class Autoregression:
             if i == network.label and label is not None:
                 drawn[:, i] = network.groups[i].of_cell[label]
             else:
-                drawn[:, i] = _pick(self.levels[i] + self._raised(k, inputs), generator)
-            inputs[:, slice(*network.ends[k : k + 2])] = network.inputs(i)[drawn[:, i]]
+                among = drawn[:, network.order[0]]
+                drawn[:, i] = _pick(self.levels[i] + self._raised(k, inputs), generator, among)
+            inputs[:, slice(*network.ends[k : k + 2])] = network.features[i][drawn[:, i]]
         return drawn
 
     def _raised(self, k: int, inputs: Floats) -> Floats:
@@ -192,6 +191,7 @@ def fit_network(network: Network, parameters: Floats) -> Autoregression:
     generator = np.random.default_rng(0)
     biases, weights = network.unpack(parameters)
     inputs = np.zeros((_POOL, int(network.ends[-1])))
+    first = np.zeros(_POOL, dtype=np.int64)
     found: dict[int, Floats] = {}
     for k, i in enumerate(network.order):
         here = slice(*network.ends[k : k + 2])
@@ -201,14 +201,23 @@ def fit_network(network: Network, parameters: Floats) -> Autoregression:
             mean = np.exp(log_softmax(raised + level, axis=1)).mean(axis=0)
             level = level + np.log(network.shares[i]) - np.log(np.maximum(mean, 1e-12))
         found[i] = level
-        inputs[:, here] = network.inputs(i)[_pick(raised + level, generator)]
+        drawn = _pick(raised + level, generator, first)
+        first = drawn if k == 0 else first
+        inputs[:, here] = network.features[i][drawn]
     return Autoregression(network, biases, weights, tuple(found[i] for i in range(len(network.order))))
 
 
-def _pick(logs: Floats, generator: np.random.Generator) -> Ints:
-    """One group for each row of log shares."""
-    ends = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
-    level = generator.random(len(logs)) * ends[:, -1]
+def _pick(logs: Floats, generator: np.random.Generator, among: Ints) -> Ints:
+    """One group for each row of log shares.
+
+    Records of the same group in the first column that expect about the same are lined up, and levels go round by
+    the golden section: shares come out nearer to what is expected than by independent draws.
+    """
+    ends = np.cumsum(softmax(logs, axis=1), axis=1)
+    expected = (ends.shape[1] - ends.sum(axis=1)).round(6)
+    line = np.lexsort((generator.random(len(logs)), expected, among))
+    level = np.empty(len(logs))
+    level[line] = (np.arange(len(logs)) * _GOLDEN + generator.random()) % 1.0
     picked: Ints = np.minimum((ends <= level[:, None]).sum(axis=1), logs.shape[1] - 1)
     return picked
 
@@ -232,7 +241,7 @@ def _features(stage: StageOne, i: int, groups: Groups, most: int) -> Floats:
     if groups.cells.starts is None:
         kernel = np.diag(own)
     else:
-        heap = shares > _HEAP / _MOST_GROUPS
+        heap = shares > _HEAP / len(shares)
         heap[groups.of_cell[-1]] |= groups.of_cell[-1] != NONE  # the group of gaps
         spread = np.where(heap, 0.0, shares)
         rank = (np.cumsum(spread) - spread / 2) / max(float(spread.sum()), 1e-9)

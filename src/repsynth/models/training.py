@@ -7,6 +7,7 @@ Whether its norm keeps to the bound is checked in integers, and sums and noise a
 decides how well the network learns, never what it costs. Learning from the noisy sums is post-processing.
 """
 
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,17 +40,49 @@ _SHOWN = 20  # rounds that the displayed gain is averaged over
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to learn: the clip norm and the learning rate, chosen by public numbers."""
+    """How to learn, by public numbers alone: the clip norm, the learning rate, and the scales on which biases and
+    the weights of each feature are learnt, in relation to the network's own."""
 
     clip: float
     learning_rate: float
+    bias: float
+    inputs: Floats
 
     @classmethod
     def of(cls, network: Network, event: SampledEvent) -> "Recipe":
-        """By how large the noise of a round is beside the sum of a round."""
+        """By how large the noise of a round is beside the sum of a round.
+
+        The more noise, the shorter are all inputs but the label, so that what depends on the label is learnt
+        before the rest. Gradients are clipped at the norm that they have at the start; and steps are so large
+        that their noise alone moves a parameter by some 0.2 on the way.
+        """
         noise = event.noise / (event.rate * network.stage.marginals.rows)
-        del noise
-        return cls(5.0, 0.01)
+        length = min(0.6, 0.012 * (math.sqrt(event.rounds) / noise) ** 0.5)
+        inputs = np.full(network.ends[-1], length)
+        if network.label is not None:
+            inputs[: network.ends[1]] = 1.0
+        bias = min(1.0, 2 * length)
+        squares = np.concatenate([network.shares[i] @ network.features[i] ** 2 for i in network.order])
+        clip = max(math.sqrt((squares * inputs**2) @ network.mask @ squares + bias**2 * squares.sum()), 1e-6)
+        reach = _reaches(event.rounds)
+        rate = min(0.2 / (clip * noise * float(np.linalg.norm(reach))), 300 / float(reach.sum()))
+        return cls(clip, rate, bias, inputs)
+
+
+def _reaches(rounds: int) -> Floats:
+    """How far a unit gradient in each round moves the average of the parameters, at a learning rate of 1."""
+    averaged = np.arange(rounds) >= int(rounds * (1 - _AVERAGED))
+    kept = np.cumsum(averaged[::-1])[::-1] / averaged.sum()
+    reaches, reach = np.zeros(rounds), 0.0
+    for k in reversed(range(rounds)):
+        reach = _MOMENTUM * reach + _pace(k, rounds) * kept[k]
+        reaches[k] = reach
+    return reaches
+
+
+def _pace(done: int, rounds: int) -> float:
+    """The learning rate falls along a cosine to a tenth."""
+    return _LAST_RATE + (1 - _LAST_RATE) * (1 + math.cos(math.pi * done / rounds)) / 2
 
 
 @dataclass
@@ -94,11 +127,12 @@ class Training:
 
     def _sum_up(self, chunk: Int32s) -> Ints:
         network = self.network
-        columns = [(network.inputs(i), network.features[i], np.log(network.shares[i])) for i in network.order]
+        columns = [(network.features[i], np.log(network.shares[i])) for i in network.order]
         jax, _ = neural_libraries()
         with jax.enable_x64(True):
-            weights = network.unpack(self.state.parameters)
-            summed = _compiled()(weights, columns, network.mask, self.recipe.clip, chunk)
+            weights = network.unpack(self.scaled(self.state.parameters))
+            scales = self.recipe.bias, self.recipe.inputs[:, None] * network.mask
+            summed = _compiled()(weights, columns, scales, self.recipe.clip, chunk)
         biases, matrix, gain = map(np.asarray, summed)
         total: Ints = np.concatenate([biases, matrix[network.mask], gain[None]])
         return total
@@ -108,8 +142,7 @@ class Training:
         state, event, recipe = self.state, self.event, self.recipe
         expected = event.rate * self.network.stage.marginals.rows
         gradient = noisy[:-1] * (recipe.clip / CLIP_UNITS / expected)
-        done = state.round / event.rounds
-        rate = recipe.learning_rate * (_LAST_RATE + (1 - _LAST_RATE) * (1 + np.cos(np.pi * done)) / 2)
+        rate = recipe.learning_rate * _pace(state.round, event.rounds)
         state.velocity = _MOMENTUM * state.velocity + gradient
         state.parameters = state.parameters - rate * state.velocity
         averaged = state.round - int(event.rounds * (1 - _AVERAGED)) + 1
@@ -119,6 +152,14 @@ class Training:
         state.round += 1
         state.gain += (gain - state.gain) / min(state.round, _SHOWN)
         self.on_round(state)
+
+    def scaled(self, parameters: Floats) -> Floats:
+        """Parameters as they are learnt, on the network's own scale."""
+        count = int(self.network.ends[-1])
+        by_input = np.broadcast_to(self.recipe.inputs[:, None], (count, count))[self.network.mask]
+        scales = np.concatenate([np.full(count, self.recipe.bias), by_input])
+        scaled: Floats = parameters * scales
+        return scaled
 
     def loss(self) -> float:
         """About the negative log-likelihood of a record, in nats, from released values alone."""
@@ -137,28 +178,28 @@ def _compiled() -> Any:
     jax, clipping = neural_libraries()
     jnp = jax.numpy
 
-    def log_likelihoods(weights: Any, columns: Any, mask: Any, codes: Any) -> Any:
+    def log_likelihoods(weights: Any, columns: Any, codes: Any) -> Any:
         """log P of one record, and what it would be were the columns independent."""
         biases, matrix = weights
         taking_part = codes >= 0  # a gap in a column that declares none takes no part
         groups = jnp.maximum(codes, 0)
-        inputs = jnp.concatenate([given[groups[k]] * taking_part[k] for k, (given, _, _) in enumerate(columns)])
-        raised = biases + inputs @ (matrix * mask)
+        inputs = jnp.concatenate([each[groups[k]] * taking_part[k] for k, (each, _) in enumerate(columns)])
+        raised = biases + inputs @ matrix
         learned, independent, end = 0.0, 0.0, 0
-        for k, (_, features, logs) in enumerate(columns):
+        for k, (features, logs) in enumerate(columns):
             start, end = end, end + features.shape[1]
             level = logs + features @ raised[start:end]
             learned += jax.nn.log_softmax(level)[groups[k]] * taking_part[k]
             independent += logs[groups[k]] * taking_part[k]
         return learned, independent
 
-    def part(weights: Any, columns: Any, mask: Any, clip: Any, record: Any) -> Any:
+    def part(weights: Any, columns: Any, scales: Any, clip: Any, record: Any) -> Any:
         """What one record adds: w · clip(gradient) and w · gain in grid units, cut off towards zero."""
         codes, weight = record[:-1], record[-1].astype(jnp.float64)
         (learned, independent), gradient = jax.value_and_grad(log_likelihoods, has_aux=True)(
-            weights, columns, mask, codes
+            weights, columns, codes
         )
-        gradient, _ = clipping.clip_pytree(gradient, clip)
+        gradient, _ = clipping.clip_pytree([g * scale for g, scale in zip(gradient, scales, strict=True)], clip)
         unit = weight * (_UNITS * (1 - _GAIN**2) ** 0.5 * (1 - 1e-9)) / clip
         gain = jnp.clip(jnp.nan_to_num((learned - independent) / _LARGEST_GAIN), -1, 1)
         entries = [*(-entry * unit for entry in gradient), gain * (weight * (_GAIN * _UNITS * (1 - 1e-9)))]
@@ -167,11 +208,11 @@ def _compiled() -> Any:
         norm = sum(jnp.sum(entry * entry) for entry in whole)
         return [jnp.where(norm <= (record[-1].astype(jnp.int64) * _UNITS) ** 2, entry, 0) for entry in whole]
 
-    def sum_up(weights: Any, columns: Any, mask: Any, clip: Any, records: Any) -> Any:
+    def sum_up(weights: Any, columns: Any, scales: Any, clip: Any, records: Any) -> Any:
         start = [jnp.zeros(shape, dtype=jnp.int64) for shape in (weights[0].shape, weights[1].shape, ())]
 
         def add(total: Any, record: Any) -> Any:
-            added = part(weights, columns, mask, clip, record)
+            added = part(weights, columns, scales, clip, record)
             return [a + b for a, b in zip(total, added, strict=True)], None
 
         return jax.lax.scan(add, start, records)[0]
