@@ -97,7 +97,7 @@ def seeds(target: str) -> Path:
     corpus = FOLDER / "corpus"
     corpus.mkdir()
     sim = datasets.load("sim")
-    for model in ("naive-bayes", "aim"):
+    for model in ("naive-bayes", "aim", "neural"):
         release = synthesize(sim.table.slice(0, 500), sim.schema, epsilon=4.0, model=model).save(FOLDER / model)
         SOUND[model] = {name: (release / name).read_bytes() for name in ("release.json", "arrays.npz")}
     if target == "schema":

@@ -20,13 +20,15 @@ from checks import records_of, same_release
 from conftest import ALL_TYPES, make_people
 from jax_privacy import auditing
 from scipy.special import ndtr, softmax
+from test_release import rewritten
 
 from repsynth import Release, datasets, pipeline, synthesize, train
 from repsynth.accounting import epsilon_of
 from repsynth.cli import main
 from repsynth.cost import Cost, calibrate
 from repsynth.encode import Records
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, ReleaseError
+from repsynth.files import _arrays
 from repsynth.ledger import Ledger
 from repsynth.measure import Account
 from repsynth.models.network import Network
@@ -34,6 +36,7 @@ from repsynth.models.training import Recipe, State, Training
 from repsynth.noise import SampledEvent, sample_rows, seeded_entropy
 from repsynth.pipeline import make_settings, run
 from repsynth.plan import CLIP_UNITS, make_plan
+from repsynth.risk import dossier
 from repsynth.schema import Schema, parse_schema
 from repsynth.tables import open_table
 from repsynth.weigh import FULL, WeightFunction
@@ -440,6 +443,91 @@ def test_a_ledger_composes_trainings_with_everything_else(tmp_path: Path, schema
     assert 1.99 < ledger.balance("data").spent_epsilon <= 2.0
     with pytest.raises(Exception, match="this run costs"):
         ledger.reserve("data", plan.charges, training=plan.training, what="too much")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("parameters", lambda array: array[:-1]),
+        ("parameters", lambda array: array * np.nan),
+        ("parameters", lambda array: array + 1e300),
+        ("features_0", lambda array: array[:-1]),
+        ("features_0", lambda array: np.tile(array, 50)),
+        ("features_1", lambda array: array + 1e9),
+        ("groups_0", lambda array: array + 1),
+    ],
+)
+def test_a_damaged_network_is_refused(
+    name: str, change: Any, people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    release = synthesize(people, schema, **small())
+    folder = rewritten(release, tmp_path / "release", {name: change(_arrays(release)[name])})
+    with pytest.raises(ReleaseError):
+        Release.load(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rounds": 10}, {"rate": 0.1}, {"sensitivity": 1.0}, {"sigma": -1.0}, {"rate": 2.0}, {"name": "score"}],
+)
+def test_a_training_that_claims_to_be_another_is_refused(
+    change: dict[str, Any], people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    release = synthesize(people, schema, **small())
+    events = json.loads((release.save(tmp_path / "whole") / "release.json").read_text())["events"]
+    events[-1] |= change
+    with pytest.raises(ReleaseError):
+        Release.load(rewritten(release, tmp_path / "release", {}, events=events))
+
+
+def test_without_its_libraries_nothing_is_spent(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = synthesize(people, schema, **small())
+    plan = make_plan(schema, make_settings(**small()))
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", plan.settings.budget)
+    release.save(tmp_path / "release")
+    monkeypatch.setitem(sys.modules, "jax_privacy", None)
+    with pytest.raises(ConfigError, match=r"install repsynth\[neural\]"):
+        run(plan, open_table(people), payer=pipeline.Payer(ledger, "data"), checkpoint=tmp_path / "c")
+    assert not ledger.balance("data").spendings
+    assert not (tmp_path / "c").exists()
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    loaded = Release.load(tmp_path / "release")
+    assert loaded.sample(5).num_rows == 5, "drawing needs neither"
+    cost._accountant.cache_clear()
+    with pytest.raises(ConfigError, match=r"install repsynth\[neural\]"):
+        make_plan(schema, make_settings(**small(epsilon=1.7)))
+
+
+def test_the_dossier_of_a_trained_model(people: pa.Table, schema: Schema) -> None:
+    release = synthesize(people, schema, **small())
+    table, summary = dossier(people, release)
+    assert "realised_mu" not in table.column_names
+    assert summary.clip_bias is None
+    losses = table["realised_epsilon"].to_numpy()
+    weights = table["weight"].to_numpy()
+    assert losses.max() <= release.privacy.epsilon <= 2.0
+    assert np.array_equal(np.argsort(losses, kind="stable"), np.argsort(np.ceil(weights * 128), kind="stable"))
+    assert np.all(table["guaranteed_epsilon"].to_numpy() <= release.privacy.epsilon)
+
+
+def test_the_plan_says_what_training_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
+    command = ["plan", "--schema", str(tmp_path / "schema.toml"), "--epsilon", "1", "--delta", "1e-6", "--model"]
+    assert main([*command, "neural", "--public-rows", "5000", "--epochs", "10", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    training = planned["training"]
+    assert training["rounds"] == 200
+    assert training["expected_batch"] == pytest.approx(250, rel=1e-3)
+    spent = SampledEvent("training", 1.0, training["noise_multiplier"], training["sampling_rate"], 200)
+    assert training["epsilon_alone"] == pytest.approx(Cost.of([spent]).epsilon(1e-6))
+    assert planned["epsilon_by_weight"]["1.0"] == pytest.approx(1.0, rel=2e-3)
+    assert main([*command, "neural", "--public-rows", "5000", "--epochs", "10"]) == 0
+    assert "10 epochs: 200 rounds" in capsys.readouterr().out
+    assert main([*command, "naive-bayes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["training"] is None
 
 
 def test_one_label_can_be_drawn(sim: datasets.Dataset) -> None:

@@ -12,7 +12,7 @@ from repsynth.cells import Cells
 from repsynth.models.groups import NONE, Groups
 from repsynth.models.marginal import PAIRS_A_ROUND, Parts
 from repsynth.models.naive_bayes import Contribution, WeightedSums
-from repsynth.models.network import Network, Trained
+from repsynth.models.network import LARGEST_PARAMETER, Network, Trained
 from repsynth.models.stages import StageOne
 from repsynth.models.tables import Tables, is_forest
 from repsynth.release import Release
@@ -137,7 +137,10 @@ def read_trained(stage: StageOne, arrays: dict[str, NDArray[Any]]) -> Trained:
     width = sum(feature.shape[1] for feature in features)
     require(width**2 <= _MOST_CELLS, "its network is too large")
     network = Network(stage, groups, tuple(features))
-    return Trained(network, np.array(floats(arrays["parameters"], network.size)))
+    parameters = np.array(floats(arrays["parameters"], network.size))
+    for values in (parameters, *features):
+        require(float(np.abs(values).max(initial=0.0)) <= LARGEST_PARAMETER, "a parameter is out of range")
+    return Trained(network, parameters)
 
 
 def _groups(array: NDArray[Any], cells: Cells) -> Groups:

@@ -32,7 +32,8 @@ class Summary(msgspec.Struct, frozen=True):
 
     Inequality: largest to median, Gini coefficient, and the gap between the 90 % and the 10 % quantile of
     the realised ε. Bias: the two terms of the bound on how far weighting and clipping move the mean
-    contribution of a record, in units of the contribution. `guaranteed_share` is the share of records
+    contribution of a record, in units of the contribution; of the clip norm where a model was trained, and
+    without what clipping takes there, which changes from round to round. `guaranteed_share` is the share of records
     whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why.
     """
 
@@ -45,7 +46,7 @@ class Summary(msgspec.Struct, frozen=True):
     guaranteed_share: float
     no_guarantee: str | None
     weight_bias: float
-    clip_bias: float
+    clip_bias: float | None
 
 
 def write_dossier(source: Any, release: Release, path: Path) -> Summary:
@@ -101,7 +102,7 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
         guaranteed_share=float(np.sum(guaranteed < privacy.epsilon) / count),
         no_guarantee=why_none(release),
         weight_bias=float(np.sum((1 - weight) * kept) / count),
-        clip_bias=float(np.sum(norms - kept) / count),
+        clip_bias=None if release.trained else float(np.sum(norms - kept) / count),
     )
     return pa.table(columns), summary
 

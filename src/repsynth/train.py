@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from repsynth.checkpoint import Checkpoint
 from repsynth.cost import Cost
 from repsynth.encode import Records
 from repsynth.measure import Account
-from repsynth.models.network import Trained
+from repsynth.models.network import LARGEST_PARAMETER, Trained
 from repsynth.models.training import Recipe, State, Training
 from repsynth.noise import SampledEvent
 from repsynth.release import Release
@@ -59,4 +61,5 @@ def train(
 
     training.on_round = after_round
     account.train(training, data, event, done=state.round)
-    return replace(start, events=tuple(account.events), trained=Trained(network, training.scaled(state.average)))
+    parameters = np.clip(training.scaled(state.average), -LARGEST_PARAMETER, LARGEST_PARAMETER)
+    return replace(start, events=tuple(account.events), trained=Trained(network, parameters))

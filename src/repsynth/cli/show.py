@@ -157,7 +157,8 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
     table.add_row("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}")
     table.add_row("share with a guaranteed ε below the total", f"{summary.guaranteed_share:.1%}")
     table.add_row("bias bound, from weights", f"{summary.weight_bias:.4g}")
-    table.add_row("bias bound, from clipping", f"{summary.clip_bias:.4g}")
+    clipped = "changes from round to round" if summary.clip_bias is None else f"{summary.clip_bias:.4g}"
+    table.add_row("bias bound, from clipping", clipped)
     console.print(table)
     if summary.no_guarantee:
         console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
@@ -256,6 +257,8 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
         f"Proven: what an attack with {runs:,} runs shows at 95 % confidence, so one bound in twenty may lie\n"
         "above its claim by chance; a claim counts as exceeded where it does so at 99.999 %."
     )
+    if any(f.claim is not None for f in findings):
+        console.print("With training, the proven ε is what the attack's advantage alone shows, so it is smaller.")
     broken = [f for f in findings if f.exceeded]
     if not broken:
         console.print("No claim was exceeded.")

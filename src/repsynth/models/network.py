@@ -29,6 +29,9 @@ Ints = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
+LARGEST_PARAMETER = 1e6
+"""Beyond any that a training would find."""
+
 _MOST_GROUPS = 16
 _REACH = 0.2  # of the ranks: how far apart two values still inform each other
 _RARE = 0.1  # values of a smaller share than this count as if they had it

@@ -30,7 +30,7 @@ Int32s = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 _CORES = min(os.cpu_count() or 1, 8)
-_CHUNK = 128  # records in one call: one compiled shape, the last call is padded with records of weight 0
+_SMALLEST, _LARGEST = 16, 128  # records in one call; the last call is padded with records of weight 0
 _UNITS = CLIP_UNITS // FULL  # of norm for each unit of weight
 _GAIN = 0.1  # the part of the norm for the entry that tells the gain
 _LARGEST_GAIN = 8.0  # nats
@@ -120,8 +120,10 @@ class Training:
 
     def total(self, parts: Int32s) -> Ints:
         """The sum over a sample: gradients, then the gain."""
-        padding = np.zeros((-len(parts) % _CHUNK, parts.shape[1]), dtype=np.int32)
-        chunks = np.concatenate([parts, padding]).reshape(-1, _CHUNK, parts.shape[1])
+        expected = self.event.rate * self.network.stage.marginals.rows
+        chunk = int(np.clip(2 ** math.ceil(math.log2(max(expected, 1) / _CORES)), _SMALLEST, _LARGEST))
+        padding = np.zeros((-len(parts) % chunk, parts.shape[1]), dtype=np.int32)
+        chunks = np.concatenate([parts, padding]).reshape(-1, chunk, parts.shape[1])
         with ThreadPoolExecutor(_CORES) as cores:  # whole numbers: the order does not matter
             return sum(cores.map(self._sum_up, chunks), np.zeros(self.network.size + 1, dtype=np.int64))
 
