@@ -22,7 +22,7 @@ from jax_privacy import auditing
 from scipy.special import ndtr, softmax
 from test_release import rewritten
 
-from repsynth import Release, datasets, pipeline, synthesize, train
+from repsynth import Release, cost, datasets, pipeline, synthesize, train
 from repsynth.accounting import epsilon_of
 from repsynth.cli import main
 from repsynth.cost import Cost, calibrate

@@ -33,8 +33,8 @@ class Summary(msgspec.Struct, frozen=True):
     Inequality: largest to median, Gini coefficient, and the gap between the 90 % and the 10 % quantile of
     the realised ε. Bias: the two terms of the bound on how far weighting and clipping move the mean
     contribution of a record, in units of the contribution; of the clip norm where a model was trained, and
-    without what clipping takes there, which changes from round to round. `guaranteed_share` is the share of records
-    whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why.
+    without what clipping takes there, which changes from round to round. `guaranteed_share` is the share of
+    records whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why.
     """
 
     records: int

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 _CORES = min(os.cpu_count() or 1, 8)
 _SMALLEST, _LARGEST = 16, 128  # records in one call; the last call is padded with records of weight 0
 _UNITS = CLIP_UNITS // FULL  # of norm for each unit of weight
+_NEVER = -1e30  # the log share of a group that there is not
 _GAIN = 0.1  # the part of the norm for the entry that tells the gain
 _LARGEST_GAIN = 8.0  # nats
 _MOMENTUM, _LAST_RATE, _AVERAGED = 0.9, 0.1, 0.5
@@ -129,15 +130,28 @@ class Training:
 
     def _sum_up(self, chunk: Int32s) -> Ints:
         network = self.network
-        columns = [(network.features[i], np.log(network.shares[i])) for i in network.order]
         jax, _ = neural_libraries()
         with jax.enable_x64(True):
             weights = network.unpack(self.scaled(self.state.parameters))
             scales = self.recipe.bias, self.recipe.inputs[:, None] * network.mask
-            summed = _compiled()(weights, columns, scales, self.recipe.clip, chunk)
+            summed = _compiled()(weights, self._columns, scales, self.recipe.clip, chunk)
         biases, matrix, gain = map(np.asarray, summed)
         total: Ints = np.concatenate([biases, matrix[network.mask], gain[None]])
         return total
+
+    @cached_property
+    def _columns(self) -> tuple[Floats, Floats]:
+        """(columns, groups, features of all columns) and (columns, groups): features and log shares side by side,
+        with groups that no column has where a column has fewer than others."""
+        network = self.network
+        most = max(groups.count for groups in network.groups)
+        features = np.zeros((len(network.order), most, int(network.ends[-1])))
+        logs = np.full(features.shape[:2], _NEVER)
+        for k, i in enumerate(network.order):
+            count = network.groups[i].count
+            features[k, :count, slice(*network.ends[k : k + 2])] = network.features[i]
+            logs[k, :count] = np.log(network.shares[i])
+        return features, logs
 
     def advance(self, noisy: Ints) -> None:
         """One step of descent with momentum along the noisy mean; the last half of the way is averaged."""
@@ -182,18 +196,12 @@ def _compiled() -> Any:
 
     def log_likelihoods(weights: Any, columns: Any, codes: Any) -> Any:
         """log P of one record, and what it would be were the columns independent."""
-        biases, matrix = weights
+        (biases, matrix), (features, logs) = weights, columns
         taking_part = codes >= 0  # a gap in a column that declares none takes no part
-        groups = jnp.maximum(codes, 0)
-        inputs = jnp.concatenate([each[groups[k]] * taking_part[k] for k, (each, _) in enumerate(columns)])
-        raised = biases + inputs @ matrix
-        learned, independent, end = 0.0, 0.0, 0
-        for k, (features, logs) in enumerate(columns):
-            start, end = end, end + features.shape[1]
-            level = logs + features @ raised[start:end]
-            learned += jax.nn.log_softmax(level)[groups[k]] * taking_part[k]
-            independent += logs[groups[k]] * taking_part[k]
-        return learned, independent
+        own = jnp.arange(len(codes)), jnp.maximum(codes, 0)
+        inputs = taking_part @ features[own]
+        levels = jax.nn.log_softmax(logs + features @ (biases + inputs @ matrix), axis=1)
+        return taking_part @ levels[own], taking_part @ logs[own]
 
     def part(weights: Any, columns: Any, scales: Any, clip: Any, record: Any) -> Any:
         """What one record adds: w · clip(gradient) and w · gain in grid units, cut off towards zero."""
