@@ -583,6 +583,7 @@ def test_the_command_line_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pyte
     done = int(np.load(state)["numbers"][1])
     assert 0 < done < 2000
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Going on with the training" in finished.stderr
     account = json.loads(finished.stdout)
     assert account["epsilon"] <= 2.0
     assert account["mu"] is None

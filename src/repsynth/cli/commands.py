@@ -75,6 +75,13 @@ def synthesize(options: argparse.Namespace) -> None:
     payer = open_payer(options.ledger, options.dataset)
     table = open_table(options.data)
     checkpoint = options.release.with_name(f"{options.release.name}.checkpoint") if made.training else None
+    if checkpoint is not None:
+        options.interrupted = (
+            "interrupted; if training had begun, the same command goes on with it; if not, a cost that a ledger "
+            "had reserved counts as spent"
+        )
+        if (checkpoint / "run.json").exists():
+            sys.stderr.write(f"Going on with the training in {checkpoint}\n")
     with _progress(options) as progress:
         rounds = made.training.rounds if made.training else 0
         task = progress.add_task("", total=len(made.steps) + rounds)
