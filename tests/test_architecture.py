@@ -35,6 +35,8 @@ LAYERS = [
     {"checkpoint"},
     {"train"},
     {"pipeline"},
+    {"findings"},
+    {"audit_training"},
     {"risk", "audit"},
     {"paper", "paper.grid", "paper.points", "paper.attacks", "paper.utility", "paper.results"},
     {"paper.splits"},

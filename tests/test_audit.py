@@ -11,10 +11,11 @@ from conftest import ALL_TYPES, make_people
 
 from repsynth import audit as module
 from repsynth import datasets, noise
-from repsynth.audit import Finding, audit, black_box, extreme_record, made_up_table
+from repsynth.audit import audit, black_box, extreme_record, made_up_table
 from repsynth.cli import main
 from repsynth.encode import EncodedTable, Records
 from repsynth.errors import DataError
+from repsynth.findings import Finding
 from repsynth.measure import Account, Statistic, sum_over
 from repsynth.models.naive_bayes import WeightedSums
 from repsynth.noise import GaussianEvent
@@ -158,10 +159,10 @@ def test_black_box_finds_a_mechanism_without_noise(schema: Schema, monkeypatch: 
 
 def test_chance_is_not_taken_for_a_leak() -> None:
     generator = np.random.default_rng(1)
-    lower, certain = module._bounds(generator.normal(size=5000), generator.normal(size=5000))
+    lower, certain = module.bounds_of(generator.normal(size=5000), generator.normal(size=5000))
     assert certain == 0
     assert lower < 0.05
-    assert module._bounds(np.zeros(100), np.zeros(100)) == (0.0, 0.0)
+    assert module.bounds_of(np.zeros(100), np.zeros(100)) == (0.0, 0.0)
 
 
 def test_the_bound_covers_the_truth() -> None:
@@ -170,7 +171,7 @@ def test_the_bound_covers_the_truth() -> None:
     below = 0
     for _ in range(200):
         out, present = generator.normal(-0.5, 1, 1000), generator.normal(0.5, 1, 1000)
-        below += module._bounds(out, present)[0] <= 1
+        below += module.bounds_of(out, present)[0] <= 1
     assert below >= 180
 
 

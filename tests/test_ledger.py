@@ -68,6 +68,25 @@ def test_a_budget_that_fits_but_for_the_last_digit_fits(parts: list[float]) -> N
     assert balance.spent_epsilon <= 2.0 * (1 + 1e-9)
 
 
+def test_a_ledger_of_the_first_version_is_carried_over(ledger: Ledger) -> None:
+    run = ledger.reserve("data", {"all": 0.1}, what="before")
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        (made,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'entry'").fetchone()
+        connection.execute("ALTER TABLE entry RENAME TO new")
+        connection.execute(made.replace("'claim', ", "").replace('"entry"', "entry"))
+        connection.execute("INSERT INTO entry SELECT * FROM new")
+        connection.execute("DROP TABLE new")
+        connection.execute("PRAGMA user_version = 1")
+    opened = Ledger(ledger.path)
+    opened.claim("data", run, token="t", after="")
+    assert opened.holder("data", run) == "t"
+    with pytest.raises(LedgerError, match="gone on elsewhere"):
+        opened.claim("data", run, token="u", after="")
+    opened.commit("data", run)
+    assert opened.holder("data", run) is None
+    assert [spending.finished for spending in opened.balance("data").spendings] == [True]
+
+
 def test_overspending_is_refused_with_both_numbers_and_the_largest_affordable(ledger: Ledger) -> None:
     ledger.reserve("data", {"all": 0.9 * LIMIT.mu}, what="most of it")
     with pytest.raises(LedgerError) as caught:

@@ -200,7 +200,7 @@ def ledger_committed_before_it_is_reserved() -> Any:
     def run(plan: Any, table: Any, *, payer: Any = None, noise_seed: Any = None, **_: Any) -> Any:
         layout, data = pipeline.layout_of(table, plan.schema), pipeline.EncodedTable(table, plan.schema)
         flow = pipeline._Flow(plan, data, layout, lambda step: None, lambda done: None, noise_seed)
-        release = flow.start(None, None)
+        release = flow.start(None, None, None)
         if payer:
             ticket = payer.ledger.reserve(payer.dataset, plan.charges, what="late")
             payer.ledger.commit(payer.dataset, ticket)
@@ -416,13 +416,34 @@ def groups_from_the_data() -> Any:
     return replaced(network.Network, "parts", parts)
 
 
+def little_noise_in_training() -> Any:
+    original = measure.add_gaussian
+
+    def added(values: Any, *, name: str, sigma: float, **rest: Any) -> Any:
+        return original(values, name=name, sigma=sigma / (4 if name == "training" else 1), **rest)
+
+    return replaced(measure, "add_gaussian", added)
+
+
+def no_noise_in_training() -> Any:
+    original = measure.add_gaussian
+
+    def added(values: Any, *, name: str, sigma: float, **rest: Any) -> Any:
+        return original(values, name=name, sigma=1e-3 if name == "training" else sigma, **rest)
+
+    return replaced(measure, "add_gaussian", added)
+
+
 OF_TRAINING: list[tuple[Callable[[], Any], str]] = [
     (gradients_without_weights, "replay on a neighbour"),
     (gradients_that_count_twice, "contribution"),
     (divided_by_the_size_of_the_batch, "replay on a neighbour"),
     (groups_from_the_data, "replay on a neighbour"),
     (half_the_noise, "noise scale"),
-    (half_the_noise, "audit"),
+    (little_noise_in_training, "audit"),
+    (no_noise_in_training, "audit"),
+    (gradients_that_count_twice, "audit"),
+    (gradients_without_weights, "audit"),
     (everybody_in_every_round, "audit"),
     (everybody_in_every_round, "sampling"),
     (one_sample_for_all_rounds, "sampling"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dp_accounting
@@ -27,10 +28,12 @@ from repsynth.accounting import epsilon_of
 from repsynth.cli import main
 from repsynth.cost import Cost, calibrate
 from repsynth.encode import Records
-from repsynth.errors import ConfigError, ReleaseError
+from repsynth.errors import ConfigError, LedgerError, ReleaseError
 from repsynth.files import _arrays
 from repsynth.ledger import Ledger
+from repsynth.ledger import _cost as ledger_cost
 from repsynth.measure import Account
+from repsynth.models import training as training_module
 from repsynth.models.network import Network
 from repsynth.models.training import Recipe, State, Training
 from repsynth.noise import SampledEvent, sample_rows, seeded_entropy
@@ -155,6 +158,67 @@ def test_the_bound_holds_whatever_floating_point_makes_of_the_gradient(people: p
         for part in parts:
             added = training.total(part[None])
             assert int(np.sum(added.astype(object) ** 2)) <= CLIP_UNITS**2
+
+
+@pytest.mark.parametrize("wrong", [2.0**40, np.inf, -np.inf, np.nan, 1e18])
+def test_the_bound_holds_even_if_the_clip_does_not(
+    wrong: float, people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import jax
+
+    broken = SimpleNamespace(clip_pytree=lambda tree, clip: ([jax.numpy.full_like(x, wrong) for x in tree], 0))
+    network = network_of(people, schema)
+    parts = network.parts(records_of(people, schema))[:3]
+    monkeypatch.setattr(training_module, "neural_libraries", lambda: (jax, broken))
+    training_module._compiled.cache_clear()
+    try:
+        for part in parts:
+            added = training_of(network, 1.0).total(part[None])
+            assert int(np.sum(added.astype(object) ** 2)) <= CLIP_UNITS**2
+    finally:
+        training_module._compiled.cache_clear()
+
+
+def test_a_column_of_many_values_is_taken_together() -> None:
+    values = [f"v{k}" for k in range(1500)]
+    listed = ", ".join(f"'{v}'" for v in values)
+    schema = parse_schema(
+        f"columns.a = {{type = 'category', values = [{listed}], missing = true}}\ncolumns.b = {{type = 'boolean'}}"
+    )
+    generator = np.random.default_rng(0)
+    table = pa.table({"a": generator.choice([*values, "?"], 40_000), "b": generator.random(40_000) < 0.5})
+    network = network_of(table, schema)
+    assert [groups.count for groups in network.groups] == [256, 2]
+    assert (network.groups[0].of_cell == network.groups[0].of_cell[-1]).sum() == 1, "gaps have their own"
+    with pytest.raises(ConfigError, match="a network takes 256 at most"):
+        make_plan(dataclasses.replace(schema, label="a"), make_settings(epsilon=1.0, model="neural"))
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "rounds"),
+    [
+        (1.5, 1.0, 3), (0.0, 1.0, 3), (0.3, 1.0, 3), (0.5, 0.01, 3), (0.5, math.inf, 3), (0.5, math.nan, 3),
+        (0.5, 1.0, 10**400), (0.5, 1.0, True), (0.5, 1.0, 0), ("0.5", 1.0, 3), (0.5, 1.0, 2.0),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_accounted_for_is_no_training(rate: Any, noise: Any, rounds: Any, tmp_path: Path) -> None:
+    assert not cost.is_training(rate=rate, noise=noise, rounds=rounds)
+    with pytest.raises(LedgerError, match="training that is out of range"):
+        ledger_cost([{"kind": "sampled", "name": "x", "rate": rate, "noise": noise, "rounds": rounds}], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "epochs", "rate"),
+    [(10.0, 1e-6, 1.0, 0.001), (1.0, 0.02, 0.01, 0.01), (100.0, 1e-9, 0.01, 0.001)],
+)
+def test_the_noise_of_odd_trainings_is_found_too(
+    epsilon: float, delta: float, epochs: float, rate: float, schema: Schema
+) -> None:
+    chosen = make_settings(epsilon=epsilon, delta=delta, model="neural", epochs=epochs, sampling_rate=rate)
+    plan = make_plan(schema, chosen)
+    assert plan.training is not None
+    assert plan.training.noise >= 0.249
+    assert plan.cost.epsilon(delta) <= epsilon
 
 
 def test_who_takes_part_is_drawn_independently_at_the_rate() -> None:
@@ -392,6 +456,76 @@ def test_a_checkpoint_goes_on_only_as_what_it_began_as(people: pa.Table, schema:
 
 
 @pytest.mark.usefixtures("kept_always")
+def test_no_copy_of_a_checkpoint_goes_on_beside_it(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    """Whoever goes on last is the only one: copies made before are refused, and who was overtaken stops."""
+    plan = make_plan(schema, make_settings(**small()))
+    payers = []
+    for name in ("ledger.db", "other.db"):
+        ledger = Ledger.create(tmp_path / name)
+        ledger.init("data", plan.settings.budget)
+        payers.append(pipeline.Payer(ledger, "data"))
+    payer, other = payers
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    shutil.copytree(tmp_path / "c", tmp_path / "copy")
+    killed_after(9, plan, people, tmp_path / "copy", payer=payer)
+    with pytest.raises(ConfigError, match="would spend twice"):
+        run(plan, open_table(people), checkpoint=tmp_path / "c", payer=payer)
+
+    killed_after(2, plan, people, tmp_path / "elsewhere", payer=other)  # an open run of the same name
+    with pytest.raises(ConfigError, match="would spend twice"):
+        run(plan, open_table(people), checkpoint=tmp_path / "copy", payer=other)
+
+    def meanwhile(done: train.Round) -> None:
+        if done.done == 12:
+            shutil.copytree(tmp_path / "copy", tmp_path / "third", ignore=shutil.ignore_patterns("lock"))
+            run(plan, open_table(people), checkpoint=tmp_path / "third", payer=payer)
+
+    with pytest.raises(ConfigError, match="goes on elsewhere"):
+        run(plan, open_table(people), checkpoint=tmp_path / "copy", payer=payer, on_round=meanwhile)
+    assert len(payer.ledger.balance("data").spendings) == 1
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_kill_between_the_two_tokens_loses_nothing(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(schema, make_settings(**small()))
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", plan.settings.budget)
+    payer = pipeline.Payer(ledger, "data")
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KilledError
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "claim", killed)
+            with pytest.raises(KilledError):
+                run(plan, open_table(people), checkpoint=tmp_path / "c", payer=payer)
+    shown: list[train.Round] = []
+    release = run(plan, open_table(people), checkpoint=tmp_path / "c", payer=payer, on_round=shown.append)
+    assert release.privacy.epsilon <= 2.0
+    assert shown[0].done == 4
+    assert 0.5 < shown[0].epsilon < 1.9, "what the first rounds cost is part of it"
+
+
+def test_what_is_shown_first_after_a_kill_counts_the_rounds_before(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(schema, make_settings(**small()))
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "_SECONDS", 0.0)
+        killed_after(15, plan, people, tmp_path / "c")
+    shown: list[train.Round] = []
+    run(plan, open_table(people), checkpoint=tmp_path / "c", on_round=shown.append)
+    assert plan.training is not None
+    before = dataclasses.replace(plan.training, rounds=15)
+    floor = Cost(plan.cost.floor_mu, 0.0)
+    assert shown[0].epsilon == pytest.approx((floor + Cost.of([before])).epsilon(1e-6))
+
+
+@pytest.mark.usefixtures("kept_always")
 def test_a_finished_checkpoint_gives_its_release_again(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
     plan = make_plan(schema, make_settings(**small()))
     one = run(plan, open_table(people), checkpoint=tmp_path / "c")
@@ -413,7 +547,7 @@ def test_a_checkpoint_in_use_or_in_the_way_is_refused(people: pa.Table, schema: 
         run(plan, open_table(people), checkpoint=tmp_path / "home")
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
     other = make_plan(schema, make_settings(epsilon=1.0))
-    with pytest.raises(ConfigError, match="belongs to a model that is trained"):
+    with pytest.raises(ConfigError, match="belongs to a trained model"):
         run(other, open_table(people), checkpoint=tmp_path / "d")
 
 
@@ -468,7 +602,10 @@ def test_a_damaged_network_is_refused(
 
 @pytest.mark.parametrize(
     "change",
-    [{"rounds": 10}, {"rate": 0.1}, {"sensitivity": 1.0}, {"sigma": -1.0}, {"rate": 2.0}, {"name": "score"}],
+    [
+        *({"rounds": 10}, {"rate": 0.1}, {"sensitivity": 1.0}, {"sigma": -1.0}, {"rate": 2.0}, {"name": "score"}),
+        *({"sigma": 1e9}, {"sigma": 1e4}, {"sigma": 1e300}, {"sensitivity": 1e300}),
+    ],
 )
 def test_a_training_that_claims_to_be_another_is_refused(
     change: dict[str, Any], people: pa.Table, schema: Schema, tmp_path: Path
@@ -477,6 +614,14 @@ def test_a_training_that_claims_to_be_another_is_refused(
     events = json.loads((release.save(tmp_path / "whole") / "release.json").read_text())["events"]
     events[-1] |= change
     with pytest.raises(ReleaseError):
+        Release.load(rewritten(release, tmp_path / "release", {}, events=events))
+
+
+def test_stage_one_cannot_pass_for_training(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    release = synthesize(people, schema, **small())
+    events = json.loads((release.save(tmp_path / "whole") / "release.json").read_text())["events"]
+    events[0] = {**events[-1], "name": "size", "sigma": 1e12}
+    with pytest.raises(ReleaseError, match="kind"):
         Release.load(rewritten(release, tmp_path / "release", {}, events=events))
 
 
@@ -528,6 +673,14 @@ def test_the_plan_says_what_training_takes(tmp_path: Path, capsys: pytest.Captur
     assert "10 epochs: 200 rounds" in capsys.readouterr().out
     assert main([*command, "naive-bayes", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["training"] is None
+
+
+def test_a_ledger_kept_at_a_tiny_delta_takes_no_training(tmp_path: Path, schema: Schema) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", make_settings(epsilon=2.0, delta=1e-20).budget)
+    plan = make_plan(schema, make_settings(**small(epsilon=0.1)))
+    with pytest.raises(LedgerError, match="accounted for down to"):
+        ledger.reserve("data", plan.charges, training=plan.training, what="training")
 
 
 def test_one_label_can_be_drawn(sim: datasets.Dataset) -> None:

@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.special import log_softmax, ndtri
-from scipy.stats import beta
+from scipy.special import log_softmax
 
-from repsynth.accounting import advantage, compose, epsilon_of
+from repsynth.accounting import compose
+from repsynth.audit_training import contribution, threshold_learnt, training_ratios
 from repsynth.cost import STAGE_ONE, Cost
 from repsynth.encode import MISSING, EncodedTable, Records
 from repsynth.errors import ConfigError
+from repsynth.findings import Finding, bounds_of, claimed_mu
 from repsynth.guarantee import ETA_SHARE, guaranteed_weights
 from repsynth.marginals import OneWay
 from repsynth.measure import OUT, Account, Count, Statistic, sum_over
@@ -47,56 +48,8 @@ Ints = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
-_SHOWN, _CERTAIN = 0.95, 1 - 1e-5
 _AT_ONCE = 2_000_000  # noise draws in memory at a time
 _CHOICES = 2000
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One attack on one record: what was claimed, and what the attack proves at least.
-
-    The claim is the realised loss; where all measurements are attacked together, `guaranteed_mu` holds the
-    loss that was guaranteed before any of them was made.
-    """
-
-    target: str
-    attack: str
-    measurement: str
-    claimed_mu: float
-    lower_mu: float
-    certain_mu: float
-    delta: float
-    guaranteed_mu: float | None = None
-    claim: Cost | None = None
-    """Where a training is part of it: what is claimed of a record of full influence, in place of μ."""
-
-    @property
-    def exceeded(self) -> bool:
-        """Whether the attack refutes a claim, the realised or the guaranteed one."""
-        claim = min(self.claimed_mu, self.guaranteed_mu) if self.guaranteed_mu is not None else self.claimed_mu
-        return self.certain_mu > claim * (1 + 1e-9)
-
-    @property
-    def claimed_epsilon(self) -> float:
-        """The claim as an ε."""
-        return self.claim.epsilon(self.delta) if self.claim else float(epsilon_of(self.claimed_mu, self.delta))
-
-    @property
-    def guaranteed_epsilon(self) -> float | None:
-        """The guaranteed loss as an ε, where it is Gaussian."""
-        if self.guaranteed_mu is None or self.claim is not None:
-            return None
-        return float(epsilon_of(self.guaranteed_mu, self.delta))
-
-    @property
-    def lower_epsilon(self) -> float:
-        """The proven bound as an ε."""
-        lower = max(self.lower_mu, 0.0)
-        if self.claim is None:
-            return float(epsilon_of(lower, self.delta))
-        proven = float(advantage(lower))  # (ε, δ)-DP allows (e^ε − 1 + 2δ)/(e^ε + 1)
-        return max(math.log((1 + proven - 2 * self.delta) / (1 - proven)), 0.0) if proven < 1 else math.inf
 
 
 def audit(
@@ -162,30 +115,26 @@ def white_box(release: Release, others: Records, record: Records, *, target: str
             ratio = _log_ratios(statistics[name], without, difference, charge, runs)
         ratios.append(ratio)
         claims.append(claim)
-        findings.append(Finding(target, "white-box", name, claim, *_bounds(*ratio), privacy.delta))
+        findings.append(Finding(target, "white-box", name, claim, *bounds_of(*ratio), privacy.delta))
     if plan.training is not None:
         alone = Cost.of([plan.training]).at(influence)
-        ratio = _training_ratios(plan, influence, runs)
+        ratio = training_ratios(plan, influence, runs)
         ratios.append(ratio)
-        bounds = _bounds(*ratio)
+        bounds = bounds_of(*threshold_learnt(*ratio))
+        findings += contribution(release, record, influence, target)
         findings.append(
-            Finding(target, "white-box", "training", _claimed_mu(alone), *bounds, privacy.delta, claim=alone)
+            Finding(target, "white-box", "training", claimed_mu(alone), *bounds, privacy.delta, claim=alone)
         )
     without_it, with_it = (np.sum([ratio[side] for ratio in ratios], axis=0) for side in (0, 1))
     weight = guaranteed_weights(release, [others, record], eta=privacy.delta * ETA_SHARE)[-1]
-    guaranteed = _claimed_mu(privacy.cost, float(weight))
+    guaranteed = claimed_mu(privacy.cost, float(weight))
     whole = None if plan.training is None else privacy.cost.at(influence)
-    claim = min(compose(claims), _claimed_mu(privacy.cost, influence)) if whole is None else _claimed_mu(whole)
-    lower, certain = _bounds(without_it, with_it)
+    claim = min(compose(claims), claimed_mu(privacy.cost, influence)) if whole is None else claimed_mu(whole)
+    if plan.training is not None:
+        without_it, with_it = threshold_learnt(without_it, with_it)
+    lower, certain = bounds_of(without_it, with_it)
     together = Finding(target, "white-box", "all", claim, lower, certain, privacy.delta, guaranteed, whole)
     return [*findings, together]
-
-
-def _claimed_mu(cost: Cost, influence: float = 1.0) -> float:
-    """The μ whose largest advantage is that of a cost; its own, where it is Gaussian."""
-    if not cost.trainings:
-        return float(cost.mu_at(influence))
-    return float(2 * ndtri((1 + cost.advantage_at(influence)) / 2))
 
 
 def check_account(plan: Plan, release: Release) -> list[Finding]:
@@ -195,7 +144,7 @@ def check_account(plan: Plan, release: Release) -> list[Finding]:
     findings = []
     if plan.training is not None:
         trainings = Cost(0.0, 0.0, tuple(e for e in release.events if isinstance(e, SampledEvent)))
-        spent, charge = _claimed_mu(trainings), _claimed_mu(Cost.of([plan.training]))
+        spent, charge = claimed_mu(trainings), claimed_mu(Cost.of([plan.training]))
         if not math.isclose(spent, charge, rel_tol=1e-3):
             low, high = sorted((spent, charge))
             findings.append(Finding("release", "account", "training", low, high, high, delta))
@@ -227,7 +176,7 @@ def check_choices(plan: Plan) -> list[Finding]:
         tie = _Tie(present)
         chosen = [Account(1.001).choose(tie, [], mu=1.0) for _ in range(_CHOICES)]
         right.append(np.array([sum(1 if c % 2 == 0 else -1 for c in choice) for choice in chosen], dtype=float))
-    return [Finding("any record", "white-box", "choice", 1.0, *_bounds(*right), plan.settings.budget.delta)]
+    return [Finding("any record", "white-box", "choice", 1.0, *bounds_of(*right), plan.settings.budget.delta)]
 
 
 @dataclass(frozen=True)
@@ -267,10 +216,10 @@ def black_box(plan: Plan, others: Records, record: Records, *, target: str, runs
     direction = (mean_in - mean_out) / spread
     threshold = (mean_in + mean_out) @ direction / 2
     out, present_in = (side[half:] @ direction - threshold for side in seen)
-    bounds, delta = _bounds(out, present_in), plan.settings.budget.delta
+    bounds, delta = bounds_of(out, present_in), plan.settings.budget.delta
     if plan.training is None:
         return Finding(target, "black-box", "all", plan.settings.budget.mu, *bounds, delta)
-    return Finding(target, "black-box", "all", _claimed_mu(plan.cost), *bounds, delta, claim=plan.cost)
+    return Finding(target, "black-box", "all", claimed_mu(plan.cost), *bounds, delta, claim=plan.cost)
 
 
 def _statistics(release: Release) -> dict[str, Statistic]:
@@ -317,48 +266,6 @@ def _choice_ratios(
             drawn = generator.choice(len(logs[0]), runs, p=np.exp(logs[side]))
             ratios[side] += (logs[1] - logs[0])[drawn]
     return ratios[0], ratios[1]
-
-
-def _training_ratios(plan: Plan, influence: float, runs: int) -> tuple[Floats, Floats]:
-    """Log-likelihood ratios of a whole training, drawn without and with a record that adds as much as its
-    influence allows to the same entry in every round: no gradient tells more."""
-    assert plan.training is not None
-    budget = plan.settings.budget
-    results = []
-    for value in (0, math.floor(influence * plan.training.sensitivity)):
-        alone = _Alone(runs, value, math.floor(influence * plan.training.sensitivity), plan.training)
-        Account(budget.mu, delta=budget.delta).train(alone, [Records(rows=runs, codes={})], plan.training)
-        results.append(alone.ratios)
-    return results[0], results[1]
-
-
-@dataclass
-class _Alone:
-    """As many trainings at once as there are records: each record adds to an entry of its own. Whether it takes
-    part in a round is drawn for each, as is the noise of each entry."""
-
-    runs: int
-    value: int
-    expected: int
-    event: SampledEvent
-    name: str = "training"
-
-    def __post_init__(self) -> None:
-        self.sensitivity = float(self.value)
-        self.ratios = np.zeros(self.runs)
-
-    def parts(self, records: Records) -> Int32s:
-        return np.arange(records.rows, dtype=np.int32)[:, None]
-
-    def total(self, parts: Int32s) -> Ints:
-        total = np.zeros(self.runs, dtype=np.int64)
-        total[parts[:, 0]] = self.value
-        return total
-
-    def advance(self, noisy: Ints) -> None:
-        tells = (noisy - self.expected / 2) * (self.expected / self.event.sigma**2)
-        chance = self.event.rate
-        self.ratios += np.logaddexp(math.log1p(-chance) if chance < 1 else -math.inf, math.log(chance) + tells)
 
 
 def made_up_table(schema: Schema, rows: int = 1000) -> pa.Table:
@@ -422,20 +329,6 @@ def _drawn(name: str, sensitivity: float, values: Ints, charge: float) -> tuple[
     (event,) = account.events
     assert isinstance(event, GaussianEvent)
     return noisy, event.sigma
-
-
-def _bounds(out: Floats, present: Floats) -> tuple[float, float]:
-    """Lower bounds on μ at both confidences from the attacker's log ratios on both tables."""
-    # Ties, as where the record contributes nothing, are coin flips.
-    right = np.sum(present > 0) + np.sum(out < 0) + (np.sum(present == 0) + np.sum(out == 0)) / 2
-    total = len(out) + len(present)
-
-    def bound(confidence: float) -> float:
-        wins = int(right)
-        share = float(beta.ppf(1 - confidence, wins, total - wins + 1)) if wins else 0.0
-        return max(2 * float(ndtri(share)), 0.0) if share > 0 else 0.0
-
-    return bound(_SHOWN), bound(_CERTAIN)
 
 
 def _likeness(drawn: Records, record: Records) -> Floats:

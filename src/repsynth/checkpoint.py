@@ -9,6 +9,7 @@ the process that drew them: nobody saw them, so drawing them again is their firs
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,16 +22,39 @@ import numpy as np
 
 from repsynth.errors import ConfigError, ReleaseError
 from repsynth.files import load_release, read_arrays, save_release
+from repsynth.ledger import Ledger
 from repsynth.models.training import State
 from repsynth.release import Release
 from repsynth.strict import floats, require
 
 
 class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run's entry in a ledger."""
+    """A run's entry in a ledger, and the token by which this folder claims it: each time that it goes on, it does
+    so by a new one, so that no copy of the folder can go on, too. A kill may come between writing a token here
+    and writing it there; then the one before it is still the last one there."""
 
     dataset: str
     run: str
+    token: str = ""
+    before: str = ""
+
+    def claimed(self, ledger: Ledger, folder: Path) -> "Ticket":
+        """The ticket by which this process goes on; refused where another one has since."""
+        last = ledger.holder(self.dataset, self.run)
+        if last is None or last not in (self.token, self.before):
+            raise ConfigError(
+                f"{folder}: this training has ended or gone on elsewhere, so going on here would spend twice; "
+                "remove the folder to start anew"
+            )
+        ticket = Ticket(self.dataset, self.run, secrets.token_hex(16), last)
+        _write(folder / "run.json", msgspec.json.encode(ticket))
+        ledger.claim(ticket.dataset, ticket.run, token=ticket.token, after=last)
+        return ticket
+
+    def check(self, ledger: Ledger) -> None:
+        """Refuse to go on where another process has claimed the run."""
+        if ledger.holder(self.dataset, self.run) != self.token:
+            raise ConfigError(f"{ledger.path}: this training goes on elsewhere; this process stops")
 
 
 @dataclass(frozen=True)
@@ -42,9 +66,12 @@ class Checkpoint:
     """As it was when training began."""
     ticket: Ticket | None
     state: State
+    ledger: Ledger | None = None
 
     def save(self, state: State) -> None:
-        """Write what was learnt, durably, in the place of what was there."""
+        """Write what was learnt, durably, in the place of what was there; never what a copy should not know."""
+        if self.ticket and self.ledger:
+            self.ticket.check(self.ledger)
         buffer = BytesIO()
         numbers = np.array([state.gain, float(state.round)])
         arrays = {"parameters": state.parameters, "velocity": state.velocity, "average": state.average}
@@ -63,6 +90,9 @@ def held(folder: Path) -> Iterator[None]:
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it before may have removed it, and another may have made it anew.
+            if os.fstat(lock.fileno()).st_ino != (folder / "lock").stat().st_ino:
+                raise OSError
         except OSError:
             raise ConfigError(f"{folder}: another run is using this checkpoint; wait for it to end") from None
         try:
@@ -72,19 +102,23 @@ def held(folder: Path) -> Iterator[None]:
                 _discard(folder)  # nothing has begun
 
 
-def begin(folder: Path, release: Release, ticket: Ticket | None) -> Checkpoint:
+def begin(folder: Path, release: Release, ticket: Ticket | None, ledger: Ledger | None) -> Checkpoint:
     """A new checkpoint: training is about to begin."""
     assert release.trained is not None
     start = save_release(release, folder / "start")
     for path in (*start.iterdir(), start):
         _sync(path)
-    checkpoint = Checkpoint(folder, release, ticket, State.start(release.trained.network))
-    checkpoint.save(checkpoint.state)
-    _write(folder / "run.json", msgspec.json.encode(ticket))  # written last: without it there is no checkpoint
-    return checkpoint
+    state = State.start(release.trained.network)
+    Checkpoint(folder, release, None, state).save(state)
+    # Written last: without it there is no checkpoint.
+    if ticket is not None and ledger is not None:
+        ticket = ticket.claimed(ledger, folder)
+    else:
+        _write(folder / "run.json", msgspec.json.encode(None))
+    return Checkpoint(folder, release, ticket, state, ledger)
 
 
-def resume(folder: Path) -> Checkpoint | None:
+def find(folder: Path) -> Checkpoint | None:
     """The checkpoint in a folder, checked as a stranger's release would be; None where there is none."""
     if not (folder / "run.json").exists():
         if {path.name for path in folder.iterdir()} - {"lock"}:

@@ -17,12 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from repsynth.accounting import advantage, compose, delta_of, epsilon_of, mu_of, true_positive_rate
 from repsynth.errors import ConfigError
-from repsynth.noise import Event, SampledEvent
+from repsynth.noise import RATE_UNIT, Event, SampledEvent
 
 Floats = NDArray[np.float64]
 
 SMALLEST_DELTA = 1e-11
 """Below this, the error of numerical composition would be noticeable."""
+
+LEAST_NOISE, MOST_NOISE, MOST_ROUNDS = 0.25, 1e9, 10_000
+"""Trainings are accounted for within these bounds: the noise multiplier of a round, and how many there are."""
 
 STAGE_ONE = ("size", "score", "threshold")
 """The measurements in which every record counts the same; in all others its part is scaled by its weight."""
@@ -122,7 +125,8 @@ class Cost:
         """The largest true positive rate of any attack that has this false positive rate."""
         if self.mu is not None:
             return true_positive_rate(self.mu, false_positive_rate)
-        levels = np.linspace(0.0, self.epsilon(SMALLEST_DELTA), 200)
+        highest = min(self.epsilon(SMALLEST_DELTA), -math.log(false_positive_rate))
+        levels = np.linspace(0.0, highest, 200)
         return min(1.0, *(math.exp(e) * false_positive_rate + self.delta(e) for e in levels))
 
     def _tabulated(self, influence: ArrayLike, value: Callable[["Cost"], float]) -> Floats:
@@ -136,7 +140,8 @@ class Cost:
 
 
 def calibrate(cost: Cost, training: SampledEvent, *, epsilon: float, delta: float) -> SampledEvent:
-    """The training with the least noise, to a thousandth, that keeps the whole within ε at δ.
+    """The training with the least noise, to a thousandth, that keeps the whole within ε at δ. A training needs no
+    less noise than `LEAST_NOISE`, even where the budget would allow it.
 
     >>> training = SampledEvent("training", sensitivity=1.0, sigma=1.0, rate=0.0625, rounds=100)
     >>> found = calibrate(Cost(0.05, 0.0), training, epsilon=1.0, delta=1e-6)
@@ -152,11 +157,13 @@ def calibrate(cost: Cost, training: SampledEvent, *, epsilon: float, delta: floa
 
     # Many rounds are about Gaussian: the noise cannot be far from this, unless rounds are few.
     left = mu_of(epsilon, delta) ** 2 - float(cost.mu_at(1.0)) ** 2
-    low = high = training.rate * math.sqrt(training.rounds / max(left, 1e-12))
+    low = high = max(training.rate * math.sqrt(training.rounds / max(left, 1e-12)), LEAST_NOISE)
     while not fits(high):
         low, high = high, high * 1.2
-    while low == high or fits(low):
-        low, high = low / 1.2, low
+    while low > LEAST_NOISE and fits(low):
+        low, high = max(low / 1.2, LEAST_NOISE), low
+    if fits(low):
+        high = low
     while high / low > 1.001:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
@@ -181,6 +188,19 @@ def _accountant(cost: Cost) -> Any:
         sampled = gaussian if training.rate >= 1 else library.PoissonSampledDpEvent(training.rate, gaussian)
         accountant.compose(sampled, training.rounds)
     return accountant
+
+
+def is_training(*, rate: Any, noise: Any, rounds: Any) -> bool:
+    """Whether these numbers, which may come from a stranger's file, describe a training that can be accounted for.
+
+    >>> is_training(rate=0.05, noise=1.0, rounds=300), is_training(rate=1.5, noise=1.0, rounds=300)
+    (True, False)
+    """
+    numbers = isinstance(rate, float) and isinstance(noise, float) and isinstance(rounds, int)
+    if not numbers or isinstance(rounds, bool):
+        return False
+    within = 0 < rate <= 1 and LEAST_NOISE * (1 - 1e-9) <= noise <= MOST_NOISE
+    return bool(within and (rate * RATE_UNIT).is_integer() and 1 <= rounds <= MOST_ROUNDS)
 
 
 def accounting_library() -> Any:

@@ -5,6 +5,7 @@ bound on every size, and nothing is used before it fits the schema that comes wi
 """
 
 import hashlib
+import importlib.util
 import math
 import os
 import shutil
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from repsynth import __version__
 from repsynth.budget import Budget
 from repsynth.cells import Cells
-from repsynth.cost import STAGE_ONE
+from repsynth.cost import LEAST_NOISE, SMALLEST_DELTA, STAGE_ONE, Cost, is_training
 from repsynth.decode import DTYPE, Layout, decode
 from repsynth.encode import Records
 from repsynth.errors import ReleaseError, RepsynthError
@@ -41,7 +42,7 @@ from repsynth.model_files import (
 )
 from repsynth.models.stages import Measured, StageOne, Weighted
 from repsynth.noise import Event, ExponentialEvent, GaussianEvent, SampledEvent
-from repsynth.plan import CLIP_UNITS, MODELS, Settings, make_charges, planned_rounds
+from repsynth.plan import MODELS, Settings, make_charges, planned_rounds
 from repsynth.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.score import Score, random_salt
@@ -247,14 +248,14 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     planned = [*charges, *([training.name] if training else [])]
     require(planned == names, "its events do not fit its settings")
     for event in events:
+        if isinstance(event, SampledEvent):
+            require(training is not None and event.name == training.name, "an event is not of its kind")
+            _check_training(event, training, Cost.of(events), settings)
+            continue
         chosen = isinstance(event, ExponentialEvent)
         require(chosen == event.name.startswith("structure"), "an event is not of its kind")
-        if isinstance(event, SampledEvent):
-            same = training is not None and (event.rate, event.rounds) == (training.rate, training.rounds)
-            require(same and event.sensitivity >= CLIP_UNITS, "its training is not its plan's")
-        else:
-            fits = event.name in charges and math.isclose(event.mu, charges[event.name], rel_tol=1e-6)
-            require(fits, "its charges are not its plan's")
+        fits = event.name in charges and math.isclose(event.mu, charges[event.name], rel_tol=1e-6)
+        require(fits, "its charges are not its plan's")
     require(("threshold" in names) == (described.threshold is not None), "its threshold has no event")
     require(positive(described.rows) and described.rows < 2**53, "its number of rows is not positive")
     _check_layout(described.layout, schema)
@@ -313,13 +314,26 @@ def _assemble(described: ReleaseFile, arrays: dict[str, NDArray[Any]]) -> Releas
     )
 
 
+def _check_training(event: SampledEvent, planned: SampledEvent | None, cost: Cost, settings: Settings) -> None:
+    """A training is the planned one, and costs what the budget says as far as that can be worked out here."""
+    assert planned is not None
+    same = (event.rate, event.rounds, event.sensitivity) == (planned.rate, planned.rounds, planned.sensitivity)
+    require(same, "its training is not its plan's")
+    possible = is_training(rate=event.rate, noise=event.noise, rounds=event.rounds)
+    budget = settings.budget
+    require(possible and budget.delta >= SMALLEST_DELTA and budget.epsilon <= 101, "its training is out of range")
+    if importlib.util.find_spec("dp_accounting") is not None:
+        epsilon, least = cost.epsilon(budget.delta), event.noise <= LEAST_NOISE * (1 + 1e-6)
+        low = 0.0 if least else 0.98 * budget.epsilon
+        require(low <= epsilon <= budget.epsilon * (1 + 1e-6), "its training does not cost what its budget says")
+
+
 def _event(file: GaussianFile | ExponentialFile | SampledFile) -> Event:
     if not isinstance(file, ExponentialFile):
         require(positive(file.sensitivity) and positive(file.sigma), "an event is not positive")
     if isinstance(file, GaussianFile):
         return GaussianEvent(file.name, file.sensitivity, file.sigma)
     if isinstance(file, SampledFile):
-        require(0 < file.rate <= 1 and 1 <= file.rounds <= 2**20, "its training is out of range")
         return SampledEvent(file.name, file.sensitivity, file.sigma, file.rate, file.rounds)
     require(positive(file.eta) and 1 <= file.rounds < 2**20, "an event is not positive")
     return ExponentialEvent(file.name, file.eta, file.rounds)

@@ -20,12 +20,12 @@ from typing import Any
 
 from repsynth.accounting import compose, mu_of
 from repsynth.budget import Budget
-from repsynth.cost import Cost
+from repsynth.cost import SMALLEST_DELTA, Cost, is_training
 from repsynth.errors import LedgerError
 from repsynth.noise import SampledEvent
 from repsynth.privacy import NEIGHBOURS
 
-VERSION = 1
+VERSION = 2
 UNIT = "one record"
 _BUSY_SECONDS = 60.0
 # A total that exceeds the limit by no more than the last digits of its roundings fits.
@@ -42,6 +42,19 @@ _MIGRATIONS = (
         hash TEXT NOT NULL
     ) STRICT;
     CREATE TABLE head (number INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;
+    """,
+    """
+    ALTER TABLE entry RENAME TO old;
+    CREATE TABLE entry (
+        number INTEGER PRIMARY KEY,
+        dataset TEXT NOT NULL,
+        kind TEXT NOT NULL CHECK (kind IN ('init', 'reserve', 'claim', 'commit')),
+        run TEXT NOT NULL,
+        content TEXT NOT NULL,
+        hash TEXT NOT NULL
+    ) STRICT;
+    INSERT INTO entry SELECT * FROM old;
+    DROP TABLE old;
     """,
 )
 
@@ -194,6 +207,11 @@ class Ledger:
         cost = _cost(events, self.path)
         with self._transaction() as connection:
             balance = _balance(connection, dataset, self.path)
+            if training is not None and balance.limit.delta < SMALLEST_DELTA:
+                raise LedgerError(
+                    f"{self.path}: the budget of '{dataset}' is kept at δ = {balance.limit.delta:.3g}, and training "
+                    f"is accounted for down to {SMALLEST_DELTA:g}; use another model"
+                )
             if not balance.covers(cost):
                 left = balance.epsilon(balance.remaining)
                 raise LedgerError(
@@ -215,9 +233,29 @@ class Ledger:
                 raise LedgerError(f"{self.path}: '{dataset}' has no open run of that name to commit")
             _append(connection, dataset, "commit", run, {"when": _now()})
 
-    def open_runs(self, dataset: str) -> tuple[str, ...]:
-        """The runs of a dataset that were reserved and have not come to their end."""
-        return tuple(spending.run for spending in self.balance(dataset).spendings if not spending.finished)
+    def holder(self, dataset: str, run: str) -> str | None:
+        """The token of whoever claimed an open run last, empty where nobody did; None where it is not open."""
+        with self._transaction() as connection:
+            return self._holder(connection, dataset, run)
+
+    def claim(self, dataset: str, run: str, *, token: str, after: str) -> None:
+        """Go on with an open run, as the only one: refused where it was claimed again since the token `after`."""
+        with self._transaction() as connection:
+            if self._holder(connection, dataset, run) != after:
+                raise LedgerError(
+                    f"{self.path}: '{dataset}', {run}: it has gone on elsewhere; nothing was measured"
+                )
+            _append(connection, dataset, "claim", run, {"token": token, "when": _now()})
+
+    def _holder(self, connection: sqlite3.Connection, dataset: str, run: str) -> str | None:
+        spendings = _balance(connection, dataset, self.path).spendings
+        if run not in [spending.run for spending in spendings if not spending.finished]:
+            return None
+        rows = connection.execute(
+            "SELECT content FROM entry WHERE dataset = ? AND run = ? AND kind = 'claim' ORDER BY number",
+            (dataset, run),
+        ).fetchall()
+        return str(json.loads(rows[-1][0])["token"]) if rows else ""
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -328,12 +366,14 @@ def _cost(events: list[dict[str, Any]], path: Path) -> Cost:
             case {"kind": "gaussian", "mu": mu}:
                 mus.append(float(mu))
                 numbers = [float(mu)]
-            case {"kind": "sampled", "name": str(name), "rate": rate, "noise": noise, "rounds": int(rounds)}:
-                trainings.append(SampledEvent(name, 1.0, float(noise), float(rate), rounds))
-                numbers = [float(rate), float(noise), float(rounds)]
+            case {"kind": "sampled", "name": str(name), "rate": rate, "noise": noise, "rounds": rounds}:
+                if not is_training(rate=rate, noise=noise, rounds=rounds):
+                    raise LedgerError(_damage(path, "it holds a training that is out of range"))
+                trainings.append(SampledEvent(name, 1.0, noise, rate, rounds))
+                numbers = []
             case _:
                 raise LedgerError(f"{path}: holds an event that this version cannot account for; upgrade repsynth")
-        if not all(0 < number < math.inf for number in numbers) or any(t.rate > 1 for t in trainings):
+        if not all(0 < number < math.inf for number in numbers):
             raise LedgerError(_damage(path, "it holds a charge that is no positive number"))
     return Cost(0.0, compose(mus), tuple(trainings))
 

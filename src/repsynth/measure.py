@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.accounting import epsilon_of
-from repsynth.cost import Cost
+from repsynth.cost import Cost, is_training
 from repsynth.encode import Records
 from repsynth.errors import ConfigError
 from repsynth.noise import (
@@ -191,6 +191,8 @@ class Account:
             raise ConfigError(
                 f"{rounds.name}: planned for a smaller sensitivity than it has; nothing was measured"
             )
+        if not is_training(rate=event.rate, noise=event.noise, rounds=event.rounds):
+            raise ConfigError(f"{rounds.name}: this cannot be accounted for; nothing was measured")
         self._check(event)
         self.events.append(event)
         held = np.concatenate([rounds.parts(Records(rows=0, codes=_NoCodes())), *map(rounds.parts, data)])

@@ -11,7 +11,7 @@ import numpy as np
 
 from repsynth.budget import make_budget
 from repsynth.cells import choose_cells
-from repsynth.checkpoint import Checkpoint, Ticket, begin, held, resume
+from repsynth.checkpoint import Checkpoint, Ticket, begin, find, held
 from repsynth.cost import STAGE_ONE
 from repsynth.decode import Layout, layout_of
 from repsynth.encode import EncodedTable
@@ -190,19 +190,20 @@ def run(
         raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     if plan.training is not None:
         neural_libraries()  # they must be there before anything is spent
-    if checkpoint is not None and (plan.training is None or noise_seed is not None):
-        raise ConfigError("a checkpoint belongs to a model that is trained, with noise that is not repeatable")
+    if checkpoint is not None and (plan.training is None or noise_seed is not None or plan.rule.name not in RULES):
+        raise ConfigError("a checkpoint belongs to a trained model with weights and noise of the product's own")
     with held(checkpoint) if checkpoint else contextlib.nullcontext():
-        found = resume(checkpoint) if checkpoint else None
+        found = find(checkpoint) if checkpoint else None
         if found is not None:
-            _check_resumed(found, plan, layout, payer)
+            found = _resumed(found, plan, layout, payer)
         ticket = found.ticket if found else None
         if payer is not None and ticket is None:
             what = f"{plan.settings.model}, {plan.rule.name} weights, ε = {plan.settings.budget.epsilon:.4g}"
             run = payer.ledger.reserve(payer.dataset, plan.charges, what=what, training=plan.training)
             ticket = Ticket(payer.dataset, run)
         flow = _Flow(plan, EncodedTable(table, plan.schema), layout, on_step, on_round, noise_seed)
-        release = flow.go_on(found) if found else flow.start(checkpoint, ticket)
+        ledger = payer.ledger if payer else None
+        release = flow.go_on(found) if found else flow.start(checkpoint, ticket, ledger)
         # The cost is reserved, so an entry that cannot be closed counts as spent; the release must not be lost.
         if payer is not None and ticket is not None:
             with contextlib.suppress(LedgerError):
@@ -210,8 +211,9 @@ def run(
         return release
 
 
-def _check_resumed(found: Checkpoint, plan: Plan, layout: Layout, payer: Payer | None) -> None:
-    """A checkpoint goes on only as what it began as, and only if its run is still open in its ledger."""
+def _resumed(found: Checkpoint, plan: Plan, layout: Layout, payer: Payer | None) -> Checkpoint:
+    """The checkpoint, claimed by this process. It goes on only as what it began as, and only if its run is still
+    open in its ledger and has not gone on elsewhere. Where all rounds are done, nothing more will be drawn."""
     release, folder = found.release, found.folder
     if (release.settings, release.schema, release.layout) != (plan.settings, plan.schema, layout):
         raise ConfigError(
@@ -219,20 +221,13 @@ def _check_resumed(found: Checkpoint, plan: Plan, layout: Layout, payer: Payer |
             "same ones, or remove the folder to start anew (what it spent stays spent)"
         )
     if found.ticket is None:
-        return
+        return found
     if payer is None or payer.dataset != found.ticket.dataset:
         raise ConfigError(f"{folder}: this training is paid from a ledger; name its ledger and dataset again")
-    finished = found.state.round == _training_event(release).rounds
-    if not finished and found.ticket.run not in payer.ledger.open_runs(payer.dataset):
-        raise ConfigError(
-            f"{folder}: the ledger has no open run for this training, so going on would spend twice; "
-            "remove the folder to start anew"
-        )
-
-
-def _training_event(release: Release) -> SampledEvent:
-    (event,) = [event for event in release.events if isinstance(event, SampledEvent)]
-    return event
+    (rounds,) = [event.rounds for event in release.events if isinstance(event, SampledEvent)]
+    if found.state.round == rounds:
+        return found
+    return replace(found, ticket=found.ticket.claimed(payer.ledger, folder), ledger=payer.ledger)
 
 
 @dataclass(frozen=True)
@@ -246,7 +241,7 @@ class _Flow:
     on_round: OnRound
     noise_seed: int | None
 
-    def start(self, checkpoint: Path | None, ticket: Ticket | None) -> Release:
+    def start(self, checkpoint: Path | None, ticket: Ticket | None, ledger: Ledger | None) -> Release:
         """From the first measurement on."""
         plan, settings, account = self.plan, self.plan.settings, self._account()
         stage = self._stage_one(account)
@@ -275,7 +270,7 @@ class _Flow:
         network = Network.of(stage)
         untrained = Trained(network, np.zeros(network.size))
         release = replace(release, events=(*release.events, plan.training), trained=untrained)
-        kept = begin(checkpoint, release, ticket) if checkpoint else None
+        kept = begin(checkpoint, release, ticket, ledger) if checkpoint else None
         return train(account, self.data, release, kept, self.on_round)
 
     def go_on(self, found: Checkpoint) -> Release:

@@ -7,7 +7,7 @@ import numpy as np
 
 from repsynth.accounting import compose, mu_of
 from repsynth.budget import Budget
-from repsynth.cost import STAGE_ONE, WEIGHT_STEPS, Cost, calibrate
+from repsynth.cost import MOST_ROUNDS, STAGE_ONE, WEIGHT_STEPS, Cost, calibrate
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.noise import RATE_UNIT, SampledEvent
 from repsynth.schema import Numeric, Schema
@@ -38,6 +38,9 @@ SCORE_SHARES = {"naive-bayes": 0.05, "mst": 0.1, "aim": 0.1, "neural": 0.1}
 MOST_FEATURES = 256
 """Features of a network's columns together, as far as each column keeps two."""
 
+MOST_NETWORK_GROUPS = 256
+"""Groups of a column of a network at most: of more values, the rarest are taken together."""
+
 SMOOTH_FEATURES = 8
 """Features of a numeric column at most."""
 
@@ -45,7 +48,6 @@ CLIP_UNITS = 2**20
 """Grid units in the norm to which a record's part in a round of training is clipped."""
 
 _MOST_GROUPS = 33
-_MOST_ROUNDS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +150,10 @@ def planned_rounds(settings: Settings) -> SampledEvent | None:
         return None
     rate = max(1, round(settings.sampling_rate * RATE_UNIT)) / RATE_UNIT
     rounds = max(1, round(settings.epochs / rate))
-    if rounds > _MOST_ROUNDS:
+    if rounds > MOST_ROUNDS:
         raise ConfigError(
             f"{settings.epochs:g} epochs at a sampling rate of {settings.sampling_rate:g} make {rounds:,} rounds; "
-            f"at most {_MOST_ROUNDS:,} are supported: raise the rate or lower the epochs"
+            f"at most {MOST_ROUNDS:,} are supported: raise the rate or lower the epochs"
         )
     return SampledEvent("training", float(CLIP_UNITS), math.inf, rate, rounds)
 
@@ -270,6 +272,12 @@ def _check_size(schema: Schema, settings: Settings) -> None:
     if len(schema.learned) < 2:
         raise ConfigError(f"the model {settings.model} needs two columns at least; use naive-bayes")
     if settings.model == "neural":
+        label = schema.label_column
+        if label is not None and label.cells > MOST_NETWORK_GROUPS:
+            raise ConfigError(
+                f"the label has {label.cells:,} values, and a network takes {MOST_NETWORK_GROUPS} at most; "
+                "use naive-bayes"
+            )
         needed = network_megabytes(schema)
         if needed > settings.max_model_mb:
             raise ConfigError(

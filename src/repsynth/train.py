@@ -46,7 +46,12 @@ def train(
     state = checkpoint.state if checkpoint else State.start(network)
     training = Training(network, event, Recipe.of(network, event), state)
     before, delta = Cost.of(account.events), start.settings.budget.delta
-    shown = Round(state.round, event.rounds, training.loss(), before.epsilon(delta))
+
+    def spent() -> float:
+        done = [replace(event, rounds=state.round)] if state.round else []
+        return (before + Cost.of(done)).epsilon(delta)
+
+    shown = Round(state.round, event.rounds, training.loss(), spent())
     kept = time.monotonic()
 
     def after_round(state: State) -> None:
@@ -54,8 +59,7 @@ def train(
         if state.round == event.rounds or time.monotonic() - kept >= _SECONDS:
             if checkpoint:
                 checkpoint.save(state)  # before any of it is shown
-            spent = (before + Cost.of([replace(event, rounds=state.round)])).epsilon(delta)
-            shown = replace(shown, loss=training.loss(), epsilon=spent)
+            shown = replace(shown, loss=training.loss(), epsilon=spent())
             kept = time.monotonic()
         on_round(replace(shown, done=state.round))
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from repsynth.audit import Finding
 from repsynth.cost import STAGE_ONE
+from repsynth.findings import Finding
 from repsynth.ledger import Balance
 from repsynth.models.naive_bayes import GRID
 from repsynth.noise import Event, ExponentialEvent, SampledEvent

@@ -21,7 +21,7 @@ from repsynth.encode import Records
 from repsynth.models.groups import NONE, Groups, choose_groups, levels
 from repsynth.models.stages import StageOne
 from repsynth.models.tree import values_of
-from repsynth.plan import MOST_FEATURES, SMOOTH_FEATURES
+from repsynth.plan import MOST_FEATURES, MOST_NETWORK_GROUPS, SMOOTH_FEATURES
 from repsynth.score import Score
 from repsynth.weigh import FULL, WeightFunction
 
@@ -57,7 +57,8 @@ class Network:
     def of(cls, stage: StageOne) -> "Network":
         """The network that suits the released histograms."""
         label = stage.schema.label
-        groups = choose_groups(stage.marginals, label, most=_MOST_GROUPS)
+        chosen = choose_groups(stage.marginals, label, most=_MOST_GROUPS)
+        groups = tuple(_not_too_many(stage, i, each) for i, each in enumerate(chosen))
         most = max(2, MOST_FEATURES // len(groups))
         return cls(stage, groups, tuple(_features(stage, i, each, most) for i, each in enumerate(groups)))
 
@@ -229,6 +230,23 @@ def _rows_of(table: Floats, groups: Int32s) -> Floats:
     """The row of each group; zeros where there is none."""
     rows: Floats = table[np.maximum(groups, 0)] * (groups != NONE)[:, None]
     return rows
+
+
+def _not_too_many(stage: StageOne, i: int, groups: Groups) -> Groups:
+    """The groups of a column, the rarest of them taken together where there are very many."""
+    if groups.count <= MOST_NETWORK_GROUPS:
+        return groups
+    rank = np.empty(groups.count, dtype=np.int64)
+    rank[np.argsort(-groups.sum_up(levels(stage.marginals, i)), kind="stable")] = np.arange(groups.count)
+    gaps = groups.of_cell[-1]
+    if gaps != NONE:  # they keep a group of their own, the last one
+        rank[rank > rank[gaps]] -= 1
+    last = MOST_NETWORK_GROUPS - 1 - (gaps != NONE)
+    of_group = np.minimum(rank, last)
+    if gaps != NONE:
+        of_group[gaps] = last + 1
+    of_cell = np.where(groups.of_cell == NONE, NONE, of_group[groups.of_cell])
+    return Groups(groups.cells, of_cell)
 
 
 def _shares(stage: StageOne, i: int, groups: Groups) -> Floats:

@@ -213,10 +213,12 @@ def _compiled() -> Any:
         unit = weight * (_UNITS * (1 - _GAIN**2) ** 0.5 * (1 - 1e-9)) / clip
         gain = jnp.clip(jnp.nan_to_num((learned - independent) / _LARGEST_GAIN), -1, 1)
         entries = [*(-entry * unit for entry in gradient), gain * (weight * (_GAIN * _UNITS * (1 - 1e-9)))]
-        whole = [jnp.trunc(entry).astype(jnp.int64) for entry in entries]
-        # The bound holds in whole numbers, whatever floating point made of the gradient.
+        # The bound holds in whole numbers, whatever floating point made of the gradient: no square overflows.
+        most = 2.0 * CLIP_UNITS
+        whole = [jnp.trunc(jnp.clip(jnp.nan_to_num(e), -most, most)).astype(jnp.int64) for e in entries]
         norm = sum(jnp.sum(entry * entry) for entry in whole)
-        return [jnp.where(norm <= (record[-1].astype(jnp.int64) * _UNITS) ** 2, entry, 0) for entry in whole]
+        bound = jnp.clip(record[-1], 0, FULL).astype(jnp.int64) * _UNITS
+        return [jnp.where(norm <= bound**2, entry, 0) for entry in whole]
 
     def sum_up(weights: Any, columns: Any, scales: Any, clip: Any, records: Any) -> Any:
         start = [jnp.zeros(shape, dtype=jnp.int64) for shape in (weights[0].shape, weights[1].shape, ())]
