@@ -209,7 +209,7 @@ class Ledger:
             balance = _balance(connection, dataset, self.path)
             if training is not None and balance.limit.delta < SMALLEST_DELTA:
                 raise LedgerError(
-                    f"{self.path}: the budget of '{dataset}' is kept at δ = {balance.limit.delta:.3g}, and training "
+                    f"{self.path}: the budget of '{dataset}' is kept at δ = {balance.limit.delta:.3g}; training "
                     f"is accounted for down to {SMALLEST_DELTA:g}; use another model"
                 )
             if not balance.covers(cost):
