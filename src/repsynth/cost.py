@@ -193,7 +193,7 @@ def _accountant(cost: Cost) -> Any:
 def is_training(*, rate: Any, noise: Any, rounds: Any) -> bool:
     """Whether these numbers, which may come from a stranger's file, describe a training that can be accounted for.
 
-    >>> is_training(rate=0.05, noise=1.0, rounds=300), is_training(rate=1.5, noise=1.0, rounds=300)
+    >>> is_training(rate=0.0625, noise=1.0, rounds=300), is_training(rate=1.5, noise=1.0, rounds=300)
     (True, False)
     """
     numbers = isinstance(rate, float) and isinstance(noise, float) and isinstance(rounds, int)
