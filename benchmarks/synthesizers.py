@@ -192,6 +192,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=1200.0, help="seconds for one method")
     parser.add_argument("--peers-only", action="store_true")
+    parser.add_argument("--only", default="", metavar="NAME", help="of ours, those whose name begins so")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -203,7 +204,8 @@ def main() -> None:
     import pyarrow.parquet as pq
 
     peers = dict(peer.split("=", 1) for peer in arguments.peer)
-    methods = [] if arguments.peers_only else [(name, "ours", sys.executable) for name in OURS]
+    chosen = [name for name in OURS if name.startswith(arguments.only)]
+    methods = [] if arguments.peers_only else [(name, "ours", sys.executable) for name in chosen]
     for peer, names in PEERS.items():
         if peer in peers:
             methods += [(name, peer, peers[peer]) for name in names]

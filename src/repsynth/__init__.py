@@ -6,7 +6,8 @@ table + public schema
   -> score         a public function of a record: how much it stands out
   -> threshold     a noisy histogram of the scores                         (charge)
   -> weigh         a public function of the score: outliers weigh less
-  -> models        stage 2: weighted sums, or weighted tables and which    (charges)
+  -> models        stage 2: weighted sums; weighted tables and which;      (charges)
+                   or rounds of training on weighted gradients (train)
   -> release       everything above, and what it cost; fit, sample, decode
 """
 
