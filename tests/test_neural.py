@@ -38,7 +38,7 @@ from repsynth.models.network import Network
 from repsynth.models.training import Recipe, State, Training
 from repsynth.noise import SampledEvent, sample_rows, seeded_entropy
 from repsynth.pipeline import make_settings, run
-from repsynth.plan import CLIP_UNITS, make_plan
+from repsynth.plan import CLIP_UNITS, Plan, make_plan
 from repsynth.risk import dossier
 from repsynth.schema import Schema, parse_schema
 from repsynth.tables import open_table
@@ -356,6 +356,14 @@ def small(**options: Any) -> dict[str, Any]:
     return {"epsilon": 2.0, "delta": 1e-6, "model": "neural", "sampling_rate": 0.25, "epochs": 5.0, **options}
 
 
+def paid(schema: Schema, folder: Path, name: str = "ledger.db") -> tuple[Plan, pipeline.Payer]:
+    """A plan, and a ledger whose budget covers it once."""
+    plan = make_plan(schema, make_settings(**small()))
+    ledger = Ledger.create(folder / name)
+    ledger.init("data", plan.settings.budget)
+    return plan, pipeline.Payer(ledger, "data")
+
+
 class KilledError(Exception):
     """In the place of a kill."""
 
@@ -378,10 +386,8 @@ def killed_after(rounds: int, plan: Any, table: pa.Table, folder: Path, **option
 def test_a_killed_training_goes_on_and_nothing_is_drawn_twice(
     people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = make_plan(schema, make_settings(**small()))
-    ledger = Ledger.create(tmp_path / "ledger.db")
-    ledger.init("data", plan.settings.budget)
-    payer = pipeline.Payer(ledger, "data")
+    plan, payer = paid(schema, tmp_path)
+    ledger = payer.ledger
     killed_after(7, plan, people, tmp_path / "c", payer=payer)
     assert [spending.finished for spending in ledger.balance("data").spendings] == [False]
 
@@ -435,10 +441,8 @@ def test_what_is_shown_was_kept_before(people: pa.Table, schema: Schema, tmp_pat
 
 @pytest.mark.usefixtures("kept_always")
 def test_a_checkpoint_goes_on_only_as_what_it_began_as(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
-    plan = make_plan(schema, make_settings(**small()))
-    ledger = Ledger.create(tmp_path / "ledger.db")
-    ledger.init("data", plan.settings.budget)
-    payer = pipeline.Payer(ledger, "data")
+    plan, payer = paid(schema, tmp_path)
+    ledger = payer.ledger
     killed_after(3, plan, people, tmp_path / "c", payer=payer)
     shutil.copytree(tmp_path / "c", tmp_path / "copy")
     other = make_plan(schema, make_settings(**small(epochs=4.0)))
@@ -458,13 +462,8 @@ def test_a_checkpoint_goes_on_only_as_what_it_began_as(people: pa.Table, schema:
 @pytest.mark.usefixtures("kept_always")
 def test_no_copy_of_a_checkpoint_goes_on_beside_it(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
     """Whoever goes on last is the only one: copies made before are refused, and who was overtaken stops."""
-    plan = make_plan(schema, make_settings(**small()))
-    payers = []
-    for name in ("ledger.db", "other.db"):
-        ledger = Ledger.create(tmp_path / name)
-        ledger.init("data", plan.settings.budget)
-        payers.append(pipeline.Payer(ledger, "data"))
-    payer, other = payers
+    plan, payer = paid(schema, tmp_path)
+    _, other = paid(schema, tmp_path, "other.db")
     killed_after(3, plan, people, tmp_path / "c", payer=payer)
     shutil.copytree(tmp_path / "c", tmp_path / "copy")
     killed_after(9, plan, people, tmp_path / "copy", payer=payer)
@@ -489,10 +488,7 @@ def test_no_copy_of_a_checkpoint_goes_on_beside_it(people: pa.Table, schema: Sch
 def test_a_kill_between_the_two_tokens_loses_nothing(
     people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = make_plan(schema, make_settings(**small()))
-    ledger = Ledger.create(tmp_path / "ledger.db")
-    ledger.init("data", plan.settings.budget)
-    payer = pipeline.Payer(ledger, "data")
+    plan, payer = paid(schema, tmp_path)
     killed_after(3, plan, people, tmp_path / "c", payer=payer)
 
     def killed(*_: object, **__: object) -> None:
@@ -629,14 +625,12 @@ def test_without_its_libraries_nothing_is_spent(
     people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = synthesize(people, schema, **small())
-    plan = make_plan(schema, make_settings(**small()))
-    ledger = Ledger.create(tmp_path / "ledger.db")
-    ledger.init("data", plan.settings.budget)
+    plan, payer = paid(schema, tmp_path)
     release.save(tmp_path / "release")
     monkeypatch.setitem(sys.modules, "jax_privacy", None)
     with pytest.raises(ConfigError, match=r"install repsynth\[neural\]"):
-        run(plan, open_table(people), payer=pipeline.Payer(ledger, "data"), checkpoint=tmp_path / "c")
-    assert not ledger.balance("data").spendings
+        run(plan, open_table(people), payer=payer, checkpoint=tmp_path / "c")
+    assert not payer.ledger.balance("data").spendings
     assert not (tmp_path / "c").exists()
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     loaded = Release.load(tmp_path / "release")

@@ -22,8 +22,7 @@ from repsynth.models.groups import NONE, Groups, choose_groups, levels
 from repsynth.models.stages import StageOne
 from repsynth.models.tree import values_of
 from repsynth.plan import MOST_FEATURES, MOST_NETWORK_GROUPS, SMOOTH_FEATURES
-from repsynth.score import Score
-from repsynth.weigh import FULL, WeightFunction
+from repsynth.weigh import FULL
 
 Ints = NDArray[np.int64]
 Int32s = NDArray[np.int32]
@@ -62,19 +61,9 @@ class Network:
         most = max(2, MOST_FEATURES // len(groups))
         return cls(stage, groups, tuple(_features(stage, i, each, most) for i, each in enumerate(groups)))
 
-    @property
-    def score(self) -> Score:
-        """The public score function."""
-        return self.stage.score
-
-    @property
-    def weights(self) -> WeightFunction:
-        """The public weight of each score."""
-        return self.stage.weights
-
     def influence(self, records: Records) -> Floats:
         """Each record's share of the sensitivity in any round, at most: its weight."""
-        return self.weights.of(self.score.of(records)) / FULL
+        return self.stage.weights.of(self.stage.score.of(records)) / FULL
 
     @cached_property
     def label(self) -> int | None:
@@ -112,7 +101,7 @@ class Network:
 
     def parts(self, records: Records) -> Int32s:
         """(records, columns and one): the group in each column, in the order of drawing, and the weight."""
-        weight = self.weights.of(self.score.of(records))
+        weight = self.stage.weights.of(self.stage.score.of(records))
         columns = [*(self.groups[i].of(records) for i in self.order), weight]
         return np.stack(columns, axis=1).astype(np.int32)
 
