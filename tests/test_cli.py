@@ -32,6 +32,21 @@ def run(command: str) -> int:
     return main(shlex.split(command))
 
 
+def test_brackets_in_a_path_are_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a[/b]").mkdir()
+    (tmp_path / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
+    pacsv.write_csv(make_people(50), tmp_path / "people.csv")
+    command = ["synthesize", "people.csv", "--schema", "schema.toml", "--epsilon", "1"]
+    assert main([*command, "-o", "a[/b]/x.csv", "--release", "a[/b]/r"]) == 0
+    assert main(["sample", "a[/b]/r", "-n", "3", "-o", "a[/b]/y.csv"]) == 0
+    printed = capsys.readouterr().out
+    assert "Wrote the release to a[/b]/r" in printed
+    assert "repsynth inspect 'a[/b]/r'" in printed
+
+
 def test_every_command_in_the_readme_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
     commands = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ repsynth ")]

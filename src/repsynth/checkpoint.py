@@ -43,8 +43,8 @@ class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         last = ledger.holder(self.dataset, self.run)
         if last is None or last not in (self.token, self.before):
             raise ConfigError(
-                f"{folder}: this training has ended or gone on elsewhere, so going on here would spend twice; "
-                "remove the folder to start anew"
+                f"{folder}: {ledger.path} does not let this training go on: either another ledger pays for it, "
+                "then name that one; or it has ended or gone on elsewhere, and going on here would spend twice"
             )
         ticket = Ticket(self.dataset, self.run, secrets.token_hex(16), last)
         _write(folder / "run.json", msgspec.json.encode(ticket))

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from repsynth.budget import make_budget
 from repsynth.cells import choose_cells
-from repsynth.checkpoint import Checkpoint, Ticket, begin, find, held
+from repsynth.checkpoint import Checkpoint, Ticket, begin, find, held, remove
 from repsynth.cost import STAGE_ONE
 from repsynth.decode import Layout, layout_of
 from repsynth.encode import EncodedTable
@@ -65,7 +65,8 @@ def synthesize(
     `table` is a pandas or polars data frame, a pyarrow table, or the path of a CSV or Parquet file. The
     budget is one of `epsilon` (with `delta`), `mu` or `rho`. Settings are checked before data is opened.
     With a `ledger`, the cost is set aside in the budget of `dataset` before the data is opened. A model that is
-    trained can be given a folder for its `checkpoint`: the same call goes on from there if it was killed.
+    trained can be given a folder for its `checkpoint`: the same call goes on from there if it was killed, and
+    removes the folder when it is done.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
@@ -102,8 +103,13 @@ def synthesize(
         raise ConfigError("the schema must be a Schema, or the path of a schema.toml")
     schema = schema if isinstance(schema, Schema) else load_schema(schema)
     plan = make_plan(schema, settings)
+    if not isinstance(checkpoint, str | Path | None):
+        raise ConfigError("the checkpoint must be the path of a folder")
     folder = None if checkpoint is None else Path(checkpoint)
-    return run(plan, open_table(table), payer=open_payer(ledger, dataset), checkpoint=folder)
+    release = run(plan, open_table(table), payer=open_payer(ledger, dataset), checkpoint=folder)
+    if folder is not None:
+        remove(folder)
+    return release
 
 
 def make_settings(
@@ -132,6 +138,8 @@ def make_settings(
         )
     if model != "neural" and (epochs is not None or sampling_rate is not None):
         raise ConfigError(f"epochs and sampling rate belong to the model neural; {model} is not trained")
+    if not all(value is None or isinstance(value, float | int) for value in (epochs, sampling_rate)):
+        raise ConfigError("epochs and sampling rate must be numbers")
     if score_share == "tenth-of-epsilon":
         score_share = paper_score_share(budget)
     elif isinstance(score_share, str):
@@ -191,7 +199,7 @@ def run(
     if plan.training is not None:
         neural_libraries()  # they must be there before anything is spent
     if checkpoint is not None and (plan.training is None or noise_seed is not None or plan.rule.name not in RULES):
-        raise ConfigError("a checkpoint belongs to a trained model with weights and noise of the product's own")
+        raise ConfigError("only the model neural takes a checkpoint, with weights of a named kind and fresh noise")
     with held(checkpoint) if checkpoint else contextlib.nullcontext():
         found = find(checkpoint) if checkpoint else None
         if found is not None:
@@ -215,10 +223,14 @@ def _resumed(found: Checkpoint, plan: Plan, layout: Layout, payer: Payer | None)
     """The checkpoint, claimed by this process. It goes on only as what it began as, and only if its run is still
     open in its ledger and has not gone on elsewhere. Where all rounds are done, nothing more will be drawn."""
     release, folder = found.release, found.folder
-    if (release.settings, release.schema, release.layout) != (plan.settings, plan.schema, layout):
+    began, now = release.settings, plan.settings
+    other = [field.name for field in fields(Settings) if getattr(began, field.name) != getattr(now, field.name)]
+    other += ["schema"] if release.schema != plan.schema else []
+    other += ["columns of the table"] if release.layout != layout else []
+    if other:
         raise ConfigError(
-            f"{folder}: holds a training with other settings, another schema or other columns; go on with the "
-            "same ones, or remove the folder to start anew (what it spent stays spent)"
+            f"{folder}: holds a training with another {', '.join(other).replace('_', ' ')}; go on with the "
+            "same, or remove the folder to start anew (what it spent stays spent)"
         )
     if found.ticket is None:
         return found

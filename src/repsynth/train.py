@@ -15,7 +15,7 @@ from repsynth.models.training import Recipe, State, Training
 from repsynth.noise import SampledEvent
 from repsynth.release import Release
 
-_SECONDS = 2.0  # between two writings of a checkpoint
+_SECONDS = 1.0  # between two writings of a checkpoint
 
 
 @dataclass(frozen=True)

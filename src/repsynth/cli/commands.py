@@ -11,7 +11,15 @@ from typing import Any
 import msgspec
 import pyarrow.csv as pacsv
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from repsynth import datasets
 from repsynth.audit import audit as run_audit
@@ -46,7 +54,8 @@ def schema(options: argparse.Namespace) -> None:
         options,
         {"schema": str(options.output), "confirmed": False},
         lambda console: console.print(
-            f"Wrote {options.output}, a draft that was read from the data and is [bold]not private[/bold].\n"
+            f"Wrote {escape(str(options.output))}, a draft that was read from the data and is "
+            "[bold]not private[/bold].\n"
             "Check or replace every bound and category, then set confirmed = true."
         ),
     )
@@ -75,19 +84,17 @@ def synthesize(options: argparse.Namespace) -> None:
     payer = open_payer(options.ledger, options.dataset)
     table = open_table(options.data)
     checkpoint = options.release.with_name(f"{options.release.name}.checkpoint") if made.training else None
-    if checkpoint is not None:
-        options.interrupted = (
-            "interrupted; if training had begun, the same command goes on with it; if not, a cost that a ledger "
-            "had reserved counts as spent"
-        )
-        if (checkpoint / "run.json").exists():
-            sys.stderr.write(f"Going on with the training in {checkpoint}\n")
+    resumed = checkpoint is not None and (checkpoint / "run.json").exists()
     with _progress(options) as progress:
         rounds = made.training.rounds if made.training else 0
         task = progress.add_task("", total=len(made.steps) + rounds)
 
         def on_step(step: str) -> None:
             progress.update(task, description=step, advance=1)
+            if made.training is not None and step == made.training.name:
+                options.interrupted = "interrupted; run the same command again to go on with the training"
+                if resumed:
+                    sys.stderr.write(f"Going on with the training in {checkpoint}\n")
 
         def on_round(done: Round) -> None:
             described = f"training: round {done.done} of {done.of}, loss {done.loss:.3f}, ε {done.epsilon:.3f}"
@@ -133,7 +140,7 @@ def sample(options: argparse.Namespace) -> None:
     print_result(
         options,
         {"output": str(options.output), "rows": rows},
-        lambda console: console.print(f"Wrote {show.count(rows)} to {options.output}."),
+        lambda console: console.print(f"Wrote {show.count(rows)} to {escape(str(options.output))}."),
     )
 
 
@@ -275,6 +282,7 @@ def _progress(options: argparse.Namespace) -> Progress:
         TextColumn("{task.description:<10}"),
         BarColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=options.json or not console.is_terminal,

@@ -17,6 +17,7 @@ from repsynth.plan import Plan, label_cells, most_candidate_cells, most_features
 from repsynth.privacy import NEIGHBOURS
 
 _FEW_FOR_TABLES = 30.0
+_NOISY_ROUND = 0.02  # of the clip norm and the expected sample
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
 
 
@@ -34,7 +35,8 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "measurements": _measurements(plan),
         "training": _training(plan, rows),
         "floor_epsilon": float(plan.cost.epsilon_at(0.0, delta)),
-        "outlier_weight_at_most": plan.ceiling,
+        "outlier_weight_at_most": _outlier_weight(plan),
+        "outlier_epsilon_at_most": float(plan.cost.epsilon_at(_outlier_weight(plan), delta)),
         "expected_rows": rows,
         "model": plan.settings.model,
         "model_megabytes_at_most": _megabytes(plan, rows),
@@ -84,14 +86,21 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
 
     console.print("\n[bold]What a record of weight w loses at most[/bold], given the released scores")
     _print_curve(console, plan)
-    weight = min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
-    if "threshold" in plan.charges and weight < 1:
+    weight = _outlier_weight(plan)
+    if weight < 1:
         epsilon = plan.settings.outlier_epsilon or float(plan.cost.epsilon_at(weight, budget.delta))
         console.print(
             f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {rounded_up(epsilon):.3g}."
         )
     if budget.delta * rows > 1:
         console.print("[yellow]warning:[/yellow] delta is larger than one over the number of records; lower it")
+
+
+def _outlier_weight(plan: Plan) -> float:
+    """The largest weight above the threshold; 1 where there is none."""
+    if "threshold" not in plan.charges:
+        return 1.0
+    return min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
 
 
 def _print_curve(console: Console, plan: Plan) -> None:
@@ -166,6 +175,10 @@ def _print_cost(console: Console, plan: Plan, rows: int) -> None:
         f"{_seconds(plan, rows):,.0f} s beyond reading them."
     )
     if plan.training is not None:
+        if plan.training.noise / (plan.training.rate * rows) > _NOISY_ROUND:
+            console.print(
+                "[yellow]warning:[/yellow] rounds are mostly noise at this size; naive-bayes may do better"
+            )
         return
     if rows * plan.settings.budget.mu / len(plan.schema.learned) ** 0.5 < _FEW_FOR_TABLES:
         console.print(
@@ -187,13 +200,13 @@ def _megabytes(plan: Plan, rows: int) -> float:
 
 def _seconds(plan: Plan, rows: int) -> float:
     """Measured on one core: some 70 ns for a record and a table, 25 ns for one of the pool of `aim`; for a record
-    in a round of training 20 µs and 2.5 ns for each pair of features."""
+    in a round of training 35 µs and 1 ns for each pair of features."""
     columns = len(plan.schema.learned)
     if plan.settings.model == "naive-bayes":
         return 1.0
     if plan.training is not None:
         taking_part = plan.training.rate * rows * plan.training.rounds
-        return 5.0 + taking_part * (20e-6 + 2.5e-9 * most_features(plan.schema) ** 2)
+        return 5.0 + taking_part * (35e-6 + 1e-9 * most_features(plan.schema) ** 2)
     tables = columns + columns * (columns - 1) / 2
     rounds = sum(name.startswith("structure ") for name in plan.charges)
     return max(1.0, rows * tables * 70e-9 * (1 + rounds) + rounds * 2 * tables * pool_size(rows) * 25e-9)

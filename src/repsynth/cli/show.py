@@ -1,6 +1,7 @@
 """What the commands print: tables for people, plain dictionaries for machines."""
 
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,9 @@ def outcome(console: Console, release: Release, folder: Path, output: Path, rows
             f"About {release.threshold.share:.0%} ± {release.threshold.share_error:.1%} of the records are "
             f"{who}. Given the released scores, they lose at most ε = {rounded_up(privacy.outlier_epsilon):.3g}."
         )
-    console.print(f"Wrote {count(rows)} to {output}")
-    console.print(f"Wrote the release to {folder}   (see: repsynth inspect {folder})")
+    console.print(f"Wrote {count(rows)} to {escape(str(output))}")
+    hint = f"repsynth inspect {shlex.quote(str(folder))}"
+    console.print(f"Wrote the release to {escape(str(folder))}   (see: {escape(hint)})")
     for warning in release.warnings:
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
@@ -145,7 +147,8 @@ def count(rows: int) -> str:
 
 def dossier(console: Console, output: Path, summary: Summary | None) -> None:
     """Where the dossier is; its summary only when asked for."""
-    console.print(f"Wrote {output}: [bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it.")
+    private = "[bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it."
+    console.print(f"Wrote {escape(str(output))}: {private}")
     if summary is None:
         return
     table = make_table("PRIVATE summary", "value", right_from=1)
