@@ -36,7 +36,7 @@ def test_brackets_in_a_path_are_no_markup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a[/b]").mkdir()
+    (tmp_path / "a[/b]").mkdir(parents=True)
     (tmp_path / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
     pacsv.write_csv(make_people(50), tmp_path / "people.csv")
     command = ["synthesize", "people.csv", "--schema", "schema.toml", "--epsilon", "1"]
