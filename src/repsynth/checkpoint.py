@@ -7,7 +7,6 @@ the process that drew them: nobody saw them, so drawing them again is their firs
 """
 
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
@@ -82,6 +81,8 @@ class Checkpoint:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Keep other processes away from a checkpoint while this one uses it."""
+    import fcntl  # not on every system, and only checkpoints need it
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
