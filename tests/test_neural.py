@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -549,6 +550,31 @@ def test_a_checkpoint_in_use_or_in_the_way_is_refused(people: pa.Table, schema: 
     other = make_plan(schema, make_settings(epsilon=1.0))
     with pytest.raises(ConfigError, match="only the model neural"):
         run(other, open_table(people), checkpoint=tmp_path / "d")
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_full_disk_is_one_clear_error_and_training_goes_on_later(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, payer = paid(schema, tmp_path)
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    def fill(done: train.Round) -> None:
+        if done.done == 4:
+            monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(ReleaseError, match="No space left"):
+        run(plan, open_table(people), checkpoint=tmp_path / "c", payer=payer, on_round=fill)
+    assert not list((tmp_path / "c").glob(".*"))
+    with pytest.raises(ReleaseError, match="No space left"):
+        run(make_plan(schema, make_settings(**small())), open_table(people), checkpoint=tmp_path / "d")
+    monkeypatch.undo()
+    shown: list[train.Round] = []
+    run(plan, open_table(people), checkpoint=tmp_path / "c", payer=payer, on_round=shown.append)
+    assert shown[0].done == 5
+    assert [spending.finished for spending in payer.ledger.balance("data").spendings] == [True]
 
 
 def test_a_run_that_cannot_be_paid_leaves_no_checkpoint(people: pa.Table, schema: Schema, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def contribution(release: Release, record: Records, influence: float, target: st
     norm is known exactly, so there is nothing to estimate."""
     assert release.trained is not None
     network = release.trained.network
-    (event,) = [event for event in release.events if isinstance(event, SampledEvent)]
+    event = release.training
     plain = Recipe(1.0, 1.0, 1.0, np.ones(int(network.ends[-1])))
     for parameters in (np.zeros(network.size), release.trained.parameters):
         for recipe in (Recipe.of(network, event), plain):

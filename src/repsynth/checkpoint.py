@@ -106,11 +106,15 @@ def held(folder: Path) -> Iterator[None]:
 def begin(folder: Path, release: Release, ticket: Ticket | None, ledger: Ledger | None) -> Checkpoint:
     """A new checkpoint: training is about to begin."""
     assert release.trained is not None
-    start = save_release(release, folder / "start")
-    for path in (*start.iterdir(), start):
-        _sync(path)
     state = State.start(release.trained.network)
-    Checkpoint(folder, release, None, state).save(state)
+    try:
+        start = save_release(release, folder / "start")
+        for path in (*start.iterdir(), start):
+            _sync(path)
+        Checkpoint(folder, release, None, state).save(state)
+    except ReleaseError:
+        _clear(folder)
+        raise
     # Written last: without it there is no checkpoint.
     if ticket is not None and ledger is not None:
         ticket = ticket.claimed(ledger, folder)
@@ -136,8 +140,7 @@ def find(folder: Path) -> Checkpoint | None:
         assert release.trained is not None
         size = release.trained.network.size
         gain, done = floats(arrays["numbers"], 2)
-        (event,) = [event for event in release.events if event.name == release.trained.network.name]
-        require(0 <= done <= getattr(event, "rounds", 0), "its number of rounds is out of range")
+        require(0 <= done <= release.training.rounds, "its number of rounds is out of range")
         names = ("parameters", "velocity", "average")
         parameters, velocity, average = (np.array(floats(arrays[name], size)) for name in names)
         return Checkpoint(folder, release, ticket, State(parameters, velocity, average, gain, int(done)))
@@ -151,10 +154,14 @@ def remove(folder: Path) -> None:
     """Forget a checkpoint whose release is safe: what it wrote, and the folder if nothing else is in it."""
     if not (folder / "run.json").exists():
         return
-    for name in ("run.json", "state.npz"):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / "start", ignore_errors=True)
+    (folder / "run.json").unlink()
+    _clear(folder)
     _discard(folder)
+
+
+def _clear(folder: Path) -> None:
+    (folder / "state.npz").unlink(missing_ok=True)
+    shutil.rmtree(folder / "start", ignore_errors=True)
 
 
 def _discard(folder: Path) -> None:
@@ -165,11 +172,15 @@ def _discard(folder: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _not_written(path, error) from None
     _sync(path.parent)
 
 
@@ -178,5 +189,14 @@ def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        raise _not_written(path, error) from None
     finally:
         os.close(handle)
+
+
+def _not_written(path: Path, error: OSError) -> ReleaseError:
+    return ReleaseError(
+        f"{path}: cannot be written ({error.strerror}); make room, then the same command goes on with a training "
+        "that had begun"
+    )

@@ -160,6 +160,8 @@ def calibrate(cost: Cost, training: SampledEvent, *, epsilon: float, delta: floa
     low = high = max(training.rate * math.sqrt(training.rounds / max(left, 1e-12)), LEAST_NOISE)
     while not fits(high):
         low, high = high, high * 1.2
+    if high > MOST_NOISE:
+        raise ConfigError("the noise of so small a budget is beyond what is supported; give a larger one")
     while low > LEAST_NOISE and fits(low):
         low, high = max(low / 1.2, LEAST_NOISE), low
     if fits(low):

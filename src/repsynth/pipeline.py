@@ -215,7 +215,8 @@ def run(
         # The cost is reserved, so an entry that cannot be closed counts as spent; the release must not be lost.
         if payer is not None and ticket is not None:
             with contextlib.suppress(LedgerError):
-                payer.ledger.commit(ticket.dataset, ticket.run)
+                if payer.ledger.holder(ticket.dataset, ticket.run) == ticket.token:  # never another one's run
+                    payer.ledger.commit(ticket.dataset, ticket.run)
         return release
 
 
@@ -236,8 +237,7 @@ def _resumed(found: Checkpoint, plan: Plan, layout: Layout, payer: Payer | None)
         return found
     if payer is None or payer.dataset != found.ticket.dataset:
         raise ConfigError(f"{folder}: this training is paid from a ledger; name its ledger and dataset again")
-    (rounds,) = [event.rounds for event in release.events if isinstance(event, SampledEvent)]
-    if found.state.round == rounds:
+    if found.state.round == release.training.rounds:
         return found
     return replace(found, ticket=found.ticket.claimed(payer.ledger, folder), ledger=payer.ledger)
 

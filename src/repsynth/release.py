@@ -23,7 +23,7 @@ from repsynth.models.naive_bayes import WeightedSums, fit_naive_bayes
 from repsynth.models.network import Trained, fit_network
 from repsynth.models.stages import Fitted, Measured, StageOne, Weighted
 from repsynth.models.tables import Tables
-from repsynth.noise import Event
+from repsynth.noise import Event, SampledEvent
 from repsynth.plan import Settings
 from repsynth.privacy import Privacy
 from repsynth.schema import Category, Schema
@@ -127,6 +127,12 @@ class Release:
     def weights(self) -> WeightFunction:
         """The public weight of each score."""
         return self.stage.weights
+
+    @property
+    def training(self) -> SampledEvent:
+        """The rounds by which a trained model was made."""
+        (event,) = [event for event in self.events if isinstance(event, SampledEvent)]
+        return event
 
     @property
     def statistic(self) -> Weighted:

@@ -12,7 +12,6 @@ from repsynth.encode import Records
 from repsynth.measure import Account
 from repsynth.models.network import LARGEST_PARAMETER, Trained
 from repsynth.models.training import Recipe, State, Training
-from repsynth.noise import SampledEvent
 from repsynth.release import Release
 
 _SECONDS = 1.0  # between two writings of a checkpoint
@@ -42,7 +41,7 @@ def train(
     """The release that training makes of one whose parameters are all zero, going on from a checkpoint's state."""
     assert start.trained is not None
     network = start.trained.network
-    (event,) = [event for event in start.events if isinstance(event, SampledEvent)]
+    event = start.training
     state = checkpoint.state if checkpoint else State.start(network)
     training = Training(network, event, Recipe.of(network, event), state)
     before, delta = Cost.of(account.events), start.settings.budget.delta

@@ -112,6 +112,12 @@ class Network:
         weights[self.mask] = parameters[count:]
         return parameters[:count], weights
 
+    def raised(self, k: int, inputs: Floats, biases: Floats, weights: Floats) -> Floats:
+        """(records, groups): by how much the features of the columns before raise the log shares of the k-th."""
+        here = slice(*self.ends[k : k + 2])
+        logs: Floats = (biases[here] + inputs @ weights[:, here]) @ self.features[self.order[k]].T
+        return logs
+
     def log_likelihoods(self, parameters: Floats, parts: Int32s) -> Floats:
         """log P of each record's groups; a cell that takes no part has none."""
         inputs = np.concatenate(
@@ -120,8 +126,7 @@ class Network:
         biases, weights = self.unpack(parameters)
         total = np.zeros(len(parts))
         for k, i in enumerate(self.order):
-            here = slice(*self.ends[k : k + 2])
-            raised = (biases[here] + inputs @ weights[:, here]) @ self.features[i].T
+            raised = self.raised(k, inputs, biases, weights)
             logs = log_softmax(np.log(self.shares[i]) + raised, axis=1)
             present = parts[:, k] != NONE
             total[present] += logs[present, parts[present, k]]
@@ -166,16 +171,10 @@ class Autoregression:
                 drawn[:, i] = network.groups[i].of_cell[label]
             else:
                 among = drawn[:, network.order[0]]
-                drawn[:, i] = _pick(self.levels[i] + self._raised(k, inputs), generator, among)
+                raised = network.raised(k, inputs, self.biases, self.weights)
+                drawn[:, i] = _pick(self.levels[i] + raised, generator, among)
             inputs[:, slice(*network.ends[k : k + 2])] = network.features[i][drawn[:, i]]
         return drawn
-
-    def _raised(self, k: int, inputs: Floats) -> Floats:
-        here = slice(*self.network.ends[k : k + 2])
-        raised: Floats = (self.biases[here] + inputs @ self.weights[:, here]) @ self.network.features[
-            self.network.order[k]
-        ].T
-        return raised
 
 
 def fit_network(network: Network, parameters: Floats) -> Autoregression:
@@ -187,8 +186,7 @@ def fit_network(network: Network, parameters: Floats) -> Autoregression:
     first = np.zeros(_POOL, dtype=np.int64)
     found: dict[int, Floats] = {}
     for k, i in enumerate(network.order):
-        here = slice(*network.ends[k : k + 2])
-        raised = (biases[here] + inputs @ weights[:, here]) @ network.features[i].T
+        raised = network.raised(k, inputs, biases, weights)
         level = np.log(network.shares[i])
         for _ in range(_PASSES):
             mean = np.exp(log_softmax(raised + level, axis=1)).mean(axis=0)
@@ -196,7 +194,7 @@ def fit_network(network: Network, parameters: Floats) -> Autoregression:
         found[i] = level
         drawn = _pick(raised + level, generator, first)
         first = drawn if k == 0 else first
-        inputs[:, here] = network.features[i][drawn]
+        inputs[:, slice(*network.ends[k : k + 2])] = network.features[i][drawn]
     return Autoregression(network, biases, weights, tuple(found[i] for i in range(len(network.order))))
 
 
