@@ -3,14 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types check mutants fuzz bench clean
+.PHONY: demo test quick lint types check mutants fuzz bench clean
 
 demo: $(VENV)/.core
 	@rm -rf demo && mkdir demo
 	$(BIN)/repsynth demo -o demo
 
+# All tests. Its environment takes what the trained model needs, too (dp-accounting).
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2
+
+# Without the slow ones: kills, processes, figures, networks times rules.
+quick: $(VENV)/.dev
+	$(BIN)/pytest -n 2 -m "not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -29,7 +34,7 @@ mutants: $(VENV)/.dev
 SECONDS ?= 60
 fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check '.[fuzz]'
-	for target in schema csv parquet release ledger; do \
+	for target in schema plan csv parquet release ledger; do \
 	  $(BIN)/python fuzz/fuzz.py $$target -max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=20 || exit 1; done
 
 # make bench DATA=folder-with-adult-and-german-credit

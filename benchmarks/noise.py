@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from repsynth.accounting import epsilon_of
-from repsynth.noise import rounded_gaussian
+from repsynth.mechanism.noise import rounded_gaussian
+from repsynth.privacy.gaussian import epsilon_of
 
 DRAWS = 100_000
 

@@ -2,7 +2,7 @@
 
 For each dataset and budget, over five splits: utility (TSTR AUROC) of both, the ratio of the mean optimal
 attack advantage 2 Φ(μᵢ/2) − 1 over the top decile of nearest-neighbour outliers, the scorer's recall of
-that decile, the share of records above the threshold, and the distance of numeric columns. Everything is
+that decile, the fraction of records above the threshold, and the distance of numeric columns. Everything is
 charged; uniform weights pay for no threshold. For a trained model the advantage is that of its own account.
 
     python benchmarks/protection.py --data-dir FOLDER
@@ -14,15 +14,18 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from repsynth import datasets
-from repsynth.encode import EncodedTable
+from repsynth.data.sources import open_source
+from repsynth.engines.local import LocalEngine
+from repsynth.evaluation.matrix import Points, points_of
+from repsynth.evaluation.split import Split, load_split, train_outlyingness
+from repsynth.evaluation.utility import tstr
 from repsynth.paper.grid import EPSILONS
-from repsynth.paper.points import Points, points_of
-from repsynth.paper.splits import Split, load_split, train_outlyingness
-from repsynth.paper.utility import tstr
-from repsynth.pipeline import make_settings, run
-from repsynth.plan import make_plan
-from repsynth.tables import open_table
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+
+REPEATS = {"sim": 2, "breast_cancer": 4, "adult": 1, "german_credit": 4}
+"""The paper's datasets, and how often each budget is tried on them."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,16 @@ def measure(
     part: Split, top_decile: np.ndarray, epsilon: float, options: dict[str, object], *, model: str, declared: bool
 ) -> Result:
     rows = len(part.train)
-    table = open_table(part.table)
-    data = list(EncodedTable(table, part.schema))
+    source = open_source(part.table)
+    data = list(LocalEngine.open(source, part.schema).per_record())
     outcome = {}
     for name, chosen in (("uniform", {"weights": "uniform"}), ("reps", options)):
-        settings = make_settings(
+        settings = Settings.of(
             epsilon=epsilon, delta=1 / rows**2, public_rows=rows if declared else None, model=model, **chosen
         )
-        release = run(make_plan(part.schema, settings), table)
+        release = run(make_plan(part.schema, settings), source)
         influence = np.concatenate([release.influence(batch) for batch in data])
-        lost = release.privacy.cost.advantage_at(influence)[top_decile].mean()
+        lost = release.privacy.loss.advantage_at(influence)[top_decile].mean()
         synthetic = points_of(release.sample(rows), part.schema)
         outcome[name] = (tstr(synthetic, part.test), lost, release, synthetic)
     release = outcome["reps"][2]
@@ -63,7 +66,7 @@ def measure(
         ratio=outcome["reps"][1] / outcome["uniform"][1],
         recall=float(highest[top_decile].mean()),
         flagged=float((scores >= release.threshold.value).mean()),
-        flagged_error=release.threshold.share_error,
+        flagged_error=release.threshold.fraction_error,
         distance=kolmogorov(outcome["uniform"][3], part.train),
     )
 
@@ -84,11 +87,11 @@ def one_seed(task: tuple[str, int, argparse.Namespace]) -> list[tuple[float, Res
     part = load_split(name, seed, arguments.data_dir)
     outlying = train_outlyingness(name, seed, arguments.data_dir)
     top_decile = outlying >= np.quantile(outlying, 0.9)
-    options = {"weights": arguments.weights, "outlier_share": arguments.outlier_share}
+    options = {"weights": arguments.weights, "outlier_fraction": arguments.outlier_fraction}
     if arguments.weights == "hinge-exp":
         options["gamma"] = arguments.gamma
     options |= {"score_share": arguments.score_share, "threshold_share": arguments.threshold_share}
-    repeats = arguments.repeats * {"sim": 2, "breast_cancer": 4, "german_credit": 4, "adult": 1}[name]
+    repeats = arguments.repeats * REPEATS[name]
     return [
         (
             epsilon,
@@ -104,14 +107,14 @@ def one_seed(task: tuple[str, int, argparse.Namespace]) -> list[tuple[float, Res
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir")
-    parser.add_argument("--datasets", nargs="*", default=list(datasets.NAMES))
+    parser.add_argument("--datasets", nargs="*", default=list(REPEATS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--model", default="naive-bayes")
     parser.add_argument("--weights", default="targeted")
     parser.add_argument("--gamma", type=float, default=1.0)
-    parser.add_argument("--outlier-share", type=float)
+    parser.add_argument("--outlier-fraction", type=float)
     parser.add_argument("--score-share", type=float)
     parser.add_argument("--threshold-share", type=float)
     parser.add_argument("--measure-size", action="store_true", help="pay for the number of records, too")

@@ -13,10 +13,11 @@ from pathlib import Path
 import pyarrow.csv as pacsv
 
 from repsynth import datasets
-from repsynth.paper.splits import complete
-from repsynth.pipeline import make_settings, run
-from repsynth.plan import make_plan
-from repsynth.tables import open_table
+from repsynth.data.sources import open_source
+from repsynth.evaluation.split import complete
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = datasets.load("adult", data_dir=arguments.data_dir)
     table = complete(dataset.table)
-    plan = make_plan(dataset.schema, make_settings(epsilon=1.0))
+    plan = make_plan(dataset.schema, Settings.of(epsilon=1.0))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "adult.csv"
         pacsv.write_csv(table, path)
@@ -34,7 +35,7 @@ def main() -> None:
             measured, sampled = [], []
             for _ in range(arguments.repeats):
                 start = time.perf_counter()
-                release = run(plan, open_table(source))
+                release = run(plan, open_source(source))
                 middle = time.perf_counter()
                 release.sample(table.num_rows)
                 measured.append(middle - start)

@@ -55,18 +55,19 @@ def synthesize_ours(task: dict, train: Path, out: Path) -> Clock:
     import pyarrow.parquet as pq
 
     from repsynth import datasets
-    from repsynth.pipeline import make_settings, run
-    from repsynth.plan import make_plan
+    from repsynth.data.sources import open_source
+    from repsynth.pipeline.run import run
+    from repsynth.planning.plan import make_plan
+    from repsynth.planning.settings import Settings
     from repsynth.schema import parse_schema
-    from repsynth.tables import open_table
 
     table = pq.read_table(train)
     schema = parse_schema(datasets.schema_text("adult"))
-    settings = make_settings(
+    settings = Settings.of(
         epsilon=task["epsilon"], delta=task["delta"], public_rows=table.num_rows, **task["options"]
     )
     with Clock() as clock:
-        made = run(make_plan(schema, settings), open_table(table)).sample(table.num_rows)
+        made = run(make_plan(schema, settings), open_source(table)).sample(table.num_rows)
     pq.write_table(made, out)
     return clock
 
@@ -128,8 +129,8 @@ class Judge:
         import numpy as np
 
         from repsynth import datasets
-        from repsynth.paper.points import points_of
-        from repsynth.paper.splits import complete, split_rows
+        from repsynth.evaluation.matrix import points_of
+        from repsynth.evaluation.split import complete, split_rows
 
         dataset = datasets.load("adult", data_dir=data_dir)
         table = complete(dataset.table)
@@ -144,8 +145,8 @@ class Judge:
         from sklearn.ensemble import HistGradientBoostingClassifier
         from sklearn.metrics import roc_auc_score
 
-        from repsynth.paper.points import Space, points_of
-        from repsynth.paper.utility import tstr
+        from repsynth.evaluation.matrix import Space, points_of
+        from repsynth.evaluation.utility import tstr
 
         points = points_of(made, self.schema)
         space = Space.of(points)

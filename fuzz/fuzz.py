@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing with atheris of the readers of strangers' files.
 
-    python fuzz/fuzz.py schema|csv|parquet|release|ledger -max_total_time=60 -rss_limit_mb=2048 -timeout=20
+    python fuzz/fuzz.py schema|plan|csv|parquet|release|ledger -max_total_time=60 -rss_limit_mb=2048 -timeout=20
 
 Any exception but the reader's own clear error, a hang or more memory than the limit is a finding.
 """
@@ -17,12 +17,14 @@ import atheris
 
 with atheris.instrument_imports(include=["repsynth", "tomllib", "msgspec"]):
     from repsynth import datasets, synthesize
-    from repsynth.encode import EncodedTable
-    from repsynth.errors import DataError, LedgerError, ReleaseError, SchemaError
-    from repsynth.ledger import Ledger
-    from repsynth.release import Release
+    from repsynth.data.sources import check_columns, open_source
+    from repsynth.engines.local import LocalEngine
+    from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError
+    from repsynth.planning.settings import Settings
+    from repsynth.planning.settings_file import read_settings, settings_to_toml
+    from repsynth.privacy.ledger import Ledger
+    from repsynth.release.release import Release
     from repsynth.schema import parse_schema
-    from repsynth.tables import check_columns, open_table
 
 SMALL = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n')
 FOLDER = Path(tempfile.mkdtemp(prefix="fuzz"))
@@ -32,6 +34,13 @@ def fuzz_schema(data: bytes) -> None:
     """schema.toml."""
     with contextlib.suppress(SchemaError):
         parse_schema(data.decode("utf-8", errors="replace"))
+
+
+def fuzz_plan(data: bytes) -> None:
+    """plan.toml."""
+    (FOLDER / "plan.toml").write_bytes(data)
+    with contextlib.suppress(ConfigError):
+        Settings.of(**read_settings(FOLDER / "plan.toml"))
 
 
 def fuzz_csv(data: bytes) -> None:
@@ -47,9 +56,9 @@ def fuzz_parquet(data: bytes) -> None:
 def _table(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with contextlib.suppress(DataError):
-        table = open_table(path)
-        check_columns(table, SMALL)
-        for _ in EncodedTable(table, SMALL):
+        source = open_source(path)
+        check_columns(source, SMALL)
+        for _ in LocalEngine.open(source, SMALL).per_record():
             pass
 
 
@@ -84,6 +93,7 @@ def fuzz_ledger(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "schema": fuzz_schema,
+    "plan": fuzz_plan,
     "csv": fuzz_csv,
     "parquet": fuzz_parquet,
     "release": fuzz_release,
@@ -99,16 +109,22 @@ def seeds(target: str) -> Path:
     sim = datasets.load("sim")
     for model in ("naive-bayes", "aim", "neural"):
         release = synthesize(sim.table.slice(0, 500), sim.schema, epsilon=4.0, model=model).save(FOLDER / model)
-        SOUND[model] = {name: (release / name).read_bytes() for name in ("release.json", "arrays.npz")}
+        SOUND[model] = _files(release)
+    for folder in ("mst-targeted", "neural-hinge-exp"):  # of the first version
+        SOUND[folder] = _files(Path(__file__).parent.parent / "tests" / "releases" / "0.1.0" / folder)
     if target == "schema":
         for name in datasets.NAMES:
             (corpus / name).write_text(datasets.schema_text(name))
+    elif target == "plan":
+        (corpus / "plan").write_text(
+            settings_to_toml(Settings.of(epsilon=1.0, model="neural", weights="hinge-exp"))
+        )
     elif target == "release":
         for bit, sound in enumerate(SOUND.values()):
             (corpus / f"json{bit}").write_bytes(bytes([bit]) + sound["release.json"])
             (corpus / f"npz{bit}").write_bytes(bytes([128 + bit]) + sound["arrays.npz"])
     elif target == "ledger":
-        from repsynth.budget import Budget
+        from repsynth.privacy.budget import Budget
 
         ledger = Ledger.create(FOLDER / "seed.db")
         ledger.init("data", Budget.approximate(epsilon=1.0, delta=1e-6))
@@ -122,6 +138,10 @@ def seeds(target: str) -> Path:
     else:
         (corpus / "table").write_bytes(b'a,b\n1,true\n"2",no\n')
     return corpus
+
+
+def _files(release: Path) -> dict[str, bytes]:
+    return {name: (release / name).read_bytes() for name in ("release.json", "arrays.npz")}
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from repsynth import datasets
-from repsynth.accounting import epsilon_of
+from repsynth.privacy.gaussian import epsilon_of
 from repsynth.schema import Schema, parse_schema
 
 settings.register_profile("repsynth", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,60 +1,41 @@
-"""Who may import what, and where noise, randomness and the data may be touched."""
+"""Folders import in one direction, and noise, randomness and the data are touched in few places."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import repsynth
+from repsynth.models.registry import MODELS
 
 PACKAGE = Path(repsynth.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# A module may import those of its own layer and of the layers before it.
-LAYERS = [
-    {"errors", "accounting", "__init__"},
-    {"strict"},
-    {"budget", "noise", "schema", "schema.columns", "schema.parse"},
-    {"cost"},
-    {"tables"},
-    {"encode"},
-    {"measure", "cells", "decode", "draft", "output"},
-    {"marginals", "datasets", "datasets.fetch"},
-    {"score"},
-    {"weigh"},
-    {"threshold", "plan"},
-    {"models", "models.stages", "models.groups", "models.tables", "privacy"},
-    {"models.naive_bayes", "models.tree"},
-    {"models.pool", "models.network"},
-    {"models.training"},
-    {"models.marginal"},
-    {"ledger"},
-    {"release"},
-    {"model_files", "guarantee"},
-    {"files"},
-    {"checkpoint"},
-    {"train"},
-    {"pipeline"},
-    {"findings"},
-    {"audit_training"},
-    {"risk", "audit"},
-    {"paper", "paper.grid", "paper.points", "paper.attacks", "paper.utility", "paper.results"},
-    {"paper.splits"},
-    {"paper.literal", "paper.sound"},
-    {"paper.study"},
-    {"paper.summary"},
-    {"paper.tables", "paper.figures", "paper.nulls"},
-    {"cli", "cli.show", "cli.plans", "cli.commands", "cli.paper", "cli.main", "__main__"},
+# A module may import from its own folder and from those before it.
+FOLDERS = [
+    *("errors", "arrays", "knobs"),
+    *("schema", "privacy", "storage", "data", "datasets", "engines", "mechanism", "scoring", "models"),
+    *("planning", "release", "pipeline", "curator", "auditing", "evaluation", "paper", "api", "cli"),
+    "__main__",
 ]
+ROLES = {"__init__", "base", "model", "fit"}
+"""Names that say what a module is within its folder; every other name is used once."""
+
 HEAVY = {
     "pandas": set(),
-    "polars": {"decode"},
-    "sklearn": {"datasets", "paper", "cli"},
+    "polars": {"data"},
+    "sklearn": {"datasets", "evaluation", "paper", "cli"},
     "matplotlib": {"paper", "cli"},
-    "mpmath": {"noise"},
-    "jax": {"models"},
-    "jax_privacy": {"models"},
-    "dp_accounting": {"cost"},
+    "threadpoolctl": {"models", "paper"},
+    "mpmath": {"mechanism"},
+    "jax": set(),
+    "jax_privacy": set(),
+    "torch": set(),
+    "dp_accounting": {"privacy"},
+    "filelock": {"pipeline"},
+    "argcomplete": {"cli"},
     "rich": {"cli", "paper"},
 }
 
@@ -65,41 +46,56 @@ def name_of(path: Path) -> str:
     return ".".join(parts)
 
 
-def imports(path: Path, *, top_level: bool = False) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = tree.body if top_level else list(ast.walk(tree))
+def folder_of(name: str) -> str:
+    return name.split(".")[0]
+
+
+def imports(path: Path) -> set[str]:
+    """Everything that a module imports, wherever it does so."""
     found: set[str] = set()
-    for node in nodes:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "repsynth":
+            found |= {f"repsynth.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
 
 
-def layer_of(name: str) -> int:
-    (index,) = [i for i, layer in enumerate(LAYERS) if name in layer]
-    return index
+def test_every_module_has_a_folder_and_there_are_few() -> None:
+    assert {folder_of(name_of(path)) for path in MODULES} - {"__init__"} == set(FOLDERS)
+    loose = {path.stem for path in PACKAGE.glob("*.py")}
+    assert loose == {"__init__", "__main__", "api", "arrays", "errors", "knobs"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_point_one_way(path: Path) -> None:
     name = name_of(path)
     if name == "__init__":
-        return  # the flat public namespace re-exports from everywhere
-    for imported in imports(path, top_level=True):
-        target = imported.removeprefix("repsynth.")
-        if imported.startswith("repsynth.") and any(target in layer for layer in LAYERS):
-            assert layer_of(target) <= layer_of(name), f"{name} imports {target}"
+        assert imports(path) >= {"repsynth.api"}  # the flat public namespace: it may name everything
+        return
+    own = FOLDERS.index(folder_of(name))
+    targets = {
+        imported.removeprefix("repsynth.") for imported in imports(path) if imported.startswith("repsynth.")
+    }
+    upwards = {t for t in targets if folder_of(t) in FOLDERS and FOLDERS.index(folder_of(t)) > own}
+    assert not upwards, f"{name} imports {upwards}"
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    names = [path.stem for path in MODULES if path.stem not in ROLES]
+    assert len(names) == len(set(names)), {name for name in names if names.count(name) > 1}
 
 
 @pytest.mark.parametrize("library", HEAVY)
 def test_each_heavy_library_has_its_place(library: str) -> None:
-    for path in MODULES:
-        roots = {imported.split(".")[0] for imported in imports(path)}
-        if library in roots:
-            assert name_of(path).split(".")[0] in HEAVY[library], path
+    users = {
+        folder_of(name_of(path))
+        for path in MODULES
+        if library in {imported.split(".")[0] for imported in imports(path)}
+    }
+    assert users <= HEAVY[library]
 
 
 def calls(path: Path) -> set[str]:
@@ -112,69 +108,96 @@ def names_used(path: Path) -> set[str]:
     return {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name)}
 
 
+def callers(*endings: str) -> set[str]:
+    return {name_of(path) for path in MODULES if any(call.endswith(endings) for call in calls(path))}
+
+
 def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
-    drawing = {name_of(p) for p in MODULES if any(c.endswith("rounded_gaussian") for c in calls(p))}
-    adding = {name_of(p) for p in MODULES if any(c.endswith("add_gaussian") for c in calls(p))}
-    choosing = {name_of(p) for p in MODULES if any(c.endswith("choose_exponential") for c in calls(p))}
-    assert drawing == {"noise"}
-    assert adding == choosing == {"measure"}
+    assert callers("rounded_gaussian") == {"mechanism.noise"}
+    assert callers("add_gaussian") == callers("choose_exponential") == {"mechanism.meter"}
+    assert callers("sample_rows") == {"engines.local"}
 
 
 def test_entropy_comes_from_the_operating_system() -> None:
-    users = {name_of(p) for p in MODULES if "os.urandom" in names_used(p)}
-    assert users == {"noise", "measure", "pipeline"}
-    seeded = {name_of(p) for p in MODULES if any(c.endswith("seeded_entropy") for c in calls(p))}
-    assert seeded == {"pipeline"}
+    users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
+    assert users == {"mechanism.noise", "mechanism.meter", "pipeline.run"}
+    assert callers("seeded_entropy") == {"pipeline.run"}
 
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
-    users = {name_of(p) for p in MODULES if any("random.default_rng" in c for c in calls(p))}
-    assert users == {
-        "release",
-        "threshold",
-        "datasets",
-        "audit",
-        "models.pool",
-        "models.network",
-        "paper.splits",
-        "paper.literal",
-        "paper.nulls",
+    assert callers("random.default_rng") == {
+        *("release.release", "scoring.threshold", "datasets", "datasets.people"),
+        *("auditing.targets", "auditing.white_box", "auditing.black_box"),
+        *("models.marginal.raked", "models.network.network"),
+        *("evaluation.split", "paper.literal", "paper.nulls"),
     }
     for path in MODULES:
         for call in calls(path):
             assert not call.startswith(("np.random.seed", "np.random.normal", "np.random.rand", "random."))
 
 
-def test_the_data_is_read_in_few_places() -> None:
-    """Measurements read it for a charge; the dossier, the audit and the draft read it for the curator. Decoding
-    reads back what it made of public values, to see whether a storage type can hold them."""
-    readers = {name_of(p) for p in MODULES if any(c.endswith(("EncodedTable", "encode_batch")) for c in calls(p))}
-    assert readers == {"encode", "pipeline", "risk", "audit", "decode", "paper.sound"}
-    exact = {name_of(p) for p in MODULES if any(c.endswith("sum_over") for c in calls(p))}
-    assert exact == {"measure", "guarantee", "audit"}
+def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
+    """The meter sums for a charge; the guarantee and the audit sum for the curator. Imitation reads back what it
+    made of public values, to see whether a storage type can hold them; the draft looks at the cells themselves."""
+    assert callers("EncodedTable", "encode_batch") == {"data.encode", "data.imitate", "engines.local"}
+    assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
+    assert callers("LocalEngine") == {"curator.guarantee", "auditing.white_box", "auditing.training"}
+    looking = {"curator.dossier", "auditing.audit", "paper.sound"}
+    assert callers("per_record") == callers("LocalEngine.open") == looking
+    assert callers("open_engine") == {"pipeline.run"}
 
 
-def test_the_core_needs_few_packages() -> None:
-    """Importing the package loads no optional library."""
-    import subprocess
-    import sys
+def test_no_model_is_compared_by_name_outside_its_folder() -> None:
+    """Releases of the first version say by name what their parts mean: there, and only there, a name decides."""
+    for path in MODULES:
+        if folder_of(name_of(path)) == "models" or name_of(path) == "release.first":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare | ast.match_case):
+                constants = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+                assert not constants & set(MODELS), f"{name_of(path)}: {ast.unparse(node)}"
 
-    optional = ("pandas", "polars", "sklearn", "matplotlib")
-    code = f"import sys, repsynth.cli; print([m for m in {optional} if m in sys.modules])"
+
+def test_starting_loads_nothing_heavy() -> None:
+    code = "import sys; from repsynth.cli.main import _parser; _parser().format_help(); print(sorted(sys.modules))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == "[]"
+    loaded = {module.split(".")[0] for module in ast.literal_eval(printed)}
+    assert "numpy" in loaded  # the test would see what is there
+    assert not loaded & {*HEAVY, "scipy", "pyarrow"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_assertion_or_message_prints_a_cell(path: Path) -> None:
+MESSAGES = {"encode", "base", "csv", "parquet", "frames", "meter", "local"}
+"""Modules whose code holds cells in its hands."""
+
+
+def test_no_message_prints_a_cell() -> None:
     """No error message is built from arrays, batches or records."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    private = {"records", "codes", "batch", "array", "values", "cells", "text", "series"}
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Raise)
-            and node.exc is not None
-            and path.name in {"encode.py", "tables.py", "measure.py"}
-        ):
-            used = {part.id for part in ast.walk(node.exc) if isinstance(part, ast.Name)}
-            assert not used & private, ast.unparse(node)
+    private = {
+        "records",
+        "codes",
+        "batch",
+        "array",
+        "values",
+        "cells",
+        "text",
+        "series",
+        "total",
+        "exact",
+        "noisy",
+    }
+    raised = 0
+    for path in (path for path in MODULES if path.stem in MESSAGES):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and node.exc is not None:
+                raised += 1
+                used = {part.id for part in ast.walk(node.exc) if isinstance(part, ast.Name)}
+                assert not used & private, ast.unparse(node)
+    assert raised >= 8  # there are messages to look at
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in repsynth.__all__:
+        value = getattr(repsynth, name)
+        assert name == "__version__" or (value.__doc__ or "").strip(), name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        repsynth.nothing  # noqa: B018

@@ -15,20 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import schemas, tables
 
-from repsynth import Release, datasets, synthesize, weigh
+from repsynth import Release, datasets, synthesize
 from repsynth.cli import main
-from repsynth.encode import EncodedTable
+from repsynth.data.sources import check_columns, open_source
+from repsynth.data.write import write_table
+from repsynth.engines.local import LocalEngine
 from repsynth.errors import DataError, LedgerError, ReleaseError, SchemaError
-from repsynth.ledger import Ledger
-from repsynth.output import write_table
-from repsynth.pipeline import make_settings
-from repsynth.plan import MODELS, make_plan
+from repsynth.models.registry import MODELS
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.privacy.ledger import Ledger
 from repsynth.schema import parse_schema, schema_from_dict, schema_to_dict
-from repsynth.tables import check_columns, open_table
+from repsynth.scoring import weights
 
-RULES = list(weigh.RULES)
+RULES = [*weights.RULES, "random"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data(), rule=st.sampled_from(RULES), mu=st.sampled_from([0.1, 3.0, 300.0]), public=st.booleans())
 def test_any_schema_any_table_replays_on_its_neighbour(
@@ -39,7 +42,7 @@ def test_any_schema_any_table_replays_on_its_neighbour(
     declared = table.num_rows if public else None
     model = data.draw(st.sampled_from(list(MODELS) if len(schema.learned) > 1 else ["naive-bayes"]))
     budget = options_of(model, mu)
-    chosen = make_settings(delta=1e-6, weights=rule, public_rows=declared, model=model, **budget)  # type: ignore[arg-type]
+    chosen = Settings.of(delta=1e-6, weights=rule, public_rows=declared, model=model, **budget)
     plan = make_plan(schema, chosen)
     check_replay(plan, table, data.draw(st.integers(0, table.num_rows - 1)))
     records = records_of(table, schema)
@@ -58,8 +61,8 @@ def test_any_schema_makes_a_release_that_can_be_sampled_saved_and_loaded(
     folder = release.save(tmp_path_factory.mktemp("release") / "release")
     out = Release.load(folder).sample(20)
     assert out.num_rows == 20
-    check_columns(open_table(out), schema)
-    for records in EncodedTable(open_table(out), schema):
+    check_columns(open_source(out), schema)
+    for records in LocalEngine.open(open_source(out), schema).per_record():
         for column in schema.learned:
             if not column.missing:
                 assert (records.codes[column.name] >= 0).all(), "every synthetic cell is inside the domain"
@@ -80,7 +83,8 @@ TOML = st.one_of(st.text(max_size=200), st.lists(st.sampled_from(LINES.split(";"
 @given(TOML)
 def test_the_schema_parser_gives_a_schema_or_a_clear_error(text: str) -> None:
     try:
-        parse_schema(text)
+        schema = parse_schema(text)
+        assert schema_from_dict(schema_to_dict(schema)) == schema
     except SchemaError as error:
         assert all(problem and "\n" not in problem.split(": not valid TOML")[0] for problem in error.problems)
 
@@ -101,10 +105,10 @@ def test_the_csv_reader_reads_or_refuses(
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_bytes((b"a,b\n" if header else b"") + content)
     try:
-        table = open_table(path)
+        table = open_source(path)
         check_columns(table, SMALL)
-        for records in EncodedTable(table, SMALL):
-            assert records.rows >= 0
+        for records in LocalEngine.open(table, SMALL).per_record():
+            assert all(len(codes) == records.rows for codes in records.codes.values())
     except DataError as error:
         assert "\n" not in str(error)
 
@@ -121,9 +125,10 @@ def test_the_parquet_reader_reads_or_refuses(
     content[position : position + len(garbage)] = garbage
     path.write_bytes(bytes(content))
     try:
-        table = open_table(path)
+        table = open_source(path)
         check_columns(table, SMALL)
-        list(EncodedTable(table, SMALL))
+        for records in LocalEngine.open(table, SMALL).per_record():
+            assert all(len(codes) == records.rows for codes in records.codes.values())
     except DataError as error:
         assert "\n" not in str(error)
 
@@ -199,16 +204,21 @@ def test_the_command_line_never_shows_a_traceback(
     Path("noise.toml").write_bytes(bytes(range(256)))
     Path("noise.parquet").write_bytes(bytes(range(256)) * 20)
     Path("noise.db").write_bytes(bytes(range(256)) * 20)
+    Path("schema.toml").write_text("[columns.a]\ntype = 'boolean'\n")
     Path("release").mkdir()
     Path("release/release.json").write_bytes(bytes(range(256)))
     for command in (
         "schema noise.csv -o s.toml",
         "schema noise.parquet -o s.toml",
         "plan --schema noise.toml --epsilon 1",
+        "plan --schema schema.toml --plan noise.toml",
+        "synthesize noise.parquet --schema schema.toml --epsilon 1",
+        "audit noise.csv --schema schema.toml --epsilon 1",
         "inspect release",
         "sample release -n 3 -o x.csv",
         "risk noise.csv --release release -o d.parquet",
         "ledger show noise.db",
+        "ledger init noise.db --epsilon 1",
     ):
         assert main(command.split()) in (0, 2), command
         assert "Traceback" not in capsys.readouterr().err

@@ -1,27 +1,71 @@
 """Differentially private synthetic tables that give outliers a provably smaller privacy loss.
 
-table + public schema
-  -> encode        every cell becomes a code inside the public domain
-  -> marginals     stage 1: noisy one-way histograms                       (charge)
-  -> score         a public function of a record: how much it stands out
-  -> threshold     a noisy histogram of the scores                         (charge)
-  -> weigh         a public function of the score: outliers weigh less
-  -> models        stage 2: weighted sums; weighted tables and which;      (charges)
-                   or rounds of training on weighted gradients (train)
-  -> release       everything above, and what it cost; fit, sample, decode
+The folders in the order in which data moves; each imports only from those above it:
+
+schema       what is public about a table
+privacy      what privacy costs: budget, events, loss, ledger; never sees data
+storage      files: written whole or not at all, checked when read
+data         tables in and out: sources -> encode -> records ... decode -> write
+datasets     public tables to try it on
+engines      where sums over records are computed
+mechanism    the door to the data: exact sums -> noise -> events                        (charges)
+scoring      stage 1: histograms -> scores -> threshold -> weights
+models       stage 2: weighted measurements, and the model that follows
+planning     settings -> plan: what will be measured and what it will cost
+release      what a run leaves behind: sample from it, ask what it cost
+pipeline     carry out a plan: pay, measure, keep checkpoints
+curator      for the curator only: draft of a schema, dossier, guaranteed losses
+auditing     attack the mechanism, and compare with its claims
+evaluation   what a synthetic table is good for, and who could be found
+paper        the experiments of the method's paper
+cli          the command line
+
+A run:      cli -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
+A sample:   release.load -> models (sampler) -> data.decode -> data.write
+An audit:   pipeline.run -> release.kernels -> auditing.white_box -> auditing.bounds
 """
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from repsynth.budget import Budget
-from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, RepsynthError, SchemaError
-from repsynth.ledger import Ledger
-from repsynth.pipeline import synthesize
-from repsynth.release import Release
-from repsynth.schema import Schema, load_schema, parse_schema
-from repsynth.weigh import Cap, Equalize, HingeExp, Random, Removal, Targeted, Uniform
+__version__ = "0.2.0.dev0"
+
+if TYPE_CHECKING:
+    from repsynth.api import audit, draft_schema, inspect_release, plan, risk, synthesize
+    from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, RepsynthError, SchemaError
+    from repsynth.models.marginal.model import Aim, Mst
+    from repsynth.models.naive_bayes.model import NaiveBayes
+    from repsynth.models.network.model import Neural
+    from repsynth.planning.plan import Plan
+    from repsynth.planning.settings import Settings
+    from repsynth.privacy.budget import Budget
+    from repsynth.privacy.ledger import Ledger
+    from repsynth.release.release import Release
+    from repsynth.schema import Schema, load_schema, parse_schema
+    from repsynth.scoring.random import Random
+    from repsynth.scoring.rarity import Rarity
+    from repsynth.scoring.weights import Cap, Equalize, HingeExp, Removal, Targeted, Uniform
+
+_PLACES = {
+    "api": ["audit", "draft_schema", "inspect_release", "plan", "risk", "synthesize"],
+    "errors": ["ConfigError", "DataError", "LedgerError", "ReleaseError", "RepsynthError", "SchemaError"],
+    "models.marginal.model": ["Aim", "Mst"],
+    "models.naive_bayes.model": ["NaiveBayes"],
+    "models.network.model": ["Neural"],
+    "planning.plan": ["Plan"],
+    "planning.settings": ["Settings"],
+    "privacy.budget": ["Budget"],
+    "privacy.ledger": ["Ledger"],
+    "release.release": ["Release"],
+    "schema": ["Schema", "load_schema", "parse_schema"],
+    "scoring.random": ["Random"],
+    "scoring.rarity": ["Rarity"],
+    "scoring.weights": ["Cap", "Equalize", "HingeExp", "Removal", "Targeted", "Uniform"],
+}
+_PLACE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
+    "Aim",
     "Budget",
     "Cap",
     "ConfigError",
@@ -30,17 +74,35 @@ __all__ = [
     "HingeExp",
     "Ledger",
     "LedgerError",
+    "Mst",
+    "NaiveBayes",
+    "Neural",
+    "Plan",
     "Random",
+    "Rarity",
     "Release",
     "ReleaseError",
     "Removal",
     "RepsynthError",
     "Schema",
     "SchemaError",
+    "Settings",
     "Targeted",
     "Uniform",
     "__version__",
+    "audit",
+    "draft_schema",
+    "inspect_release",
     "load_schema",
     "parse_schema",
+    "plan",
+    "risk",
     "synthesize",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: starting must be fast."""
+    if name not in _PLACE_OF:
+        raise AttributeError(f"module 'repsynth' has no attribute '{name}'")
+    return getattr(import_module(f"repsynth.{_PLACE_OF[name]}"), name)

@@ -1,4 +1,4 @@
-"""What each command does: read options, call the library, hand the result to `show`."""
+"""What each command does: read options, call the library, hand the result to `render`."""
 
 import argparse
 import os
@@ -22,31 +22,32 @@ from rich.progress import (
 )
 
 from repsynth import datasets
-from repsynth.audit import audit as run_audit
-from repsynth.audit import made_up_table
-from repsynth.budget import make_budget
-from repsynth.checkpoint import remove
-from repsynth.cli import plans, show
-from repsynth.draft import draft_schema
+from repsynth.auditing.audit import audit as run_audit
+from repsynth.auditing.targets import made_up_table
+from repsynth.cli import render, render_plan
+from repsynth.cli.flags import settings_of
+from repsynth.curator.dossier import write_dossier
+from repsynth.curator.draft import draft_schema
+from repsynth.data.sources import open_source
+from repsynth.data.write import check_table_path, write_table
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError
-from repsynth.ledger import Ledger
-from repsynth.output import beside, check_place, check_table_path, write_table
-from repsynth.pipeline import make_settings, open_payer, run
-from repsynth.plan import Plan, make_plan
-from repsynth.release import Release
-from repsynth.risk import write_dossier
+from repsynth.models.base import Round
+from repsynth.pipeline.payment import open_payer
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import Plan, make_plan
+from repsynth.planning.settings import Settings
+from repsynth.planning.settings_file import read_settings, settings_to_toml, with_given
+from repsynth.privacy.budget import make_budget
+from repsynth.privacy.ledger import Ledger
+from repsynth.release.describe import release_data
+from repsynth.release.release import Release
 from repsynth.schema import load_schema
-from repsynth.tables import open_table
-from repsynth.train import Round
-
-Command = Callable[[argparse.Namespace], int | None]
+from repsynth.storage.atomic import beside, check_place
 
 
 def schema(options: argparse.Namespace) -> None:
     """Write a draft schema."""
-    check_place(options.output)
-    if options.output.exists():
-        raise ConfigError(f"{options.output}: already exists; choose another name with -o")
+    check_new(options.output, "-o")
     text = draft_schema(options.data, label=options.label)
     with beside(options.output) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -61,13 +62,31 @@ def schema(options: argparse.Namespace) -> None:
     )
 
 
+def check_new(path: Path, flag: str) -> None:
+    """Refuse a file that is there already, or that cannot be written."""
+    check_place(path)
+    if os.path.lexists(path):
+        raise ConfigError(f"{path}: already exists; choose another name with {flag}")
+
+
 def plan(options: argparse.Namespace) -> None:
     """Show a plan."""
     made = _plan(options)
-    rows = made.settings.public_rows or options.rows
+    rows = made.public_rows or options.rows
     if rows < 1:
         raise ConfigError("the expected number of rows must be at least 1")
-    print_result(options, plans.plan_data(made, rows), lambda console: plans.plan(console, made, rows))
+    if options.save is not None:
+        check_new(options.save, "--save")
+        with beside(options.save) as temporary:
+            temporary.write_text(settings_to_toml(made.settings), encoding="utf-8")
+    data = render_plan.plan_data(made, rows) | ({} if options.save is None else {"saved": str(options.save)})
+
+    def tell(console: Console) -> None:
+        render_plan.plan(console, made, rows)
+        if options.save is not None:
+            console.print(f"Wrote the settings to {escape(str(options.save))}.")
+
+    print_result(options, data, tell)
 
 
 def synthesize(options: argparse.Namespace) -> None:
@@ -82,7 +101,7 @@ def synthesize(options: argparse.Namespace) -> None:
     if options.rows is not None and not 0 <= options.rows <= 10**12:
         raise ConfigError("the number of rows cannot be negative, nor above 10^12")
     payer = open_payer(options.ledger, options.dataset)
-    table = open_table(options.data)
+    source = open_source(options.data)
     checkpoint = options.release.with_name(f"{options.release.name}.checkpoint") if made.training else None
     resumed = checkpoint is not None and (checkpoint / "run.json").exists()
     with _progress(options) as progress:
@@ -100,10 +119,16 @@ def synthesize(options: argparse.Namespace) -> None:
             described = f"training: round {done.done} of {done.of}, loss {done.loss:.3f}, ε {done.epsilon:.3f}"
             progress.update(task, description=described, completed=len(made.steps) + done.done)
 
-        release = run(made, table, on_step=on_step, on_round=on_round, payer=payer, checkpoint=checkpoint)
+        release = run(
+            made,
+            source,
+            on_step=on_step,
+            on_round=on_round,
+            payer=payer,
+            checkpoint=checkpoint,
+            engine=options.engine,
+        )
     folder = _save(release, options.release)
-    if checkpoint is not None:
-        remove(checkpoint)
     try:
         rows = _write_sample(options, release, output, options.rows, seed=None)
     except (RepsynthError, KeyboardInterrupt) as error:
@@ -116,9 +141,9 @@ def synthesize(options: argparse.Namespace) -> None:
         "release": str(folder),
         "output": str(output),
         "rows": rows,
-        **show.release_data(release),
+        **release_data(release),
     }
-    print_result(options, data, lambda console: show.outcome(console, release, folder, output, rows))
+    print_result(options, data, lambda console: render.outcome(console, release, folder, output, rows))
 
 
 def _save(release: Release, folder: Path) -> Path:
@@ -140,14 +165,14 @@ def sample(options: argparse.Namespace) -> None:
     print_result(
         options,
         {"output": str(options.output), "rows": rows},
-        lambda console: console.print(f"Wrote {show.count(rows)} to {escape(str(options.output))}."),
+        lambda console: console.print(f"Wrote {render.count(rows)} to {escape(str(options.output))}."),
     )
 
 
 def inspect(options: argparse.Namespace) -> None:
     """Show a release."""
     release = Release.load(options.release)
-    print_result(options, show.release_data(release), lambda console: show.release(console, release))
+    print_result(options, release_data(release), lambda console: render.release(console, release))
 
 
 def risk(options: argparse.Namespace) -> None:
@@ -161,7 +186,7 @@ def risk(options: argparse.Namespace) -> None:
     print_result(
         options,
         data,
-        lambda console: show.dossier(console, options.output, summary if options.show else None),
+        lambda console: render.dossier(console, options.output, summary if options.show else None),
     )
 
 
@@ -172,7 +197,7 @@ def ledger_init(options: argparse.Namespace) -> None:
     ledger = Ledger.create(options.ledger)
     ledger.init(options.dataset, limit)
     balance = ledger.balance(options.dataset)
-    print_result(options, show.balance_data(balance), lambda console: show.balance(console, balance))
+    print_result(options, render.balance_data(balance), lambda console: render.balance(console, balance))
 
 
 def ledger_show(options: argparse.Namespace) -> None:
@@ -183,21 +208,20 @@ def ledger_show(options: argparse.Namespace) -> None:
 
     def tell(console: Console) -> None:
         for balance in balances:
-            show.balance(console, balance)
+            render.balance(console, balance)
 
-    print_result(options, {"datasets": [show.balance_data(balance) for balance in balances]}, tell)
+    print_result(options, {"datasets": [render.balance_data(balance) for balance in balances]}, tell)
 
 
 def audit(options: argparse.Namespace) -> int:
     """Attack the mechanism; 1 where a claim is exceeded."""
     made = _plan(options)
-    source = made_up_table(made.schema) if options.data is None else options.data
     with _progress(options) as progress:
         task = progress.add_task("attacking", total=5)
         findings = list(
             run_audit(
                 made,
-                source,
+                made_up_table(made.schema) if options.data is None else options.data,
                 runs=options.runs,
                 black_box_runs=options.black_box_runs,
                 on_target=lambda name: progress.update(task, description=name, advance=1),
@@ -206,53 +230,48 @@ def audit(options: argparse.Namespace) -> int:
     private = options.data is not None
     print_result(
         options,
-        show.audit_data(findings, private),
-        lambda console: show.audit(console, findings, private, options.runs),
+        render.audit_data(findings, private),
+        lambda console: render.audit(console, findings, private, options.runs),
     )
     return int(any(finding.exceeded for finding in findings))
 
 
 def demo(options: argparse.Namespace) -> None:
-    """The whole way on simulated data."""
+    """The whole way on simulated people."""
     folder: Path = options.output
-    folder.mkdir(parents=True, exist_ok=True)
-    pacsv.write_csv(datasets.simulate(), folder / "people.csv")
-    (folder / "schema.toml").write_text(datasets.schema_text("sim"), encoding="utf-8")
-    options.data, options.schema = folder / "people.csv", folder / "schema.toml"
-    settings = make_settings(epsilon=1.0, delta=1e-6)
-    made = make_plan(load_schema(options.schema), settings)
-    release = run(made, open_table(options.data))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be made ({error.strerror}); name another folder with -o") from None
+    for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt"):
+        check_new(folder / name, "-o")
+    pacsv.write_csv(datasets.simulate_people(), folder / "people.csv")
+    (folder / "schema.toml").write_text(datasets.schema_text("people"), encoding="utf-8")
+    made = make_plan(load_schema(folder / "schema.toml"), Settings.of(epsilon=1.0, delta=1e-6))
+    release = run(made, open_source(folder / "people.csv"))
     release.save(folder / "release")
     rows = _write_sample(options, release, folder / "synthetic.csv", None, seed=None)
     with (folder / "summary.txt").open("w", encoding="utf-8") as file:
-        show.release(Console(file=file, width=100), release)
+        render.release(Console(file=file, width=100), release)
 
     def tell(console: Console) -> None:
-        show.release(console, release)
-        show.demo(console, folder, rows)
+        render.release(console, release)
+        render.demo(console, folder, rows)
 
-    print_result(options, {"folder": str(folder), "rows": rows, **show.release_data(release)}, tell)
+    print_result(options, {"folder": str(folder), "rows": rows, **release_data(release)}, tell)
+
+
+def completion(options: argparse.Namespace) -> None:
+    """Print what makes a shell complete commands."""
+    from argcomplete.shell_integration import shellcode
+
+    script = shellcode(["repsynth"], shell=options.shell)
+    print_result(options, {"script": script}, lambda console: console.out(script, end=""))
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    settings = make_settings(
-        epsilon=options.epsilon,
-        delta=options.delta,
-        mu=options.mu,
-        rho=options.rho,
-        weights=options.weights,
-        gamma=options.gamma,
-        outlier_epsilon=options.outlier_epsilon,
-        outlier_share=options.outlier_share,
-        score_share=options.score_share,
-        threshold_share=options.threshold_share,
-        public_rows=options.public_rows,
-        model=options.model,
-        max_model_mb=options.max_model_mb,
-        epochs=options.epochs,
-        sampling_rate=options.sampling_rate,
-    )
-    return make_plan(load_schema(options.schema), settings)
+    kept = {} if options.plan is None else read_settings(options.plan)
+    return make_plan(load_schema(options.schema), Settings.of(**with_given(kept, settings_of(options))))
 
 
 def _write_sample(

@@ -1,4 +1,5 @@
-"""Four public tables with public schemas: the paper's simulated data, Breast Cancer, Adult and German Credit."""
+"""Public tables with public schemas: the paper's four (simulated, Breast Cancer, Adult, German Credit), and people
+for demonstrations."""
 
 import os
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from repsynth.datasets.fetch import cached
+from repsynth.datasets.people import simulate_people
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema, parse_schema
 
-NAMES = ("sim", "breast_cancer", "adult", "german_credit")
+NAMES = ("sim", "breast_cancer", "adult", "german_credit", "people")
+__all__ = ["NAMES", "Dataset", "load", "schema_text", "simulate", "simulate_people"]
 _FILES = {"adult": "adult.csv", "german_credit": "german_credit.csv"}
 _BINNED = ("mean_area", "perimeter_error", "worst_texture")
 
@@ -43,6 +46,8 @@ def load(name: str, *, data_dir: str | Path | None = None) -> Dataset:
     schema = parse_schema(schema_text(name), file=f"{name}.toml")
     if name == "sim":
         return Dataset(name, simulate(), schema)
+    if name == "people":
+        return Dataset(name, simulate_people(), schema)
     if name == "breast_cancer":
         return Dataset(name, _breast_cancer(), schema)
     return Dataset(name, _read(_path(name, data_dir), schema), schema)
@@ -134,5 +139,5 @@ def _read(path: Path, schema: Schema) -> pa.Table:
         if column.name not in table.column_names:
             raise DataError(f"{path}: has no column '{column.name}'; this is not the dataset")
     label = schema.label
-    assert label is not None  # each of the four has one, and its codes are text in the schema
+    assert label is not None  # each of them has one, and its codes are text in the schema
     return table.set_column(table.column_names.index(label), label, pc.cast(table[label], pa.string()))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from repsynth.errors import ConfigError, DataError
-from repsynth.output import beside
+from repsynth.storage.atomic import beside
 
 _OPENML = {"adult": 1590, "german_credit": 31}
 _DIGESTS = {

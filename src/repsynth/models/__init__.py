@@ -1,11 +1,9 @@
 """Stage 2: what a model measures, and the model that follows.
 
-stages        what stage 1 hands over, and what a measurement leaves behind
+base          what a model and a fit are
+registry      all models by name
+sampling      draws that several models share
 naive_bayes   weighted clipped sums by label
-marginal      `mst` and `aim`: which two-way tables are measured, in what order
-groups        cells taken together until they stand above the noise
-tables        weighted tables, and the choice between them
-tree          a consistent tree of tables;  pool: records weighted to agree with further tables
-network       an autoregressive network, and drawing from it
-training      its rounds of risk-weighted DP-SGD, with JAX
+marginal      `mst` and `aim`: weighted two-way tables, and which
+network       an autoregressive network, trained by risk-weighted DP-SGD
 """

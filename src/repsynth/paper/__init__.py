@@ -1,15 +1,12 @@
 """The paper's experiments, reproduced and corrected. Nothing here is a private release.
 
 grid       the cells of the study: protocol, dataset, budget, seed, method
-points     records as numbers, category codes and labels, and the space they lie in
-splits     each dataset split into members, non-members and a reference
 literal    `--protocol paper`: the paper's own mechanism, as far as it can be known
 sound      `--protocol sound`: the product's own path
-attacks    membership attacks from nearest neighbours, by decile of outlyingness;  utility: train on synthetic
 results    what one cell measures
 study      run the cells: one file each, on several processes, resumable
 summary    means, errors and paired differences over seeds, beside the published values
-tables     terminal, Markdown, LaTeX;  figures: PNG and SVG
+tabulate   terminal, Markdown, LaTeX;  figures: PNG and SVG
 nulls      the attack of the paper where there is nothing to find
 """
 

@@ -7,10 +7,10 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from repsynth.output import beside
 from repsynth.paper import STAMP
 from repsynth.paper.grid import METHODS
 from repsynth.paper.summary import TITLES, Row, Summary
+from repsynth.storage.atomic import beside
 
 # Distinguishable for the colour-blind, and by marker in print.
 _LOOKS = {

@@ -24,7 +24,7 @@ METHODS = {
     "removal": "Hard removal",
 }
 
-_SHOWN_ONLY = {"paper/summary.py", "paper/tables.py", "paper/figures.py", "paper/published.csv"}
+_SHOWN_ONLY = {"paper/summary.py", "paper/tabulate.py", "paper/figures.py", "paper/published.csv"}
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from repsynth import datasets
-from repsynth.paper.attacks import (
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.evaluation.matrix import Points, Space, points_of
+from repsynth.evaluation.nearest import (
     advantage_by_decile,
     advantage_of,
     deciles_of,
@@ -21,15 +22,10 @@ from repsynth.paper.attacks import (
     nearest,
     outlyingness,
 )
+from repsynth.evaluation.split import complete, split_rows
+from repsynth.evaluation.utility import tstr
 from repsynth.paper.grid import Cell
-from repsynth.paper.points import Points, Space, points_of
 from repsynth.paper.results import Result, scorer_quality
-from repsynth.paper.splits import complete, split_rows
-from repsynth.paper.utility import tstr
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 GAMMAS = (4.0, 2.0, 1.0, 0.5)
 TOLERANCE = 0.02

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from repsynth.errors import ConfigError
+from repsynth.evaluation.nearest import advantage_by_decile, deciles_of, make_attacks, nearest, outlyingness
 from repsynth.paper import STAMP
-from repsynth.paper.attacks import advantage_by_decile, deciles_of, make_attacks, nearest, outlyingness
 from repsynth.paper.grid import Cell
 from repsynth.paper.literal import literal_targets, load_literal, make_literal_targets, synthesize
 from repsynth.paper.summary import TITLES, interval, published

@@ -2,10 +2,9 @@
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-Floats = NDArray[np.float64]
+from repsynth.arrays import Floats
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

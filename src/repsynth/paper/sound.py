@@ -5,17 +5,18 @@ All methods have the same (ε, δ). Only the noise is seeded, so that results ca
 
 import numpy as np
 
-from repsynth.encode import EncodedTable
-from repsynth.paper.attacks import DECILES, advantage_by_decile, advantage_of, make_attacks, nearest
+from repsynth.data.sources import open_source
+from repsynth.engines.local import LocalEngine
+from repsynth.evaluation.matrix import points_of
+from repsynth.evaluation.nearest import DECILES, advantage_by_decile, advantage_of, make_attacks, nearest
+from repsynth.evaluation.split import load_split, make_targets, train_outlyingness
+from repsynth.evaluation.utility import tstr
 from repsynth.paper.grid import Cell
-from repsynth.paper.points import points_of
 from repsynth.paper.results import Result, scorer_quality
-from repsynth.paper.splits import load_split, make_targets, train_outlyingness
-from repsynth.paper.utility import tstr
-from repsynth.pipeline import make_settings, run
-from repsynth.plan import Settings, make_plan
-from repsynth.tables import open_table
-from repsynth.weigh import Random, Removal, Rule, Targeted, Uniform
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.scoring.weights import Removal, Rule, Targeted, Uniform
 
 _NOISELESS = 1e5
 """A μ at which no noise is left to see: the non-private method."""
@@ -25,7 +26,7 @@ _RULES: dict[str, Rule] = {
     "uniform": Uniform(),
     "uniform-split": Targeted(1.0),  # pays for the threshold, and gives everybody full weight
     "reps": Targeted(),
-    "random": Random(),
+    "random": Targeted(),  # of random scores
     "removal": Removal(),
 }
 
@@ -34,15 +35,15 @@ def run_sound(cell: Cell, data_dir: str | None) -> Result:
     """Run one cell: synthesize, then measure utility, attacks and each decile's loss."""
     key = (cell.dataset, cell.seed, data_dir)
     split, targets = load_split(*key), make_targets(*key)
-    table = open_table(split.table)
+    source = open_source(split.table)
     rows = len(split.train)
-    release = run(make_plan(split.schema, settings_of(cell, rows)), table, noise_seed=cell.noise_seed)
+    release = run(make_plan(split.schema, settings_of(cell, rows)), source, noise_seed=cell.noise_seed)
     synthetic = points_of(release.sample(rows, seed=cell.noise_seed), split.schema)
 
     attacks = make_attacks(nearest(targets.places, targets.space.place(synthetic)), targets.to_reference)
-    data = list(EncodedTable(table, split.schema))
+    data = list(LocalEngine.open(source, split.schema).per_record())
     influence = np.concatenate([release.influence(batch) for batch in data])[targets.trained]
-    losses = release.privacy.cost.advantage_at(influence)
+    losses = release.privacy.loss.advantage_at(influence)
     white_box = [float(losses[targets.member_deciles == d].mean()) for d in range(DECILES)]
     correlation = recall = None
     if cell.method == "reps":
@@ -64,10 +65,11 @@ def run_sound(cell: Cell, data_dir: str | None) -> Result:
 
 def settings_of(cell: Cell, rows: int) -> Settings:
     """The settings of a cell's run: δ = 1/n², the number of records declared public."""
-    return make_settings(
+    return Settings.of(
         epsilon=cell.epsilon,
         mu=_NOISELESS if cell.epsilon is None else None,
         delta=1 / rows**2,
         public_rows=rows,
         weights=_RULES[cell.method],
+        scorer="random" if cell.method == "random" else "rarity",
     )

@@ -1,6 +1,6 @@
 """The column types as frozen values.
 
-A *discrete* column has `cells`, one per declared value. A *numeric* column has `steps`: its values
+A *discrete* column has a `size`, the number of its declared values. A *numeric* column has `steps`: its values
 live on the public grid of positions 0..steps between its bounds.
 """
 
@@ -20,7 +20,7 @@ class Category:
     missing: bool = False
 
     @property
-    def cells(self) -> int:
+    def size(self) -> int:
         """How many values there are."""
         return len(self.values)
 
@@ -38,7 +38,7 @@ class Boolean:
         return ("false", "true")
 
     @property
-    def cells(self) -> int:
+    def size(self) -> int:
         """Always two."""
         return 2
 
@@ -118,7 +118,7 @@ class Schema:
     >>> schema = Schema(columns=(Integer(name="age", min=17, max=90), Boolean(name="smoker")), label="smoker")
     >>> [column.name for column in schema.learned]
     ['age', 'smoker']
-    >>> schema.label_column.cells
+    >>> schema.label_column.size
     2
     """
 

@@ -1,0 +1,175 @@
+"""The Python functions: what the command line does, without the command line."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from repsynth.errors import ConfigError
+from repsynth.planning.plan import Plan, make_plan
+from repsynth.planning.settings import PARTS, Settings, keywords
+from repsynth.planning.settings_file import read_settings, with_given
+from repsynth.schema import Schema, load_schema
+
+if TYPE_CHECKING:
+    from repsynth.auditing.bounds import Finding
+    from repsynth.curator.dossier import Summary
+    from repsynth.privacy.ledger import Ledger
+    from repsynth.release.release import Release
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def takes_settings(function: F) -> F:
+    """Show every setting in the signature, where `help` and editors look for it."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    names = [*PARTS, *keywords()]
+    extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
+    function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
+    return function
+
+
+@takes_settings
+def plan(schema: Schema | str | Path, *, settings: Settings | str | Path | None = None, **knobs: Any) -> Plan:
+    """What a run with these settings would measure and cost; no data is opened.
+
+    Settings are keywords, a `Settings`, or the path of a `plan.toml`; keywords beside a file count more.
+
+    >>> from repsynth import datasets
+    >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="mst").charges)
+    ['count', 'histograms', 'scores', 'label tables', 'choice', 'tables']
+    """
+    return make_plan(_schema(schema), _settings(settings, knobs))
+
+
+@takes_settings
+def synthesize(
+    table: Any,
+    schema: Schema | str | Path,
+    *,
+    settings: Settings | str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    ledger: "str | Path | Ledger | None" = None,
+    dataset: str | None = None,
+    engine: str = "local",
+    **knobs: Any,
+) -> "Release":
+    """A differentially private release of a table: the data is read and the budget is spent, once.
+
+    `table` is a pandas or polars data frame, a pyarrow table, or the path of a CSV or Parquet file. The
+    budget is one of `epsilon` (with `delta`), `mu` or `rho`; `model`, `weights` and `scorer` are names or
+    objects, and their own settings may stand beside them. Everything is checked before data is opened.
+    With a `ledger`, the cost is set aside in the budget of `dataset` before the data is opened. A model that is
+    trained can be given a folder for its `checkpoint`: the same call goes on from there if it was killed. The
+    folder stays until the release is saved.
+
+    >>> import pyarrow as pa
+    >>> from repsynth.schema import parse_schema
+    >>> people = pa.table({"age": [30, 41, 55] * 300, "smoker": [True, False, False] * 300})
+    >>> schema = parse_schema('''
+    ... label = "smoker"
+    ... columns.age = {type = "integer", min = 18, max = 99}
+    ... columns.smoker = {type = "boolean"}
+    ... ''')
+    >>> release = synthesize(people, schema, epsilon=2.0, delta=1e-6)
+    >>> release.privacy.epsilon <= 2.0
+    True
+    >>> release.sample(5).column_names
+    ['age', 'smoker']
+    """
+    from repsynth.data.sources import open_source
+    from repsynth.pipeline.payment import open_payer
+    from repsynth.pipeline.run import run
+
+    if not isinstance(checkpoint, str | Path | None):
+        raise ConfigError("the checkpoint must be the path of a folder")
+    made = make_plan(_schema(schema), _settings(settings, knobs))
+    folder = None if checkpoint is None else Path(checkpoint)
+    source = open_source(table)
+    return run(made, source, payer=open_payer(ledger, dataset), checkpoint=folder, engine=engine)
+
+
+def draft_schema(table: Any, *, label: str | None = None) -> str:
+    """The text of a `schema.toml` to be completed by hand, read off the data: NOT private.
+
+    >>> import pyarrow as pa
+    >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
+    type = "integer"
+    """
+    from repsynth.curator.draft import draft_schema as draft
+
+    return draft(table, label=label)
+
+
+def risk(table: Any, release: "Release | str | Path", path: str | Path) -> "Summary":
+    """Write the curator's dossier, each record's own loss, to a Parquet file: PRIVATE, and so is the summary.
+
+    >>> import tempfile
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0)
+    >>> risk(sim.table, release, Path(tempfile.mkdtemp()) / "dossier.parquet").records
+    6000
+    """
+    from repsynth.curator.dossier import write_dossier
+    from repsynth.data.write import check_table_path
+    from repsynth.release.release import Release
+
+    check_table_path(Path(path), (".parquet",))
+    return write_dossier(table, release if isinstance(release, Release) else Release.load(release), Path(path))
+
+
+def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
+    """What a release cost and how the loss is spread, as plain data: what `repsynth inspect --json` prints.
+
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> inspect_release(synthesize(sim.table, sim.schema, epsilon=1.0))["model"]
+    'naive-bayes'
+    """
+    from repsynth.release.describe import release_data
+    from repsynth.release.release import Release
+
+    return release_data(release if isinstance(release, Release) else Release.load(release))
+
+
+@takes_settings
+def audit(
+    schema: Schema | str | Path,
+    table: Any = None,
+    *,
+    settings: Settings | str | Path | None = None,
+    runs: int = 100_000,
+    black_box_runs: int = 0,
+    **knobs: Any,
+) -> "Iterator[Finding]":
+    """Attack the mechanism and compare with its claims, on a table or on one made up from the schema.
+
+    With a `table`, what it finds is PRIVATE.
+
+    >>> from repsynth import datasets
+    >>> findings = audit(datasets.load("sim").schema, epsilon=1.0, runs=1000)
+    >>> sorted({finding.target for finding in findings})[:2]
+    ['canary', 'canary alone']
+    """
+    from repsynth.auditing.audit import audit as attack
+    from repsynth.auditing.targets import made_up_table
+
+    made = make_plan(_schema(schema), _settings(settings, knobs))
+    source = made_up_table(made.schema) if table is None else table
+    return attack(made, source, runs=runs, black_box_runs=black_box_runs)
+
+
+def _schema(schema: Schema | str | Path) -> Schema:
+    if not isinstance(schema, Schema | str | Path):
+        raise ConfigError("the schema must be a Schema, or the path of a schema.toml")
+    return schema if isinstance(schema, Schema) else load_schema(schema)
+
+
+def _settings(settings: Settings | str | Path | None, knobs: dict[str, Any]) -> Settings:
+    if isinstance(settings, Settings):
+        if knobs:
+            raise ConfigError(f"give {', '.join(knobs)} to the settings themselves, not beside them")
+        return settings
+    return Settings.of(**with_given({} if settings is None else read_settings(Path(settings)), knobs))

@@ -1,0 +1,81 @@
+"""What an attack finds: a claim, and the bound that the attack proves."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import binomtest
+
+from repsynth.arrays import Floats
+from repsynth.privacy.gaussian import advantage, epsilon_of
+from repsynth.privacy.loss import Loss
+
+_SHOWN, _CERTAIN = 0.95, 1 - 1e-5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One attack on one record: what was claimed, and what the attack proves at least.
+
+    The claim is the realised loss; where all measurements are attacked together, `guaranteed_mu` holds the
+    loss that was guaranteed before any of them was made.
+    """
+
+    target: str
+    attack: str
+    measurement: str
+    claimed_mu: float
+    lower_mu: float
+    certain_mu: float
+    delta: float
+    guaranteed_mu: float | None = None
+    claim: Loss | None = None
+    """Where a training is part of it: what is claimed of a record of full influence, in place of μ."""
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the attack refutes a claim, the realised or the guaranteed one."""
+        claim = min(self.claimed_mu, self.guaranteed_mu) if self.guaranteed_mu is not None else self.claimed_mu
+        return self.certain_mu > claim * (1 + 1e-9)
+
+    @property
+    def claimed_epsilon(self) -> float:
+        """The claim as an ε."""
+        return self.claim.epsilon(self.delta) if self.claim else float(epsilon_of(self.claimed_mu, self.delta))
+
+    @property
+    def guaranteed_epsilon(self) -> float | None:
+        """The guaranteed loss as an ε, where it is Gaussian."""
+        if self.guaranteed_mu is None or self.claim is not None:
+            return None
+        return float(epsilon_of(self.guaranteed_mu, self.delta))
+
+    @property
+    def lower_epsilon(self) -> float:
+        """The proven bound as an ε."""
+        lower = max(self.lower_mu, 0.0)
+        if self.claim is None:
+            return float(epsilon_of(lower, self.delta))
+        proven = float(advantage(lower))  # (ε, δ)-DP allows (e^ε − 1 + 2δ)/(e^ε + 1)
+        return max(math.log((1 + proven - 2 * self.delta) / (1 - proven)), 0.0) if proven < 1 else math.inf
+
+
+def claimed_mu(loss: Loss, influence: float = 1.0) -> float:
+    """The μ whose largest advantage is that of a loss; its own, where it is Gaussian."""
+    if not loss.trainings:
+        return float(loss.mu_at(influence))
+    return float(2 * ndtri((1 + loss.advantage_at(influence)) / 2))
+
+
+def bounds_of(out: Floats, present: Floats) -> tuple[float, float]:
+    """Lower bounds on μ at both confidences from the attacker's log ratios on both tables."""
+    # Ties, as where the record contributes nothing, are coin flips.
+    right = np.sum(present > 0) + np.sum(out < 0) + (np.sum(present == 0) + np.sum(out == 0)) / 2
+    total = len(out) + len(present)
+
+    def bound(confidence: float) -> float:
+        interval = binomtest(int(right), total, alternative="greater").proportion_ci(confidence)
+        return max(2 * float(ndtri(interval.low)), 0.0) if interval.low > 0 else 0.0
+
+    return bound(_SHOWN), bound(_CERTAIN)

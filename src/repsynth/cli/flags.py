@@ -1,0 +1,78 @@
+"""Command-line flags from the settings: each knob is written once, in its struct."""
+
+import argparse
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from repsynth.knobs import Knob, Registry, knobs_of
+from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
+
+_GROUP_OF_PART = {"weights": OUTLIERS, "scorer": OUTLIERS, "model": MODEL}
+_OLD_FLAGS = {"outlier_fraction": "--outlier-share"}
+_BUDGET_KNOBS = ("epsilon", "mu", "rho", "delta")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """All settings of a run, in their groups, and the schema."""
+    parser.add_argument("--schema", type=Path, required=True, help="schema.toml: what is publicly known")
+    parser.add_argument(
+        "--plan", type=Path, metavar="TOML", help="settings from a file; flags beside it count more (plan --save)"
+    )
+    groups = {title: parser.add_argument_group(title) for title in (BUDGET, OUTLIERS, SPLIT, MODEL)}
+    own = {knob.name: knob for knob in knobs_of(Settings)}
+    for name in Settings.__struct_fields__:
+        if name in own:
+            _add(groups[(own[name].meta.extra or {})["group"]], own[name], own[name].describe())
+        else:
+            _add_part(groups[_GROUP_OF_PART[name]], name, PARTS[name])
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    """The knobs of a budget alone."""
+    for knob in knobs_of(Settings):
+        if knob.name in _BUDGET_KNOBS:
+            _add(parser, knob, knob.describe())
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that were given on the command line, as keywords."""
+    names = [*PARTS, *keywords()]
+    return {name: value for name in names if (value := getattr(options, name, None)) is not None}
+
+
+def _add_part(group: argparse._ArgumentGroup, part: str, registry: Registry[Any]) -> None:
+    default = Settings.__struct_defaults__[Settings.__struct_fields__.index(part)].name
+    kinds = "; ".join(f"{name}: {_first_sentence(kind)}" for name, kind in registry.items())
+    group.add_argument(f"--{part}", metavar="NAME", help=f"{kinds} ({default})".replace("%", "%%"))
+    for knob, owners in registry.knobs().values():
+        _add(group, knob, f"{', '.join(owners)}: {knob.describe()}")
+
+
+def _add(parser: argparse._ActionsContainer, knob: Knob, text: str) -> None:
+    extra = knob.meta.extra or {}
+    flags = [knob.flag]
+    parser.add_argument(
+        *flags, dest=knob.name, type=_type(knob), metavar=extra.get("metavar"), help=text.replace("%", "%%")
+    )
+    if knob.name in _OLD_FLAGS:
+        parser.add_argument(_OLD_FLAGS[knob.name], dest=knob.name, type=_type(knob), help=argparse.SUPPRESS)
+
+
+def _type(knob: Knob) -> Callable[[str], Any]:
+    if str in knob.kinds and float in knob.kinds:
+        return _number_or_word
+    return float if float in knob.kinds else int if int in knob.kinds else str
+
+
+def _number_or_word(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _first_sentence(kind: type) -> str:
+    text = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ").rstrip(".")
+    return text.split(". ")[0].split(": ")[0] if len(text) > 70 else text

@@ -1,0 +1,187 @@
+"""What `plan` prints: charges, noise, cost in time and memory, and what a record loses by its weight."""
+
+import math
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+
+from repsynth.cli.render import bar, make_table, purpose, rounded_up
+from repsynth.mechanism.meter import sigma_for
+from repsynth.planning.plan import Plan
+from repsynth.privacy.events import Charge
+from repsynth.privacy.loss import Loss
+from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.scoring.bins import choose_bins
+from repsynth.scoring.stage import HISTOGRAMS, SCORES
+
+_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
+
+
+def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
+    """A plan as plain data."""
+    delta, resources = plan.delta, plan.model.resources(plan, rows)
+    return {
+        "budget": {
+            "epsilon": plan.budget.epsilon,
+            "delta": delta,
+            "mu": plan.budget.mu,
+            "rho": plan.budget.rho,
+        },
+        "neighbours": NEIGHBOURS,
+        "measurements": _measurements(plan),
+        "training": _training(plan, rows),
+        "floor_epsilon": float(plan.loss.epsilon_at(0.0, delta)),
+        "outlier_weight_at_most": _outlier_weight(plan),
+        "outlier_epsilon_at_most": float(plan.loss.epsilon_at(_outlier_weight(plan), delta)),
+        "expected_rows": rows,
+        "model": plan.model.name,
+        "model_megabytes_at_most": resources.megabytes,
+        "model_seconds_about": resources.seconds,
+        "bins": _planned_bins(plan, rows),
+        "epsilon_by_weight": {w: float(plan.loss.epsilon_at(w, delta)) for w in _WEIGHTS},
+    }
+
+
+def plan(console: Console, plan: Plan, rows: int) -> None:
+    """A plan as tables."""
+    budget = plan.budget
+    console.print(
+        f"[bold]Budget[/bold]  ε = {budget.epsilon:.4g} at δ = {budget.delta:.3g}   "
+        f"(μ = {budget.mu:.4g}, ρ = {budget.rho:.4g})"
+    )
+    console.print(f"Neighbours: {NEIGHBOURS}.\n")
+    table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
+    for row in _measurements(plan):
+        table.add_row(
+            row["name"],
+            purpose(row["name"], plan.model),
+            f"{row['sensitivity']:.3f}",
+            "" if row["sigma"] is None else f"{row['sigma']:,.2f}",
+            f"{row['mu']:.4f}",
+            f"{row['share']:.1%}",
+        )
+    console.print(table)
+    _print_training(console, plan, rows)
+    _print_resources(console, plan, rows)
+
+    console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
+    table = make_table("column", "bins", "records per bin", "noise σ", "noise / records", right_from=1)
+    for row in _planned_bins(plan, rows):
+        table.add_row(
+            escape(row["column"]),
+            f"{row['bins']:,}",
+            f"{row['expected']:,.0f}",
+            f"{row['sigma']:,.0f}",
+            f"{row['relative']:.0%}",
+        )
+    console.print(table)
+    if rows < 4 * _planned_bins(plan, rows)[0]["sigma"]:
+        console.print(
+            "[yellow]warning:[/yellow] noise drowns the data at this size; use a larger epsilon or more records"
+        )
+
+    console.print("\n[bold]What a record of weight w loses at most[/bold], given the released scores")
+    _print_curve(console, plan)
+    weight = _outlier_weight(plan)
+    if weight < 1:
+        epsilon = plan.settings.outlier_epsilon or float(plan.loss.epsilon_at(weight, budget.delta))
+        console.print(
+            f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {rounded_up(epsilon):.3g}."
+        )
+    if budget.delta * rows > 1:
+        console.print("[yellow]warning:[/yellow] delta is larger than one over the number of records; lower it")
+
+
+def _outlier_weight(plan: Plan) -> float:
+    """The largest weight above the threshold; 1 where there is none."""
+    if SCORES not in plan.charges:
+        return 1.0
+    return min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
+
+
+def _print_curve(console: Console, plan: Plan) -> None:
+    table = make_table("weight", "ε", "attack advantage", "", right_from=0)
+    epsilons = plan.loss.epsilon_at(_WEIGHTS, plan.budget.delta)
+    advantages = plan.loss.advantage_at(_WEIGHTS)
+    for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True):
+        table.add_row(f"{weight:.2f}", f"{epsilon:.4g}", f"{advantage:.2%}", bar(epsilon / epsilons.max()))
+    console.print(table)
+
+
+def _training(plan: Plan, rows: int) -> dict[str, Any] | None:
+    """The rounds of training and their noise, with the batch to expect."""
+    training = plan.training
+    if training is None:
+        return None
+    return {
+        "epochs": training.rate * training.rounds,
+        "rounds": training.rounds,
+        "sampling_rate": training.rate,
+        "expected_batch": training.rate * rows,
+        "noise_multiplier": training.noise,
+        "epsilon_alone": Loss.of([training]).epsilon(plan.budget.delta),
+    }
+
+
+def _print_training(console: Console, plan: Plan, rows: int) -> None:
+    planned = _training(plan, rows)
+    if planned is None:
+        return
+    console.print(
+        f"\n[bold]Training[/bold]  {planned['epochs']:.3g} epochs: {planned['rounds']:,} rounds, in each a record "
+        f"takes part with probability {planned['sampling_rate']:.4g} (about {planned['expected_batch']:,.0f} of "
+        f"{rows:,})"
+    )
+    console.print(
+        f"Noise {planned['noise_multiplier']:.4g} times the clip norm in each round, the least that keeps all of "
+        f"it within the budget; training alone costs ε = {planned['epsilon_alone']:.4g}."
+    )
+
+
+def _measurements(plan: Plan) -> list[dict[str, Any]]:
+    rows = []
+    for name, charge in plan.charges.items():
+        sensitivity = _sensitivity(plan, charge)
+        # The exponential mechanism adds no noise to a number.
+        sigma = None if charge.choice else sigma_for(sensitivity, charge.mu)
+        share = (charge.mu / plan.mu) ** 2
+        rows.append({"name": name, "sensitivity": sensitivity, "sigma": sigma, "mu": charge.mu, "share": share})
+    return rows
+
+
+def _sensitivity(plan: Plan, charge: Charge) -> float:
+    """The sensitivity of a measurement in records, at most."""
+    if charge.name == HISTOGRAMS:
+        return math.sqrt(len(plan.schema.learned))
+    return plan.model.sensitivity(plan.schema, charge.name) if charge.weighted else 1.0
+
+
+def _print_resources(console: Console, plan: Plan, rows: int) -> None:
+    """What a model takes, and where another one would do better."""
+    resources = plan.model.resources(plan, rows)
+    if resources.megabytes:
+        console.print(
+            f"{plan.model.what} {resources.megabytes:,.0f} MB at most; {rows:,} records take about "
+            f"{resources.seconds:,.0f} s beyond reading them."
+        )
+    for warning in resources.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+
+
+def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].mu)
+    result = []
+    for bins in choose_bins(plan.schema, rows=rows, sigma=sigma, fine=plan.fine_bins):
+        expected = rows / bins.values
+        result.append(
+            {
+                "column": bins.column.name,
+                "bins": bins.values,
+                "expected": expected,
+                "sigma": sigma,
+                "relative": sigma / expected,
+            }
+        )
+    return result

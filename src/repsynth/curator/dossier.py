@@ -1,0 +1,159 @@
+"""The curator's dossier: each record's own loss. PRIVATE: it is a function of the data.
+
+It goes into one file, asked for by name, and nowhere else.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from repsynth.arrays import Floats
+from repsynth.curator.guarantee import ETA_SHARE, guaranteed_weights, why_none
+from repsynth.data.records import Records
+from repsynth.data.sources import check_columns, open_source
+from repsynth.engines.local import LocalEngine
+from repsynth.privacy.loss import Loss
+from repsynth.release.release import Release
+from repsynth.scoring.base import NAT
+from repsynth.scoring.weights import FULL
+from repsynth.storage.atomic import beside
+
+_LABEL = "PRIVATE: per-record privacy losses, a function of the data. For the curator only; never publish."
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The dossier in a few numbers; as private as the rest of it.
+
+    Inequality: largest to median, Gini coefficient, and the gap between the 90 % and the 10 % quantile of
+    the realised ε. Bias: the two terms of the bound on how far weighting and clipping move the mean
+    contribution of a record, in units of the contribution; of the clip norm where a model was trained, and
+    without what clipping takes there, which changes from round to round. `guaranteed_fraction` is the fraction of
+    records whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why.
+    """
+
+    records: int
+    largest_epsilon: float
+    median_epsilon: float
+    max_to_median: float
+    gini: float
+    quantile_gap: float
+    guaranteed_fraction: float
+    no_guarantee: str | None
+    weight_bias: float
+    clip_bias: float | None
+
+
+def write_dossier(source: Any, release: Release, path: Path) -> Summary:
+    """Write the dossier of a table and the release made from it: one row per record, in its order."""
+    table, summary = dossier(source, release)
+    notes = {"repsynth": _LABEL, "summary": msgspec.json.encode(summary).decode()}
+    with beside(path, mode=0o600) as temporary:
+        pq.write_table(table.replace_schema_metadata(notes), temporary)
+    return summary
+
+
+def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
+    """The dossier and its summary.
+
+    `realised_epsilon` holds given what stage 1 released, `guaranteed_epsilon` before it is run; both at
+    the release's δ.
+
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> table, summary = dossier(sim.table, synthesize(sim.table, sim.schema, epsilon=1.0))
+    >>> summary.records, summary.largest_epsilon <= 1.0
+    (6000, True)
+    """
+    opened = open_source(source)
+    check_columns(opened, release.schema)
+    data = list(LocalEngine.open(opened, release.schema).per_record())
+    privacy = release.privacy
+    score = _each(data, lambda records: release.score.of(records) / NAT)
+    weight = _each(data, lambda records: release.weights.of(release.score.of(records)) / FULL)
+    influence = _each(data, release.influence)
+    realised = _epsilons(privacy.loss, influence, privacy.delta)
+    guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * ETA_SHARE)
+    guaranteed = _epsilons(privacy.loss, guaranteed_weight, privacy.delta * (1 - ETA_SHARE))
+    guaranteed = np.minimum(guaranteed, privacy.epsilon)
+    columns = {
+        "score": score,
+        "weight": weight,
+        "influence": influence,
+        **({} if privacy.mu is None else {"realised_mu": privacy.loss.mu_at(influence)}),
+        "realised_epsilon": realised,
+        "guaranteed_weight": guaranteed_weight,
+        "guaranteed_epsilon": guaranteed,
+    }
+    kept, clipped = _norms(data, release)
+    count = max(len(score), 1)
+    summary = Summary(
+        records=len(score),
+        largest_epsilon=float(realised.max(initial=0.0)),
+        median_epsilon=float(np.median(realised)) if len(realised) else 0.0,
+        max_to_median=max_to_median(realised),
+        gini=gini(realised),
+        quantile_gap=quantile_gap(realised),
+        guaranteed_fraction=float(np.sum(guaranteed < privacy.epsilon) / count),
+        no_guarantee=why_none(release),
+        weight_bias=float(np.sum((1 - weight) * kept) / count),
+        clip_bias=None if clipped is None else float(np.sum(clipped) / count),
+    )
+    return pa.table(columns), summary
+
+
+def _norms(data: list[Records], release: Release) -> tuple[Floats, Floats | None]:
+    """The norm of each record's contribution after clipping, and what clipping took; where that changes from round
+    to round, the clip norm stands for the one and nothing for the other."""
+    norms = [release.fit.norms(records) for records in data]
+    if any(each is None for each in norms):
+        return _each(data, lambda records: np.ones(records.rows)), None
+    before, after = (np.concatenate([np.zeros(0), *(each[k] for each in norms if each)]) for k in (0, 1))
+    return after, before - after
+
+
+def max_to_median(losses: Floats) -> float:
+    """The largest loss in units of the median one.
+
+    >>> max_to_median(np.array([1.0, 2.0, 4.0]))
+    2.0
+    """
+    return float(losses.max() / np.median(losses)) if losses.size and np.median(losses) > 0 else 1.0
+
+
+def gini(losses: Floats) -> float:
+    """0 where all lose the same, near 1 where one record loses everything.
+
+    >>> gini(np.array([1.0, 1.0, 1.0])), gini(np.array([0.0, 0.0, 3.0])).__round__(3)
+    (0.0, 0.667)
+    """
+    if not losses.size or losses.sum() <= 0:
+        return 0.0
+    ranks = 2 * np.arange(1, losses.size + 1) - losses.size - 1
+    return float(max(ranks @ np.sort(losses) / (losses.size * losses.sum()), 0.0))
+
+
+def quantile_gap(losses: Floats) -> float:
+    """The distance between the 90 % and the 10 % quantile.
+
+    >>> quantile_gap(np.array([1.0, 1.0, 1.0]))
+    0.0
+    """
+    return float(np.subtract(*np.quantile(losses, [0.9, 0.1]))) if losses.size else 0.0
+
+
+def _each(data: list[Records], function: Any) -> Floats:
+    parts = [np.asarray(function(records), dtype=np.float64) for records in data]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _epsilons(loss: Loss, influence: Floats, delta: float) -> Floats:
+    """ε of each influence, rounded up: worked out on a fine grid, which is fast for any number of records."""
+    if loss.trainings or not influence.size:  # a training's loss has a grid of its own
+        return loss.epsilon_at(influence, delta)
+    grid = np.linspace(influence.min(), influence.max(), 10_000)
+    above = np.minimum(np.searchsorted(grid, influence), len(grid) - 1)
+    return loss.epsilon_at(grid, delta)[above]

@@ -1,0 +1,9 @@
+"""Tables in and out.
+
+sources   open a file or a data frame as a stream of Arrow batches
+encode    the only gate: every cell becomes a code inside the public domain
+records   a batch of encoded records
+layout    how a table is stored;  imitate: which layout the synthetic table gets
+decode    from codes back to cells
+write     tables to files, a writer for each suffix
+"""

@@ -1,0 +1,47 @@
+"""Encoded records: for each learned column one code or position per record, or the sentinel `MISSING`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from repsynth.arrays import Bools, Ints
+
+MISSING = -1
+
+
+@dataclass(frozen=True)
+class Records:
+    """A batch of encoded records: for each learned column one code or position per record."""
+
+    rows: int
+    codes: dict[str, Ints]
+
+    def take(self, rows: Ints | Bools) -> "Records":
+        """Some of the records.
+
+        >>> Records(rows=3, codes={"age": np.array([7, 8, 9])}).take(np.array([0, 2])).codes["age"].tolist()
+        [7, 9]
+        """
+        codes = {name: values[rows] for name, values in self.codes.items()}
+        count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
+        return Records(rows=count, codes=codes)
+
+
+def no_records() -> Records:
+    """No record at all, whatever the columns."""
+    return Records(rows=0, codes=_NoCodes())
+
+
+def join(parts: Sequence[Records], names: Sequence[str]) -> Records:
+    """Batches as one; `names` are the columns."""
+    empty = np.zeros(0, dtype=np.int64)
+    codes = {name: np.concatenate([empty, *(part.codes[name] for part in parts)]) for name in names}
+    return Records(rows=sum(part.rows for part in parts), codes=codes)
+
+
+class _NoCodes(dict[str, Ints]):
+    """The codes of no record at all, whatever the column."""
+
+    def __missing__(self, name: str) -> Ints:
+        return np.zeros(0, dtype=np.int64)

@@ -1,0 +1,27 @@
+"""Parquet files."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from repsynth.data.sources.base import BATCH_ROWS, UNREADABLE, Source, quietly
+from repsynth.errors import DataError
+
+
+def open_parquet(path: Path) -> Source:
+    """A Parquet file."""
+    try:
+        arrow_schema = pq.read_schema(path)
+        names = tuple(arrow_schema.names)
+    except UNREADABLE:
+        raise DataError(f"{path}: not a Parquet file, or a damaged one") from None
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
+
+    types = tuple(arrow_schema.types)
+    readquietly = quietly(read, f"{path}: cannot be read as Parquet")
+    return Source("parquet", names, types, (None,) * len(types), readquietly)

@@ -1,0 +1,10 @@
+"""Where sums are computed: one protocol, and an engine for each place where data may lie.
+
+base       what an engine is, and what a kernel is
+names      all engines by name
+opening    the engine of a name, over a source
+local      one process
+subsample  who takes part in a round of training
+
+`Engine.sum(kernel)` is the only way from data to numbers.
+"""

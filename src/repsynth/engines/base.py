@@ -1,0 +1,53 @@
+"""What an engine is: the only way from records to numbers. The data never leaves it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from repsynth.arrays import Int32s, Ints
+from repsynth.data.records import Records
+from repsynth.data.sources import Source
+from repsynth.schema import Schema
+
+
+class Kernel(Protocol):
+    """A public function of one record, with integer values, summed over a batch of records.
+
+    A kernel is a frozen value that can be pickled, so that it can be carried to where the data lies.
+    """
+
+    def total(self, records: Any) -> Ints:
+        """The sum over a batch. Totals of batches add up to the total of their union, bit for bit."""
+        ...
+
+
+class Engine(Protocol):
+    """Records that can be summed over, sampled, and, by the curator alone, looked at one by one."""
+
+    @classmethod
+    def open(cls, source: Source, schema: Schema) -> "Engine":
+        """The records of a source, seen through its schema."""
+        ...
+
+    def sum(self, kernel: Kernel) -> Ints:
+        """The exact sum of a kernel: integers, so that order and partition of the records do not matter."""
+        ...
+
+    def held(self, parts: Callable[[Records], Int32s]) -> "Held":
+        """What many passes need of each record, worked out once: a row of integers."""
+        ...
+
+    def per_record(self) -> Iterator[Records]:
+        """The records themselves, batch by batch: for the curator's private files and for audits."""
+        ...
+
+
+class Held(Protocol):
+    """A row of integers of each record, from which samples are drawn."""
+
+    def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> "Held":
+        """A random part: every record independently with probability `rate`."""
+        ...
+
+    def sum(self, kernel: Kernel) -> Ints:
+        """The exact sum of a kernel over these rows."""
+        ...

@@ -1,0 +1,19 @@
+"""Who takes part in a round: decided exactly, by random bytes."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from repsynth.arrays import Ints
+from repsynth.privacy.events import RATE_UNIT
+
+
+def sample_rows(count: int, rate: float, entropy: Callable[[int], bytes]) -> Ints:
+    """The positions of those out of `count` records that take part, each with probability `rate`, independently.
+
+    >>> import os
+    >>> sample_rows(3, 1.0, os.urandom).tolist()
+    [0, 1, 2]
+    """
+    drawn = np.frombuffer(entropy(2 * count), dtype="<u2")
+    return np.flatnonzero(drawn < round(rate * RATE_UNIT)).astype(np.int64)

@@ -1,0 +1,192 @@
+"""A knob is written once: a field of a frozen struct, with its bounds and its description beside it.
+
+The Python keyword, the command-line flag, the line in `plan.toml` and the entry in a release follow from the
+field. Parts that come in kinds (models, scorers, weight rules) are such structs in a `Registry`: a new kind is
+one file and one line. A registry makes a part from its name and knobs, and nothing else: no file that is read
+can name code to import.
+"""
+
+import difflib
+import math
+import numbers
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from repsynth.errors import ConfigError
+
+
+class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A struct of knobs; making one checks the bounds of each.
+
+    >>> from typing import Annotated
+    >>> class Kettle(Knobs, frozen=True):
+    ...     name: ClassVar[str] = "kettle"
+    ...     degrees: Annotated[float, msgspec.Meta(ge=0, le=100, description="how hot")] = 90
+    >>> Kettle(degrees=50).degrees
+    50.0
+    >>> Kettle(degrees=101)
+    Traceback (most recent call last):
+    repsynth.errors.ConfigError: degrees is 101; it must lie between 0 and 100
+    """
+
+    name: ClassVar[str]
+    """What this kind is called on the command line and in files."""
+
+    def __post_init__(self) -> None:
+        for knob in knobs_of(type(self)):
+            msgspec.structs.force_setattr(self, knob.name, knob.checked(getattr(self, knob.name)))
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One knob: a number, a text or True/False, or None where it may be left open."""
+
+    name: str
+    kinds: tuple[type, ...]
+    default: Any
+    meta: msgspec.Meta
+
+    @property
+    def words(self) -> str:
+        """Its name as people read it."""
+        return self.name.replace("_", " ")
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def describe(self) -> str:
+        """Its description and, where that does not say it, its default."""
+        text = self.meta.description or ""
+        open_ended = self.default is None or self.default is msgspec.NODEFAULT or "default" in text
+        return text.replace("{default}", "by model") if open_ended else f"{text} ({self.default:g})"
+
+    def checked(self, value: Any) -> Any:
+        """The value as the plain type that is kept, or a ConfigError."""
+        if value is None and NoneType in self.kinds:
+            return None
+        if isinstance(value, str) and str in self.kinds:
+            return value
+        if not _is_number(value) or (float not in self.kinds and value != int(value)):
+            raise ConfigError(f"{self.words} must be {self._wanted()}")
+        kept = float(value) if float in self.kinds else int(value)
+        self._check_bounds(kept)
+        return kept
+
+    def _check_bounds(self, value: float) -> None:
+        least, most, above = self.meta.ge, self.meta.le, self.meta.gt
+        low = value >= least if least is not None else above is None or value > above
+        if low and (most is None or value <= most):
+            return
+        if least is not None and most is not None:
+            bounds = f"lie between {least:,} and {most:,}"
+        elif most is not None:
+            bounds = f"be above {above:,} and at most {most:,}"
+        else:
+            bounds = f"be above {above:,}" if least is None else f"be at least {least:,}"
+        raise ConfigError(f"{self.words} is {value:g}; it must {bounds}")
+
+    def _wanted(self) -> str:
+        kind = "a number" if float in self.kinds else "a whole number" if int in self.kinds else "text"
+        return f"{kind} or {self.meta.extra['word']}" if self.meta.extra and "word" in self.meta.extra else kind
+
+
+def _is_number(value: Any) -> bool:
+    """Python's and NumPy's numbers, but neither True nor infinity."""
+    return not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(value)
+
+
+def knobs_of(kind: type[msgspec.Struct]) -> tuple[Knob, ...]:
+    """The knobs of a struct: its fields that have a description."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    found = []
+    for field in msgspec.structs.fields(kind):
+        hint = hints[field.name]
+        metas = [meta for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
+        if metas:
+            inner = typing.get_args(hint)[0]
+            found.append(Knob(field.name, typing.get_args(inner) or (inner,), field.default, metas[0]))
+    return tuple(found)
+
+
+Part = TypeVar("Part", bound=Knobs)
+
+
+class Registry(dict[str, type[Part]], Generic[Part]):
+    """The kinds of one part, by name.
+
+    >>> from typing import Annotated
+    >>> class Kettle(Knobs, frozen=True):
+    ...     name: ClassVar[str] = "kettle"
+    ...     degrees: Annotated[float, msgspec.Meta(ge=0, le=100, description="how hot")] = 90.0
+    >>> stoves = Registry("stove", [Kettle])
+    >>> stoves.dump(stoves.make("kettle", degrees=40))
+    {'name': 'kettle', 'degrees': 40.0}
+    """
+
+    def __init__(self, what: str, kinds: Iterable[type[Part]]) -> None:
+        super().__init__({kind.name: kind for kind in kinds})
+        self.what = what
+
+    def make(self, part: str | Part, **knobs: Any) -> Part:
+        """A part from its name and knobs; or the given part, if it could be made from a file again."""
+        if isinstance(part, str):
+            kind = self.get(part)
+            if kind is None:
+                raise ConfigError(
+                    f"unknown {self.what} '{part}'{did_you_mean(part, self)}; use one of {self.names}"
+                )
+            own = {knob.name for knob in knobs_of(kind)}
+            for name in knobs.keys() - own:
+                raise ConfigError(f"{name.replace('_', ' ')} {self._belongs(name)}; {part} has none")
+            return kind(**knobs)
+        if not isinstance(part, Knobs) or self.get(part.name) is not type(part):
+            raise ConfigError(
+                f"this {self.what} cannot be saved with a release; register its type first, or use one of "
+                f"{self.names}. Nothing was spent"
+            )
+        if knobs:
+            raise ConfigError(f"give {', '.join(knobs)} to the {self.what} itself, not beside it")
+        return part
+
+    @property
+    def names(self) -> str:
+        """All names, for a message."""
+        return ", ".join(self)
+
+    def knobs(self) -> dict[str, tuple[Knob, list[str]]]:
+        """Every knob of any kind by its name, and the kinds that have it."""
+        found: dict[str, tuple[Knob, list[str]]] = {}
+        for name, kind in self.items():
+            for knob in knobs_of(kind):
+                found.setdefault(knob.name, (knob, []))[1].append(name)
+        return found
+
+    def dump(self, part: Part) -> dict[str, Any]:
+        """A part as plain data."""
+        return {"name": part.name, **msgspec.to_builtins(part)}
+
+    def load(self, table: Mapping[str, Any]) -> Part:
+        """A part from plain data, which may be a stranger's."""
+        knobs = dict(table)
+        name = knobs.pop("name", None)
+        if not isinstance(name, str) or name not in self:
+            known = f"'{name[:40]}'" if isinstance(name, str) else "without a name"
+            raise ConfigError(f"it has a {self.what} {known}, which this version lacks")
+        return self.make(name, **knobs)
+
+    def _belongs(self, knob: str) -> str:
+        owners = [name for name, kind in self.items() if knob in {k.name for k in knobs_of(kind)}]
+        return f"belongs to the {self.what} {' and '.join(owners)}" if owners else f"is no knob of a {self.what}"
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """A hint for a message, or nothing."""
+    close = difflib.get_close_matches(word, list(words), n=1)
+    return f" (did you mean '{close[0]}'?)" if close else ""

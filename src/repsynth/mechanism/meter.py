@@ -1,0 +1,126 @@
+"""The only door to the data: noisy sums, noisy choices and rounds of training, each checked and charged.
+
+`Meter.measure` checks that the budget covers the charge, has the engine add the statistic up in exact integers,
+adds noise, and keeps the event. Everything that happens to a result afterwards is post-processing.
+"""
+
+import math
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from repsynth.arrays import Ints
+from repsynth.engines.base import Engine
+from repsynth.errors import ConfigError
+from repsynth.mechanism.kernels import OUT, Choice, Rounds, Statistic
+from repsynth.mechanism.noise import Entropy, add_gaussian, choose_exponential
+from repsynth.privacy.events import MU_PER_ETA, Event, ExponentialEvent, GaussianEvent, SampledEvent
+from repsynth.privacy.gaussian import epsilon_of
+from repsynth.privacy.loss import Loss
+from repsynth.privacy.pld import is_training
+
+
+@dataclass
+class Meter:
+    """Spends a budget of `mu` on an engine's data, one measurement after the other, and remembers each.
+
+    >>> from repsynth.data.records import Records
+    >>> from repsynth.engines.local import LocalEngine
+    >>> from repsynth.mechanism.kernels import Count
+    >>> meter = Meter(LocalEngine([Records(rows=40, codes={}), Records(rows=2, codes={})]), mu=0.5)
+    >>> noisy = meter.measure(Count(), mu=0.3)
+    >>> [(event.name, round(event.sigma, 3)) for event in meter.events]
+    [('count', 3.333)]
+    """
+
+    engine: Engine
+    mu: float
+    entropy: Entropy = os.urandom
+    events: list[Event] = field(default_factory=list)
+    delta: float | None = None
+    """Where the loss of a training is compared with the budget's: it is not Gaussian."""
+
+    def measure(self, statistic: Statistic, *, mu: float) -> Ints:
+        """A noisy sum of the statistic over the data, charged `mu`; refused if the budget is short."""
+        sigma = sigma_for(statistic.sensitivity, mu)
+        self._check(GaussianEvent(statistic.name, statistic.sensitivity, sigma, statistic.weighted))
+        exact = self.engine.sum(statistic)
+        noisy, event = add_gaussian(
+            exact,
+            name=statistic.name,
+            sensitivity=statistic.sensitivity,
+            sigma=sigma,
+            weighted=statistic.weighted,
+            entropy=self.entropy,
+        )
+        self.events.append(event)
+        return noisy
+
+    def choose(self, choice: Choice, *, mu: float) -> tuple[int, ...]:
+        """The candidates chosen by the exponential mechanism, charged `mu` in all; it may stop early.
+
+        The sum and the utilities stay in here. A choice to stop leaves the charge as it is.
+        """
+        eta = mu / (MU_PER_ETA * math.sqrt(choice.rounds)) * (1 - 1e-13)
+        event = ExponentialEvent(choice.name, eta, choice.rounds, choice.weighted)
+        self._check(event)
+        total = self.engine.sum(choice)
+        chosen: tuple[int, ...] = ()
+        while len(chosen) < choice.rounds:
+            utilities = choice.utilities(total, chosen)
+            able = np.flatnonzero(utilities > OUT)  # which ones are out depends on earlier choices alone
+            picked = choose_exponential(utilities[able], unit=choice.unit, eta=eta, entropy=self.entropy)
+            if able[picked] == 0:
+                break
+            chosen += (int(able[picked]) - 1,)
+        self.events.append(event)
+        return chosen
+
+    def train(self, rounds: Rounds, event: SampledEvent, *, done: int = 0) -> None:
+        """Carry out the rounds of a training, those that are `done` already apart.
+
+        All of them are charged before the first one: a training that is cut short has spent the whole. Which
+        records take part in a round, and how many, stays in here.
+        """
+        if event.sensitivity < rounds.sensitivity or event.weighted > rounds.weighted:
+            raise ConfigError(
+                f"{rounds.name}: planned for a smaller part of a record than it has; nothing measured"
+            )
+        if not is_training(rate=event.rate, noise=event.noise, rounds=event.rounds):
+            raise ConfigError(f"{rounds.name}: this cannot be accounted for; nothing was measured")
+        self._check(event)
+        self.events.append(event)
+        if done == event.rounds:
+            return  # the data need not be read again
+        held = self.engine.held(rounds.parts)
+        for _ in range(done, event.rounds):
+            noisy, _ = add_gaussian(
+                held.sampled(event.rate, self.entropy).sum(rounds.kernel()),
+                name=rounds.name,
+                sensitivity=event.sensitivity,
+                sigma=event.sigma,
+                weighted=event.weighted,
+                entropy=self.entropy,
+            )
+            rounds.advance(noisy)
+
+    def _check(self, planned: Event) -> None:
+        spent = Loss.of([*self.events, planned])
+        # Rounding towards privacy costs some 1e-15 per event; a plan that fits the budget still fits.
+        if spent.mu is not None:
+            fits = spent.mu <= self.mu * (1 + 1e-12)
+        else:
+            assert self.delta is not None, "a training needs a δ"
+            fits = spent.epsilon(self.delta) <= float(epsilon_of(self.mu, self.delta)) * (1 + 1e-9)
+        if not fits:
+            raise ConfigError(f"{planned.name}: the budget does not cover it; nothing was measured")
+
+
+def sigma_for(sensitivity: float, mu: float) -> float:
+    """The noise that makes a measurement cost at most `mu`, with room for every rounding behind it.
+
+    >>> sigma_for(1.0, 0.5) >= 2.0
+    True
+    """
+    return sensitivity / mu * (1 + 1e-13)

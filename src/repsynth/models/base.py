@@ -1,0 +1,217 @@
+"""What a model is: settings that plan and carry out stage 2. What a fit is: what stage 2 left behind.
+
+A model is a frozen struct of its own knobs. A new model is one folder and one line in `registry`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from repsynth.errors import ConfigError
+from repsynth.knobs import Knobs
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from repsynth.arrays import Floats
+    from repsynth.data.records import Records
+    from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
+    from repsynth.mechanism.meter import Meter
+    from repsynth.privacy.events import Charge, SampledEvent
+    from repsynth.schema import Schema
+    from repsynth.scoring.base import Arrays
+    from repsynth.scoring.stage import StageOne
+    from repsynth.scoring.weights import Rule
+
+
+@dataclass(frozen=True)
+class Share:
+    """A measurement of stage 2: its share of the μ² that stage 1 leaves, and whether it is a choice."""
+
+    name: str
+    share: float
+    choice: bool = False
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a model takes beyond reading the data, about, and what a plan should warn of."""
+
+    megabytes: float
+    seconds: float
+    warnings: tuple[str, ...] = ()
+
+
+class Sampler(Protocol):
+    """A fitted model that can be drawn from."""
+
+    def draw(self, rows: int, generator: "np.random.Generator", label: int | None = None) -> "Records":
+        """Synthetic records; all of one label where its code is given."""
+        ...
+
+
+class Fit(Protocol):
+    """What stage 2 released, and what follows from it. It holds no reference to the data."""
+
+    def influence(self, records: "Records") -> "Floats":
+        """Each record's share of the sensitivity: in no weighted measurement is it larger."""
+        ...
+
+    def kernels(self, *, choices: bool = True) -> "Mapping[str, Statistic | Chosen | Rounds]":
+        """The public functions that were measured, by the names of their charges, for audits and replays; without
+        the choices, which have to be made again, where they are not wanted."""
+        ...
+
+    def norms(self, records: "Records") -> "tuple[Floats, Floats] | None":
+        """The norm of each record's part at full weight before and after clipping; None where clipping changes
+        from round to round."""
+        ...
+
+    def sampler(self) -> Sampler:
+        """The model that follows: post-processing."""
+        ...
+
+    def dump(self) -> "tuple[dict[str, Any], Arrays]":
+        """What has to be kept: plain data and arrays."""
+        ...
+
+
+@dataclass(frozen=True)
+class Round:
+    """How far a training has come. The loss, in nats per record, is measured with the gradients; `epsilon` is
+    what was spent by then, stage 1 included. Both are as of the last time that they were kept."""
+
+    done: int
+    of: int
+    loss: float
+    epsilon: float
+
+
+class Keeper(Protocol):
+    """Where a training is kept while it goes on."""
+
+    @property
+    def start(self) -> Fit | None:
+        """What training began from, where it goes on; None where it begins."""
+        ...
+
+    @property
+    def state(self) -> "Arrays | None":
+        """What the rounds before have taught."""
+        ...
+
+    def begin(self, start: Fit) -> None:
+        """Training is about to begin."""
+        ...
+
+    def save(self, state: "Arrays") -> None:
+        """Keep what was learnt, durably, before any of it is shown."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Who is told how a run gets on, and who keeps a training."""
+
+    on_step: Callable[[str], None] = lambda step: None
+    on_round: Callable[[Round], None] = lambda done: None
+    keeper: Keeper | None = None
+
+
+class ModelPlan(Protocol):
+    """What a model needs to know of a plan."""
+
+    @property
+    def schema(self) -> "Schema":
+        """What is public about the table."""
+        ...
+
+    @property
+    def charges(self) -> "Mapping[str, Charge]":
+        """The planned measurements by name."""
+        ...
+
+    @property
+    def training(self) -> "SampledEvent | None":
+        """The planned rounds of training."""
+        ...
+
+    @property
+    def rule(self) -> "Rule":
+        """How weights follow from scores."""
+        ...
+
+    @property
+    def delta(self) -> float:
+        """The δ at which ε is quoted."""
+        ...
+
+    @property
+    def mu(self) -> float:
+        """The whole budget."""
+        ...
+
+    @property
+    def max_model_mb(self) -> int:
+        """Memory that the model may take."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a release's files say of a fit: plain data and arrays, and the noise of each measurement of stage 2."""
+
+    stage: "StageOne"
+    plan: ModelPlan
+    described: dict[str, Any]
+    arrays: "Arrays"
+    sigmas: Mapping[str, float]
+
+
+class Model(Knobs, frozen=True):
+    """How stage 2 is planned, measured and loaded."""
+
+    score_share: ClassVar[float] = 0.05
+    """The share of μ² for the histograms, by default."""
+    fine_bins: ClassVar[bool] = False
+    """Whether the histograms should have many bins, which the model merges itself where noise drowns them."""
+    unit: ClassVar[float] = 1.0
+    """Grid units, in which sensitivity and noise are kept, that make one record."""
+    what: ClassVar[str] = "Its statistics take"
+    """What its memory is for, as the start of a sentence."""
+    purposes: ClassVar[Mapping[str, str]] = {}
+    """What each measurement is of, in a few words, by the first word or words of its name."""
+
+    def check(self, schema: "Schema", max_model_mb: int) -> None:
+        """Refuse a schema that this model cannot learn."""
+
+    def require(self) -> None:
+        """Refuse to start where a library is missing."""
+
+    def shares(self, schema: "Schema") -> tuple[Share, ...]:
+        """How its measurements share what stage 1 leaves of μ²; none where it is trained with all of it."""
+        return ()
+
+    def rounds(self) -> "SampledEvent | None":
+        """The rounds of training whose noise is to be found; None where the model is not trained."""
+        return None
+
+    def sensitivity(self, schema: "Schema", name: str) -> float:
+        """The sensitivity of a measurement in records, at most, before any data is seen."""
+        return 1.0
+
+    def resources(self, plan: ModelPlan, rows: int) -> Resources:
+        """What it will take."""
+        return Resources(0.0, 1.0)
+
+    def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> Fit:
+        """Carry out stage 2."""
+        raise ConfigError(f"the model {self.name} does not say how to measure")
+
+    def load(self, kept: Kept) -> Fit:
+        """What `Fit.dump` gave, from a stranger's file: checked in every part."""
+        raise ConfigError(f"the model {self.name} does not say how to load a fit")
+
+    def purpose(self, name: str) -> str:
+        """What a measurement is of."""
+        return next((text for start, text in self.purposes.items() if name.startswith(start)), "")

@@ -1,0 +1,56 @@
+"""Tables read back from a release: only those that a run of its plan could have measured."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from repsynth.models.groups import read_groups
+from repsynth.models.marginal.fit import FOREST
+from repsynth.models.marginal.rounds import LABEL_TABLES, PAIRS_A_ROUND
+from repsynth.models.marginal.tables import Pair, Tables, is_forest
+from repsynth.models.marginal.views import Measured, Views
+from repsynth.scoring.base import Arrays
+from repsynth.scoring.stage import StageOne
+from repsynth.storage.checks import ints, require
+
+
+class TablesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A measurement: the views that its tables cross."""
+
+    name: str
+    pairs: tuple[tuple[int, int], ...]
+
+
+def read_tables(
+    described: dict[str, Any], stage: StageOne, sigmas: Mapping[str, float], arrays: Arrays, most_cells: int
+) -> Iterator[Measured]:
+    """The measurements of a marginal model; `sigmas` holds the noise of each."""
+    files = msgspec.convert(described.get("tables"), tuple[TablesFile, ...])
+    require(len(files) > 0, "its parts are not its model's")
+    require([file.name for file in files] == list(sigmas), "its measurements are out of order")
+    groups = tuple(read_groups(arrays[f"groups_{i}"], bins) for i, bins in enumerate(stage.histograms.bins))
+    views = Views(stage, groups)
+    labels = 1 if views.label is None else groups[views.label].count
+    before: tuple[Pair, ...] = ()
+    for k, file in enumerate(files):
+        _check_pairs(file, views, before)
+        before = file.pairs
+        tables = Tables(views.all_groups, file.pairs, stage.score, stage.weights, file.name)
+        cells = sum(rows * width for rows, width in tables.shapes)
+        require(labels * cells <= most_cells, "its tables are too large")
+        yield Measured(tables, ints(arrays[f"tables_{k}"], cells, most=2**62), sigmas[file.name])
+
+
+def _check_pairs(file: TablesFile, views: Views, before: tuple[Pair, ...]) -> None:
+    pairs, columns = set(file.pairs), len(views.groups)
+    of_label = set(views.label_pairs if views.label is not None else [])
+    of_columns = set(views.candidates)
+    require(0 < len(file.pairs) == len(pairs), "a table is there twice")
+    if file.name == LABEL_TABLES:
+        require(pairs == of_label, "its label's tables are not all there")
+    elif file.pairs != before and pairs != of_label:  # these may be measured again
+        first = file.name == FOREST
+        coarse = set() if first else {(i + columns, j + columns) for i, j in of_columns}
+        require(pairs <= of_columns | coarse, "a table is not known")
+        require(is_forest(file.pairs) if first else len(pairs) <= PAIRS_A_ROUND, "its tables do not fit")

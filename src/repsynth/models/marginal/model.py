@@ -1,0 +1,208 @@
+"""`mst` and `aim` as models of stage 2."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from repsynth.errors import ConfigError
+from repsynth.models.base import Hooks, Kept, Model, ModelPlan, Resources, Share
+
+if TYPE_CHECKING:
+    from repsynth.arrays import Floats
+    from repsynth.data.records import Records
+    from repsynth.mechanism.kernels import Chosen
+    from repsynth.mechanism.meter import Meter
+    from repsynth.models.marginal.raked import Pool
+    from repsynth.models.marginal.tables import Tables
+    from repsynth.models.marginal.tree import Tree
+    from repsynth.models.marginal.views import Measured
+    from repsynth.schema import Schema
+    from repsynth.scoring.base import Arrays
+    from repsynth.scoring.stage import StageOne
+
+_LABEL_TABLES, _CHOICE, _TABLES = "label tables", "choice", "tables"
+_MOST_GROUPS = 33  # of a numeric column, missing included
+_MOST_CELLS = 2**25
+_FEW_RECORDS = 30.0  # records times μ, by the root of the columns
+
+
+class _Marginal(Model, frozen=True):
+    """What both have in common."""
+
+    score_share: ClassVar[float] = 0.1  # histograms are the one-way tables of the model, too
+    fine_bins: ClassVar[bool] = True
+    unit: ClassVar[float] = float(2**12)
+    what: ClassVar[str] = "Tables take"
+    purposes: ClassVar[Mapping[str, str]] = {
+        _LABEL_TABLES: "weighted tables of label and column",
+        _CHOICE: "choice of further tables",
+        _TABLES: "the chosen tables, weighted",
+    }
+
+    def check(self, schema: "Schema", max_model_mb: int) -> None:
+        """It crosses columns, so it needs two; and its largest tables must fit."""
+        if len(schema.learned) < 2:
+            raise ConfigError(f"the model {self.name} needs two columns at least; use naive-bayes")
+        needed = _label_cells(schema) * 8 / 2**20
+        if needed > max_model_mb:
+            raise ConfigError(
+                f"the tables of label and column may take {needed:,.0f} MB, more than the {max_model_mb:,} "
+                "MB allowed; allow more with --max-model-mb, declare fewer categories, or use naive-bayes"
+            )
+
+    def sensitivity(self, schema: "Schema", name: str) -> float:
+        """One cell in every table; how many tables will be worth choosing is not known yet."""
+        return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
+
+    def resources(self, plan: ModelPlan, rows: int) -> Resources:
+        """Measured on one core: some 70 ns for a record and a table, 25 ns for one of a pool."""
+        from repsynth.models.marginal.raked import pool_size
+
+        columns = len(plan.schema.learned)
+        noise = (columns - 1) ** 0.5 / plan.charges[_TABLES].mu
+        candidates = _most_candidate_cells(plan.schema, rows=rows, noise=noise)
+        cells = _label_cells(plan.schema) + min(2 * candidates, plan.max_model_mb * 2**17)
+        tables = columns + columns * (columns - 1) / 2
+        further = sum(name.startswith(f"{_CHOICE} ") for name in plan.charges)
+        seconds = rows * tables * 70e-9 * (1 + further) + further * 2 * tables * pool_size(rows) * 25e-9
+        few = rows * plan.mu / columns**0.5 < _FEW_RECORDS
+        warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
+        return Resources(max(1.0, cells * 8 / 2**20), max(1.0, seconds), warnings)
+
+    def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "MarginalFit":
+        """Tables of the label, then rounds of choices and tables."""
+        from repsynth.models.marginal.rounds import measure_tables
+
+        most = _max_cells(plan)
+        measured = measure_tables(meter, stage, plan.charges, max_cells=most, on_step=hooks.on_step)
+        return MarginalFit(stage, plan, measured)
+
+    def load(self, kept: Kept) -> "MarginalFit":
+        """The tables that a run of this plan could have measured, and no others."""
+        from repsynth.models.marginal.files import read_tables
+
+        measured = read_tables(kept.described, kept.stage, kept.sigmas, kept.arrays, _MOST_CELLS)
+        return MarginalFit(kept.stage, kept.plan, tuple(measured))
+
+
+class Mst(_Marginal, frozen=True):
+    """A tree of two-way tables that knows the label."""
+
+    name: ClassVar[str] = "mst"
+
+    def shares(self, schema: "Schema") -> tuple[Share, ...]:
+        """Where there is no label, its tables are left out."""
+        shares = (Share(_LABEL_TABLES, 0.45), Share(_CHOICE, 0.05, choice=True), Share(_TABLES, 0.5))
+        return shares if schema.label_column else shares[1:]
+
+
+class Aim(_Marginal, frozen=True):
+    """More tables, chosen where the model is wrong; slower."""
+
+    name: ClassVar[str] = "aim"
+
+    def shares(self, schema: "Schema") -> tuple[Share, ...]:
+        """Three quarters for a tree, the rest for further rounds."""
+        further, rounds = 0.25, (2, 3, 4)
+        shares = (
+            Share(_LABEL_TABLES, (1 - further) * 0.6),
+            Share(_CHOICE, (1 - further) * 0.05, choice=True),
+            Share(_TABLES, (1 - further) * 0.35),
+            *(
+                share
+                for k in rounds
+                for share in (
+                    Share(f"{_CHOICE} {k}", further / len(rounds) * 0.1, choice=True),
+                    Share(f"{_TABLES} {k}", further / len(rounds) * 0.9),
+                )
+            ),
+        )
+        return shares if schema.label_column else shares[1:]
+
+
+@dataclass(frozen=True)
+class MarginalFit:
+    """The tables that were measured, in order."""
+
+    stage: "StageOne"
+    plan: ModelPlan
+    measured: "tuple[Measured, ...]"
+
+    def influence(self, records: "Records") -> "Floats":
+        """The weight: in no table, and in no utility, does a record count for more."""
+        return self.measured[-1].tables.influence(records)
+
+    def kernels(self, *, choices: bool = True) -> "dict[str, Tables | Chosen]":
+        """The tables and, made again from what was released before each, the choices."""
+        from repsynth.mechanism.kernels import Chosen
+        from repsynth.models.marginal.rounds import make_choice, rounds_of
+        from repsynth.models.marginal.views import Views
+
+        found: dict[str, Tables | Chosen] = {}
+        rounds = {round_.tables: round_ for round_ in rounds_of(list(self.plan.charges))}
+        views = Views(self.stage, self.measured[0].tables.groups[: len(self.stage.histograms.bins)])
+        for k, m in enumerate(self.measured):
+            if choices and m.tables.name in rounds:
+                round_ = rounds[m.tables.name]
+                choice = make_choice(
+                    views, self.measured[:k], self.plan.charges, round_, max_cells=_max_cells(self.plan)
+                )
+                pairs = choice.tables.pairs
+                chosen = tuple(pairs.index(pair) for pair in m.tables.pairs if pair in pairs)
+                found[round_.choice] = Chosen(choice, chosen)
+            found[m.tables.name] = m.tables
+        return found
+
+    def norms(self, records: "Records") -> "tuple[Floats, Floats]":
+        """All records count the same: nothing is clipped."""
+        import numpy as np
+
+        return np.ones(records.rows), np.ones(records.rows)
+
+    def sampler(self) -> "Tree | Pool":
+        """The fitted model."""
+        from repsynth.models.marginal.fit import fit_views
+        from repsynth.models.marginal.views import Views
+
+        groups = self.measured[-1].tables.groups
+        return fit_views(Views(self.stage, groups[: len(self.stage.histograms.bins)]), self.measured)
+
+    def dump(self) -> "tuple[dict[str, Any], Arrays]":
+        """Which tables were measured, and their cells."""
+        fine = self.measured[-1].tables.groups[: len(self.stage.histograms.bins)]
+        tables = [{"name": m.tables.name, "pairs": m.tables.pairs} for m in self.measured]
+        return {"tables": tables}, {
+            **{f"tables_{k}": m.noisy for k, m in enumerate(self.measured)},
+            **{f"groups_{i}": groups.of_bin for i, groups in enumerate(fine)},
+        }
+
+
+def _max_cells(plan: ModelPlan) -> int:
+    """The cells of all candidates together: the tables, and what is expected of them."""
+    return plan.max_model_mb * 2**20 // 16
+
+
+def _label_cells(schema: "Schema") -> int:
+    """How many cells the tables of label × column have at most, before any data is seen."""
+    label = schema.label_column
+    return (label.size + label.missing if label else 1) * sum(_sizes(schema))
+
+
+def _most_candidate_cells(schema: "Schema", *, rows: float, noise: float) -> int:
+    """How many cells the tables of column × column have at most that so much noise leaves to choose from."""
+    import numpy as np
+
+    sizes = np.array(_sizes(schema), dtype=np.float64)
+    tables = np.outer(sizes, sizes)[np.triu_indices(len(sizes), 1)]
+    label = schema.label_column
+    return (label.size + label.missing if label else 1) * int(tables[tables < 2 * rows / noise].sum())
+
+
+def _sizes(schema: "Schema") -> list[int]:
+    from repsynth.schema import Numeric
+
+    return [
+        (_MOST_GROUPS if isinstance(column, Numeric) else column.size) + column.missing
+        for column in schema.learned
+        if column.name != schema.label
+    ]

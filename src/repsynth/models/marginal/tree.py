@@ -1,0 +1,235 @@
+"""A tree that knows the label: every column by label, and pairs of columns along a forest, made consistent.
+
+    P(label) · Π P(root | label) · Π P(child | label, parent)
+
+The label's pairs are measured for all columns, pairs of columns along the chosen edges. Each triple
+(label, parent, child) is the one nearest to independence given the label that has its three measured pairs
+as margins. No graphical model has to be fitted: margins are combined by their precision, noise is shrunk
+away, and raking makes the tables agree.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from repsynth.arrays import Floats, Ints
+from repsynth.data.records import Records
+from repsynth.models.groups import Groups, levels
+from repsynth.models.marginal.tables import Pair
+from repsynth.models.sampling import quota, values_of
+from repsynth.scoring.histograms import Histograms, to_simplex
+
+_SPREAD = 0.1
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """A table in units of records at full weight, and the variance of the noise in each of its cells."""
+
+    counts: Floats
+    variance: Floats
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A column by what it is drawn from: the label alone, or the label and its parent. Records are lined up by
+    their group in the grandparent's column, so that the draw does not depend on it."""
+
+    column: int
+    parent: int | None
+    grandparent: int | None
+    given: Floats  # (labels × groups of the parent, groups)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The fitted model: joint probabilities of groups. `label` is the label's position, where there is one."""
+
+    histograms: Histograms
+    groups: tuple[Groups, ...]
+    label: int | None
+    label_probabilities: Floats  # (labels,)
+    columns: dict[int, Floats]  # (labels, groups) of every other column
+    edges: dict[Pair, Floats]  # (labels, groups, groups)
+
+    def independent(self, i: int, j: int) -> Floats:
+        """(labels, groups, groups) of two columns that are independent given the label."""
+        joint: Floats = np.einsum("ya,yb,y->yab", self.columns[i], self.columns[j], 1 / self.label_probabilities)
+        return joint
+
+    def pair(self, pair: Pair) -> Floats:
+        """(groups, groups) of two columns without an edge."""
+        i, j = pair
+        joint: Floats = (self.columns[i] / self.label_probabilities[:, None]).T @ self.columns[j]
+        return joint
+
+    def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
+        """Synthetic records; all of one label where its code is given."""
+        return self.decode(self.draw_groups(rows, generator, label), generator)
+
+    @cached_property
+    def branches(self) -> tuple["Branch", ...]:
+        """The columns in the order of drawing: each root, then along the edges from it, nearest first."""
+        above: dict[int, int | None] = {}
+        branches = []
+        left = dict(self.edges)
+        for root in [*(i for i, _ in self.edges), *self.columns]:
+            if root in above:
+                continue
+            above[root] = None
+            branches.append(Branch(root, None, None, self.columns[root] / self.label_probabilities[:, None]))
+            front = [root]
+            while front:
+                parent = front.pop(0)
+                for edge in [edge for edge in left if parent in edge]:
+                    child = edge[1] if edge[0] == parent else edge[0]
+                    joint = left.pop(edge)
+                    joint = joint if edge[0] == parent else joint.transpose(0, 2, 1)
+                    given = joint.reshape(-1, self.groups[child].count) + 1e-300
+                    branches.append(Branch(child, parent, above[parent], given))
+                    above[child] = parent
+                    front.append(child)
+        return tuple(branches)
+
+    def draw_groups(self, rows: int, generator: np.random.Generator, given_label: int | None = None) -> Ints:
+        """(records, columns): the group of each record, drawn by quota from the label and roots to the leaves."""
+        drawn = np.zeros((rows, len(self.groups)), dtype=np.int64)
+        label = (
+            quota(np.zeros(rows, dtype=np.int64), self.label_probabilities[None], generator)
+            if given_label is None
+            else np.full(rows, given_label)
+        )
+        if self.label is not None:
+            drawn[:, self.label] = label
+        for branch in self.branches:
+            given, order = label, None
+            if branch.parent is not None:
+                given = label * self.groups[branch.parent].count + drawn[:, branch.parent]
+                order = None if branch.grandparent is None else drawn[:, branch.grandparent]
+            drawn[:, branch.column] = quota(given, branch.given, generator, order)
+        return drawn
+
+    def decode(self, drawn: Ints, generator: np.random.Generator) -> Records:
+        """From groups to values."""
+        return values_of(drawn, self.histograms, self.groups, self.label, generator)
+
+
+def fit_tree(
+    histograms: Histograms,
+    groups: tuple[Groups, ...],
+    label: int | None,
+    by_label: dict[int, NoisyTable],
+    edges: dict[Pair, NoisyTable],
+    *,
+    levels_from_tables: bool,
+) -> Tree:
+    """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
+
+    With risk weights the tables say how columns depend on each other, but not how frequent values are: then
+    `levels_from_tables` is False and levels come from stage 1, which no weight distorts.
+    """
+    features = [i for i in range(len(groups)) if i != label]
+    totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
+
+    def level(i: int, seen: list[NoisyTable]) -> tuple[Floats, Floats]:
+        """Counts of a column's groups from all that was seen of it, by precision; and their variance."""
+        parts = [totals[i], *(seen if levels_from_tables else [])]
+        precision = np.sum([1 / part.variance for part in parts], axis=0)
+        return np.sum([part.counts / part.variance for part in parts], axis=0) / precision, 1 / precision
+
+    shares = np.ones(1)
+    if label is not None:
+        counts, _ = level(label, [_margin(table, 1) for table in by_label.values()])
+        labels = groups[label].count
+        shares = np.maximum(to_simplex(counts / histograms.rows), min(0.02, 0.2 / labels))
+        shares = shares / shares.sum()
+    ones = {}
+    for i in features:
+        seen = [_margin(by_label[i], 0)] if i in by_label else []
+        seen += [_margin(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
+        ones[i] = _proper(*level(i, seen), histograms.rows)
+    columns = _by_label(shares, ones, by_label, histograms.rows) if by_label else {
+        i: shares[:, None] * ones[i] for i in features
+    }  # fmt: skip
+    tree = Tree(histograms, groups, label, shares, columns, {})
+    joints = {}
+    for (i, j), table in edges.items():
+        expected = tree.independent(i, j)
+        plain = expected.sum(axis=0)
+        pair = shrunk(plain, table, histograms.rows, least=0.01)
+        pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
+        joints[i, j] = rake_three(expected, columns[i], columns[j], pair)
+    return Tree(histograms, groups, label, shares, columns, joints)
+
+
+def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTable:
+    ones = np.ones(groups.bins.count)
+    return NoisyTable(groups.sum_up(levels(histograms, i)), histograms.sigma**2 * groups.sum_up(ones))
+
+
+def _margin(table: NoisyTable, axis: int) -> NoisyTable:
+    return NoisyTable(table.counts.sum(axis=axis), table.variance.sum(axis=axis))
+
+
+def _proper(counts: Floats, variance: Floats, rows: float) -> Floats:
+    """Probabilities of groups from noisy counts, shrunk towards equal ones as far as noise explains them."""
+    even = 1 / len(counts)
+    shrinkage = _SPREAD / (_SPREAD + float(variance.sum()) / rows**2)
+    proper: Floats = np.maximum(to_simplex(even + (counts / rows - even) * shrinkage), 1e-6)
+    return proper / float(proper.sum())
+
+
+def _by_label(
+    shares: Floats, ones: dict[int, Floats], tables: dict[int, NoisyTable], rows: float
+) -> dict[int, Floats]:
+    """Each column by label: its differences between labels, shrunk by how much larger than noise they are.
+
+    A difference is expected to have a variance in proportion to its cell's count; how much, is judged half
+    by its own column and half by all of them.
+    """
+    difference, noise, prior, signal, weight = {}, {}, {}, {}, {}
+    for i, table in tables.items():
+        difference[i] = table.counts - np.outer(shares, table.counts.sum(axis=0))
+        noise[i] = table.variance * (1 - 1 / len(shares)) + 1e-12
+        prior[i] = np.outer(shares * (1 - shares) + 1e-9, rows * ones[i])
+        signal[i] = float(((difference[i] ** 2 - noise[i]) * prior[i] / noise[i] ** 2).sum())
+        weight[i] = float((prior[i] ** 2 / noise[i] ** 2).sum())
+    common = max(sum(signal.values()) / sum(weight.values()), 0.0)
+    columns = {}
+    for i in tables:
+        variance = 0.5 * (max(signal[i] / weight[i], 0.0) + common) * prior[i]
+        expected = np.outer(shares, ones[i])
+        found = expected + difference[i] * variance / (variance + noise[i]) / rows
+        columns[i] = rake(np.maximum(found, 0.02 * expected), shares, ones[i])
+    return columns
+
+
+def shrunk(expected: Floats, table: NoisyTable, rows: float, *, least: float) -> Floats:
+    """A table's shares: what was expected, and of the rest as much as stands above the noise."""
+    rest, variance = table.counts / rows - expected, table.variance / rows**2 + 1e-300
+    signal = max(float(((rest**2 - variance) / variance**2).sum() / (1 / variance**2).sum()), 0.0)
+    return np.maximum(expected + rest * signal / (signal + variance), least * expected + 1e-12)
+
+
+def rake(table: Floats, rows: Floats, columns: Floats, passes: int = 20) -> Floats:
+    """The table scaled to its two margins, the first one exactly (iterative proportional fitting).
+
+    >>> rake(np.ones((2, 2)), np.array([0.3, 0.7]), np.array([0.5, 0.5])).round(3).tolist()
+    [[0.15, 0.15], [0.35, 0.35]]
+    """
+    for _ in range(passes):
+        table = table * (rows / np.maximum(table.sum(axis=1), 1e-300))[:, None]
+        table = table * (columns / np.maximum(table.sum(axis=0), 1e-300))
+    raked: Floats = table * (rows / np.maximum(table.sum(axis=1), 1e-300))[:, None]
+    return raked
+
+
+def rake_three(triple: Floats, by_first: Floats, by_second: Floats, pair: Floats, passes: int = 25) -> Floats:
+    """(labels, a, b) scaled to its margins (labels, a), (labels, b) and (a, b); the first one exactly."""
+    for _ in range(passes):
+        triple = triple * (pair / np.maximum(triple.sum(axis=0), 1e-300))
+        triple = triple * (by_first / np.maximum(triple.sum(axis=2), 1e-300))[:, :, None]
+        triple = triple * (by_second / np.maximum(triple.sum(axis=1), 1e-300))[:, None, :]
+    raked: Floats = triple * (by_first / np.maximum(triple.sum(axis=2), 1e-300))[:, :, None]
+    return raked

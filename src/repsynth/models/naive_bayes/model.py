@@ -1,0 +1,126 @@
+"""Naive Bayes as a model of stage 2: one measurement, `sums`."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from repsynth.models.base import Hooks, Kept, Model, ModelPlan, Share
+
+if TYPE_CHECKING:
+    from repsynth.arrays import Floats, Ints
+    from repsynth.data.records import Records
+    from repsynth.mechanism.meter import Meter
+    from repsynth.models.naive_bayes.fit import NaiveBayesSampler
+    from repsynth.models.naive_bayes.statistic import WeightedSums
+    from repsynth.schema import Schema
+    from repsynth.scoring.base import Arrays
+    from repsynth.scoring.stage import StageOne
+
+SUMS = "sums"
+
+
+class NaiveBayes(Model, frozen=True):
+    """Columns that are independent given the label: for few records."""
+
+    name: ClassVar[str] = "naive-bayes"
+    unit: ClassVar[float] = float(2**22)
+    purposes: ClassVar[Mapping[str, str]] = {SUMS: "weighted sums by label"}
+
+    def shares(self, schema: "Schema") -> tuple[Share, ...]:
+        """One measurement."""
+        return (Share(SUMS, 1.0),)
+
+    def sensitivity(self, schema: "Schema", name: str) -> float:
+        """In units of u; with equal influence it is smaller."""
+        from repsynth.models.naive_bayes.statistic import planned_sensitivity
+
+        return planned_sensitivity(schema)
+
+    def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "NaiveBayesFit":
+        """Outliers are summed up apart where their sums stand above the noise."""
+        from repsynth.mechanism.meter import sigma_for
+        from repsynth.models.naive_bayes.statistic import choose_statistic
+
+        hooks.on_step(SUMS)
+        mu = plan.charges[SUMS].mu
+        statistic = choose_statistic(stage, mu, equalize=plan.rule.equalizes)
+        return NaiveBayesFit(
+            stage, statistic, meter.measure(statistic, mu=mu), sigma_for(statistic.sensitivity, mu)
+        )
+
+    def load(self, kept: Kept) -> "NaiveBayesFit":
+        """The statistic and its noisy sums."""
+        from repsynth.models.naive_bayes.statistic import Contribution, WeightedSums
+        from repsynth.storage.checks import flag, floats, integer, ints, require
+
+        stage, arrays, described = kept.stage, kept.arrays, kept.described
+        schema, threshold = stage.schema, stage.threshold
+        constant, clip = (integer(described, name, 1, 2**30 - 1) for name in ("constant", "clip"))
+        split = flag(described, "split")
+        require(not split or threshold is not None, "it is split without a threshold")
+        require(not split or stage.outlier_weight > 0.01, "it is split, and its outliers weigh nothing")
+        contribution = Contribution(
+            discrete=schema.discrete,
+            numeric=schema.numeric,
+            offsets=tuple(
+                ints(arrays[f"offset_{i}"], column.size + column.missing, most=2**20)
+                for i, column in enumerate(schema.discrete)
+            ),
+            centre=floats(arrays["centre"], len(schema.numeric)),
+            scale=floats(arrays["scale"], len(schema.numeric), positive=True),
+            constant=constant,
+            clip=clip,
+        )
+        split_at = threshold.value if threshold and split else None
+        statistic = WeightedSums(contribution, stage.score, stage.weights, schema.label_column, split_at=split_at)
+        noisy = ints(arrays["sums"], math.prod(statistic.shape), most=2**62)
+        return NaiveBayesFit(stage, statistic, noisy, kept.sigmas[SUMS])
+
+
+@dataclass(frozen=True)
+class NaiveBayesFit:
+    """The public function of a record that was summed up, and the noisy result."""
+
+    stage: "StageOne"
+    statistic: "WeightedSums"
+    noisy: "Ints"
+    sigma: float
+
+    def influence(self, records: "Records") -> "Floats":
+        """Exact: the norm of each record's contribution."""
+        return self.statistic.influence(records)
+
+    def kernels(self, *, choices: bool = True) -> "dict[str, WeightedSums]":
+        """The sums."""
+        return {SUMS: self.statistic}
+
+    def norms(self, records: "Records") -> "tuple[Floats, Floats]":
+        """In units of u."""
+        return self.statistic.contribution.norms(records)
+
+    def sampler(self) -> "NaiveBayesSampler":
+        """The fitted model."""
+        from repsynth.models.naive_bayes.fit import fit_naive_bayes
+
+        return fit_naive_bayes(
+            self.stage.schema,
+            self.stage.histograms,
+            self.statistic,
+            self.noisy,
+            sigma=self.sigma,
+            outlier_weight=self.stage.outlier_weight,
+        )
+
+    def dump(self) -> "tuple[dict[str, Any], Arrays]":
+        """The contribution, and the sums."""
+        contribution = self.statistic.contribution
+        split = self.statistic.split_at is not None
+        return {"constant": contribution.constant, "clip": contribution.clip, "split": split}, {
+            "sums": self.noisy,
+            "centre": np.array(contribution.centre, dtype=np.float64),
+            "scale": np.array(contribution.scale, dtype=np.float64),
+            **{f"offset_{i}": offset for i, offset in enumerate(contribution.offsets)},
+        }

@@ -1,0 +1,288 @@
+"""The statistic of naive Bayes: weighted, clipped sums by label.
+
+A record with label y contributes code(y) ⊗ u, where
+
+    u = [ a₀ | one-hot − share, per discrete column | 0.8 z and 0.3 (z² − 1), per numeric column ]
+
+is clipped to norm C and multiplied by the record's weight, and code(y) is column y of 2L·I − 𝟙𝟙ᵀ. Both
+choices spend the noise where it matters: shares, centres and scales are known from stage 1, so the
+contribution is the difference from them; and the label code gives the differences between labels more
+of the norm than what all labels have in common. Sums are exact integers: u in units of 1/1024, the
+multiplier (weight times clip factor) in units of 1/4096, rounded down.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.records import MISSING, Records
+from repsynth.schema import Discrete, Numeric, Schema
+from repsynth.scoring.base import Score
+from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.rarity import standardisation, standardise
+from repsynth.scoring.stage import StageOne
+from repsynth.scoring.weights import FULL, WeightFunction
+
+UNIT = 2**10
+GRID = UNIT * FULL
+"""Grid units of the sums in one unit of u at full weight."""
+
+LINEAR, SQUARE = 0.8, 0.3
+_FARTHEST = 3.0
+_CLIP = 0.9  # of the norm of a typical record
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Where the parts of u lie: its constant, the discrete columns, z and z² − 1 of the numeric ones."""
+
+    constant: slice
+    one_hot: slice
+    numbers: slice
+    squares: slice
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """u as a public function of a record: the released numbers that make it, all integers but z's.
+
+    `offsets` holds each discrete column's shares; a column that declares missing values has a last cell
+    for them, in any other a missing cell contributes nothing. `constant` and `clip` are in units of 1/UNIT.
+    """
+
+    discrete: tuple[Discrete, ...]
+    numeric: tuple[Numeric, ...]
+    offsets: tuple[Ints, ...]
+    centre: tuple[float, ...]
+    scale: tuple[float, ...]
+    constant: int
+    clip: int
+
+    @property
+    def length(self) -> int:
+        """The number of entries of u."""
+        return int(self.blocks.squares.stop)
+
+    @property
+    def blocks(self) -> "Blocks":
+        """Where the parts of u lie."""
+        ends = np.cumsum([1, sum(len(offset) for offset in self.offsets), len(self.numeric), len(self.numeric)])
+        constant, one_hot, numbers, squares = (
+            slice(int(a), int(b)) for a, b in zip([0, *ends], ends, strict=False)
+        )
+        return Blocks(constant, one_hot, numbers, squares)
+
+    def smallest_norm(self) -> int:
+        """The norm of u, rounded down, that no record without missing values falls below."""
+        squared = self.constant**2 + len(self.numeric) * round(SQUARE * UNIT) ** 2
+        for offset in self.offsets:
+            squared += int(_squared_norms(offset).min())
+        return math.isqrt(squared)
+
+    def squared_norm(self, records: Records) -> Ints:
+        """‖u‖² of each record before clipping, exact."""
+        total = np.full(records.rows, self.constant**2, dtype=np.int64)
+        for column, offset in zip(self.discrete, self.offsets, strict=True):
+            total += np.append(_squared_norms(offset), 0)[self._cell(column, records)]
+        for i in range(len(self.numeric)):
+            linear, square = self._moments(i, records)
+            total += linear**2 + square**2
+        return total
+
+    def norms(self, records: Records) -> tuple[Floats, Floats]:
+        """‖u‖ of each record before and after clipping, in units of u."""
+        norms: Floats = np.sqrt(self.squared_norm(records)) / UNIT
+        return norms, np.minimum(norms, self.clip / UNIT)
+
+    def sums(self, records: Records, group: Ints, groups: int, multiplier: Ints) -> Ints:
+        """Σ multiplier · u of each group: shape (groups, length).
+
+        `np.bincount` adds floats; these are whole numbers that stay below 2⁵³ in a batch, so exact.
+        """
+        mass = _group_sum(group, groups, multiplier)
+        parts = [self.constant * mass[:, None]]
+        for column, offset in zip(self.discrete, self.offsets, strict=True):
+            cell = self._cell(column, records)
+            width = len(offset) + 1
+            counts = _group_sum(group * width + cell, groups * width, multiplier).reshape(groups, width)[:, :-1]
+            parts.append(UNIT * counts - counts.sum(axis=1, keepdims=True) * offset)
+        moments = [self._moments(i, records) for i in range(len(self.numeric))]
+        for kind in (0, 1):
+            parts += [_group_sum(group, groups, multiplier * pair[kind])[:, None] for pair in moments]
+        return np.concatenate(parts, axis=1)
+
+    def _cell(self, column: Discrete, records: Records) -> Ints:
+        """The cell of each record; behind the last one where it contributes nothing."""
+        codes = records.codes[column.name]
+        return np.where(codes == MISSING, column.size, codes)
+
+    def _moments(self, i: int, records: Records) -> tuple[Ints, Ints]:
+        positions = records.codes[self.numeric[i].name]
+        z = standardise(positions, self.centre[i], self.scale[i], _FARTHEST)
+        linear = np.rint(z * (LINEAR * UNIT))
+        square = np.where(positions == MISSING, 0.0, np.rint((z * z - 1) * (SQUARE * UNIT)))
+        return linear.astype(np.int64), square.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class WeightedSums:
+    """The statistic of stage 2. A record without a label contributes nothing.
+
+    With `split_at`, records at or above that score are summed up apart from the others: each record still
+    enters one sum only, so the sensitivity is the same, and the model can undo the outliers' small weight.
+    """
+
+    contribution: Contribution
+    score: Score
+    weights: WeightFunction
+    label: Discrete | None
+    split_at: int | None = None
+    name: str = "sums"
+    weighted: bool = True
+
+    @property
+    def labels(self) -> int:
+        """How many labels there are; 1 where the schema names none."""
+        return self.label.size if self.label else 1
+
+    @property
+    def strata(self) -> int:
+        """2 where outliers are summed up apart, else 1."""
+        return 1 if self.split_at is None else 2
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Strata, labels, entries of u."""
+        return self.strata, self.labels, self.contribution.length
+
+    @property
+    def sensitivity(self) -> float:
+        """‖code(y)‖ × clip × full weight, in grid units."""
+        return code_norm(self.labels) * self.contribution.clip * FULL
+
+    def noise(self, mu: float) -> float:
+        """The noise at this charge in units of u and of a label's difference from the others."""
+        return self.sensitivity / mu / (GRID * 2 * self.labels)
+
+    def total(self, records: Records) -> Ints:
+        """The weighted sums of all labels in the label code, flattened from `shape`."""
+        scores = self.score.of(records)
+        group, labelled = self._labels(records)
+        if self.split_at is not None:
+            group = group + self.labels * (scores >= self.split_at)
+        multiplier = np.where(labelled, self._multiplier(records, scores), 0)
+        sums = self.contribution.sums(records, group, self.strata * self.labels, multiplier)
+        return to_label_code(sums.reshape(self.shape)).ravel()
+
+    def influence(self, records: Records) -> Floats:
+        """The norm of each record's contribution, as a share of the sensitivity."""
+        _, labelled = self._labels(records)
+        norm = np.sqrt(self.contribution.squared_norm(records).astype(np.float64))
+        share = self._multiplier(records, self.score.of(records)) * norm / (FULL * self.contribution.clip)
+        return np.where(labelled, share, 0.0)
+
+    def _multiplier(self, records: Records, scores: Ints) -> Ints:
+        """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
+        squared = self.contribution.squared_norm(records)
+        norm = np.ceil(np.sqrt(squared.astype(np.float64))).astype(np.int64)
+        norm = np.maximum(norm + (norm * norm < squared), 1)
+        weight = self.weights.of(scores)
+        multiplier: Ints = np.minimum(weight, weight * self.contribution.clip // norm)
+        return multiplier
+
+    def _labels(self, records: Records) -> tuple[Ints, Bools]:
+        if self.label is None:
+            return np.zeros(records.rows, dtype=np.int64), np.ones(records.rows, dtype=np.bool_)
+        codes = records.codes[self.label.name]
+        return np.maximum(codes, 0), codes != MISSING
+
+
+def to_label_code(sums: Ints) -> Ints:
+    """(2L·I − 𝟙𝟙ᵀ) × sums along the labels, the last axis but one.
+
+    >>> to_label_code(np.array([[1], [0]])).tolist()
+    [[3], [-1]]
+    """
+    coded: Ints = 2 * sums.shape[-2] * sums - sums.sum(axis=-2, keepdims=True)
+    return coded
+
+
+def from_label_code(coded: Floats) -> Floats:
+    """The inverse.
+
+    >>> from_label_code(np.array([[3.0], [-1.0]])).tolist()
+    [[1.0], [0.0]]
+    """
+    labels = coded.shape[-2]
+    sums: Floats = (coded + coded.sum(axis=-2, keepdims=True) / labels) / (2 * labels)
+    return sums
+
+
+def code_norm(labels: int) -> float:
+    """The norm of every column of the label code.
+
+    >>> round(code_norm(2) ** 2, 9)
+    10.0
+    """
+    return math.sqrt((2 * labels - 1) ** 2 + (labels - 1))
+
+
+def make_contribution(schema: Schema, histograms: Histograms, *, equalize: bool = False) -> Contribution:
+    """u from the released histograms: post-processing.
+
+    The clip is nine tenths of the norm of a typical record. To `equalize`, it is the smallest norm that a
+    record without missing values can have, which all others are then scaled down to.
+    """
+    index = {bins.column.name: i for i, bins in enumerate(histograms.bins)}
+    offsets = []
+    for column in schema.discrete:
+        i = index[column.name]
+        probabilities = histograms.probabilities[i]
+        if column.missing:
+            missing = histograms.missing_fraction(i)
+            probabilities = np.append(probabilities * (1 - missing), missing)
+        offsets.append(np.rint(probabilities * UNIT).astype(np.int64))
+    standards = [standardisation(histograms, index[column.name]) for column in schema.numeric]
+    typical = _typical_norm(schema)
+    contribution = Contribution(
+        discrete=schema.discrete,
+        numeric=schema.numeric,
+        offsets=tuple(offsets),
+        centre=tuple(centre for centre, _ in standards),
+        scale=tuple(scale for _, scale in standards),
+        constant=round(0.3 * typical * UNIT),
+        clip=round(_CLIP * typical * UNIT),
+    )
+    return replace(contribution, clip=contribution.smallest_norm()) if equalize else contribution
+
+
+def choose_statistic(stage: StageOne, mu: float, *, equalize: bool) -> WeightedSums:
+    """The statistic for a charge of `mu`: outliers are summed up apart where their sums stand above the noise."""
+    contribution = make_contribution(stage.schema, stage.histograms, equalize=equalize)
+    statistic = WeightedSums(contribution, stage.score, stage.weights, stage.schema.label_column)
+    threshold, rows = stage.threshold, stage.histograms.rows
+    if threshold and threshold.worth_splitting(stage.weights, rows=rows, noise=statistic.noise(mu)):
+        statistic = replace(statistic, split_at=threshold.value)
+    return statistic
+
+
+def planned_sensitivity(schema: Schema) -> float:
+    """The sensitivity in units of u, known before any data is read; with equal influence it is smaller."""
+    labels = schema.label_column.size if schema.label_column else 1
+    return code_norm(labels) * round(_CLIP * _typical_norm(schema) * UNIT) / UNIT
+
+
+def _typical_norm(schema: Schema) -> float:
+    """The norm of u of an ordinary record, without the constant."""
+    return math.sqrt(0.6 * len(schema.discrete) + (LINEAR**2 + 2 * SQUARE**2) * len(schema.numeric))
+
+
+def _squared_norms(offset: Ints) -> Ints:
+    """‖UNIT·e_k − offset‖² for each cell k."""
+    return UNIT**2 - 2 * UNIT * offset + int(offset @ offset)
+
+
+def _group_sum(group: Ints, groups: int, values: Ints) -> Ints:
+    return np.bincount(group, weights=values, minlength=groups).astype(np.int64)

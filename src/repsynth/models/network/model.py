@@ -1,0 +1,202 @@
+"""The network as a model of stage 2: it is trained with all that stage 1 leaves."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from repsynth.errors import ConfigError, ReleaseError
+from repsynth.models.base import Hooks, Kept, Model, ModelPlan, Resources
+from repsynth.privacy.events import RATE_UNIT, SampledEvent
+
+if TYPE_CHECKING:
+    from repsynth.arrays import Floats
+    from repsynth.data.records import Records
+    from repsynth.mechanism.meter import Meter
+    from repsynth.models.network.network import Autoregression, Network
+    from repsynth.models.network.optimiser import Training
+    from repsynth.schema import Schema
+    from repsynth.scoring.base import Arrays
+    from repsynth.scoring.stage import StageOne
+
+GRADIENTS = "gradients"
+_MOST_CELLS = 2**25
+_UNITS = [2.0**k for k in range(12, 27)]  # grid units of the clip norm, in this version and in earlier ones
+_NOISY_ROUND = 0.02  # of the clip norm and the expected sample
+
+
+class Neural(Model, frozen=True):
+    """A network trained by DP-SGD; needs repsynth[neural]."""
+
+    name: ClassVar[str] = "neural"
+    score_share: ClassVar[float] = 0.1
+    fine_bins: ClassVar[bool] = True
+    unit: ClassVar[float] = float(2**26)
+    what: ClassVar[str] = "The network and the records take"
+    purposes: ClassVar[Mapping[str, str]] = {GRADIENTS: "weighted clipped gradients"}
+    epochs: Annotated[float, Meta(ge=0.01, le=10_000, description="how often a record takes part on average")] = (
+        15.0
+    )
+    sampling_rate: Annotated[
+        float, Meta(ge=0.001, le=1, description="chance that a record takes part in a round")
+    ] = 0.05
+
+    def check(self, schema: "Schema", max_model_mb: int) -> None:
+        """It relates columns, so it needs two; and it must fit."""
+        from repsynth.models.network.network import MOST_NETWORK_GROUPS
+
+        if len(schema.learned) < 2:
+            raise ConfigError(f"the model {self.name} needs two columns at least; use naive-bayes")
+        label = schema.label_column
+        if label is not None and label.size > MOST_NETWORK_GROUPS:
+            raise ConfigError(
+                f"the label has {label.size:,} values, and a network takes {MOST_NETWORK_GROUPS} at most; "
+                "use naive-bayes"
+            )
+        needed = _megabytes(schema)
+        if needed > max_model_mb:
+            raise ConfigError(
+                f"the network may take {needed:,.0f} MB, more than the {max_model_mb:,} MB allowed; "
+                "allow more with --max-model-mb, drop columns, or use naive-bayes"
+            )
+
+    def require(self) -> None:
+        """What the account of a training needs must be there before anything is spent."""
+        from repsynth.privacy.pld import accounting_library
+
+        accounting_library()
+
+    def rounds(self) -> SampledEvent:
+        """As many as the epochs take; their noise is to be found."""
+        from repsynth.models.network.recipe import CLIP_UNITS
+        from repsynth.privacy.pld import MOST_ROUNDS
+
+        rate = max(1, round(self.sampling_rate * RATE_UNIT)) / RATE_UNIT
+        rounds = max(1, round(self.epochs / rate))
+        if rounds > MOST_ROUNDS:
+            raise ConfigError(
+                f"{self.epochs:g} epochs at a sampling rate of {self.sampling_rate:g} make {rounds:,} rounds; "
+                f"at most {MOST_ROUNDS:,} are supported: raise the rate or lower the epochs"
+            )
+        return SampledEvent(GRADIENTS, float(CLIP_UNITS), math.inf, rate, rounds, weighted=True)
+
+    def resources(self, plan: ModelPlan, rows: int) -> Resources:
+        """Measured on one core: for a record in a round of training 5 µs, and 1 ns for each pair of features."""
+        assert plan.training is not None
+        megabytes = _megabytes(plan.schema) + rows * (len(plan.schema.learned) + 1) * 4 / 2**20
+        taking_part = plan.training.rate * rows
+        per_record = 5e-6 + 1e-9 * _most_features(plan.schema) ** 2
+        noisy = plan.training.noise / taking_part > _NOISY_ROUND
+        warnings = ("rounds are mostly noise at this size; naive-bayes may do better",) if noisy else ()
+        return Resources(megabytes, 1.0 + taking_part * plan.training.rounds * per_record, warnings)
+
+    def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "NetworkFit":
+        """Train; from a checkpoint on where there is one."""
+        import numpy as np
+
+        from repsynth.models.network.network import Network
+        from repsynth.models.network.optimiser import State
+        from repsynth.models.network.train import train
+
+        assert plan.training is not None
+        hooks.on_step(GRADIENTS)
+        start = hooks.keeper.start if hooks.keeper else None
+        if start is None:
+            network = Network.of(stage)
+            start = NetworkFit(network, plan.training, np.zeros(network.size))
+            if hooks.keeper:
+                hooks.keeper.begin(start)
+        assert isinstance(start, NetworkFit)
+        network, kept = start.network, hooks.keeper.state if hooks.keeper else None
+        try:
+            state = State.start(network) if kept is None else State.load(kept, network, plan.training.rounds)
+        except (ReleaseError, KeyError):
+            raise ConfigError(
+                "the checkpoint is damaged; remove its folder to start anew (what it spent stays spent)"
+            ) from None
+        parameters = train(meter, network, plan.training, state, plan.delta, hooks)
+        return NetworkFit(network, plan.training, parameters)
+
+    def load(self, kept: Kept) -> "NetworkFit":
+        """Features are kept, not worked out again: a basis is not unique."""
+        import numpy as np
+
+        from repsynth.models.groups import read_groups
+        from repsynth.models.network.network import LARGEST_PARAMETER, Network
+        from repsynth.storage.checks import floats, require
+
+        require(not kept.described and kept.plan.training is not None, "its parts are not its model's")
+        assert kept.plan.training is not None
+        require(kept.plan.training.sensitivity in _UNITS, "its training is out of range")
+        stage, arrays = kept.stage, kept.arrays
+        groups = tuple(read_groups(arrays[f"groups_{i}"], bins) for i, bins in enumerate(stage.histograms.bins))
+        features = []
+        for i, each in enumerate(groups):
+            array = arrays[f"features_{i}"]
+            require(len(array) % each.count == 0 and len(array) <= each.count**2, "its features do not fit")
+            features.append(np.array(floats(array, len(array))).reshape(each.count, -1))
+        width = sum(feature.shape[1] for feature in features)
+        require(width**2 <= _MOST_CELLS, "its network is too large")
+        network = Network(stage, groups, tuple(features))
+        parameters = np.array(floats(arrays["parameters"], network.size))
+        for values in (parameters, *features):
+            require(float(np.abs(values).max(initial=0.0)) <= LARGEST_PARAMETER, "a parameter is out of range")
+        return NetworkFit(network, kept.plan.training, parameters)
+
+
+@dataclass(frozen=True)
+class NetworkFit:
+    """What training leaves behind: the network and the average of its parameters."""
+
+    network: "Network"
+    event: SampledEvent
+    parameters: "Floats"
+
+    def influence(self, records: "Records") -> "Floats":
+        """The weight."""
+        return self.network.influence(records)
+
+    def kernels(self, *, choices: bool = True) -> "dict[str, Training]":
+        """The rounds."""
+        from repsynth.models.network.optimiser import State, Training
+
+        return {
+            GRADIENTS: Training(self.network, self.event, State(self.parameters, self.parameters, self.parameters))
+        }
+
+    def norms(self, records: "Records") -> None:
+        """Unknown: what training clips changes from round to round."""
+
+    def sampler(self) -> "Autoregression":
+        """The trained network, levelled."""
+        from repsynth.models.network.network import fit_network
+
+        return fit_network(self.network, self.parameters)
+
+    def dump(self) -> "tuple[dict[str, Any], Arrays]":
+        """Structure and parameters."""
+        network = self.network
+        return {}, {
+            "parameters": self.parameters,
+            **{f"groups_{i}": groups.of_bin for i, groups in enumerate(network.groups)},
+            **{f"features_{i}": features.ravel() for i, features in enumerate(network.features)},
+        }
+
+
+def _megabytes(schema: "Schema") -> float:
+    """What a network takes at most: a square of its features, some ten times over."""
+    return max(1.0, 10 * 8 * _most_features(schema) ** 2 / 2**20)
+
+
+def _most_features(schema: "Schema") -> int:
+    """How many features the network of a table has at most, before any data is seen."""
+    from repsynth.models.network.network import MOST_FEATURES, SMOOTH_FEATURES
+    from repsynth.schema import Numeric
+
+    most = max(2, MOST_FEATURES // max(len(schema.learned), 1))
+    return sum(
+        min(most, SMOOTH_FEATURES if isinstance(column, Numeric) else column.size + column.missing - 1)
+        for column in schema.learned
+    )

@@ -1,0 +1,260 @@
+"""Instantiation B: an autoregressive network, label first, one column after the other.
+
+    log P(column j = g | columns before) = log p(g) + φⱼ(g) · (bⱼ + Σ_{i<j} Wᵢⱼ φᵢ(group of column i)) + const
+
+Before training all parameters are zero: the columns are independent, as the histograms show them. A column's
+features φ are a public basis made from its histogram: smooth in a numeric column, and shorter for rare values
+than an indicator would be, so that noise on the parameters moves rare values no more than common ones. The
+network has no hidden layer: with the noise that privacy takes, one brought nothing.
+
+Drawing needs no more than this file.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+
+from repsynth.arrays import Bools, Floats, Int32s, Ints
+from repsynth.data.records import Records
+from repsynth.models.groups import NONE, Groups, choose_groups, levels
+from repsynth.models.sampling import GOLDEN, values_of
+from repsynth.scoring.stage import StageOne
+from repsynth.scoring.weights import FULL
+
+MOST_FEATURES = 256
+"""Features of all columns together, as far as each column keeps two."""
+
+MOST_NETWORK_GROUPS = 256
+"""Groups of a column at most: of more values, the rarest are taken together."""
+
+SMOOTH_FEATURES = 8
+"""Features of a numeric column at most."""
+
+LARGEST_PARAMETER = 1e6
+"""Beyond any that a training would find."""
+
+_MOST_GROUPS = 16
+_REACH = 0.2  # of the ranks: how far apart two values still inform each other
+_RARE = 0.1  # values of a smaller probability than this count as if they had it
+_OWN = 0.05  # how much of a value is its own
+_SPIKE = 1.8  # times the probability of an even group: a value that stands for itself
+_POOL, _PASSES, _AT_ONCE = 10_000, 20, 8192
+
+
+@dataclass(frozen=True)
+class Network:
+    """The public structure: what each column is made of, and the score and weights of a record.
+
+    `features` holds (groups, features) of each column; `order` the positions of the columns, the label first.
+    """
+
+    stage: StageOne
+    groups: tuple[Groups, ...]
+    features: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, stage: StageOne) -> "Network":
+        """The network that suits the released histograms."""
+        label = stage.schema.label
+        chosen = choose_groups(stage.histograms, label, most=_MOST_GROUPS)
+        groups = tuple(_not_too_many(stage, i, each) for i, each in enumerate(chosen))
+        most = max(2, MOST_FEATURES // len(groups))
+        return cls(stage, groups, tuple(_features(stage, i, each, most) for i, each in enumerate(groups)))
+
+    def influence(self, records: Records) -> Floats:
+        """Each record's share of the sensitivity in any round, at most: its weight."""
+        return self.stage.weights.of(self.stage.score.of(records)) / FULL
+
+    @cached_property
+    def label(self) -> int | None:
+        """The label's position among the columns."""
+        column = self.stage.schema.label_column
+        return None if column is None else self.stage.schema.learned.index(column)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The columns' positions in the order in which they are drawn."""
+        first = [] if self.label is None else [self.label]
+        return (*first, *(i for i in range(len(self.groups)) if i != self.label))
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where each column's features end, in the order of drawing, from 0 on."""
+        return np.cumsum([0, *(self.features[i].shape[1] for i in self.order)])
+
+    @cached_property
+    def mask(self) -> Bools:
+        """(features, features): which couplings there are, from the features of earlier columns to later ones."""
+        column = np.repeat(np.arange(len(self.order)), np.diff(self.ends))
+        earlier: Bools = column[:, None] < column[None, :]
+        return earlier
+
+    @property
+    def size(self) -> int:
+        """How many parameters there are: biases, then couplings."""
+        return int(self.ends[-1] + self.mask.sum())
+
+    @cached_property
+    def probabilities(self) -> tuple[Floats, ...]:
+        """The probabilities of a column's groups that the network starts from: never quite 0."""
+        return tuple(_probabilities(self.stage, i, groups) for i, groups in enumerate(self.groups))
+
+    def parts(self, records: Records) -> Int32s:
+        """(records, columns and one): the group in each column, in the order of drawing, and the weight."""
+        weight = self.stage.weights.of(self.stage.score.of(records))
+        columns = [*(self.groups[i].of(records) for i in self.order), weight]
+        return np.stack(columns, axis=1).astype(np.int32)
+
+    def unpack(self, parameters: Floats) -> tuple[Floats, Floats]:
+        """Biases (features,) and couplings (features, features)."""
+        count = int(self.ends[-1])
+        couplings = np.zeros((count, count))
+        couplings[self.mask] = parameters[count:]
+        return parameters[:count], couplings
+
+    def logits(self, k: int, inputs: Floats, biases: Floats, couplings: Floats) -> Floats:
+        """(records, groups): how the features of the columns before raise the log probabilities of the k-th."""
+        here = slice(*self.ends[k : k + 2])
+        logs: Floats = (biases[here] + inputs @ couplings[:, here]) @ self.features[self.order[k]].T
+        return logs
+
+    def log_likelihoods(self, parameters: Floats, parts: Int32s) -> Floats:
+        """log P of each record's groups; a cell that takes no part has none."""
+        inputs = np.concatenate(
+            [_rows_of(self.features[i], parts[:, k]) for k, i in enumerate(self.order)], axis=1
+        )
+        biases, couplings = self.unpack(parameters)
+        total = np.zeros(len(parts))
+        for k, i in enumerate(self.order):
+            logits = self.logits(k, inputs, biases, couplings)
+            logs = log_softmax(np.log(self.probabilities[i]) + logits, axis=1)
+            present = parts[:, k] != NONE
+            total[present] += logs[present, parts[present, k]]
+        return total
+
+
+@dataclass(frozen=True)
+class Autoregression:
+    """The trained network, its probabilities levelled so that what is drawn has the released histograms."""
+
+    network: Network
+    biases: Floats
+    couplings: Floats
+    levels: tuple[Floats, ...]
+    """The log probabilities of each column's groups, by position among the columns."""
+
+    def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
+        """Synthetic records; all of one label where its code is given."""
+        pieces = [
+            self.draw_groups(min(_AT_ONCE, rows - start), generator, label)
+            for start in range(0, max(rows, 1), _AT_ONCE)
+        ]
+        network = self.network
+        drawn = np.concatenate(pieces)
+        return values_of(drawn, network.stage.histograms, network.groups, network.label, generator)
+
+    def draw_groups(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Ints:
+        """(records, columns): groups, drawn one column after the other."""
+        network = self.network
+        drawn = np.zeros((rows, len(network.order)), dtype=np.int64)
+        inputs = np.zeros((rows, int(network.ends[-1])))
+        for k, i in enumerate(network.order):
+            if i == network.label and label is not None:
+                drawn[:, i] = network.groups[i].of_bin[label]
+            else:
+                among = drawn[:, network.order[0]]
+                logits = network.logits(k, inputs, self.biases, self.couplings)
+                drawn[:, i] = _pick(self.levels[i] + logits, generator, among)
+            inputs[:, slice(*network.ends[k : k + 2])] = network.features[i][drawn[:, i]]
+        return drawn
+
+
+def fit_network(network: Network, parameters: Floats) -> Autoregression:
+    """The model from the trained parameters. Columns are levelled one after the other, on a pool of drawn
+    records: by how much the mean of their probabilities misses the released one. A fixed seed: this is free."""
+    generator = np.random.default_rng(0)
+    biases, couplings = network.unpack(parameters)
+    inputs = np.zeros((_POOL, int(network.ends[-1])))
+    first = np.zeros(_POOL, dtype=np.int64)
+    found: dict[int, Floats] = {}
+    for k, i in enumerate(network.order):
+        logits = network.logits(k, inputs, biases, couplings)
+        level = np.log(network.probabilities[i])
+        for _ in range(_PASSES):
+            mean = np.exp(log_softmax(logits + level, axis=1)).mean(axis=0)
+            level = level + np.log(network.probabilities[i]) - np.log(np.maximum(mean, 1e-12))
+        found[i] = level
+        drawn = _pick(logits + level, generator, first)
+        first = drawn if k == 0 else first
+        inputs[:, slice(*network.ends[k : k + 2])] = network.features[i][drawn]
+    return Autoregression(network, biases, couplings, tuple(found[i] for i in range(len(network.order))))
+
+
+def _pick(logs: Floats, generator: np.random.Generator, among: Ints) -> Ints:
+    """One group for each row of log probabilities.
+
+    Records of the same group in the first column that expect about the same are lined up, and levels go round by
+    the golden section: probabilities come out nearer to what is expected than by independent draws.
+    """
+    ends = np.cumsum(softmax(logs, axis=1), axis=1)
+    expected = (ends.shape[1] - ends.sum(axis=1)).round(6)
+    line = np.lexsort((generator.random(len(logs)), expected, among))
+    level = np.empty(len(logs))
+    level[line] = (np.arange(len(logs)) * GOLDEN + generator.random()) % 1.0
+    picked: Ints = np.minimum((ends <= level[:, None]).sum(axis=1), logs.shape[1] - 1)
+    return picked
+
+
+def _rows_of(table: Floats, groups: Int32s) -> Floats:
+    """The row of each group; zeros where there is none."""
+    rows: Floats = table[np.maximum(groups, 0)] * (groups != NONE)[:, None]
+    return rows
+
+
+def _not_too_many(stage: StageOne, i: int, groups: Groups) -> Groups:
+    """The groups of a column, the rarest of them taken together where there are very many."""
+    if groups.count <= MOST_NETWORK_GROUPS:
+        return groups
+    rank = np.empty(groups.count, dtype=np.int64)
+    rank[np.argsort(-groups.sum_up(levels(stage.histograms, i)), kind="stable")] = np.arange(groups.count)
+    missing = groups.of_bin[-1]
+    if missing != NONE:  # they keep a group of their own, the last one
+        rank[rank > rank[missing]] -= 1
+    last = MOST_NETWORK_GROUPS - 1 - (missing != NONE)
+    of_group = np.minimum(rank, last)
+    if missing != NONE:
+        of_group[missing] = last + 1
+    of_bin = np.where(groups.of_bin == NONE, NONE, of_group[groups.of_bin])
+    return Groups(groups.bins, of_bin)
+
+
+def _probabilities(stage: StageOne, i: int, groups: Groups) -> Floats:
+    counts = np.maximum(groups.sum_up(levels(stage.histograms, i)), 0.0) + 0.5 * stage.histograms.sigma
+    probabilities: Floats = counts / counts.sum()
+    return probabilities
+
+
+def _features(stage: StageOne, i: int, groups: Groups, most: int) -> Floats:
+    """(groups, features): a square root of a kernel that says which values inform each other, centred."""
+    probabilities = _probabilities(stage, i, groups)
+    own = 1 / (probabilities + _RARE)
+    if groups.bins.starts is None:
+        kernel = np.diag(own)
+    else:
+        spike = probabilities > _SPIKE / len(probabilities)
+        spike[groups.of_bin[-1]] |= groups.of_bin[-1] != NONE  # the group of missing
+        spread = np.where(spike, 0.0, probabilities)
+        rank = (np.cumsum(spread) - spread / 2) / max(float(spread.sum()), 1e-9)
+        near = 1 + np.exp(-((rank[:, None] - rank) ** 2) / (2 * _REACH**2))
+        kernel = np.where(spike[:, None] | spike, 0.0, near) + np.diag(own * np.where(spike, 1.0, _OWN))
+        most = min(most, SMOOTH_FEATURES)
+    centred = np.eye(len(probabilities)) - probabilities
+    kernel = centred @ kernel @ centred.T
+    root = np.sqrt(probabilities)
+    size, direction = np.linalg.eigh(root[:, None] * kernel * root)
+    kept = np.argsort(-size)[: min(most, len(probabilities) - 1)]
+    length = np.sqrt(np.clip(size[kept] / max(float(size.max()), 1e-12), 1e-6, 1.0))
+    features: Floats = direction[:, kept] / root[:, None] * length
+    return features

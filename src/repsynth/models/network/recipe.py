@@ -1,0 +1,79 @@
+"""How to learn, by public numbers alone."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from repsynth.arrays import Floats
+from repsynth.models.network.network import Network
+from repsynth.privacy.events import SampledEvent
+
+CLIP_UNITS = 2**26
+"""Grid units in the norm to which a record's part in a round of training is clipped. Its square is a whole number
+that floating point still holds exactly; and more units would make noise slow to draw."""
+
+GAIN = 0.1
+"""The part of the norm for the entry that tells the gain: how much better the network explains a record than
+independent columns would."""
+
+LARGEST_GAIN = 8.0
+"""Nats of gain that this entry can tell."""
+
+MOMENTUM, AVERAGED = 0.9, 0.5
+_LAST_RATE = 0.1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to learn, by public numbers alone: the clip norm, the learning rate, and the scales on which biases and
+    the couplings of each feature are learnt, in relation to the network's own."""
+
+    clip: float
+    learning_rate: float
+    bias: float
+    inputs: Floats
+
+    @classmethod
+    def of(cls, network: Network, event: SampledEvent) -> "Recipe":
+        """By how large the noise of a round is beside the sum of a round.
+
+        The more noise, the shorter are all inputs but the label, so that what depends on the label is learnt
+        before the rest. Gradients are clipped at the norm that they have at the start; and steps are so large
+        that their noise alone moves a parameter by some 0.2 on the way.
+        """
+        noise = event.noise / (event.rate * network.stage.histograms.rows)
+        length = min(0.6, 0.012 * (math.sqrt(event.rounds) / noise) ** 0.5)
+        inputs = np.full(network.ends[-1], length)
+        if network.label is not None:
+            inputs[: network.ends[1]] = 1.0
+        bias = min(1.0, 2 * length)
+        squares = np.concatenate([network.probabilities[i] @ network.features[i] ** 2 for i in network.order])
+        clip = max(math.sqrt((squares * inputs**2) @ network.mask @ squares + bias**2 * squares.sum()), 1e-6)
+        reach = _reaches(event.rounds)
+        rate = min(0.2 / (clip * noise * float(np.linalg.norm(reach))), 300 / float(reach.sum()))
+        return cls(clip, rate, bias, inputs)
+
+    def scaled(self, network: Network, parameters: Floats) -> Floats:
+        """Parameters as they are learnt, on the network's own scale."""
+        count = int(network.ends[-1])
+        by_input = np.broadcast_to(self.inputs[:, None], (count, count))[network.mask]
+        scales = np.concatenate([np.full(count, self.bias), by_input])
+        scaled: Floats = parameters * scales
+        return scaled
+
+
+def _reaches(rounds: int) -> Floats:
+    """How far a unit gradient in each round moves the average of the parameters, at a learning rate of 1."""
+    averaged = np.arange(rounds) >= int(rounds * (1 - AVERAGED))
+    kept = np.cumsum(averaged[::-1])[::-1] / averaged.sum()
+    reaches, reach = np.zeros(rounds), 0.0
+    for k in reversed(range(rounds)):
+        reach = MOMENTUM * reach + pace(k, rounds) * kept[k]
+        reaches[k] = reach
+    return reaches
+
+
+def pace(done: int, rounds: int) -> float:
+    """The learning rate falls along a cosine to a tenth."""
+    return _LAST_RATE + (1 - _LAST_RATE) * (1 + math.cos(math.pi * done / rounds)) / 2

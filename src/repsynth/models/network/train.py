@@ -1,0 +1,46 @@
+"""The rounds of training from start to end: what is shown of them, and where they are kept."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+from msgspec.structs import replace as replaced
+from threadpoolctl import threadpool_limits
+
+from repsynth.arrays import Floats
+from repsynth.mechanism.meter import Meter
+from repsynth.models.base import Hooks, Round
+from repsynth.models.network.network import LARGEST_PARAMETER, Network
+from repsynth.models.network.optimiser import State, Training
+from repsynth.privacy.events import SampledEvent
+from repsynth.privacy.loss import Loss
+
+_SECONDS = 1.0  # between two writings of a checkpoint
+
+
+def train(meter: Meter, network: Network, event: SampledEvent, state: State, delta: float, hooks: Hooks) -> Floats:
+    """The parameters that training finds, going on from a state."""
+    training = Training(network, event, state)
+    before = Loss.of(meter.events)
+
+    def spent() -> float:
+        done = [replaced(event, rounds=state.round)] if state.round else []
+        return (before + Loss.of(done)).epsilon(delta)
+
+    shown = Round(state.round, event.rounds, training.loss(), spent())
+    kept = time.monotonic()
+
+    def after_round(state: State) -> None:
+        nonlocal shown, kept
+        if state.round == event.rounds or time.monotonic() - kept >= _SECONDS:
+            if hooks.keeper:
+                hooks.keeper.save(state.dump())  # before any of it is shown
+            shown = replace(shown, loss=training.loss(), epsilon=spent())
+            kept = time.monotonic()
+        hooks.on_round(replace(shown, done=state.round))
+
+    training.on_round = after_round
+    with threadpool_limits(1, user_api="blas"):  # rounds are short: a second thread takes time and saves none
+        meter.train(training, event, done=state.round)
+    scaled = training.recipe.scaled(network, state.average)
+    return np.clip(scaled, -LARGEST_PARAMETER, LARGEST_PARAMETER)

@@ -1,0 +1,9 @@
+"""All models by name."""
+
+from repsynth.knobs import Registry
+from repsynth.models.base import Model
+from repsynth.models.marginal.model import Aim, Mst
+from repsynth.models.naive_bayes.model import NaiveBayes
+from repsynth.models.network.model import Neural
+
+MODELS: Registry[Model] = Registry("model", [NaiveBayes, Mst, Aim, Neural])

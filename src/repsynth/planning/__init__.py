@@ -1,0 +1,6 @@
+"""What a run will measure and what it will cost, worked out before any data is opened.
+
+settings   the knobs: Python keywords, flags and plan.toml follow from them
+plan       the charges of a run, its weight rule and its training
+settings_file   settings as `plan.toml`
+"""

@@ -1,0 +1,206 @@
+"""The plan of a run: its charges, in order, and what follows from them for a record."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from repsynth.errors import ConfigError, SchemaError
+from repsynth.models.base import Model
+from repsynth.planning.settings import TENTH, Settings
+from repsynth.privacy.budget import Budget, make_budget
+from repsynth.privacy.events import Charge, SampledEvent
+from repsynth.privacy.gaussian import mu_of
+from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
+from repsynth.schema import Schema
+from repsynth.scoring.base import Scorer
+from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
+from repsynth.scoring.weights import Rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run will do. A release carries its plan, so that it is read by its own and not by later defaults."""
+
+    schema: Schema
+    settings: Settings
+    budget: Budget
+    charges: dict[str, Charge]
+    """Each measurement by name, in order: stage 1's, then those of the model."""
+    rule: Rule
+    ceiling: float
+    """The largest weight above the threshold that meets the asked outlier ε."""
+    training: SampledEvent | None = None
+    """The rounds of training, with the noise that the rest of the budget allows, where the model is trained."""
+
+    @cached_property
+    def loss(self) -> Loss:
+        """What a record loses, by its weight."""
+        return Loss.of([*self.charges.values(), *([self.training] if self.training else [])])
+
+    @property
+    def steps(self) -> list[str]:
+        """The names of everything that will be charged, in order."""
+        return [*self.charges, *([self.training.name] if self.training else [])]
+
+    @property
+    def model(self) -> Model:
+        """How stage 2 works."""
+        return self.settings.model
+
+    @property
+    def scorer(self) -> Scorer:
+        """How records are scored."""
+        return self.settings.scorer
+
+    @property
+    def public_rows(self) -> int | None:
+        """The number of records, where it is public."""
+        return self.settings.public_rows
+
+    @property
+    def outlier_fraction(self) -> float:
+        """The fraction of records that the threshold should leave above it."""
+        return self.settings.outlier_fraction
+
+    @property
+    def fine_bins(self) -> bool:
+        """Whether the model merges bins itself."""
+        return self.model.fine_bins
+
+    @property
+    def max_model_mb(self) -> int:
+        """Memory that the model may take."""
+        return self.settings.max_model_mb
+
+    @property
+    def mu(self) -> float:
+        """The whole budget in Gaussian DP."""
+        return self.budget.mu
+
+    @property
+    def delta(self) -> float:
+        """The δ at which ε is quoted."""
+        return self.budget.delta
+
+
+def make_plan(schema: Schema, settings: Settings) -> Plan:
+    """Check the settings and split the budget.
+
+    >>> from repsynth.schema import Boolean
+    >>> schema = Schema(columns=(Boolean(name="smoker"),))
+    >>> list(make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6)).charges)
+    ['count', 'histograms', 'scores', 'sums']
+    """
+    budget = make_budget(
+        epsilon=settings.epsilon,
+        mu=settings.mu,
+        rho=settings.rho,
+        delta=settings.delta,
+        public_rows=settings.public_rows,
+    )
+    rounds = settings.model.rounds()
+    if rounds is not None and settings.epsilon is None:
+        raise ConfigError(
+            "what training costs has no exact mu or rho; give the budget of the model "
+            f"{settings.model.name} as epsilon"
+        )
+    _check(schema, settings, budget)
+    charges = make_charges(schema, settings, budget)
+    plan = Plan(
+        schema=schema, settings=settings, budget=budget, charges=charges, rule=settings.weights, ceiling=1.0
+    )
+    if rounds is not None:
+        training = calibrate(plan.loss, rounds, epsilon=budget.epsilon, delta=budget.delta)
+        plan = replace(plan, training=training)
+    if settings.outlier_epsilon is None:
+        return plan
+    ceiling = _ceiling(plan, settings.outlier_epsilon)
+    return replace(plan, rule=settings.weights.at_most(ceiling), ceiling=ceiling)
+
+
+def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str, Charge]:
+    """The μ of every measurement but training."""
+    model = settings.model
+    shares = {HISTOGRAMS: _score_share(settings, budget)}
+    if settings.public_rows is None:
+        shares = {COUNT: settings.count_share, **shares}
+    shares |= settings.scorer.shares(schema)
+    if settings.weights.uses_threshold or settings.outlier_epsilon is not None:
+        shares[SCORES] = settings.threshold_share
+    rest = 1 - math.fsum(shares.values())
+    if rest < 0.05:
+        raise ConfigError("the shares leave less than a twentieth of the budget for the model; lower them")
+    second = model.shares(schema)
+    whole = math.fsum(share.share for share in second)
+
+    def mu(share: float) -> float:
+        # Slightly less than the whole, so that no rounding on the way can exceed it.
+        return budget.mu * math.sqrt(share) * (1 - 1e-12)
+
+    charges = {name: Charge(name, mu(share)) for name, share in shares.items()}
+    for share in second:
+        charges[share.name] = Charge(
+            share.name, mu(rest * share.share / whole), weighted=True, choice=share.choice
+        )
+    return charges
+
+
+def paper_score_share(budget: Budget) -> float:
+    """The share of μ² that a tenth of ε and half of δ make: the paper's budget for scoring.
+
+    >>> round(paper_score_share(Budget.approximate(epsilon=1.0, delta=1e-6)), 3)
+    0.012
+    """
+    return (mu_of(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2
+
+
+def _score_share(settings: Settings, budget: Budget) -> float:
+    share = settings.score_share
+    if share is None:
+        return settings.model.score_share
+    return paper_score_share(budget) if isinstance(share, str) else share
+
+
+def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
+    """The weight at which a record loses exactly the asked ε, everything included."""
+    delta, loss = plan.delta, plan.loss
+    smallest = float(loss.epsilon_at(0.0, delta))
+    allowed = mu_of(outlier_epsilon, delta) ** 2 - loss.floor_mu**2
+    if allowed <= 0:
+        raise ConfigError(
+            f"outlier epsilon {outlier_epsilon:g} is out of reach: scoring alone costs every record "
+            f"{smallest:.4g}; ask for more than that, or lower the score and threshold shares"
+        )
+    if plan.training is None:
+        return min(1.0, math.sqrt(allowed) / loss.weighted_mu * (1 - 1e-12))
+    low, high = 0.0, 1.0
+    if loss.epsilon_at(high, delta) <= outlier_epsilon:
+        return high
+    while high - low > 1 / WEIGHT_STEPS:
+        middle = (low + high) / 2
+        low, high = (middle, high) if loss.epsilon_at(middle, delta) <= outlier_epsilon else (low, middle)
+    if low == 0:
+        raise ConfigError(
+            f"outlier epsilon {outlier_epsilon:g} is too close to what scoring costs every record, "
+            f"{smallest:.4g}; ask for more, or lower the score and threshold shares"
+        )
+    return low
+
+
+def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
+    if not schema.confirmed:
+        raise SchemaError(
+            [
+                "the schema is an unconfirmed draft: its bounds and categories were read from the data; "
+                "check or replace each of them, then set confirmed = true"
+            ]
+        )
+    settings.model.check(schema, settings.max_model_mb)
+    if isinstance(settings.score_share, str) and settings.score_share != TENTH:
+        raise ConfigError(f"the score share must be a number or '{TENTH}'")
+    asked = settings.outlier_epsilon
+    if asked is not None and asked > budget.epsilon * (1 + 1e-6):
+        raise ConfigError(
+            f"outlier epsilon {asked:g} is above the whole budget's {budget.epsilon:.4g}; outliers are protected "
+            "by asking for less"
+        )

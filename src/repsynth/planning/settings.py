@@ -1,0 +1,143 @@
+"""The knobs of a run, each written once."""
+
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from repsynth.errors import ConfigError
+from repsynth.knobs import Knob, Knobs, Registry, did_you_mean, knobs_of
+from repsynth.models.base import Model
+from repsynth.models.naive_bayes.model import NaiveBayes
+from repsynth.models.registry import MODELS
+from repsynth.scoring import SCORERS
+from repsynth.scoring.base import Scorer
+from repsynth.scoring.random import Random
+from repsynth.scoring.rarity import Rarity
+from repsynth.scoring.weights import RULES, Rule, Targeted
+
+BUDGET, OUTLIERS, SPLIT, MODEL = (
+    "budget (exactly one of epsilon, mu, rho)",
+    "outliers",
+    "split of the budget (shares of mu²)",
+    "model",
+)
+"""Groups of knobs, as `--help` shows them."""
+
+PARTS: dict[str, Registry[Any]] = {"weights": RULES, "scorer": SCORERS, "model": MODELS}
+"""The settings that come in kinds, with knobs of their own."""
+
+TENTH = "tenth-of-epsilon"
+
+
+def _knob(group: str, description: str, **bounds: Any) -> Meta:
+    extra = {"group": group} | {key: bounds.pop(key) for key in ("metavar", "word") if key in bounds}
+    return Meta(description=description, extra=extra, **bounds)
+
+
+class Settings(Knobs, frozen=True, kw_only=True):
+    """Everything about a run but the data and its schema. Shares are shares of μ².
+
+    >>> Settings.of(epsilon=1.0, model="mst", gamma=2.0, weights="hinge-exp").weights
+    HingeExp(gamma=2.0)
+    >>> Settings.of(epsilon=1.0, epochs=3)
+    Traceback (most recent call last):
+    repsynth.errors.ConfigError: epochs belongs to the model neural; naive-bayes has none
+    """
+
+    name: ClassVar[str] = "settings"
+
+    epsilon: Annotated[
+        float | None, _knob(BUDGET, "total privacy loss; 1 is strong, 10 is weak", gt=0, le=100)
+    ] = None
+    mu: Annotated[float | None, _knob(BUDGET, "the same in Gaussian DP", gt=0, le=1e6)] = None
+    rho: Annotated[float | None, _knob(BUDGET, "the same in zero-concentrated DP", gt=0, le=1e12)] = None
+    delta: Annotated[
+        float | None, _knob(BUDGET, "(default: 1/N², at most 1e-5, where N rows are public; else 1e-9)")
+    ] = None
+    public_rows: Annotated[
+        int | None,
+        _knob(BUDGET, "the number of records, if it is public; else it is measured", metavar="N", ge=1, le=10**12),
+    ] = None
+    weights: Rule = Targeted()
+    scorer: Scorer = Rarity()
+    outlier_epsilon: Annotated[
+        float | None, _knob(OUTLIERS, "bring every record above the threshold to at most this", metavar="E", gt=0)
+    ] = None
+    outlier_fraction: Annotated[
+        float, _knob(OUTLIERS, "fraction of records to protect", metavar="F", ge=0.01, le=0.5)
+    ] = 0.3
+    score_share: Annotated[
+        float | str | None,
+        _knob(
+            SPLIT,
+            f"for the histograms ({{default}}), or {TENTH} as in the paper",
+            metavar="S",
+            word=f"'{TENTH}'",
+            ge=1e-6,
+            le=0.9,
+        ),
+    ] = None
+    threshold_share: Annotated[
+        float, _knob(SPLIT, "for the histogram of the scores", metavar="S", ge=1e-6, le=0.9)
+    ] = 0.01
+    count_share: Annotated[
+        float, _knob(SPLIT, "for the number of records, unless it is public", metavar="S", ge=1e-6, le=0.9)
+    ] = 0.005
+    model: Model = NaiveBayes()
+    max_model_mb: Annotated[
+        int, _knob(MODEL, "memory for the tables of mst and aim, or a network", metavar="MB", ge=1, le=10**6)
+    ] = 1000
+
+    @classmethod
+    def of(cls, **knobs: Any) -> "Settings":
+        """Settings from keywords; a knob of a model, scorer or weight rule may stand beside its name.
+
+        None means the default.
+        """
+        knobs = {name: value for name, value in knobs.items() if value is not None}
+        for old, new in _RENAMED.items():
+            if old in knobs:
+                knobs.setdefault(new, knobs.pop(old))
+        if knobs.get("weights") == "random":  # an ablation: the weights of `targeted`, dealt out at random
+            if knobs.get("scorer", "random") not in ("random", Random()):
+                raise ConfigError(
+                    "random weights have random scores; leave the scorer out, or choose other weights"
+                )
+            knobs |= {"weights": "targeted", "scorer": "random"}
+        own = {field.name for field in msgspec.structs.fields(cls)}
+        for part, registry in PARTS.items():
+            mine = {name: knobs.pop(name) for name in list(knobs) if name not in own and name in registry.knobs()}
+            chosen = knobs.get(part, cls.__struct_defaults__[cls.__struct_fields__.index(part)])
+            knobs[part] = registry.make(chosen.name if mine and part not in knobs else chosen, **mine)
+        for name in knobs.keys() - own:
+            raise ConfigError(f"there is no setting '{name}'{did_you_mean(name, keywords())}")
+        return cls(**knobs)
+
+    def dump(self) -> dict[str, Any]:
+        """As plain data; what is left open is left out."""
+        own = {knob.name: getattr(self, knob.name) for knob in knobs_of(type(self))}
+        parts = {part: registry.dump(getattr(self, part)) for part, registry in PARTS.items()}
+        return {name: value for name, value in own.items() if value is not None} | parts
+
+    @classmethod
+    def load(cls, table: dict[str, Any]) -> "Settings":
+        """From plain data, which may be a stranger's."""
+        parts = {
+            part: registry.load(table[part] if isinstance(table[part], dict) else {"name": table[part]})
+            for part, registry in PARTS.items()
+            if part in table
+        }
+        return cls.of(**{**table, **parts})
+
+
+_RENAMED = {"outlier_share": "outlier_fraction"}
+"""Names of the first version."""
+
+
+def keywords() -> dict[str, Knob]:
+    """Every knob that is not a part, by name: the settings' own, and those of all kinds of parts."""
+    found = {knob.name: knob for knob in knobs_of(Settings)}
+    for registry in PARTS.values():
+        found |= {name: knob for name, (knob, _) in registry.knobs().items()}
+    return found

@@ -1,0 +1,60 @@
+"""A release's account as plain data: what `repsynth inspect --json` prints."""
+
+from typing import Any
+
+import msgspec
+
+from repsynth.privacy.events import Event, SampledEvent
+from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.release.release import Release
+from repsynth.scoring.base import NAT
+
+
+def release_data(release: Release) -> dict[str, Any]:
+    """A release's account as plain data."""
+    privacy, threshold = release.privacy, release.threshold
+    return {
+        "private": release.private,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "mu": privacy.mu,
+        "rho": privacy.rho,
+        "neighbours": NEIGHBOURS,
+        "epsilon_by_delta": {f"{delta:g}": epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
+        "attack_advantage_at_most": privacy.advantage,
+        "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
+        "model": release.plan.model.name,
+        "measurements": [
+            msgspec.to_builtins(event) | {"mu": mu_of_event(event), "grid": unit_of(event, release)}
+            for event in release.events
+        ],
+        "released_rows": release.rows,
+        "rows_public": release.plan.public_rows is not None,
+        "weights": release.plan.rule.name,
+        "scorer": release.plan.scorer.name,
+        "threshold": threshold
+        and {
+            "score": threshold.value / NAT,
+            "fraction_above": threshold.fraction,
+            "fraction_error": threshold.fraction_error,
+            "outlier_weight": privacy.outlier_weight,
+            "outlier_epsilon": privacy.outlier_epsilon,
+        },
+        "loss_distribution": [
+            {"fraction": s.fraction, "epsilon_at_most": s.epsilon, "weight_at_most": s.weight}
+            for s in privacy.distribution()
+        ],
+        "warnings": list(release.warnings),
+    }
+
+
+def unit_of(event: Event, release: Release) -> float:
+    """How many grid units, in which sensitivity and noise are kept, make one record or one unit of the model's."""
+    if isinstance(event, SampledEvent):
+        return event.sensitivity
+    return release.plan.model.unit if event.weighted else 1.0
+
+
+def mu_of_event(event: Event) -> float | None:
+    """The charge of an event; None for a training, which has no exact one."""
+    return None if isinstance(event, SampledEvent) else event.mu

@@ -1,0 +1,131 @@
+"""The release folder: `release.json` and `arrays.npz`, checked in every part when read.
+
+A release may come from a stranger, so it is data, never code: no pickle, no path taken from inside, a
+bound on every size, and nothing is used before it fits the schema that comes with it.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+import zlib
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.errors import ReleaseError, RepsynthError
+from repsynth.release import first
+from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, describe
+from repsynth.release.release import Release
+from repsynth.scoring.base import Arrays
+
+_MOST_BYTES = 2**28
+_MISFITS = (KeyError, ValueError, TypeError, IndexError, OverflowError, AttributeError, msgspec.MsgspecError)
+
+
+def save_release(release: Release, folder: Path) -> Path:
+    """Write the folder beside its place, then move it there: it is whole or it is not."""
+    if folder.exists():
+        raise ReleaseError(f"{folder}: already exists; a release is never overwritten, choose another folder")
+    buffer = BytesIO()
+    np.savez_compressed(buffer, **arrays_of(release))  # type: ignore[arg-type]
+    packed = buffer.getvalue()
+    text = msgspec.json.format(msgspec.json.encode(describe(release, hashlib.sha256(packed).hexdigest())))
+    beside: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        beside.chmod(0o755)
+        (beside / "release.json").write_bytes(text + b"\n")
+        (beside / "arrays.npz").write_bytes(packed)
+        os.rename(beside, folder)
+    except OSError as error:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+        raise ReleaseError(f"{folder}: cannot be written ({error.strerror}); nothing was left behind") from None
+    return folder
+
+
+def load_release(folder: Path) -> Release:
+    """Read and check a release folder."""
+    described = _parse(folder, _read(folder / "release.json"))
+    packed = _read(folder / "arrays.npz")
+    if hashlib.sha256(packed).hexdigest() != described.get("arrays_sha256"):
+        _damaged(folder, "arrays.npz is not the file that release.json describes")
+    arrays = read_arrays(folder, packed)
+    try:
+        if described.get("format") == first.FORMAT:
+            described, arrays = first.upgrade(described, arrays)
+        return assemble(msgspec.convert(described, ReleaseFile), arrays)
+    except ReleaseError as error:
+        _damaged(folder, str(error))
+    except RepsynthError as error:
+        _damaged(folder, f"its plan or schema is not valid: {error}")
+    except msgspec.ValidationError as error:
+        _damaged(folder, f"release.json: {error}")
+    except _MISFITS:
+        _damaged(folder, "its parts do not fit each other")
+
+
+def release_json_schema() -> dict[str, Any]:
+    """The JSON Schema of `release.json`."""
+    return msgspec.json.schema(ReleaseFile)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():  # a pipe or a device could be read for ever
+            raise OSError
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError:
+        raise ReleaseError(f"{path}: cannot be read; give the folder that synthesize --release wrote") from None
+    if len(content) > _MOST_BYTES:
+        raise ReleaseError(f"{path}: larger than 256 MB; this is not a release of this version")
+    return content
+
+
+def _parse(folder: Path, text: bytes) -> dict[str, Any]:
+    try:
+        described = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        _damaged(folder, "release.json: it is cut off or not JSON")
+    version = described.get("format")
+    if isinstance(version, int) and version > FORMAT:
+        raise ReleaseError(
+            f"{folder}: written by a newer version of repsynth (format {version}, this one reads up to "
+            f"{FORMAT}); upgrade repsynth"
+        )
+    return described
+
+
+def read_arrays(folder: Path, packed: bytes) -> Arrays:
+    """The plain arrays of a packed file."""
+    try:
+        with zipfile.ZipFile(BytesIO(packed)) as archive:
+            if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
+                _damaged(folder, "its arrays are larger than 256 MB")
+            return {info.filename.removesuffix(".npy"): _array(archive.read(info)) for info in archive.infolist()}
+    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, RuntimeError):
+        _damaged(folder, "arrays.npz cannot be read")
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """One plain array; its header is checked against its length before anything is allocated."""
+    file = BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    data = content[file.tell() :]
+    if len(shape) != 1 or dtype not in (np.int64, np.float64) or len(data) != shape[0] * 8:
+        raise ValueError
+    return np.frombuffer(data, dtype=dtype)
+
+
+def _damaged(folder: Path, detail: str) -> NoReturn:
+    raise ReleaseError(f"{folder}: the release is damaged: {detail}; get it again from its source")

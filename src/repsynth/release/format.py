@@ -1,0 +1,260 @@
+"""`release.json`: what is in it, and how a release becomes it and is made of it again.
+
+A release carries its plan, so it is checked against its own charges and never against today's defaults.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from repsynth import __version__
+from repsynth.data.decode import decode
+from repsynth.data.layout import DTYPE, Layout
+from repsynth.data.records import Records
+from repsynth.mechanism.kernels import Chosen
+from repsynth.models.base import Fit, Kept
+from repsynth.planning.plan import Plan
+from repsynth.planning.settings import Settings
+from repsynth.privacy import pld
+from repsynth.privacy.budget import Budget, make_budget
+from repsynth.privacy.events import Charge, Event, ExponentialEvent, GaussianEvent, SampledEvent
+from repsynth.privacy.gaussian import compose
+from repsynth.privacy.loss import Loss
+from repsynth.release.release import Release
+from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
+from repsynth.scoring.base import Arrays
+from repsynth.scoring.bins import Bins
+from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne
+from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.weights import FULL, RULES, WeightFunction
+from repsynth.storage.checks import ints, positive, require
+
+FORMAT = 4
+
+
+class BudgetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole budget."""
+
+    mu: float
+    delta: float
+
+
+class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The plan that was carried out: the settings as given, and what followed from them."""
+
+    settings: dict[str, Any]
+    budget: BudgetFile
+    charges: tuple[Charge, ...]
+    rule: dict[str, Any]
+    ceiling: float
+    training: SampledEvent | None
+
+
+class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The threshold and how well its fraction is known."""
+
+    value: int
+    fraction: float
+    fraction_error: float
+
+
+class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`release.json`."""
+
+    format: int
+    repsynth: str
+    private: bool
+    schema: dict[str, Any]
+    layout: Layout
+    plan: PlanFile
+    rows: float
+    events: tuple[Event, ...]
+    threshold: ThresholdFile | None
+    weights_start: int
+    fit: dict[str, Any]
+    arrays_sha256: str
+
+
+def describe(release: Release, digest: str) -> ReleaseFile:
+    """The file of a release whose arrays have this digest."""
+    plan, threshold = release.plan, release.threshold
+    return ReleaseFile(
+        format=FORMAT,
+        repsynth=__version__,
+        private=release.private,
+        schema=schema_to_dict(release.schema),
+        layout=release.layout,
+        plan=PlanFile(
+            settings=plan.settings.dump(),
+            budget=BudgetFile(plan.budget.mu, plan.budget.delta),
+            charges=tuple(plan.charges.values()),
+            rule=RULES.dump(plan.rule),
+            ceiling=plan.ceiling,
+            training=plan.training,
+        ),
+        rows=release.rows,
+        events=release.events,
+        threshold=ThresholdFile(threshold.value, threshold.fraction, threshold.fraction_error)
+        if threshold
+        else None,
+        weights_start=release.weights.start,
+        fit=release.fit.dump()[0],
+        arrays_sha256=digest,
+    )
+
+
+def arrays_of(release: Release) -> Arrays:
+    """Everything that is long, under fixed names."""
+    arrays: Arrays = {"histograms": release.histograms.counts, "weights": release.weights.table}
+    if release.threshold:
+        arrays["threshold_edges"] = release.threshold.edges
+        arrays["threshold_counts"] = release.threshold.counts
+    for i, bins in enumerate(release.histograms.bins):
+        if bins.starts is not None:
+            arrays[f"starts_{i}"] = bins.starts
+    return arrays | release.score.dump() | release.fit.dump()[1]
+
+
+def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
+    """The release from its parts; an error of ours where they contradict each other."""
+    schema = schema_from_dict(file.schema)
+    plan = _plan(file.plan, schema)
+    _check_events(file.events, plan)
+    _check_layout(file.layout, schema)
+    stage = _stage(file, plan, arrays)
+    gaussian = {event.name: event for event in file.events if isinstance(event, GaussianEvent)}
+    sigmas = {name: event.sigma for name, event in gaussian.items() if name not in stage.kernels()}
+    fit = plan.model.load(Kept(stage, plan, file.fit, arrays, sigmas))
+    _check_kernels(file.events, stage, fit)
+    return Release(plan=plan, layout=file.layout, stage=stage, fit=fit, events=file.events, private=file.private)
+
+
+def _plan(file: PlanFile, schema: Schema) -> Plan:
+    settings = Settings.load(file.settings)
+    charges = {charge.name: charge for charge in file.charges}
+    require(len(charges) == len(file.charges), "a charge is there twice")
+    require(all(positive(charge.mu) for charge in file.charges), "a charge is not positive")
+    budget = Budget.gaussian(mu=file.budget.mu, delta=file.budget.delta)
+    require(settings.delta in (None, budget.delta), "its budget is not its settings'")
+    asked = make_budget(epsilon=settings.epsilon, mu=settings.mu, rho=settings.rho, delta=budget.delta)
+    require(math.isclose(asked.mu, budget.mu, rel_tol=1e-6), "its budget is not its settings'")
+    require(compose(c.mu for c in file.charges) <= budget.mu * (1 + 1e-9), "its charges exceed its budget")
+    require(0 <= file.ceiling <= 1, "its ceiling is out of range")
+    return Plan(
+        schema=schema,
+        settings=settings,
+        budget=budget,
+        charges=charges,
+        rule=RULES.load(file.rule),
+        ceiling=file.ceiling,
+        training=file.training,
+    )
+
+
+def _check_events(events: tuple[Event, ...], plan: Plan) -> None:
+    """What happened is what was planned."""
+    require([event.name for event in events] == plan.steps, "its events do not fit its plan")
+    for event in events:
+        if isinstance(event, SampledEvent):
+            require(event == plan.training, "its training is not its plan's")
+            _check_training(event, Loss.of(events), plan.budget)
+            continue
+        charge = plan.charges.get(event.name)
+        require(charge is not None, "an event is not of its kind")
+        assert charge is not None
+        if isinstance(event, GaussianEvent):
+            require(positive(event.sensitivity) and positive(event.sigma), "an event is not positive")
+        else:
+            require(positive(event.eta) and 1 <= event.rounds < 2**20, "an event is not positive")
+        require(charge.choice == isinstance(event, ExponentialEvent), "an event is not of its kind")
+        require(charge.weighted == event.weighted, "an event does not say who pays in full as its plan does")
+        require(math.isclose(event.mu, charge.mu, rel_tol=1e-6), "its charges are not its plan's")
+
+
+def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
+    """A training can be accounted for and, as far as that can be worked out here, costs what the budget says."""
+    require(positive(event.sensitivity) and positive(event.sigma), "an event is not positive")
+    possible = pld.is_training(rate=event.rate, noise=event.noise, rounds=event.rounds)
+    within = budget.delta >= pld.SMALLEST_DELTA and budget.epsilon <= 101
+    require(possible and within, "its training is out of range")
+    if pld.available():
+        epsilon, least = loss.epsilon(budget.delta), event.noise <= pld.LEAST_NOISE * (1 + 1e-6)
+        low = 0.0 if least else 0.98 * budget.epsilon
+        require(low <= epsilon <= budget.epsilon * (1 + 1e-6), "its training does not cost what its budget says")
+
+
+def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit) -> None:
+    """No event claims a smaller sensitivity than its function has, or weights where there are none."""
+    kernels = {**stage.kernels(), **fit.kernels(choices=False)}
+    for event in events:
+        if isinstance(event, ExponentialEvent):
+            continue
+        require(event.name in kernels, "a measurement is missing")
+        kernel = kernels[event.name]
+        assert not isinstance(kernel, Chosen)
+        require(event.sensitivity >= kernel.sensitivity, "it claims a smaller sensitivity than it has")
+        require(event.weighted <= kernel.weighted, "it claims weights where every record pays in full")
+    second = [kernel for name, kernel in kernels.items() if name not in stage.kernels()]
+    weighted = all(not isinstance(kernel, Chosen) and kernel.weighted for kernel in second)
+    chosen = [event for event in events if isinstance(event, ExponentialEvent)]
+    require(weighted or not any(event.weighted for event in chosen), "it claims weights for a choice")
+
+
+def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
+    schema, declared = plan.schema, plan.public_rows
+    require(positive(file.rows) and file.rows < 2**53, "its number of rows is not positive")
+    require(declared is None or file.rows == declared, "its number of rows is not the declared one")
+    require((COUNT in plan.charges) == (declared is None), "its number of rows has no event")
+    require(HISTOGRAMS in plan.charges, "its histograms were not measured")
+    require((SCORES in plan.charges) == (file.threshold is not None), "its threshold has no event")
+    (event,) = [event for event in file.events if event.name == HISTOGRAMS]
+    require(isinstance(event, GaussianEvent), "an event is not of its kind")
+    assert isinstance(event, GaussianEvent)
+    bins = tuple(_bins(i, column, arrays) for i, column in enumerate(schema.learned))
+    counts = ints(arrays["histograms"], sum(b.count for b in bins))
+    histograms = Histograms(bins, counts, event.sigma, file.rows)
+    score = plan.scorer.load(histograms, schema.label, arrays)
+    threshold = _threshold(file.threshold, arrays)
+    table = ints(arrays["weights"])
+    require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
+    require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
+    for value in (file.weights_start, threshold.value if threshold else 0):
+        require(abs(value) <= 2**50, "a score is out of range")
+    return StageOne(schema, histograms, score, threshold, WeightFunction(file.weights_start, table))
+
+
+def _threshold(file: ThresholdFile | None, arrays: Arrays) -> Threshold | None:
+    if file is None:
+        return None
+    edges = ints(arrays["threshold_edges"], most=2**50)
+    require(0 < len(edges) < 2**20 and bool(np.all(np.diff(edges) > 0)), "its score bins are not in order")
+    counts = ints(arrays["threshold_counts"], len(edges) + 1)
+    known = 0 < file.fraction < 1 and 0 <= file.fraction_error < math.inf
+    require(known, "its threshold's fraction is out of range")
+    return Threshold(file.value, edges, counts, file.fraction, file.fraction_error)
+
+
+def _bins(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Bins:
+    if isinstance(column, Discrete):
+        return Bins.discrete(column)
+    starts = ints(arrays[f"starts_{i}"], most=2**53)
+    in_order = len(starts) > 0 and starts[0] == 0 and bool(np.all(np.diff(starts) > 0))
+    require(in_order and starts[-1] <= column.steps, "its bins are not in order")
+    return Bins(column, starts, len(starts) + 1)
+
+
+def _check_layout(layout: Layout, schema: Schema) -> None:
+    names = [stored.name for stored in layout.columns]
+    require(sorted(names) == sorted(c.name for c in schema.columns), "its layout is not its schema's")
+    for stored in layout.columns:
+        require(stored.dtype is None or DTYPE.fullmatch(stored.dtype) is not None, "it names an unknown dtype")
+    ends = {c.name: np.array([0, c.steps if isinstance(c, Numeric) else c.size - 1]) for c in schema.learned}
+    try:
+        decode(Records(rows=2, codes=ends), schema, layout)
+    except pa.ArrowException:
+        require(False, "a column's type cannot hold its values")

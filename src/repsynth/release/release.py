@@ -1,0 +1,197 @@
+"""A release: differentially private outputs and public knowledge, nothing else.
+
+It holds no reference to the data. Everything in it may be published, and everything it can do is
+post-processing: fit, sample, and tell what it cost.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from repsynth.arrays import Floats
+from repsynth.data.decode import decode, to_kind
+from repsynth.data.layout import Layout
+from repsynth.data.records import Records
+from repsynth.errors import ConfigError
+from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
+from repsynth.models.base import Fit, Sampler
+from repsynth.planning.plan import Plan
+from repsynth.privacy.events import Event
+from repsynth.release.account import Privacy
+from repsynth.schema import Category, Schema
+from repsynth.scoring.base import Score
+from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.stage import StageOne
+from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.weights import WeightFunction
+
+_BATCH = 131_072
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What a run leaves behind: its plan, what each stage measured, and what that cost.
+
+    `private` is False only where the noise was drawn from a seed, as experiments do.
+
+    >>> import tempfile
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6)
+    >>> folder = release.save(Path(tempfile.mkdtemp()) / "release")
+    >>> Release.load(folder).sample(3, seed=1).num_rows
+    3
+    >>> release.privacy.fraction_at_most(0.5) > 0.1  # outliers lose less
+    True
+    """
+
+    plan: Plan
+    layout: Layout
+    stage: StageOne
+    fit: Fit
+    events: tuple[Event, ...]
+    private: bool = True
+    on_saved: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
+    """Called once it is safely on disk: a checkpoint is not needed any more."""
+
+    def __repr__(self) -> str:
+        stamp = "" if self.private else ", NOT PRIVATE"
+        return f"<Release: {len(self.schema.columns)} columns, ε = {self.privacy.epsilon:.4g}{stamp}>"
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The fitted model."""
+        return self.fit.sampler()
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        """What the release cost: in all, per weight, and how that is spread over the records."""
+        return Privacy(
+            events=self.events,
+            delta=self.plan.delta,
+            rows=self.rows,
+            threshold=self.threshold,
+            weights=self.weights,
+            private=self.private,
+        )
+
+    @property
+    def schema(self) -> Schema:
+        """What is public about the table."""
+        return self.stage.schema
+
+    @property
+    def histograms(self) -> Histograms:
+        """The noisy histograms."""
+        return self.stage.histograms
+
+    @property
+    def rows(self) -> float:
+        """The released or declared number of records."""
+        return self.stage.histograms.rows
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """Where outliers begin, where that was measured."""
+        return self.stage.threshold
+
+    @property
+    def score(self) -> Score:
+        """The public score function."""
+        return self.stage.score
+
+    @property
+    def weights(self) -> WeightFunction:
+        """The public weight of each score."""
+        return self.stage.weights
+
+    def kernels(self) -> dict[str, Statistic | Chosen | Rounds]:
+        """The public functions of a record that were measured, by name, in the order of the plan."""
+        found = {**self.stage.kernels(), **self.fit.kernels()}
+        return {name: found[name] for name in self.plan.steps}
+
+    def influence(self, records: Records) -> Floats:
+        """Each record's share of the largest influence in stage 2; private, as the records are."""
+        return self.fit.influence(records)
+
+    def sample(self, rows: int | None = None, *, seed: int | None = None, label: Any = None) -> Any:
+        """A synthetic table of the kind that came in: free of charge, as often as wanted.
+
+        By default it has as many rows as the released (noisy or declared) count says. With `label`, a value of
+        the label column, all rows have that label.
+        """
+        batches = list(self.batches(rows, seed=seed, label=label))
+        return to_kind(pa.concat_tables(batches), self.layout)
+
+    def batches(
+        self, rows: int | None = None, *, seed: int | None = None, label: Any = None
+    ) -> Iterator[pa.Table]:
+        """The same table in pieces, so that any number of rows fits into memory."""
+        rows = self.default_rows if rows is None else rows
+        if not isinstance(rows, int | np.integer) or not 0 <= rows <= 10**12:
+            raise ConfigError("the number of rows must be a whole number from 0 to 10^12")
+        code = None if label is None else self._label_code(label)
+        generator = np.random.default_rng(seed)
+        for start in range(0, max(rows, 1), _BATCH):
+            records = self.sampler.draw(min(_BATCH, rows - start), generator, code)
+            yield decode(records, self.schema, self.layout, first_id=start + 1)
+
+    def _label_code(self, label: Any) -> int:
+        column = self.schema.label_column
+        if column is None:
+            raise ConfigError("the release has no label column, so rows cannot be drawn for one label")
+        values = column.values
+        wanted = str(label) if isinstance(column, Category) else str(label).lower()
+        if wanted not in values:
+            shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+            raise ConfigError(f"'{label}' is not a value of the label '{column.name}'; use one of {shown}")
+        return values.index(wanted)
+
+    @property
+    def default_rows(self) -> int:
+        """The released number of records."""
+        return max(1, round(self.rows))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the release itself shows to be wrong, in words; all of it may be published."""
+        notes = []
+        sigma = self.histograms.sigma
+        if self.rows < 4 * sigma:
+            notes.append(
+                f"noise drowns the data: one bin's noise is {sigma:,.0f} records, the table has about "
+                f"{self.rows:,.0f}; use a larger epsilon or more records"
+            )
+        if self.plan.delta * self.rows > 1:
+            notes.append("delta is larger than one over the number of records; use a smaller one")
+        if not self.plan.scorer.targets_outliers:
+            notes.append("the small weights were dealt out at random: outliers are not protected")
+        for i, bins in enumerate(self.histograms.bins):
+            unread = self.histograms.noisy(i)[-1]
+            declared = bins.column.missing
+            if not declared and unread > max(5 * sigma, 0.02 * self.rows):
+                notes.append(
+                    f"about {unread / self.rows:.0%} of column '{bins.column.name}' could not be read by the "
+                    "schema (missing, unknown category or wrong type); add missing = true or the values"
+                )
+        return tuple(notes)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the release folder: JSON and npz, whole or not at all."""
+        from repsynth.release.folder import save_release
+
+        saved = save_release(self, Path(folder))
+        self.on_saved()
+        return saved
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Release":
+        """Read a release folder, checking everything in it."""
+        from repsynth.release.folder import load_release
+
+        return load_release(Path(folder))

@@ -1,0 +1,18 @@
+"""Stage 1: who stands out. Every record pays for it in full.
+
+bins         public bins of each column
+histograms   one noisy histogram per column
+base         what a scorer is;  rarity, random: the scorers
+threshold    where outliers begin: a noisy histogram of the scores
+weights      from scores to weights: the rules
+stage        stage 1 from start to end, and what it hands over
+
+A new scorer is one file and one line below.
+"""
+
+from repsynth.knobs import Registry
+from repsynth.scoring.base import Scorer
+from repsynth.scoring.random import Random
+from repsynth.scoring.rarity import Rarity
+
+SCORERS: Registry[Scorer] = Registry("scorer", [Rarity, Random])

@@ -1,0 +1,88 @@
+"""What a scorer is: settings that make a released, public score function of a record.
+
+Scores are integers in units of 2⁻¹⁶ nats and are never released: a score is a function of the release and of
+the record.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numpy.typing import NDArray
+
+from repsynth.arrays import Floats, Ints
+from repsynth.data.records import Records
+from repsynth.knobs import Knobs
+from repsynth.privacy.events import Charge
+from repsynth.schema import Schema
+from repsynth.scoring.histograms import Histograms
+
+if TYPE_CHECKING:
+    from repsynth.mechanism.kernels import Statistic
+    from repsynth.mechanism.meter import Meter
+
+NAT = 2**16
+"""Score units in one nat."""
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class ScoreBounds(Protocol):
+    """Bounds on the scores that noise may give a record, for the guaranteed loss."""
+
+    def of(self, records: Records) -> tuple[Floats, Floats]:
+        """A lower and an upper bound on the score of each record, in nats."""
+        ...
+
+
+class Score(Protocol):
+    """The released score function."""
+
+    @property
+    def columns(self) -> int:
+        """How many columns count."""
+        ...
+
+    @property
+    def lowest(self) -> int:
+        """The smallest score that any record can have is no smaller than this."""
+        ...
+
+    def of(self, records: Records) -> Ints:
+        """The score of each record."""
+        ...
+
+    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> ScoreBounds | None:
+        """Bounds for all of `rows` records at once, which fail with probability at most `eta` where no noise of a
+        bin exceeds `tail` standard deviations; `exact` holds the true counts. None where there are none."""
+        ...
+
+    def kernels(self) -> "Mapping[str, Statistic]":
+        """The public functions that the scorer itself summed up, by the names of their charges."""
+        ...
+
+    def dump(self) -> Arrays:
+        """What has to be kept beside the histograms."""
+        ...
+
+
+class Scorer(Knobs, frozen=True):
+    """How records are scored. A new scorer is one file and one line in `SCORERS`."""
+
+    @property
+    def targets_outliers(self) -> bool:
+        """Whether a high score means that a record stands out."""
+        return True
+
+    def shares(self, schema: Schema) -> Mapping[str, float]:
+        """Measurements of its own beside the histograms, as shares of μ²; every record pays them in full."""
+        return {}
+
+    def measure(
+        self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
+    ) -> Score:
+        """The score function; a scorer without measurements of its own makes it from the histograms alone."""
+        raise TypeError(f"{type(self).__name__} does not say how to score")
+
+    def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> Score:
+        """The score function from a release's files, checked."""
+        raise TypeError(f"{type(self).__name__} does not say how to load a score")

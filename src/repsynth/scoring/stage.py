@@ -1,0 +1,122 @@
+"""Stage 1: histograms, scores, threshold and weights. What it hands over is public."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from repsynth.mechanism.kernels import Count, Statistic
+from repsynth.mechanism.meter import Meter, sigma_for
+from repsynth.privacy.events import Charge
+from repsynth.schema import Schema
+from repsynth.scoring.base import Score, Scorer
+from repsynth.scoring.bins import choose_bins
+from repsynth.scoring.histograms import ColumnHistograms, Histograms
+from repsynth.scoring.threshold import ScoreHistogram, Threshold, choose_score_bins
+from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
+
+COUNT, HISTOGRAMS, SCORES = "count", "histograms", "scores"
+"""The measurements of stage 1."""
+
+
+@dataclass(frozen=True)
+class StageOne:
+    """Everything public that stage 2 starts from: released values and functions made of them."""
+
+    schema: Schema
+    histograms: Histograms
+    score: Score
+    threshold: Threshold | None
+    weights: WeightFunction
+
+    @property
+    def weighted(self) -> bool:
+        """Whether some record may weigh less than others."""
+        return bool(self.weights.table.min() < FULL)
+
+    @property
+    def outlier_weight(self) -> float:
+        """About the mean weight of the records above the threshold; 1 where there is none."""
+        return self.threshold.mean_weight(self.weights) if self.threshold else 1.0
+
+    def kernels(self) -> dict[str, Statistic]:
+        """The public functions that stage 1 summed up."""
+        found: dict[str, Statistic] = {COUNT: Count(), HISTOGRAMS: ColumnHistograms(self.histograms.bins)}
+        found |= self.score.kernels()
+        if self.threshold:
+            found[SCORES] = ScoreHistogram(self.score, self.threshold.edges)
+        return found
+
+
+class StagePlan(Protocol):
+    """What stage 1 needs to know of a plan."""
+
+    @property
+    def schema(self) -> Schema:
+        """What is public about the table."""
+        ...
+
+    @property
+    def charges(self) -> Mapping[str, Charge]:
+        """The planned measurements by name."""
+        ...
+
+    @property
+    def scorer(self) -> Scorer:
+        """How records are scored."""
+        ...
+
+    @property
+    def rule(self) -> Rule:
+        """How weights follow from scores."""
+        ...
+
+    @property
+    def ceiling(self) -> float:
+        """The largest weight above the threshold."""
+        ...
+
+    @property
+    def public_rows(self) -> int | None:
+        """The number of records, where it is public."""
+        ...
+
+    @property
+    def outlier_fraction(self) -> float:
+        """The fraction of records that the threshold should leave above it."""
+        ...
+
+    @property
+    def fine_bins(self) -> bool:
+        """Whether the model merges bins itself."""
+        ...
+
+
+def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], None]) -> StageOne:
+    """Measure what stage 2 starts from."""
+    schema, charges = plan.schema, plan.charges
+    rows = float(plan.public_rows or 0)
+    if plan.public_rows is None:
+        on_step(COUNT)
+        rows = max(1.0, float(meter.measure(Count(), mu=charges[COUNT].mu)[0]))
+
+    on_step(HISTOGRAMS)
+    sigma = sigma_for(len(schema.learned) ** 0.5, charges[HISTOGRAMS].mu)
+    bins = choose_bins(schema, rows=rows, sigma=sigma, fine=plan.fine_bins)
+    counts = meter.measure(ColumnHistograms(bins), mu=charges[HISTOGRAMS].mu)
+    histograms = Histograms(bins, counts, sigma, rows)
+    score = plan.scorer.measure(meter, histograms, schema.label, charges)
+
+    threshold = None
+    if SCORES in charges:
+        on_step(SCORES)
+        sigma = sigma_for(ScoreHistogram.sensitivity, charges[SCORES].mu)
+        score_bins = choose_score_bins(score, histograms, sigma=sigma)
+        noisy = meter.measure(ScoreHistogram(score, score_bins.edges), mu=charges[SCORES].mu)
+        threshold = score_bins.threshold(noisy, fraction=plan.outlier_fraction, rows=rows, sigma=sigma)
+    weights = make_weights(
+        plan.rule,
+        threshold=threshold.value if threshold else score.lowest,
+        lowest=score.lowest,
+        ceiling=plan.ceiling,
+    )
+    return StageOne(schema, histograms, score, threshold, weights)

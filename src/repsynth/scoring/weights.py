@@ -1,0 +1,187 @@
+"""From scores to weights: rules, each a frozen value, all rounded down onto a public grid.
+
+A weight is a public function of the score: a table over steps of 1/64 nat, in units of 1/4096. Within
+a step the table holds the smallest weight the rule gives there, so no record weighs more than its rule.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from repsynth.arrays import Floats, Ints
+from repsynth.knobs import Knobs, Registry
+from repsynth.scoring.base import NAT
+
+FULL = 2**12
+"""Units in a weight of 1."""
+
+_STEP = NAT // 64
+_STEPS = 64 * 64  # over 64 nats, beyond which one weight serves all
+
+
+class Rule(Knobs, frozen=True):
+    """A weight rule: 1 for every record, unless a kind of rule says otherwise. A new rule is one class and one
+    line in `RULES`.
+
+    `above` is how many nats a score lies above the threshold (negative: below it), `span` how many the threshold
+    lies above the lowest possible score; weights never rise with the score.
+    """
+
+    uses_threshold: ClassVar[bool] = True
+    """Whether the threshold has to be measured."""
+    from_lowest: ClassVar[bool] = False
+    """Whether weights fall from the lowest possible score on, and not from the threshold on."""
+    by_distance: ClassVar[bool] = False
+    """Whether a weight depends on the distance from the threshold alone, so that it can be guaranteed."""
+    equalizes: ClassVar[bool] = False
+    """Whether the model should give all records the same influence."""
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """The weights at these scores."""
+        return np.ones_like(above)
+
+    def at_most(self, weight: float) -> "Rule":
+        """The rule for a ceiling on the weights above the threshold; most rules are cut off there as they are."""
+        return self
+
+
+class Uniform(Rule, frozen=True):
+    """Every record weighs 1: plain differential privacy, the baseline.
+
+    >>> Uniform().weight(np.array([-1.0, 9.0]), span=8.0).tolist()
+    [1.0, 1.0]
+    """
+
+    name: ClassVar[str] = "uniform"
+    uses_threshold: ClassVar[bool] = False
+
+
+class Equalize(Rule, frozen=True):
+    """Every record has the same influence: the model clips all contributions to the smallest one.
+
+    >>> Equalize().uses_threshold  # nobody is an outlier, so none is measured
+    False
+    """
+
+    name: ClassVar[str] = "equalize"
+    uses_threshold: ClassVar[bool] = False
+    equalizes: ClassVar[bool] = True
+
+
+class HingeExp(Rule, frozen=True):
+    """1 up to the threshold, then exp(−γ × nats above it).
+
+    >>> HingeExp(gamma=1.0).weight(np.array([-1.0, 1.0]), span=8.0).round(3).tolist()
+    [1.0, 0.368]
+    """
+
+    name: ClassVar[str] = "hinge-exp"
+    by_distance: ClassVar[bool] = True
+    gamma: Annotated[float, Meta(gt=0, le=100, description="how sharply weights fall above the threshold")] = 1.0
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """Sharper the larger γ is."""
+        return np.exp(-self.gamma * np.maximum(above, 0.0))
+
+
+class Cap(Rule, frozen=True):
+    """τ / (s + τ), the score s counted from the lowest possible one, τ the threshold on that scale.
+
+    So the most ordinary record weighs 1 and a record at the threshold one half.
+
+    >>> Cap().weight(np.array([-8.0, 0.0, 8.0]), span=8.0).round(3).tolist()
+    [1.0, 0.5, 0.333]
+    """
+
+    name: ClassVar[str] = "cap"
+    from_lowest: ClassVar[bool] = True
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """Falls slowly over the whole range of scores."""
+        tau = max(span, 1e-6)
+        return tau / (np.maximum(above + span, 0.0) + tau)
+
+
+class Targeted(Rule, frozen=True):
+    """1 up to the threshold, one smaller weight above it, so that all outliers have the same small loss.
+
+    An asked outlier ε decides the weight; without one it is a fifth.
+
+    >>> Targeted().weight(np.array([-1.0, 1.0, 9.0]), span=8.0).tolist()
+    [1.0, 0.2, 0.2]
+    """
+
+    name: ClassVar[str] = "targeted"
+    by_distance: ClassVar[bool] = True
+    outlier_weight: Annotated[
+        float, Meta(ge=0, le=1, description="weight of every record above the threshold")
+    ] = 0.2
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """A step at the threshold."""
+        return np.where(above > 0, self.outlier_weight, 1.0)
+
+    def at_most(self, weight: float) -> "Targeted":
+        """The asked outlier ε decides the weight."""
+        return Targeted(weight)
+
+
+class Removal(Rule, frozen=True):
+    """1 up to the threshold, 0 above it: outliers leave the model. An ablation of `Targeted`.
+
+    >>> Removal().weight(np.array([-1.0, 1.0]), span=8.0).tolist()
+    [1.0, 0.0]
+    """
+
+    name: ClassVar[str] = "removal"
+    by_distance: ClassVar[bool] = True
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        """All or nothing."""
+        return np.where(above > 0, 0.0, 1.0)
+
+
+RULES: Registry[Rule] = Registry("weight rule", [Targeted, HingeExp, Cap, Equalize, Uniform, Removal])
+
+
+@dataclass(frozen=True)
+class WeightFunction:
+    """The released weight of every score: `table` from score `start` on, 1 below it.
+
+    >>> weights = WeightFunction(start=0, table=np.array([FULL // 2]))
+    >>> weights.of(np.array([-1, 0, 10 * NAT])).tolist()
+    [4096, 2048, 2048]
+    """
+
+    start: int
+    table: Ints
+
+    def of(self, scores: Ints) -> Ints:
+        """The weight of each score, in units of 1/FULL; it never rises with the score."""
+        step = np.minimum((scores - self.start) // _STEP, len(self.table) - 1)
+        return np.where(step < 0, FULL, self.table[np.maximum(step, 0)])
+
+
+def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.0) -> WeightFunction:
+    """The weight function of a rule; `ceiling` bounds the weight of every score from the threshold on.
+
+    >>> weights = make_weights(HingeExp(gamma=1.0), threshold=5 * NAT, lowest=0, ceiling=0.25)
+    >>> (weights.of(np.array([4, 5, 7]) * NAT) / FULL).round(3).tolist()
+    [1.0, 0.25, 0.133]
+    """
+    start = min(lowest, threshold) if rule.from_lowest else threshold
+    ends = start + (np.arange(_STEPS) + 1) * _STEP
+    ends[-1] = start + 2**50  # the last step holds every score beyond
+    weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
+    capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
+    # A rule that gives no number gives no weight.
+    table = np.floor(np.clip(np.nan_to_num(capped, nan=0.0), 0.0, 1.0) * FULL).astype(np.int64)
+    return WeightFunction(start=int(start), table=_without_tail(table))
+
+
+def _without_tail(table: Ints) -> Ints:
+    """The table without the repetitions of its last entry."""
+    different = np.flatnonzero(table != table[-1])
+    return table[: int(different[-1]) + 2] if different.size else table[:1]

@@ -1,0 +1,5 @@
+"""Files: written whole or not at all, and checked in every part when read.
+
+atomic   write beside, then move
+checks   what a stranger's file may say
+"""

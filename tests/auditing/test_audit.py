@@ -1,0 +1,228 @@
+"""The audit: close to the claim where the mechanism is sound, above it where it is not."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv as pacsv
+import pytest
+from checks import records_of, repeatable
+from conftest import ALL_TYPES, make_people
+
+from repsynth import datasets
+from repsynth.auditing.audit import audit
+from repsynth.auditing.black_box import black_box
+from repsynth.auditing.bounds import Finding, bounds_of
+from repsynth.auditing.targets import Target, extreme_record, made_up_table
+from repsynth.cli import main
+from repsynth.data.records import no_records
+from repsynth.errors import DataError
+from repsynth.mechanism import noise
+from repsynth.mechanism.kernels import Statistic
+from repsynth.mechanism.meter import Meter
+from repsynth.models.naive_bayes.statistic import WeightedSums
+from repsynth.planning.plan import Plan, make_plan
+from repsynth.planning.settings import Settings
+from repsynth.privacy.events import GaussianEvent
+from repsynth.schema import Schema
+from repsynth.scoring.weights import WeightFunction
+
+
+@pytest.fixture(autouse=True)
+def _the_same_every_time() -> Iterator[None]:
+    """No test here draws afresh: none depends on luck."""
+    with repeatable(1):
+        yield
+
+
+def plan_for(schema: Schema, **options: object) -> Plan:
+    return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, **options}))
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Finding]:
+    sim = datasets.load("sim")
+    with repeatable(1):
+        return list(audit(plan_for(sim.schema), sim.table, runs=10_000))
+
+
+def test_a_sound_mechanism_passes(findings: list[Finding]) -> None:
+    assert not any(finding.exceeded for finding in findings)
+    assert {f.target for f in findings} == {
+        "most outlying",
+        "least outlying",
+        "canary",
+        "missing only",
+        "canary alone",
+    }
+    assert {f.measurement for f in findings} == {"count", "histograms", "scores", "sums", "all"}
+
+
+def test_it_is_tight(findings: list[Finding]) -> None:
+    """Above 0.8 of the claim at 10,000 runs."""
+    (least,) = [f for f in findings if f.target == "least outlying" and f.measurement == "all"]
+    assert least.lower_mu > 0.8 * least.claimed_mu
+    assert least.lower_epsilon > 0.8 * least.claimed_epsilon
+    (alone,) = [f for f in findings if f.target == "canary alone" and f.measurement == "all"]
+    assert alone.lower_mu > 0.6 * alone.claimed_mu
+
+
+def test_the_guaranteed_claim_is_checked_too(findings: list[Finding]) -> None:
+    for finding in findings:
+        if finding.measurement == "all":
+            assert finding.guaranteed_mu is not None
+            assert finding.guaranteed_mu >= finding.claimed_mu * (1 - 1e-9)
+
+
+def test_outliers_are_proven_to_lose_less(findings: list[Finding]) -> None:
+    claim = {f.target: f.claimed_mu for f in findings if f.measurement == "all"}
+    proven = {f.target: f.lower_mu for f in findings if f.measurement == "all"}
+    assert claim["most outlying"] < 0.6 * claim["least outlying"]
+    assert proven["most outlying"] < 0.7 * proven["least outlying"]
+
+
+@pytest.mark.slow
+def test_half_the_noise_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    draw = noise.rounded_gaussian
+    monkeypatch.setattr(noise, "rounded_gaussian", lambda sigma, size, entropy: draw(sigma / 2, size, entropy))
+    found = list(audit(plan_for(sim.schema), sim.table, runs=10_000))
+    broken = {f.measurement for f in found if f.exceeded}
+    assert {"histograms", "sums", "all"} <= broken
+
+
+@pytest.mark.slow
+def test_a_sensitivity_too_small_by_the_square_root_of_two_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    original = WeightedSums.sensitivity.fget
+    assert original is not None
+    monkeypatch.setattr(WeightedSums, "sensitivity", property(lambda self: original(self) / 2**0.5))
+    found = list(audit(plan_for(sim.schema, weights="uniform"), sim.table, runs=20_000))
+    assert {"sums", "all"} <= {f.measurement for f in found if f.exceeded}
+
+
+def without_noise(self: Meter, statistic: Statistic, *, mu: float) -> np.ndarray:
+    measured(self, statistic, mu=mu)
+    return self.engine.sum(statistic)
+
+
+def a_tenth_of_the_noise(self: Meter, statistic: Statistic, *, mu: float) -> np.ndarray:
+    noisy = measured(self, statistic, mu=mu)
+    exact = self.engine.sum(statistic)
+    return exact + (noisy - exact) // 10
+
+
+def threshold_forgotten(self: Meter, statistic: Statistic, *, mu: float) -> np.ndarray:
+    noisy = measured(self, statistic, mu=mu)
+    if statistic.name == "scores" and len(self.events) > 1:
+        self.events[-1] = GaussianEvent("scores", 1.0, 1e9)
+    return noisy
+
+
+def three_times_the_charge(self: Meter, statistic: Statistic, *, mu: float) -> np.ndarray:
+    return measured(replace(self, mu=1e9), statistic, mu=3 * mu)
+
+
+measured = Meter.measure
+
+
+@pytest.mark.parametrize(
+    "fault", [without_noise, a_tenth_of_the_noise, threshold_forgotten, three_times_the_charge]
+)
+def test_faults_in_the_measuring_itself_are_found(fault: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    monkeypatch.setattr(Meter, "measure", fault)
+    assert any(f.exceeded for f in audit(plan_for(sim.schema), sim.table, runs=5000))
+
+
+def test_noise_that_repeats_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    draw = noise.rounded_gaussian
+    monkeypatch.setattr(
+        noise, "rounded_gaussian", lambda sigma, size, entropy: draw(sigma, size, noise.seeded_entropy(0))
+    )
+    found = [f for f in audit(plan_for(sim.schema), sim.table, runs=100) if f.exceeded]
+    assert "noise" in {f.measurement for f in found}
+
+
+def test_weights_above_one_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = datasets.load("sim")
+    original = WeightFunction.of
+    monkeypatch.setattr(WeightFunction, "of", lambda self, scores: 3 * original(self, scores))
+    found = list(audit(plan_for(sim.schema, weights="uniform"), sim.table, runs=5000))
+    assert {"sums", "all"} <= {f.measurement for f in found if f.exceeded}
+
+
+@pytest.mark.slow
+def test_black_box_stays_below_the_claim(schema: Schema) -> None:
+    """The claim is so small that an attack that is always right would exceed it."""
+    plan = plan_for(schema, epsilon=None, mu=1.0)
+    target = Target("canary", records_of(make_people(60), schema), extreme_record(schema))
+    finding = black_box(plan, target, runs=60)
+    assert bounds_of(np.full(30, -1.0), np.full(30, 1.0))[1] > finding.claimed_mu
+    assert 0 <= finding.certain_mu <= finding.lower_mu
+    assert not finding.exceeded
+
+
+@pytest.mark.slow
+def test_black_box_finds_a_mechanism_without_noise(schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "rounded_gaussian", lambda sigma, size, entropy: np.zeros(size, dtype=np.int64))
+    plan = plan_for(schema, epsilon=None, mu=1.5, weights="uniform")
+    target = Target("canary alone", no_records(), extreme_record(schema))
+    assert black_box(plan, target, runs=120).exceeded
+
+
+def test_chance_is_not_taken_for_a_leak() -> None:
+    generator = np.random.default_rng(1)
+    lower, certain = bounds_of(generator.normal(size=5000), generator.normal(size=5000))
+    assert certain == 0
+    assert lower < 0.05
+    assert bounds_of(np.zeros(100), np.zeros(100)) == (0.0, 0.0)
+
+
+@pytest.mark.slow
+def test_the_bound_covers_the_truth() -> None:
+    """At μ = 1, the bound at 95 % confidence lies below 1 in about 95 of 100 audits: were they not always the
+    same, it would fail with a chance below 1e-9."""
+    generator = np.random.default_rng(2)
+    below = 0
+    for _ in range(600):
+        out, present = generator.normal(-0.5, 1, 1000), generator.normal(0.5, 1, 1000)
+        below += bounds_of(out, present)[0] <= 1
+    assert 530 < below < 600
+
+
+@pytest.mark.slow
+def test_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("schema.toml").write_text(ALL_TYPES)
+    assert main(["audit", "--schema", "schema.toml", "--epsilon", "1", "--runs", "500"]) == 0
+    printed = capsys.readouterr().out
+    assert "No claim was exceeded" in printed
+    assert "PRIVATE" not in printed
+    pacsv.write_csv(make_people(40), "people.csv")
+    assert main(["audit", "people.csv", "--schema", "schema.toml", "--epsilon", "1", "--runs", "500"]) == 0
+    assert "PRIVATE" in capsys.readouterr().out
+    draw = noise.rounded_gaussian
+    monkeypatch.setattr(noise, "rounded_gaussian", lambda sigma, size, entropy: draw(sigma / 3, size, entropy))
+    arguments = ["audit", "--schema", "schema.toml", "--epsilon", "4", "--runs", "5000"]
+    assert main(arguments) == 1
+    assert "Look at the measurement: " in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["exceeded"] is True
+    assert main(["audit", "--schema", "schema.toml", "--epsilon", "4", "--runs", "3"]) == 2
+
+
+def test_another_table_is_refused_clearly(schema: Schema) -> None:
+    with pytest.raises(DataError, match="no column"):
+        list(audit(plan_for(schema), make_people(5).drop_columns(["age"]), runs=100))
+
+
+def test_the_made_up_table_is_nobody_s(schema: Schema) -> None:
+    table = made_up_table(schema, 50)
+    assert table.num_rows == 50
+    assert table.column_names == [column.name for column in schema.columns]

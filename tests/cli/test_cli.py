@@ -1,0 +1,573 @@
+"""The command line as a person uses it: what it prints, what it refuses, what it leaves behind."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from checks import repeatable
+from conftest import ALL_TYPES, make_people
+
+import repsynth
+from repsynth.cli import main
+from repsynth.schema import parse_schema
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+README, GUIDE = CHECKOUT / "README.md", CHECKOUT / "docs" / "guide.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with people.csv and schema.toml, and the working directory."""
+    pacsv.write_csv(make_people(600), tmp_path / "people.csv")
+    (tmp_path / "schema.toml").write_text(ALL_TYPES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def run(command: str) -> int:
+    return main(shlex.split(command))
+
+
+def test_brackets_in_a_path_are_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a[/b]").mkdir(parents=True)
+    (tmp_path / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
+    pacsv.write_csv(make_people(50), tmp_path / "people.csv")
+    command = ["synthesize", "people.csv", "--schema", "schema.toml", "--epsilon", "1"]
+    assert main([*command, "-o", "a[/b]/x.csv", "--release", "a[/b]/r"]) == 0
+    assert main(["sample", "a[/b]/r", "-n", "3", "-o", "a[/b]/y.csv"]) == 0
+    printed = capsys.readouterr().out
+    assert "Wrote the release to a[/b]/r" in printed
+    assert "repsynth inspect 'a[/b]/r'" in printed
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The pieces of code of one kind in a text."""
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def run_all(path: Path, capsys: pytest.CaptureFixture[str]) -> int:
+    """Run every command in a text; how many there are."""
+    lines = [line for block in blocks(path, "console") for line in block.splitlines()]
+    commands = [line.removeprefix("$ repsynth ") for line in lines if line.startswith("$ repsynth ")]
+    with repeatable(1):  # an audit of fresh noise may, by a rare chance, find more than there is
+        for command in commands:
+            assert run(command) == 0, (command, capsys.readouterr().err)
+    return len(commands)
+
+
+def test_every_command_in_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the folder of the demo, as it says."""
+    assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
+    monkeypatch.chdir(tmp_path / "demo")
+    assert run_all(README, capsys) >= 3
+    assert {"strict", "strict.csv"} <= files(tmp_path / "demo")
+
+
+@pytest.mark.slow
+def test_every_command_in_the_guide_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_all(GUIDE, capsys) >= 7
+    assert {"release", "synthetic.csv", "strict.csv", "more.csv", "dossier.parquet", "draft.toml"} <= files(folder)
+    assert pacsv.read_csv("more.csv").num_rows == 100
+
+
+def test_the_python_in_the_readme_runs(folder: Path) -> None:
+    (code,) = blocks(README, "python")
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["synthetic"].num_rows == 1000
+
+
+def test_the_python_in_the_guide_runs(folder: Path) -> None:
+    names: dict[str, Any] = {}
+    with repeatable(1):
+        for code in blocks(GUIDE, "python"):
+            exec(compile(code, "guide.md", "exec"), names)
+    assert names["summary"].records == 600
+    assert names["account"]["weights"] == "hinge-exp"
+    assert not any(finding.exceeded for finding in names["findings"])
+
+
+def test_the_schema_in_the_guide_is_one() -> None:
+    (text,) = blocks(GUIDE, "toml")
+    parse_schema(text + '[columns.smoker]\ntype = "boolean"\n')
+
+
+def test_a_draft_is_refused_until_it_is_confirmed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("schema people.csv --label smoker -o draft.toml") == 0
+    draft = (folder / "draft.toml").read_text()
+    assert "not private" in draft
+    command = "synthesize people.csv --schema draft.toml --epsilon 1"
+    assert run(command) == 2
+    assert "confirmed = true" in capsys.readouterr().err
+    (folder / "draft.toml").write_text(draft.replace("confirmed = false", "confirmed = true"))
+    assert run(command) == 0
+
+
+def test_synthesize_says_what_it_did(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("synthesize people.csv --schema schema.toml --epsilon 2 --delta 1e-6 --rows 50") == 0
+    printed = capsys.readouterr().out
+    assert "Spent ε = 2 at δ = 1e-06" in printed
+    assert "50 synthetic rows" in printed
+    assert pacsv.read_csv("synthetic.csv").num_rows == 50
+    assert pacsv.read_csv("synthetic.csv").column_names == pacsv.read_csv("people.csv").column_names
+
+
+def test_parquet_in_parquet_out(folder: Path) -> None:
+    pq.write_table(make_people(300), "people.parquet")
+    assert run("synthesize people.parquet --schema schema.toml --epsilon 1") == 0
+    assert pq.read_table("synthetic.parquet").schema.equals(pq.read_table("people.parquet").schema)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plan --schema schema.toml --rho 0.01 --json",
+        "synthesize people.csv --schema schema.toml --epsilon 1 --json",
+        "schema people.csv -o draft.toml --json",
+    ],
+)
+def test_json_is_one_object_and_nothing_else(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command) == 0
+    captured = capsys.readouterr()
+    assert isinstance(json.loads(captured.out), dict)
+    assert captured.err == ""
+
+
+def test_json_of_a_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("synthesize people.csv --schema schema.toml --epsilon 1 --delta 1e-6")
+    capsys.readouterr()
+    assert run("inspect release --json") == 0
+    account = json.loads(capsys.readouterr().out)
+    assert account["epsilon"] <= 1
+    assert account["private"] is True
+    assert [m["name"] for m in account["measurements"]] == ["count", "histograms", "scores", "sums"]
+    assert sum(part["fraction"] for part in account["loss_distribution"]) == pytest.approx(1)
+    assert run("sample release -n 5 -o five.csv --seed 1 --json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 5
+    assert run("risk people.csv --release release -o d.parquet --json") == 0
+    assert json.loads(capsys.readouterr().out) == {"dossier": "d.parquet", "private": True}
+    assert run("risk people.csv --release release -o e.parquet --show --json") == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["records"] == 600
+
+
+def test_plan_touches_no_data_and_shows_every_measurement(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "people.csv").unlink()
+    assert run("plan --schema schema.toml --epsilon 1 --delta 1e-6 --outlier-epsilon 0.5") == 0
+    printed = capsys.readouterr().out
+    for word in ("count", "histograms", "scores", "sums", "sensitivity", "noise / records", "attack advantage"):
+        assert word in printed
+    assert "ε ≤ 0.5" in printed
+
+
+def test_plan_warns_in_words_where_noise_drowns_the_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan --schema schema.toml --epsilon 0.01 --rows 500") == 0
+    assert "noise drowns the data" in capsys.readouterr().out
+
+
+def test_the_dossier_prints_nothing_private_unless_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("synthesize people.csv --schema schema.toml --epsilon 1")
+    capsys.readouterr()
+    assert run("risk people.csv --release release -o dossier.parquet") == 0
+    printed = capsys.readouterr().out
+    assert "PRIVATE" in printed
+    assert "600" not in printed
+    assert run("risk people.csv --release release -o shown.parquet --show") == 0
+    assert "600" in capsys.readouterr().out
+
+
+GOOD = "synthesize people.csv --schema schema.toml --epsilon 1"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("synthesize absent.csv --schema schema.toml --epsilon 1", "no such file"),
+        ("synthesize people.csv --schema absent.toml --epsilon 1", "check the path"),
+        ("synthesize empty.csv --schema schema.toml --epsilon 1", "empty file"),
+        ("synthesize fewer.csv --schema schema.toml --epsilon 1", "no column"),
+        ("synthesize more.csv --schema schema.toml --epsilon 1", "not in the schema (position 8)"),
+        ("synthesize twice.csv --schema schema.toml --epsilon 1", "more than once"),
+        ("synthesize people.csv --schema schema.toml", "exactly one of epsilon, mu or rho"),
+        ("synthesize people.csv --schema schema.toml --epsilon 0", "above 0"),
+        ("synthesize people.csv --schema schema.toml --epsilon -1", "above 0"),
+        ("synthesize people.csv --schema schema.toml --epsilon nan", "must be a number"),
+        (f"{GOOD} --delta 1", "between 0 and 1"),
+        (f"{GOOD} --delta 0", "between 0 and 1"),
+        (f"{GOOD} --outlier-epsilon 2", "above the whole budget"),
+        (f"{GOOD} --outlier-epsilon 0.001", "out of reach"),
+        (f"{GOOD} --rows -3", "cannot be negative"),
+        (f"{GOOD} -o table.xlsx", "end it in .csv or .parquet"),
+        (f"{GOOD} -o nowhere/table.csv", "no such folder"),
+        (f"{GOOD} --release schema.toml", "already exists"),
+        (f"{GOOD} --model magic", "unknown model"),
+        (f"{GOOD} --public-rows 0", "between 1 and 1,000,000,000,000"),
+        (f"{GOOD} -o people.csv", "already exists"),
+        ("sample absent -n 5 -o out.csv", "cannot be read"),
+        ("inspect people.csv", "cannot be read"),
+        ("schema absent.csv -o s.toml", "no such file"),
+        ("schema people.csv -o schema.toml", "already exists"),
+        ("schema people.csv --label nobody -o s.toml", "not one of the columns"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    command: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header = (folder / "people.csv").read_text().splitlines()[0]
+    (folder / "empty.csv").write_text("")
+    (folder / "fewer.csv").write_text("age\n3\n")
+    (folder / "more.csv").write_text(header + ",secret\n")
+    (folder / "twice.csv").write_text(header + ',"age"\n')
+    before = files(folder)
+    assert run(command) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert "secret" not in captured.err
+    assert files(folder) == before
+
+
+def test_a_wrong_schema_prints_all_its_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.toml").write_text('[columns.a]\ntype = "int"\n[columns.b]\ntype = "number"\nmin = 3\nmax = 1\n')
+    assert run("plan --schema bad.toml --epsilon 1") == 2
+    assert capsys.readouterr().err.count("error: bad.toml, line ") == 2
+
+
+def test_a_full_disk_leaves_no_half_written_table(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("synthesize people.csv --schema schema.toml --epsilon 1")
+    before = files(folder)
+
+    def full(*_: object, **__: object) -> object:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.csv.CSVWriter", full)
+    assert run("sample release -n 5 -o new.csv") == 2
+    assert "No space left" in capsys.readouterr().err
+    assert files(folder) == before
+
+
+WHOLE = {
+    "schema": "schema people.csv -o s.toml",
+    "plan": "plan --schema schema.toml --epsilon 1",
+    "synthesize": "synthesize people.csv --schema schema.toml --epsilon 1",
+    "sample": "sample release -o x.csv",
+    "inspect": "inspect release",
+    "risk": "risk people.csv --release release -o d.parquet",
+    "ledger init": "ledger init ledger.db --epsilon 1",
+    "ledger show": "ledger show ledger.db",
+    "audit": "audit --schema schema.toml --epsilon 1",
+    "paper": "paper",
+    "demo": "demo -o demo",
+    "completion": "completion bash",
+}
+"""A whole command line of every command."""
+
+
+def refusal(command: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The error of a command with --json, after checking that it is one object, on stdout, with exit code 2."""
+    try:
+        code = run(command)
+    except SystemExit as stopped:
+        code = stopped.code  # type: ignore[assignment]
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.err == ""
+    report = json.loads(captured.out)
+    assert report.keys() == {"error"}
+    error: dict[str, Any] = report["error"]
+    assert error.keys() == {"kind", "message", "problems"}
+    assert error["problems"]
+    assert error["message"] == "\n".join(error["problems"])
+    return error
+
+
+def test_every_command_is_known_here() -> None:
+    from repsynth.cli.main import _parser
+
+    (verbs,) = [action for action in _parser()._actions if action.nargs == "A..."]
+    assert list(verbs.choices) == list(dict.fromkeys(verb.split()[0] for verb in WHOLE))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verb", WHOLE)
+@pytest.mark.parametrize(
+    "form", ["{} --no-such-flag --json", "{} --json --no-such-flag", "{} --json one too many"]
+)
+def test_a_wrong_usage_is_one_json_object(
+    verb: str, form: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(folder)
+    error = refusal(form.format(WHOLE[verb]), capsys)
+    assert error["kind"] == "UsageError"
+    assert "unrecognized arguments" in error["message"]
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("--json", "COMMAND"),
+        ("forge --json", "forge"),
+        ("ledger --json", "COMMAND"),
+        ("schema --json", "DATA"),
+        ("plan --epsilon 1 --json", "--schema"),
+        ("plan --schema schema.toml --epsilon much --json", "--epsilon"),
+        ("synthesize --schema schema.toml --epsilon 1 --json", "DATA"),
+        ("sample release --json", "--output"),
+        ("inspect --json", "RELEASE"),
+        ("risk people.csv -o d.parquet --json", "--release"),
+        ("ledger show --json", "DB"),
+        ("audit --schema schema.toml --runs many --json", "--runs"),
+        ("paper --protocol mine --json", "--protocol"),
+        ("completion csh --json", "csh"),
+    ],
+)
+def test_what_is_missing_or_misspelt_is_named_in_json(
+    command: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refusal(command, capsys)
+    assert error["kind"] == "UsageError"
+    assert message in error["message"]
+
+
+@pytest.mark.parametrize("verb", ["plan", "synthesize", "audit"])
+def test_a_schema_error_is_one_json_object_with_all_problems(
+    verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.toml").write_text('[columns.a]\ntype = "int"\n[columns.b]\ntype = "number"\nmin = 3\nmax = 1\n')
+    before = files(folder)
+    error = refusal(WHOLE[verb].replace("schema.toml", "bad.toml") + " --json", capsys)
+    assert error["kind"] == "SchemaError"
+    assert len(error["problems"]) == 2
+    assert all(problem.startswith("bad.toml, line ") for problem in error["problems"])
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("schema absent.csv -o s.toml", "DataError"),
+        ("schema people.csv --label nobody -o s.toml", "DataError"),
+        ("plan --schema schema.toml --epsilon 1 --model magic", "ConfigError"),
+        ("plan --schema schema.toml --plan absent.toml", "ConfigError"),
+        ("synthesize absent.csv --schema schema.toml --epsilon 1", "DataError"),
+        ("synthesize more.csv --schema schema.toml --epsilon 1", "DataError"),
+        ("synthesize people.csv --schema schema.toml --epsilon 1 --ledger absent.db", "LedgerError"),
+        ("synthesize people.csv --schema schema.toml --epsilon 1 --engine steam", "ConfigError"),
+        ("sample absent -o x.csv", "ReleaseError"),
+        ("sample kept -n -1 -o x.csv", "ConfigError"),
+        ("inspect people.csv", "ReleaseError"),
+        ("risk absent.csv --release kept -o d.parquet", "DataError"),
+        ("risk more.csv --release kept -o d.parquet", "DataError"),
+        ("ledger init ledger.db", "ConfigError"),
+        ("ledger init people.csv --epsilon 1", "LedgerError"),
+        ("ledger show absent.db", "LedgerError"),
+        ("audit absent.csv --schema schema.toml --epsilon 1", "DataError"),
+        ("audit more.csv --schema schema.toml --epsilon 1", "DataError"),
+        ("audit --schema schema.toml --epsilon 1 --runs 1", "ConfigError"),
+        ("paper --datasets iris", "ConfigError"),
+        ("paper --datasets adult --data-dir .", "DataError"),
+        ("demo -o people.csv", "ConfigError"),
+        ("demo -o .", "ConfigError"),
+    ],
+)
+def test_an_error_is_one_json_object_and_leaves_nothing(
+    command: str, kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"{GOOD} --release kept -o kept.csv") == 0
+    capsys.readouterr()
+    header, *_ = (folder / "people.csv").read_text().splitlines()
+    (folder / "more.csv").write_text(header + ",secret\n")
+    before = contents(folder)
+    error = refusal(f"{command} --json", capsys)
+    assert error["kind"] == kind
+    assert "secret" not in error["message"]
+    assert contents(folder) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- plans as files ---
+
+
+def settings_in(command: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The settings with which a command made the release "made"."""
+    assert run(f"{command} --release made -o made.csv --json") == 0, capsys.readouterr().out
+    account = json.loads(capsys.readouterr().out)
+    described = json.loads(Path("made/release.json").read_text())
+    settings: dict[str, Any] = described["plan"]["settings"]
+    assert account["model"] == settings["model"]["name"]
+    assert account["scorer"] == settings["scorer"]["name"]
+    return settings
+
+
+SAVED = "plan --schema schema.toml --epsilon 0.7 --delta 1e-6 --model mst --weights hinge-exp --gamma 2"
+
+
+def test_a_saved_plan_is_carried_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{SAVED} --outlier-fraction 0.2 --save p.toml --json") == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["saved"] == "p.toml"
+    settings = settings_in("synthesize people.csv --schema schema.toml --plan p.toml", capsys)
+    assert settings["model"] == {"name": "mst"}
+    assert settings["weights"] == {"name": "hinge-exp", "gamma": 2.0}
+    assert (settings["epsilon"], settings["delta"], settings["outlier_fraction"]) == (0.7, 1e-6, 0.2)
+    release = repsynth.Release.load("made")
+    assert release.plan.budget == repsynth.plan("schema.toml", settings="p.toml").budget
+    assert run(f"{SAVED} --save p.toml") == 2
+    assert "already exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "changed"),
+    [
+        ("--epsilon 2", {"epsilon": 2.0}),
+        ("--rho 0.02", {"epsilon": None, "rho": 0.02}),
+        ("--delta 1e-7 --outlier-fraction 0.25", {"delta": 1e-7, "outlier_fraction": 0.25}),
+        ("--gamma 3", {"weights": {"name": "hinge-exp", "gamma": 3.0}}),
+        ("--weights targeted", {"weights": {"name": "targeted", "outlier_weight": 0.2}}),
+        ("--weights targeted --outlier-weight 0.1", {"weights": {"name": "targeted", "outlier_weight": 0.1}}),
+        (
+            "--weights random",
+            {"weights": {"name": "targeted", "outlier_weight": 0.2}, "scorer": {"name": "random"}},
+        ),
+        ("--model naive-bayes --public-rows 600", {"model": {"name": "naive-bayes"}, "public_rows": 600}),
+    ],
+)
+def test_flags_beside_a_plan_count_more_and_change_nothing_else(
+    flags: str, changed: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"{SAVED} --save p.toml --json") == 0
+    capsys.readouterr()
+    settings = settings_in(f"synthesize people.csv --schema schema.toml --plan p.toml {flags}", capsys)
+    before = repsynth.plan("schema.toml", settings="p.toml").settings.dump()
+    wanted = {name: value for name, value in (before | changed).items() if value is not None}
+    assert settings == wanted
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--outlier-weight 0.1", "belongs to the weight rule targeted"),
+        ("--epochs 3", "belongs to the model neural"),
+    ],
+)
+def test_a_knob_that_the_plan_s_parts_do_not_have_is_refused(
+    flags: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"{SAVED} --save p.toml --json") == 0
+    capsys.readouterr()
+    assert message in refusal(f"plan --schema schema.toml --plan p.toml {flags} --json", capsys)["message"]
+
+
+def test_keywords_beside_a_plan_count_more(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{SAVED} --save p.toml --json") == 0
+    settings = repsynth.plan("schema.toml", settings="p.toml", mu=0.3, gamma=4.0).settings
+    assert (settings.epsilon, settings.mu, settings.delta) == (None, 0.3, 1e-6)
+    assert settings.weights == repsynth.HingeExp(gamma=4.0)
+    assert settings.model == repsynth.Mst()
+
+
+def test_random_weights_still_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_in("synthesize people.csv --schema schema.toml --epsilon 1 --weights random", capsys)
+    assert settings["weights"]["name"] == "targeted"
+    assert settings["scorer"]["name"] == "random"
+    assert any("not protected" in warning for warning in repsynth.Release.load("made").warnings)
+    assert run("plan --schema schema.toml --epsilon 1 --weights random") == 0
+    assert run("audit --schema schema.toml --epsilon 1 --weights random --runs 1 --json") == 2
+
+
+# --- starting ---
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell", "tcsh"])
+def test_completion_prints_something_about_repsynth(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    captured = capsys.readouterr()
+    assert "repsynth" in captured.out
+    assert captured.err == ""
+
+
+def test_the_shell_gets_commands_and_flags(tmp_path: Path) -> None:
+    found = {}
+    for line in ("repsynth syn", "repsynth plan --outlier-e"):
+        asked = {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": "\n",
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "found"),
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+        }
+        subprocess.run([sys.executable, "-m", "repsynth"], env=os.environ | asked, check=True, timeout=60)
+        found[line] = (tmp_path / "found").read_text().split()
+    assert found == {"repsynth syn": ["synthesize"], "repsynth plan --outlier-e": ["--outlier-epsilon"]}
+
+
+STARTED = """
+import sys
+from repsynth.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as stopped:
+    assert stopped.code == 0
+print(*sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("asked", ["--version", "--help", "synthesize --help", "ledger init --help"])
+def test_help_and_version_import_nothing_heavy(asked: str) -> None:
+    command = [sys.executable, "-c", STARTED, *asked.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "repsynth" in done.stdout
+    imported = set(done.stderr.split())
+    assert {"repsynth", "argparse"} <= imported
+    assert not imported & {
+        "pyarrow",
+        "scipy",
+        "rich",
+        "sklearn",
+        "jax",
+        "pandas",
+        "polars",
+        "mpmath",
+        "matplotlib",
+    }
+
+
+@pytest.mark.parametrize("verb", ["", *WHOLE])
+def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*verb.split(), "--help"])
+    assert stopped.value.code == 0
+    assert len(capsys.readouterr().out) > 200
+
+
+def test_demo_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
+    assert files(tmp_path / "demo") == {"people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt"}
+    assert "Who loses how much" in capsys.readouterr().out

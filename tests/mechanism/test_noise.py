@@ -1,0 +1,92 @@
+"""The noise is what the account says: its scale, its shape, its source."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import chi2, chisquare
+
+from repsynth.errors import ConfigError
+from repsynth.mechanism import noise
+
+DRAWS = 20_000
+
+
+def variance_p_value(draws: np.ndarray, sigma: float) -> float:
+    """Two-sided p-value of a chi-square test that the variance is σ² (and 1/12 from rounding)."""
+    statistic = float((draws.astype(float) ** 2).sum() / (sigma**2 + 1 / 12))
+    tail = chi2.cdf(statistic, len(draws))
+    return 2 * min(tail, 1 - tail)
+
+
+@pytest.mark.parametrize("sigma", [3.0, 250.0, 2.0**29])
+def test_the_scale_is_the_claimed_one_and_no_other(sigma: float) -> None:
+    """The seed fixes the draws, and they are exact on every machine; with any other seed, each line fails with a
+    chance of less than 1e-10: a tenth of σ is 17 standard deviations of the variance."""
+    draws = noise.rounded_gaussian(sigma, DRAWS, noise.seeded_entropy(7))
+    assert variance_p_value(draws, sigma) > 1e-10
+    assert variance_p_value(draws, 0.9 * sigma) < 1e-10
+    assert variance_p_value(draws, 1.1 * sigma) < 1e-10
+
+
+def test_the_shape_is_a_rounded_gaussian() -> None:
+    """Fixed by the seed; with any other, each line fails with a chance of less than 1e-10. It tells apart a σ that
+    is off by 2 %, and a Gaussian on the integers, which is no rounded one."""
+    sigma, reach = 1.7, 6
+    draws = noise.rounded_gaussian(sigma, 1_000_000, noise.seeded_entropy(11))
+    edges = np.concatenate([[-np.inf], np.arange(-reach, reach) + 0.5, [np.inf]])
+    counts = np.bincount(np.clip(draws, -reach, reach) + reach, minlength=2 * reach + 1)
+
+    def p_value(masses: np.ndarray) -> float:
+        return float(chisquare(counts, masses / masses.sum() * len(draws)).pvalue)
+
+    assert p_value(np.diff(ndtr(edges / sigma))) > 1e-10
+    assert p_value(np.diff(ndtr(edges / (1.02 * sigma)))) < 1e-10
+    assert p_value(np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))) < 1e-10
+
+
+def test_arbitrary_precision_decides_as_the_fast_path_does() -> None:
+    digits = np.frombuffer(noise.seeded_entropy(3)(8 * 300), dtype="<u8")
+    fast = noise.rounded_gaussian(40.0, 300, noise.seeded_entropy(3))
+    exact = [noise._decide(40.0, int(d) & (2**63 - 1), noise.seeded_entropy(9)) for d in digits]
+    assert np.abs(fast).tolist() == exact
+
+
+def test_draws_that_floats_cannot_decide_are_decided_exactly() -> None:
+    """At this σ most quantiles lie nearer to a half-integer than float error: the slow path must agree
+    with a quantile computed in high precision from the same bits."""
+    import mpmath
+
+    sigma = 2.0**45
+    digits = np.frombuffer(noise.seeded_entropy(5)(8 * 40), dtype="<u8")
+    draws = noise.rounded_gaussian(sigma, 40, noise.seeded_entropy(5))
+    with mpmath.workprec(300):
+        for digit, draw in zip(digits, draws, strict=True):
+            tail = (mpmath.mpf(int(digit) & (2**63 - 1)) + mpmath.mpf(0.5)) / 2**64
+            quantile = sigma * mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * tail)
+            assert abs(abs(int(draw)) - quantile) <= 1 + sigma * 2.0**-60 / mpmath.npdf(quantile / sigma)
+
+
+def test_a_tail_of_zeros_asks_for_more_bits() -> None:
+    """All bits zero is a tail probability of less than 2⁻⁶⁴: the draw must go on, not return infinity."""
+    supplied = iter([bytes(8), bytes(8), b"\x10" * 8, b"\x20" * 8, b"\x30" * 8])
+    draw = noise.rounded_gaussian(1.0, 1, lambda size: next(supplied))
+    assert 9 <= abs(int(draw[0])) <= 20
+
+
+def test_two_draws_differ() -> None:
+    assert not np.array_equal(noise.rounded_gaussian(1e6, 50), noise.rounded_gaussian(1e6, 50))
+
+
+def test_the_event_says_what_was_done() -> None:
+    noisy, event = noise.add_gaussian(np.arange(4), name="x", sensitivity=2.0, sigma=8.0)
+    assert (event.name, event.sensitivity, event.sigma) == ("x", 2.0, 8.0)
+    assert 0.25 <= event.mu < 0.25 * (1 + 1e-12)
+    assert noisy.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "sigma"), [(1.0, 0.0), (1.0, np.inf), (1.0, np.nan), (0.0, 1.0), (1.0, 1e300)]
+)
+def test_no_noise_is_refused(sensitivity: float, sigma: float) -> None:
+    with pytest.raises(ConfigError):
+        noise.add_gaussian(np.zeros(1, dtype=np.int64), name="x", sensitivity=sensitivity, sigma=sigma)

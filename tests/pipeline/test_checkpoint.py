@@ -1,0 +1,500 @@
+"""Checkpoints: a training that was killed goes on, nothing is drawn or paid for twice, and nothing is lost."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+from checks import same_release
+from conftest import ALL_TYPES, make_people
+from filelock import FileLock
+from msgspec import structs
+
+from repsynth import Release, synthesize
+from repsynth.cli import main
+from repsynth.data.sources import open_source
+from repsynth.engines.local import LocalEngine
+from repsynth.errors import ConfigError, LedgerError, ReleaseError
+from repsynth.mechanism.meter import Meter
+from repsynth.models.base import Round
+from repsynth.models.network import train
+from repsynth.pipeline.payment import Payer
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import Plan, make_plan
+from repsynth.planning.settings import Settings
+from repsynth.privacy import pld
+from repsynth.privacy.budget import Budget
+from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.loss import Loss
+from repsynth.schema import Schema
+
+
+def small(**options: Any) -> dict[str, Any]:
+    return {"epsilon": 2.0, "delta": 1e-6, "model": "neural", "sampling_rate": 0.25, "epochs": 5.0, **options}
+
+
+def paid(schema: Schema, folder: Path, name: str = "ledger.db") -> tuple[Plan, Payer]:
+    """A plan, and a ledger whose budget covers it once."""
+    plan = make_plan(schema, Settings.of(**small()))
+    ledger = Ledger.create(folder / name)
+    ledger.init("data", plan.budget)
+    return plan, Payer(ledger, "data")
+
+
+class KilledError(Exception):
+    """In the place of a kill."""
+
+
+@pytest.fixture
+def kept_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "_SECONDS", 0.0)
+
+
+def killed_after(rounds: int, plan: Any, table: pa.Table, folder: Path, **options: Any) -> None:
+    def kill(done: Round) -> None:
+        if done.done == rounds:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run(plan, open_source(table), on_round=kill, checkpoint=folder, **options)
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_killed_training_goes_on_and_nothing_is_drawn_twice(
+    people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    plan, payer = paid(schema, tmp_path)
+    ledger = payer.ledger
+    killed_after(7, plan, people, tmp_path / "c", payer=payer)
+    assert [spending.finished for spending in ledger.balance("data").spendings] == [False]
+
+    class OnlyTrains(Meter):
+        def measure(self, *_: object, **__: object) -> Any:
+            pytest.fail("stage 1 was measured again")
+
+    rounds: list[int] = []
+    release = run(
+        plan,
+        open_source(people),
+        on_round=lambda done: rounds.append(done.done),
+        payer=payer,
+        checkpoint=tmp_path / "c",
+        make_meter=OnlyTrains,
+    )
+    assert rounds == list(range(8, 21))
+    assert release.privacy.epsilon <= 2.0
+    assert [event.name for event in release.events] == plan.steps
+    (spending,) = ledger.balance("data").spendings
+    assert spending.finished
+    assert spending.loss.epsilon(1e-6) == pytest.approx(release.privacy.epsilon)
+    assert release.sample(10).num_rows == 10
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_going_on_ends_where_an_unbroken_run_would(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    """With noise that only counts how often it was asked for: the broken run makes the same steps."""
+    plan = make_plan(schema, Settings.of(**small(sampling_rate=1.0)))
+    calls: dict[int, int] = {}
+
+    def entropy(size: int) -> bytes:
+        calls[size] = calls.get(size, 0) + 1
+        return bytes([(37 * size + 11 * calls[size]) % 251]) * size
+
+    def make_meter(*arguments: Any, **options: Any) -> Meter:
+        return Meter(*arguments, **options | {"entropy": entropy})
+
+    whole = run(plan, open_source(people), make_meter=make_meter)
+    calls.clear()
+    killed_after(2, plan, people, tmp_path / "c", make_meter=make_meter)
+    again = run(plan, open_source(people), checkpoint=tmp_path / "c", make_meter=make_meter)
+    assert same_release(whole, again)
+
+
+def test_what_is_shown_was_kept_before(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two writings the loss that is shown stays what it was at the last one."""
+    monkeypatch.setattr(train, "_SECONDS", 1e9)
+    plan = make_plan(schema, Settings.of(**small()))
+    shown: list[Round] = []
+    run(plan, open_source(people), on_round=shown.append, checkpoint=tmp_path / "c")
+    assert len({(one.loss, one.epsilon) for one in shown[:-1]}) == 1
+    assert shown[-1].epsilon > shown[0].epsilon
+    assert shown[-1].epsilon == pytest.approx(2.0, rel=2e-3)
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_checkpoint_goes_on_only_as_what_it_began_as(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    plan, payer = paid(schema, tmp_path)
+    ledger = payer.ledger
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    shutil.copytree(tmp_path / "c", tmp_path / "copy")
+    other = make_plan(schema, Settings.of(**small(epochs=4.0)))
+    with pytest.raises(ConfigError, match="another model"):
+        run(other, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    with pytest.raises(ConfigError, match="paid from a ledger"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c")
+    run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    with pytest.raises(ConfigError, match="would spend twice"):
+        run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=payer)
+    (tmp_path / "copy" / "state.npz").write_bytes(b"nothing")
+    with pytest.raises(ConfigError, match="damaged"):
+        run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=payer)
+    assert len(ledger.balance("data").spendings) == 1
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_no_copy_of_a_checkpoint_goes_on_beside_it(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    """Whoever goes on last is the only one: copies made before are refused, and who was overtaken stops."""
+    plan, payer = paid(schema, tmp_path)
+    _, other = paid(schema, tmp_path, "other.db")
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    shutil.copytree(tmp_path / "c", tmp_path / "copy")
+    killed_after(9, plan, people, tmp_path / "copy", payer=payer)
+    with pytest.raises(ConfigError, match="would spend twice"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+
+    killed_after(2, plan, people, tmp_path / "elsewhere", payer=other)  # an open run of the same name
+    with pytest.raises(ConfigError, match="would spend twice"):
+        run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=other)
+
+    def meanwhile(done: Round) -> None:
+        if done.done == 12:
+            shutil.copytree(tmp_path / "copy", tmp_path / "third", ignore=shutil.ignore_patterns("lock"))
+            run(plan, open_source(people), checkpoint=tmp_path / "third", payer=payer)
+
+    with pytest.raises(ConfigError, match="goes on elsewhere"):
+        run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=payer, on_round=meanwhile)
+    assert len(payer.ledger.balance("data").spendings) == 1
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_kill_between_the_two_tokens_loses_nothing(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, payer = paid(schema, tmp_path)
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KilledError
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "claim", killed)
+            with pytest.raises(KilledError):
+                run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    shown: list[Round] = []
+    release = run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer, on_round=shown.append)
+    assert release.privacy.epsilon <= 2.0
+    assert shown[0].done == 4
+    assert 0.5 < shown[0].epsilon < 1.9, "what the first rounds cost is part of it"
+
+
+def test_what_is_shown_first_after_a_kill_counts_the_rounds_before(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(schema, Settings.of(**small()))
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "_SECONDS", 0.0)
+        killed_after(15, plan, people, tmp_path / "c")
+    monkeypatch.setattr(train, "_SECONDS", 1e9)
+    shown: list[Round] = []
+    run(plan, open_source(people), checkpoint=tmp_path / "c", on_round=shown.append)
+    assert plan.training is not None
+    before = structs.replace(plan.training, rounds=15)
+    floor = Loss(plan.loss.floor_mu, 0.0)
+    assert shown[0].epsilon == pytest.approx((floor + Loss.of([before])).epsilon(1e-6))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def not_again(*_: object, **__: object) -> Any:
+    pytest.fail("the data was read, or something was spent, again")
+
+
+@pytest.mark.parametrize("with_ledger", [False, True])
+def test_a_finished_checkpoint_gives_its_release_again_until_that_is_saved(
+    with_ledger: bool, people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, payer = paid(schema, tmp_path)
+    options = small(checkpoint=tmp_path / "c", **({"ledger": tmp_path / "ledger.db"} if with_ledger else {}))
+    release = synthesize(people, schema, **options)
+    kept = files_of(tmp_path / "c")
+    assert {"run.json", "state.npz", "start/release.json", "start/arrays.npz"} <= kept.keys()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalEngine, "sum", not_again)
+        patched.setattr(LocalEngine, "held", not_again)
+        patched.setattr(Ledger, "reserve", not_again)
+        patched.setattr(Meter, "measure", not_again)
+        patched.setattr("repsynth.mechanism.meter.add_gaussian", not_again)
+        again = synthesize(people, schema, **options)
+    assert same_release(release, again)
+    assert files_of(tmp_path / "c") == kept
+    assert [spending.finished for spending in payer.ledger.balance("data").spendings] == [True] * with_ledger
+
+    folder = again.save(tmp_path / "release")
+    assert not (tmp_path / "c").exists()
+    assert same_release(Release.load(folder), release)
+    release.save(tmp_path / "another")
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_release_that_could_not_be_saved_is_still_in_its_checkpoint(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = synthesize(people, schema, **small(checkpoint=tmp_path / "c"))
+    kept = files_of(tmp_path / "c")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "way").mkdir()
+    with pytest.raises(ReleaseError, match="already exists"):
+        release.save(tmp_path / "way")
+    assert files_of(tmp_path / "c") == kept
+    (tmp_path / "file").write_text("in the way, too")
+    with pytest.raises(ReleaseError, match="cannot be written"):
+        release.save(tmp_path / "file" / "release")
+    assert files_of(tmp_path / "c") == kept
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", full)
+        with pytest.raises(ReleaseError, match="No space left"):
+            release.save(tmp_path / "release")
+    assert files_of(tmp_path / "c") == kept
+    del release  # with the process, say
+    again = synthesize(people, schema, **small(checkpoint=tmp_path / "c"))
+    again.save(tmp_path / "release")
+    assert not (tmp_path / "c").exists()
+
+
+def test_what_else_is_in_the_folder_stays_there(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    release = synthesize(people, schema, **small(checkpoint=tmp_path / "c"))
+    (tmp_path / "c" / "letter.txt").write_text("dear")
+    release.save(tmp_path / "release")
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["letter.txt"]
+
+
+def test_what_cannot_be_a_checkpoint_or_a_setting_is_refused(people: pa.Table, schema: Schema) -> None:
+    with pytest.raises(ConfigError, match="path of a folder"):
+        synthesize(people, schema, **small(checkpoint=5))
+    with pytest.raises(ConfigError, match="epochs must be a number"):
+        synthesize(people, schema, **small(epochs="5"))
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_training_that_began_unpaid_is_paid_for_where_a_ledger_is_named(
+    people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    plan, payer = paid(schema, tmp_path)
+    killed_after(3, plan, people, tmp_path / "c")
+    release = run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    (spending,) = payer.ledger.balance("data").spendings
+    assert spending.finished
+    assert spending.loss.epsilon(1e-6) == pytest.approx(release.privacy.epsilon)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: {name: array for name, array in state.items() if name != "velocity"},
+        lambda state: {name: array for name, array in state.items() if name != "numbers"},
+        lambda state: state | {"parameters": state["parameters"][:-1]},
+        lambda state: state | {"average": state["average"] * np.nan},
+        lambda state: state | {"numbers": np.array([0.0, 21.0])},
+        lambda state: state | {"numbers": np.array([0.0, -1.0])},
+        lambda state: state | {"numbers": np.array([0.0, np.nan])},
+        lambda state: state | {"numbers": np.array([0, 3])},
+    ],
+)
+@pytest.mark.usefixtures("kept_always")
+def test_a_damaged_state_is_refused(
+    change: Callable[[dict[str, Any]], dict[str, Any]], people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    plan = make_plan(schema, Settings.of(**small()))
+    killed_after(3, plan, people, tmp_path / "c")
+    state = tmp_path / "c" / "state.npz"
+    buffer = BytesIO()
+    np.savez(buffer, **change(dict(np.load(state))))  # type: ignore[arg-type]
+    state.write_bytes(buffer.getvalue())
+    with pytest.raises(ConfigError, match="damaged"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c")
+
+
+def test_a_checkpoint_in_use_or_in_the_way_is_refused(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    plan = make_plan(schema, Settings.of(**small()))
+
+    def meanwhile(done: Round) -> None:
+        if done.done == 1:
+            with pytest.raises(ConfigError, match="another run"):
+                run(plan, open_source(people), checkpoint=tmp_path / "c")
+
+    run(plan, open_source(people), checkpoint=tmp_path / "c", on_round=meanwhile)
+    with FileLock(tmp_path / "c" / "lock"), pytest.raises(ConfigError, match="another run"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="neither empty nor a checkpoint"):
+        run(plan, open_source(people), checkpoint=tmp_path / "home")
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
+    other = make_plan(schema, Settings.of(epsilon=1.0))
+    with pytest.raises(ConfigError, match="only a model that is trained"):
+        run(other, open_source(people), checkpoint=tmp_path / "d")
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_full_disk_is_one_clear_error_and_training_goes_on_later(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, payer = paid(schema, tmp_path)
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    def fill(done: Round) -> None:
+        if done.done == 4:
+            monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(ReleaseError, match="No space left"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer, on_round=fill)
+    assert not list((tmp_path / "c").glob(".*"))
+    with pytest.raises(ReleaseError, match="No space left"):
+        run(make_plan(schema, Settings.of(**small())), open_source(people), checkpoint=tmp_path / "d")
+    monkeypatch.undo()
+    shown: list[Round] = []
+    run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer, on_round=shown.append)
+    assert shown[0].done == 5
+    assert [spending.finished for spending in payer.ledger.balance("data").spendings] == [True]
+
+
+def test_a_run_that_cannot_be_paid_leaves_no_checkpoint(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=0.1, delta=1e-6))
+    plan = make_plan(schema, Settings.of(**small()))
+    with pytest.raises(LedgerError, match="this run costs"):
+        run(plan, open_source(people), payer=Payer(ledger, "data"), checkpoint=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.slow
+def test_a_ledger_composes_trainings_with_everything_else(tmp_path: Path, schema: Schema) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-6))
+    plan = make_plan(schema, Settings.of(**small(epsilon=1.0)))
+    charges = {name: charge.mu for name, charge in plan.charges.items()}
+    for _ in range(2):
+        ledger.reserve("data", charges, training=plan.training, what="training")
+    balance = ledger.balance("data")
+    assert 1.3 < balance.spent_epsilon < 1.8, "less than the sum"
+    left = balance.remaining.mu
+    assert left is not None
+    with pytest.raises(LedgerError, match="this run costs"):
+        ledger.reserve("data", {"all": left * 1.01}, what="too much")
+    ledger.reserve("data", {"all": left}, what="the rest")
+    assert 1.99 < ledger.balance("data").spent_epsilon <= 2.0
+    with pytest.raises(LedgerError, match="this run costs"):
+        ledger.reserve("data", charges, training=plan.training, what="too much")
+
+
+def test_without_its_library_nothing_is_spent(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = synthesize(people, schema, **small())
+    plan, payer = paid(schema, tmp_path)
+    release.save(tmp_path / "release")
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(ConfigError, match=r"install repsynth\[neural\]"):
+        run(plan, open_source(people), payer=payer, checkpoint=tmp_path / "c")
+    assert not payer.ledger.balance("data").spendings
+    assert not (tmp_path / "c").exists()
+    loaded = Release.load(tmp_path / "release")
+    assert loaded.sample(5).num_rows == 5, "drawing does not need it"
+    pld._accountant.cache_clear()
+    with pytest.raises(ConfigError, match=r"install repsynth\[neural\]"):
+        make_plan(schema, Settings.of(**small(epsilon=1.7)))
+
+
+def test_a_ledger_kept_at_a_tiny_delta_takes_no_training(tmp_path: Path, schema: Schema) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-20))
+    plan = make_plan(schema, Settings.of(**small(epsilon=0.1)))
+    charges = {name: charge.mu for name, charge in plan.charges.items()}
+    with pytest.raises(LedgerError, match="accounted for down to"):
+        ledger.reserve("data", charges, training=plan.training, what="training")
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from repsynth.cli import main
+from repsynth.models.network import train
+from repsynth.pipeline import checkpoint
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def save(self, state):
+    done = int(state["numbers"][1])
+    if done == 3 and sys.argv[1] == "half written":
+        pathlib.Path.replace = kill  # there is a temporary file, but not yet in its place
+    if done == 3 and sys.argv[1] == "before the folder is safe":
+        checkpoint._sync = kill
+    kept(self, state)
+    if done == 3:
+        kill()
+
+train._SECONDS = 0.0
+kept, checkpoint.Checkpoint.save = checkpoint.Checkpoint.save, save
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+@pytest.mark.parametrize(
+    ("when", "kept"),
+    [
+        ("half written", 2),
+        ("before the folder is safe", 3),
+        ("between two rounds", 3),
+    ],
+)
+def test_the_command_line_goes_on_after_a_kill(
+    when: str, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL in the middle of training; the same command again finishes the run, paid for once. The process sends
+    it to itself, at a point that is given: no clock is involved."""
+    pacsv.write_csv(make_people(1000), tmp_path / "people.csv")
+    (tmp_path / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(["ledger", "init", "ledger.db", "--epsilon", "2", "--delta", "1e-6"]) == 0
+    budget = ["--epsilon", "2", "--delta", "1e-6", "--ledger", "ledger.db", "--json"]
+    model = ["--schema", "schema.toml", "--model", "neural", "--epochs", "1"]
+    command = ["synthesize", "people.csv", *model, *budget]
+    killed = subprocess.run([sys.executable, "-c", KILLED, when, *command], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert np.load(tmp_path / "release.checkpoint" / "state.npz")["numbers"][1] == kept
+    assert not (tmp_path / "release").exists()
+    (spending,) = Ledger("ledger.db").balance("data").spendings
+    assert not spending.finished
+    again = [sys.executable, "-m", "repsynth", *command]
+    finished = subprocess.run(again, capture_output=True, text=True, check=True)
+    assert "Going on with the training" in finished.stderr
+    account = json.loads(finished.stdout)
+    assert account["epsilon"] <= 2.0
+    assert account["mu"] is None
+    assert not (tmp_path / "release.checkpoint").exists()
+    (spending,) = Ledger("ledger.db").balance("data").spendings
+    assert spending.finished
+    assert Release.load(tmp_path / "release").sample(3).num_rows == 3

@@ -1,0 +1,445 @@
+"""The ledger: nothing is free, nothing is lost, whatever crashes, races or is tampered with."""
+
+import json
+import math
+import multiprocessing
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+from conftest import ALL_TYPES, make_people
+from hypothesis import given
+from hypothesis import strategies as st
+
+from repsynth import synthesize
+from repsynth.cli import main
+from repsynth.errors import ConfigError, DataError, LedgerError
+from repsynth.privacy.budget import Budget
+from repsynth.privacy.ledger import Balance, Ledger, Spending
+from repsynth.privacy.loss import Loss
+from repsynth.schema import Schema
+
+LIMIT = Budget.approximate(epsilon=2.0, delta=1e-9)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", LIMIT)
+    return ledger
+
+
+def test_reserve_then_commit(ledger: Ledger) -> None:
+    run = ledger.reserve("data", {"count": 0.1, "histograms": 0.2}, what="a test")
+    (spending,) = ledger.balance("data").spendings
+    assert not spending.finished
+    assert spending.loss.mu == pytest.approx(math.hypot(0.1, 0.2))
+    ledger.commit("data", run)
+    assert ledger.balance("data").spendings[0].finished
+
+
+def test_composition_is_tight_not_a_sum_of_epsilons(ledger: Ledger) -> None:
+    """Four runs at half of μ fit, although the sum of their epsilons is about twice the limit's."""
+    for _ in range(4):
+        ledger.reserve("data", {"all": LIMIT.mu / 2}, what="a quarter of mu squared")
+    balance = ledger.balance("data")
+    assert sum(balance.epsilon(s.loss) for s in balance.spendings) > 1.8 * LIMIT.epsilon
+    assert balance.spent_epsilon <= 2.0 * (1 + 1e-8)
+    with pytest.raises(LedgerError, match="affordable"):
+        ledger.reserve("data", {"all": 0.01}, what="one too many")
+
+
+@given(parts=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=20))
+def test_a_budget_that_fits_but_for_the_last_digit_fits(parts: list[float]) -> None:
+    """Runs that make up the limit exactly, however it is cut, are never refused for a rounding."""
+    total = math.fsum(part**2 for part in parts)
+    balance = Balance("data", "", "", LIMIT, ())
+    spent: tuple[Spending, ...] = ()
+    for part in parts:
+        mu = LIMIT.mu * part / math.sqrt(total)
+        spent = (*spent, Spending("", "", "", "", Loss(0.0, mu), True))
+        balance = Balance("data", "", "", LIMIT, spent)
+    assert balance.spent.mu <= LIMIT.mu * (1 + 1e-12)
+    assert balance.spent_epsilon <= 2.0 * (1 + 1e-9)
+
+
+def test_a_ledger_of_the_first_version_is_carried_over(ledger: Ledger) -> None:
+    run = ledger.reserve("data", {"all": 0.1}, what="before")
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        (made,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'entry'").fetchone()
+        connection.execute("ALTER TABLE entry RENAME TO new")
+        connection.execute(made.replace("'claim', ", "").replace('"entry"', "entry"))
+        connection.execute("INSERT INTO entry SELECT * FROM new")
+        connection.execute("DROP TABLE new")
+        connection.execute("PRAGMA user_version = 1")
+    opened = Ledger(ledger.path)
+    opened.claim("data", run, token="t", after="")
+    assert opened.holder("data", run) == "t"
+    with pytest.raises(LedgerError, match="gone on elsewhere"):
+        opened.claim("data", run, token="u", after="")
+    opened.commit("data", run)
+    assert opened.holder("data", run) is None
+    assert [spending.finished for spending in opened.balance("data").spendings] == [True]
+
+
+def test_overspending_is_refused_with_both_numbers_and_the_largest_affordable(ledger: Ledger) -> None:
+    ledger.reserve("data", {"all": 0.9 * LIMIT.mu}, what="most of it")
+    with pytest.raises(LedgerError) as caught:
+        ledger.reserve("data", {"all": LIMIT.mu}, what="too much")
+    message = str(caught.value)
+    assert "costs ε = 2," in message
+    affordable = float(message.split("--epsilon ")[1].split()[0])
+    assert len(ledger.balance("data").spendings) == 1
+    budget = Budget.approximate(epsilon=affordable, delta=1e-9)
+    ledger.reserve("data", {"all": budget.mu}, what="what it said is affordable")
+
+
+def test_a_budget_is_given_once(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="once and for all"):
+        ledger.init("data", LIMIT)
+    ledger.init("other", LIMIT)
+    with pytest.raises(LedgerError, match="say which"):
+        ledger.only_dataset()
+    with pytest.raises(LedgerError, match="no budget for 'nobody'"):
+        ledger.reserve("nobody", {"all": 0.1}, what="")
+
+
+def test_synthesize_pays(ledger: Ledger, schema: Schema) -> None:
+    release = synthesize(make_people(50), schema, epsilon=1.0, delta=1e-9, ledger=ledger)
+    (spending,) = ledger.balance("data").spendings
+    assert spending.finished
+    assert spending.loss.mu == pytest.approx(release.privacy.mu, rel=1e-6)
+    assert spending.loss.mu >= release.privacy.mu
+    with pytest.raises(LedgerError):
+        synthesize(make_people(50), schema, epsilon=2.0, delta=1e-9, ledger=ledger.path)
+    assert len(ledger.balance("data").spendings) == 1
+
+
+def test_bad_input_is_not_charged(ledger: Ledger, schema: Schema, tmp_path: Path) -> None:
+    for error, source, options in (
+        (DataError, tmp_path / "absent.csv", {}),
+        (DataError, make_people(5).drop_columns(["age"]), {}),
+        (ConfigError, make_people(5), {"gamma": 1.0}),
+        (ConfigError, make_people(5), {"dataset": "data", "ledger": None}),
+    ):
+        with pytest.raises(error):
+            synthesize(source, schema, **{"epsilon": 1.0, "ledger": ledger, **options})  # type: ignore[arg-type]
+    assert ledger.balance("data").spendings == ()
+
+
+def at_each_look(act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do something whenever records are about to be read."""
+    from repsynth.data import sources
+
+    original = sources.open_source
+
+    def watched(table: object) -> sources.Source:
+        source = original(table)
+
+        def reading(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            act()
+            return source.batches(columns)
+
+        return replace(source, batches=reading)
+
+    monkeypatch.setattr(sources, "open_source", watched)
+
+
+def test_the_reservation_comes_before_the_data(
+    ledger: Ledger, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that fails on its first look at the data has paid already."""
+
+    def fails() -> None:
+        assert len(ledger.balance("data").spendings) == 1, "the data was read before the cost was reserved"
+        raise DataError("the disk died")
+
+    at_each_look(fails, monkeypatch)
+    with pytest.raises(DataError, match="died"):
+        synthesize(make_people(50), schema, epsilon=1.0, ledger=ledger)
+    (spending,) = ledger.balance("data").spendings
+    assert not spending.finished
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE entry SET content = replace(content, '0.2', '0.1') WHERE number = 2",
+        "UPDATE entry SET run = 'run-9' WHERE number = 3",
+        "UPDATE entry SET dataset = 'other' WHERE number = 2",
+        "DELETE FROM entry WHERE number = 2",
+        "DELETE FROM entry WHERE number = 5",
+        "DELETE FROM entry WHERE number > 3",
+        "DELETE FROM entry",
+        "DELETE FROM head",
+        "UPDATE head SET number = 3",
+        "INSERT INTO entry SELECT 6, dataset, kind, run, content, hash FROM entry WHERE number = 2",
+        "DROP TABLE entry",
+        "DROP TABLE head",
+        "CREATE TRIGGER t AFTER INSERT ON head BEGIN DELETE FROM entry WHERE number > 1; END",
+        "CREATE TABLE more (x)",
+    ],
+)
+def test_an_edited_or_deleted_entry_is_noticed(tampering: str, ledger: Ledger) -> None:
+    for _ in range(2):
+        ledger.commit("data", ledger.reserve("data", {"all": 0.2}, what="x"))
+    connection = sqlite3.connect(ledger.path)
+    connection.execute(tampering)
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError):
+        Ledger(ledger.path)
+
+
+@pytest.mark.parametrize("position", [0, 20, 100, 2000, 4096, 5000, 9000])
+def test_a_corrupted_file_is_refused_or_whole(position: int, ledger: Ledger) -> None:
+    for _ in range(20):
+        ledger.reserve("data", {"all": 0.01}, what="x" * 200)
+    before = ledger.balance("data")
+    content = bytearray(ledger.path.read_bytes())
+    content[position : position + 40] = b"\xa5" * 40
+    ledger.path.write_bytes(bytes(content))
+    try:
+        assert Ledger(ledger.path).balance("data") == before  # bytes that SQLite does not use
+    except LedgerError:
+        return
+
+
+def test_not_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="no such ledger"):
+        Ledger(tmp_path / "absent.db")
+    (tmp_path / "text.db").write_text("hello, this is not a database at all " * 100)
+    with pytest.raises(LedgerError):
+        Ledger(tmp_path / "text.db")
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE a (b)")
+    other.commit()
+    other.close()
+    with pytest.raises(LedgerError, match="not a ledger"):
+        Ledger(tmp_path / "other.db")
+
+
+def test_a_newer_ledger_asks_for_an_upgrade(ledger: Ledger) -> None:
+    connection = sqlite3.connect(ledger.path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(LedgerError, match="newer version"):
+        Ledger(ledger.path)
+
+
+def test_an_unknown_event_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.reserve("data", {"all": 0.1}, what="x")
+    from repsynth.privacy import ledger as module
+
+    original = json.loads
+    monkeypatch.setattr(module.json, "loads", lambda text: original(text.replace('"gaussian"', '"quantum"')))
+    with pytest.raises(LedgerError, match="cannot account for"):
+        ledger.balance("data")
+
+
+@pytest.mark.parametrize("mu", [math.nan, math.inf, -0.1, 0.0])
+def test_a_charge_that_is_no_positive_number_is_refused(mu: float, ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="positive"):
+        ledger.reserve("data", {"all": mu}, what="x")
+    with pytest.raises(LedgerError, match="positive"):
+        ledger.reserve("data", {}, what="x")
+    assert ledger.balance("data").spendings == ()
+
+
+def test_a_ledger_that_stays_open_notices_what_others_do_to_the_file(ledger: Ledger) -> None:
+    for _ in range(3):
+        ledger.reserve("data", {"all": LIMIT.mu / 2}, what="x")
+    connection = sqlite3.connect(ledger.path)
+    connection.execute("DELETE FROM entry WHERE number > 1")
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="removed"):
+        ledger.reserve("data", {"all": LIMIT.mu}, what="laundering")
+
+
+def test_a_ledger_that_is_gone_is_not_made_anew(ledger: Ledger) -> None:
+    ledger.path.unlink()
+    with pytest.raises(LedgerError):
+        ledger.reserve("data", {"all": 0.1}, what="x")
+    assert not ledger.path.exists()
+
+
+def test_only_an_open_run_can_be_committed(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="no open run"):
+        ledger.commit("data", "run-1")
+    run = ledger.reserve("data", {"all": 0.1}, what="x")
+    ledger.commit("data", run)
+    with pytest.raises(LedgerError, match="no open run"):
+        ledger.commit("data", run)
+    with pytest.raises(LedgerError, match="no budget"):
+        ledger.commit("later", "run-1")
+    ledger.init("later", LIMIT)
+    with pytest.raises(LedgerError, match="needs a name"):
+        ledger.init("  ", LIMIT)
+
+
+def test_a_release_is_not_lost_when_the_ledger_cannot_be_closed(
+    ledger: Ledger, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: object) -> None:
+        raise LedgerError("locked")
+
+    monkeypatch.setattr(Ledger, "commit", locked)
+    assert synthesize(make_people(30), schema, epsilon=1.0, ledger=ledger).sample(3).num_rows == 3
+    (spending,) = ledger.balance("data").spendings
+    assert not spending.finished
+
+
+def test_a_budget_too_small_for_the_noise_is_refused_before_it_is_charged(ledger: Ledger, schema: Schema) -> None:
+    with pytest.raises(ConfigError, match="64-bit"):
+        synthesize(make_people(30), schema, mu=1e-9, ledger=ledger)
+    assert ledger.balance("data").spendings == ()
+
+
+def hammer(path: str, count: int) -> int:
+    """How many reservations of a fiftieth of the budget one process got through."""
+    ledger, got = Ledger(path), 0
+    for _ in range(count):
+        try:
+            ledger.commit("data", ledger.reserve("data", {"all": LIMIT.mu / math.sqrt(50)}, what="hammer"))
+            got += 1
+        except LedgerError as error:
+            if "affordable" not in str(error):
+                raise
+    return got
+
+
+@pytest.mark.slow
+def test_eight_processes_never_overspend_together(ledger: Ledger) -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(8) as pool:
+        got = pool.starmap(hammer, [(str(ledger.path), 10)] * 8)
+    assert sum(got) == 50
+    balance = Ledger(ledger.path).balance("data")
+    assert len(balance.spendings) == 50
+    assert balance.spent.mu <= LIMIT.mu * (1 + 1e-12)
+
+
+CRASH = """
+import os, signal, sys
+from repsynth.cli import main
+
+at, seen = int(sys.argv[1]), 0
+
+def crash(event, arguments):
+    global seen
+    if event in ("open", "sqlite3.connect", "os.rename", "os.mkdir", "os.chmod", "tempfile.mkdtemp", "os.remove"):
+        if event == "open" and str(arguments[0]).endswith((".py", ".pyc", ".so", ".toml")):
+            return
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(crash)
+sys.exit(main("synthesize people.csv --schema schema.toml --epsilon 0.1 --delta 1e-9 --ledger ledger.db".split()))
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_nothing_is_free_and_nothing_is_broken(tmp_path: Path) -> None:
+    """SIGKILL at each file operation of a run in turn, until one run gets through."""
+    pacsv.write_csv(make_people(60), tmp_path / "people.csv")
+    (tmp_path / "schema.toml").write_text(ALL_TYPES)
+    Ledger.create(tmp_path / "ledger.db").init("data", LIMIT)
+    for point in range(1, 80):
+        before = len(Ledger(tmp_path / "ledger.db").balance("data").spendings)
+        done = subprocess.run(
+            [sys.executable, "-c", CRASH, str(point)], cwd=tmp_path, capture_output=True, timeout=600
+        )
+        balance = Ledger(tmp_path / "ledger.db").balance("data")  # opens, and its chain is whole
+        assert len(balance.spendings) - before in (0, 1)
+        if (tmp_path / "release").exists():
+            from repsynth import Release
+
+            Release.load(tmp_path / "release")
+            assert len(balance.spendings) == before + 1, "a release that was not paid for"
+            assert balance.spendings[-1].finished
+            for path in (tmp_path / "release").iterdir():
+                path.unlink()
+            (tmp_path / "release").rmdir()
+            (tmp_path / "synthetic.csv").unlink(missing_ok=True)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+    assert done.returncode == 0
+    assert 10 <= point < 80
+    unfinished = [s for s in balance.spendings if not s.finished]
+    assert unfinished, "some crash came between the reservation and the end"
+    assert balance.spendings[-1].finished
+
+
+def test_a_read_only_ledger_is_refused_before_the_data_is_opened(
+    ledger: Ledger, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's own read-only mode: file permissions do not stop a superuser."""
+    original = sqlite3.connect
+
+    def read_only(place: str, **options: object) -> sqlite3.Connection:
+        return original(place.replace("mode=rw", "mode=ro"), **options)  # type: ignore[call-overload, no-any-return]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("repsynth.privacy.ledger.sqlite3.connect", read_only)
+        looks: list[None] = []
+        at_each_look(lambda: looks.append(None), patch)
+        with pytest.raises(LedgerError, match="nothing was spent"):
+            synthesize(make_people(5), schema, epsilon=1.0, ledger=ledger)
+    assert looks == []
+    assert Ledger(ledger.path).balance("data").spendings == ()
+
+
+def test_a_full_disk_refuses_the_run_and_keeps_the_ledger(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite may not grow the file by a single page."""
+    original = sqlite3.connect
+
+    def full(*arguments: object, **options: object) -> sqlite3.Connection:
+        connection = original(*arguments, **options)  # type: ignore[call-overload]
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr("repsynth.privacy.ledger.sqlite3.connect", full)
+        with pytest.raises(LedgerError, match="nothing was spent"):
+            [ledger.reserve("data", {"all": 1e-4}, what="x" * 500) for _ in range(200)]
+    kept = Ledger(ledger.path).balance("data").spendings
+    assert all(s.what == "x" * 500 for s in kept)
+    Ledger(ledger.path).reserve("data", {"all": 1e-4}, what="room again")
+
+
+def test_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pacsv.write_csv(make_people(60), "people.csv")
+    Path("schema.toml").write_text(ALL_TYPES)
+    assert main(shlex.split("ledger init ledger.db --epsilon 2 --delta 1e-9 --dataset patients")) == 0
+    run = "synthesize people.csv --schema schema.toml --epsilon 1.5 --delta 1e-9 --ledger ledger.db"
+    assert main(run.split()) == 0
+    assert main(f"{run} --release second -o second.csv".split()) == 2
+    assert "affordable" in capsys.readouterr().err
+    assert not Path("second").exists()
+    assert main(shlex.split("ledger show ledger.db")) == 0
+    printed = capsys.readouterr().out
+    assert "patients" in printed
+    assert "█" in printed
+    assert "run-1" in printed
+    assert main(shlex.split("ledger show ledger.db --json")) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["datasets"]
+    assert shown["runs"][0]["finished"] is True
+    assert shown["spent"]["epsilon"] == pytest.approx(1.5, rel=1e-6)
+    assert main(shlex.split("ledger show absent.db")) == 2
+    assert main(f"{run} --dataset nobody --release third -o third.csv".split()) == 2

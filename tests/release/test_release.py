@@ -1,0 +1,481 @@
+"""The release folder: there and back, whole or not at all, and nothing believed unchecked."""
+
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pytest
+from checks import records_of, same_release
+from conftest import ALL_TYPES, make_people, options_of
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from repsynth import Release, datasets, synthesize
+from repsynth.data.sources import open_source
+from repsynth.errors import ReleaseError
+from repsynth.models.registry import MODELS
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.privacy.events import MU_PER_ETA, SampledEvent
+from repsynth.release.folder import release_json_schema
+from repsynth.release.format import arrays_of
+from repsynth.schema import Schema, parse_schema
+from repsynth.scoring.weights import RULES
+
+STAGE_ONE = ["count", "histograms", "scores"]
+
+Described = dict[str, Any]
+
+
+def seeded(table: pa.Table, schema: Schema, **options: object) -> Release:
+    """A release of seeded noise: the same each time."""
+    return run(make_plan(schema, Settings.of(**options)), open_source(table), noise_seed=1)
+
+
+@pytest.fixture
+def release(people: pa.Table, schema: Schema) -> Release:
+    return seeded(people, schema, epsilon=1.0, delta=1e-6)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a release of a model; made once, to be copied."""
+    folders: dict[str, Path] = {}
+
+    def folder_of(model: str) -> Path:
+        if model not in folders:
+            options = {"epsilon": 1.0, "delta": 1e-6, "model": model, **options_of(model)}
+            made = seeded(make_people(400), parse_schema(ALL_TYPES), **options)
+            folders[model] = made.save(tmp_path_factory.mktemp("saved") / "release")
+        return folders[model]
+
+    return folder_of
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("rule", [*RULES, "random"])
+def test_there_and_back(model: str, rule: str, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule, model=model, **options_of(model))
+    check_there_and_back(release, people, tmp_path)
+    assert release.plan.scorer.name == ("random" if rule == "random" else "rarity")
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_there_and_back_with_an_outlier_epsilon_and_public_rows(
+    model: str, people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    asked = {"epsilon": 2.0, "delta": 1e-6, "outlier_epsilon": 1.0, "public_rows": 400}
+    release = synthesize(people, schema, model=model, **asked, **options_of(model))
+    assert release.plan.ceiling < 1
+    check_there_and_back(release, people, tmp_path)
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_there_and_back_without_a_label(model: str, people: pa.Table, tmp_path: Path) -> None:
+    schema = parse_schema(ALL_TYPES.replace('label = "smoker"', ""))
+    check_there_and_back(
+        synthesize(people, schema, epsilon=1.0, model=model, **options_of(model)), people, tmp_path
+    )
+
+
+def check_there_and_back(release: Release, table: pa.Table, folder: Path) -> None:
+    """What is loaded is what was saved, does the same, and is saved as the same bytes."""
+    loaded = Release.load(release.save(folder / "release"))
+    assert same_release(loaded, release)
+    assert loaded.plan == release.plan
+    assert loaded.sample(30, seed=2).equals(release.sample(30, seed=2))
+    records = records_of(table, release.schema)
+    assert np.array_equal(loaded.score.of(records), release.score.of(records))
+    assert np.array_equal(loaded.influence(records), release.influence(records))
+    assert loaded.privacy.epsilon == release.privacy.epsilon
+    assert loaded.privacy.distribution() == release.privacy.distribution()
+    loaded.save(folder / "again")
+    for name in ("release.json", "arrays.npz"):
+        assert (folder / "again" / name).read_bytes() == (folder / "release" / name).read_bytes()
+
+
+def test_a_split_release_there_and_back(sim: datasets.Dataset, tmp_path: Path) -> None:
+    release = seeded(sim.table, sim.schema, epsilon=4.0, public_rows=6000)
+    assert release.fit.statistic.strata == 2  # type: ignore[attr-defined]
+    check_there_and_back(release, sim.table, tmp_path)
+    assert not Release.load(tmp_path / "release").private
+
+
+def test_the_json_follows_its_schema(release: Release, tmp_path: Path) -> None:
+    release.save(tmp_path / "release")
+    jsonschema.validate(json.loads((tmp_path / "release" / "release.json").read_text()), release_json_schema())
+
+
+def test_only_plain_arrays_no_pickle(release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    assert sorted(path.name for path in folder.iterdir()) == ["arrays.npz", "release.json"]
+    with np.load(folder / "arrays.npz", allow_pickle=False) as arrays:
+        assert {arrays[name].dtype.kind for name in arrays.files} <= {"i", "f"}
+
+
+def test_a_release_is_never_overwritten(release: Release, tmp_path: Path) -> None:
+    release.save(tmp_path / "release")
+    with pytest.raises(ReleaseError, match="already exists"):
+        release.save(tmp_path / "release")
+
+
+def test_a_failed_save_leaves_nothing(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(ReleaseError, match="No space left"):
+        release.save(tmp_path / "release")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_not_a_release(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match="cannot be read"):
+        Release.load(tmp_path / "absent")
+    (tmp_path / "release.json").write_text("{}")
+    with pytest.raises(ReleaseError, match=r"arrays\.npz: cannot be read"):
+        Release.load(tmp_path)
+    (tmp_path / "arrays.npz").write_bytes(b"")
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(tmp_path)
+    _edit(tmp_path, {"arrays_sha256": hashlib.sha256(b"").hexdigest()})
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(tmp_path)
+    np.savez(tmp_path / "arrays.npz", weights=np.array([1]))
+    _edit(tmp_path, {"arrays_sha256": hashlib.sha256((tmp_path / "arrays.npz").read_bytes()).hexdigest()})
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(tmp_path)
+
+
+def test_a_newer_format_asks_for_an_upgrade(release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    _edit(folder, {"format": 99})
+    with pytest.raises(ReleaseError, match="newer version"):
+        Release.load(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": -1.0},
+        {"rows": "many"},
+        {"clip": 0},
+        {"fit": {"constant": 1000, "clip": 0, "split": False}},
+        {"fit": {"constant": 0, "clip": 1000, "split": False}},
+        {"fit": {"constant": 1000, "clip": 1000, "split": 1}},
+        {"fit": {"constant": 1000, "clip": 1000, "split": True}},
+        {"fit": {}},
+        {"events": []},
+        {"threshold": None},
+        {"layout": {"kind": "csv", "columns": []}},
+        {"schema": {"columns": {}}},
+        {"extra": 1},
+        {"arrays_sha256": "0" * 64},
+        {"weights_start": 10**30},
+    ],
+    ids=str,
+)
+def test_contradictions_are_noticed(change: dict[str, object], release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    _edit(folder, change)
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(folder)
+
+
+def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray], **changes: Any) -> Path:
+    """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all."""
+    release.save(folder)
+    packed = BytesIO()
+    np.savez_compressed(packed, **(arrays_of(release) | arrays))  # type: ignore[arg-type]
+    (folder / "arrays.npz").write_bytes(packed.getvalue())
+    described = json.loads((folder / "release.json").read_text()) | changes
+    described["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
+    (folder / "release.json").write_text(json.dumps(described))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pairs", "why"),
+    [
+        ([[10, 11]], "a table is not known"),
+        ([[0, 1], [1, 2], [0, 2]], "do not fit"),
+        ([[0, 0]], "not known"),
+        ([[0, 9]], "not known"),
+        ([[0, 30]], "not known"),
+        ([[0, 1], [0, 1]], "twice"),
+        ([], "twice"),
+    ],
+)
+def test_tables_that_a_run_could_not_have_measured_are_refused(
+    pairs: list[list[int]], why: str, sim: datasets.Dataset, tmp_path: Path
+) -> None:
+    release = seeded(sim.table, sim.schema, epsilon=4.0, public_rows=6000, model="mst", weights="uniform")
+    first = release.fit.measured[0].tables  # type: ignore[attr-defined]
+    tables = [{"name": first.name, "pairs": first.pairs}, {"name": "tables", "pairs": pairs}]
+    folder = rewritten(release, tmp_path / "release", {}, fit={"tables": tables})
+    with pytest.raises(ReleaseError, match=why):
+        Release.load(folder)
+
+
+def test_an_event_of_another_kind_is_refused(sim: datasets.Dataset, tmp_path: Path) -> None:
+    release = seeded(sim.table, sim.schema, epsilon=4.0, public_rows=6000, model="mst")
+    events = json.loads((release.save(tmp_path / "whole") / "release.json").read_text())["events"]
+    (place,) = [k for k, event in enumerate(events) if event["name"] == "scores"]
+    charge = release.events[place].mu  # type: ignore[union-attr]
+    events[place] = {"kind": "exponential", "name": "scores", "eta": charge / MU_PER_ETA, "rounds": 1}
+    with pytest.raises(ReleaseError, match="kind"):
+        Release.load(rewritten(release, tmp_path / "release", {}, events=events))
+
+
+def tampered(folder: Path, copy: Path, change: Callable[[Described], None]) -> Path:
+    """A copy of a release after somebody edited its release.json."""
+    shutil.copytree(folder, copy)
+    described = json.loads((copy / "release.json").read_text())
+    before = json.dumps(described)
+    change(described)
+    assert json.dumps(described) != before
+    (copy / "release.json").write_text(json.dumps(described))
+    return copy
+
+
+def named(entries: list[Described], name: str) -> Described:
+    (entry,) = [entry for entry in entries if entry["name"] == name]
+    return entry
+
+
+def without(entries: list[Described], name: str) -> list[Described]:
+    return [entry for entry in entries if entry["name"] != name]
+
+
+def test_what_nobody_tampered_with_is_loaded(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    def change(described: Described) -> None:
+        described["repsynth"] = "0.0.1"
+
+    Release.load(tampered(saved("naive-bayes"), tmp_path / "copy", change))
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("name", STAGE_ONE)
+@pytest.mark.parametrize("where", ["events", "charges", "both"])
+def test_weights_where_every_record_pays_in_full_are_refused(
+    model: str, name: str, where: str, saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    def change(described: Described) -> None:
+        if where != "charges":
+            named(described["events"], name)["weighted"] = True
+        if where != "events":
+            named(described["plan"]["charges"], name)["weighted"] = True
+
+    why = "claims weights where every record pays in full" if where == "both" else "who pays in full"
+    with pytest.raises(ReleaseError, match=why):
+        Release.load(tampered(saved(model), tmp_path / "copy", change))
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_a_smaller_claimed_sensitivity_is_noticed(
+    model: str, saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """At the same charge, for every measurement that has one."""
+    events = [event for event in Release.load(saved(model)).events if hasattr(event, "sensitivity")]
+    assert len(events) >= 4
+    for event in events:
+
+        def change(described: Described, name: str = event.name) -> None:
+            for number in ("sensitivity", "sigma"):
+                named(described["events"], name)[number] *= 0.999
+
+        why = "training is not its plan's" if isinstance(event, SampledEvent) else "smaller sensitivity"
+        with pytest.raises(ReleaseError, match=why):
+            Release.load(tampered(saved(model), tmp_path / event.name, change))
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_a_charge_left_out_is_noticed(model: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
+    """Of what was planned, of what happened, and of both."""
+    plan = Release.load(saved(model)).plan
+    for name in plan.steps:
+
+        def from_plan(described: Described, name: str = name) -> None:
+            planned = described["plan"]
+            if planned["training"] and planned["training"]["name"] == name:
+                planned["training"] = None
+            planned["charges"] = without(planned["charges"], name)
+
+        def from_events(described: Described, name: str = name) -> None:
+            described["events"] = without(described["events"], name)
+
+        def from_both(described: Described, name: str = name) -> None:
+            from_plan(described, name)
+            from_events(described, name)
+
+        for k, change in enumerate((from_plan, from_events, from_both)):
+            why = "damaged" if change is from_both else "do not fit its plan"
+            with pytest.raises(ReleaseError, match=why):
+                Release.load(tampered(saved(model), tmp_path / f"{name} {k}", change))
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_charges_above_the_budget_are_refused(model: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
+    too_much = "training does not cost" if model == "neural" else "charges exceed its budget"
+
+    def larger_charges(described: Described) -> None:
+        for charge in described["plan"]["charges"]:
+            charge["mu"] *= 1.01
+        for event in described["events"]:
+            if event["kind"] == "gaussian":
+                event["sigma"] /= 1.01
+            elif event["kind"] == "exponential":
+                event["eta"] *= 1.01
+            else:
+                event["sigma"] /= 1.1
+                described["plan"]["training"]["sigma"] /= 1.1
+
+    def smaller_budget(described: Described) -> None:
+        plan = described["plan"]
+        plan["budget"]["mu"] *= 0.9
+        del plan["settings"]["epsilon"]
+        plan["settings"]["mu"] = plan["budget"]["mu"]
+
+    for change in (larger_charges, smaller_budget):
+        with pytest.raises(ReleaseError, match=too_much):
+            Release.load(tampered(saved(model), tmp_path / change.__name__, change))
+
+    def less_noise(described: Described) -> None:
+        described["events"][0]["sigma"] *= 0.99
+
+    with pytest.raises(ReleaseError, match="its charges are not its plan's"):
+        Release.load(tampered(saved(model), tmp_path / "less", less_noise))
+
+
+@settings(max_examples=60)
+@given(which=st.sampled_from(["release.json", "arrays.npz"]), data=st.data())
+def test_damage_gives_a_clear_error(which: str, data: st.DataObject, saved: Callable[[str], Path]) -> None:
+    folder = saved("naive-bayes")
+    original = (folder / which).read_bytes()
+    position = data.draw(st.integers(0, len(original) - 4))  # the last line end may be missing
+    cut = data.draw(st.booleans())
+    damaged = original[:position] if cut else original[:position] + b"\x00\xff" + original[position + 2 :]
+    assume(damaged != original)
+    try:
+        (folder / which).write_bytes(damaged)
+        with pytest.raises(ReleaseError):
+            Release.load(folder)
+    finally:
+        (folder / which).write_bytes(original)
+
+
+@pytest.mark.parametrize("which", ["release.json", "arrays.npz"])
+def test_a_pipe_or_a_device_is_not_read(which: str, release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    (folder / which).unlink()
+    os.mkfifo(folder / which)
+    with pytest.raises(ReleaseError, match="cannot be read"):
+        Release.load(folder)
+    (folder / which).unlink()
+    (folder / which).symlink_to("/dev/zero")
+    with pytest.raises(ReleaseError, match="cannot be read"):
+        Release.load(folder)
+
+
+def test_an_array_that_claims_to_be_huge_is_not_allocated(release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "release")
+    header = BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<i8", "fortran_order": False, "shape": (2**42,)})
+    with zipfile.ZipFile(folder / "arrays.npz", "w") as archive:
+        archive.writestr("sums.npy", header.getvalue())
+    _edit(folder, {"arrays_sha256": hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()})
+    with pytest.raises(ReleaseError, match=r"arrays.npz cannot be read"):
+        Release.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("weights", lambda array: array + 5000),
+        ("weights", lambda array: np.full_like(array, -(2**63))),
+        ("histograms", lambda array: np.full_like(array, -(2**63))),
+        ("sums", lambda array: array[:-1]),
+        ("sums", lambda array: array.astype(np.float64)),
+        ("score_scale", lambda array: -array),
+        ("centre", lambda array: array * np.nan),
+    ],
+)
+def test_arrays_that_do_not_fit_are_noticed(
+    name: str, change: Callable[[np.ndarray], np.ndarray], release: Release, tmp_path: Path
+) -> None:
+    folder = release.save(tmp_path / "release")
+    with np.load(folder / "arrays.npz") as loaded:
+        arrays = {key: loaded[key] for key in loaded.files}
+    with np.errstate(all="ignore"):
+        arrays[name] = change(arrays[name])
+    np.savez(folder / "arrays.npz", **arrays)  # type: ignore[arg-type]
+    _edit(folder, {"arrays_sha256": hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()})
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mu": 3.0},
+        {"epsilon": None, "mu": 3.0},
+        {"epsilon": 0.9},
+        {"epsilon": None},
+        {"delta": 1e-7},
+        {"outlier_epsilon": -1.0},
+        {"outlier_fraction": 7.0},
+        {"public_rows": 5},
+        {"weights": "odd"},
+        {"weights": {"name": "odd"}},
+        {"model": {"name": "mst"}},
+        {"odd": 1},
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_fit_the_events_are_noticed(
+    change: dict[str, object], saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(
+            tampered(
+                saved("naive-bayes"),
+                tmp_path / "copy",
+                lambda described: described["plan"]["settings"].update(change),
+            )
+        )
+
+
+@pytest.mark.parametrize("change", [{"mu": 1.0}, {"delta": 1e-7}, {"delta": 0.0}, {"mu": -1.0}], ids=str)
+def test_a_budget_that_is_not_the_settings_is_noticed(
+    change: dict[str, object], saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ReleaseError, match="damaged"):
+        Release.load(
+            tampered(
+                saved("naive-bayes"),
+                tmp_path / "copy",
+                lambda described: described["plan"]["budget"].update(change),
+            )
+        )
+
+
+def test_the_release_holds_no_exact_count(people: pa.Table, schema: Schema) -> None:
+    """Every array that depends on the data changes with the noise alone; two agree with a chance below 1e-13."""
+    one, two = (arrays_of(synthesize(people, schema, epsilon=1.0, delta=1e-6)) for _ in range(2))
+    for name in ("histograms", "sums", "threshold_counts"):
+        assert not np.array_equal(one[name], two[name]), name
+
+
+def _edit(folder: Path, change: dict[str, object]) -> None:
+    described = json.loads((folder / "release.json").read_text())
+    (folder / "release.json").write_text(json.dumps({**described, **change}))
