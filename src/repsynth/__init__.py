@@ -32,7 +32,15 @@ __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from repsynth.api import audit, draft_schema, inspect_release, plan, risk, synthesize
-    from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, RepsynthError, SchemaError
+    from repsynth.errors import (
+        ConfigError,
+        DataError,
+        LedgerError,
+        ReleaseError,
+        RepsynthError,
+        RepsynthWarning,
+        SchemaError,
+    )
     from repsynth.models.marginal.model import Aim, Mst
     from repsynth.models.naive_bayes.model import NaiveBayes
     from repsynth.models.network.model import Neural
@@ -48,7 +56,15 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "api": ["audit", "draft_schema", "inspect_release", "plan", "risk", "synthesize"],
-    "errors": ["ConfigError", "DataError", "LedgerError", "ReleaseError", "RepsynthError", "SchemaError"],
+    "errors": [
+        "ConfigError",
+        "DataError",
+        "LedgerError",
+        "ReleaseError",
+        "RepsynthError",
+        "RepsynthWarning",
+        "SchemaError",
+    ],
     "models.marginal.model": ["Aim", "Mst"],
     "models.naive_bayes.model": ["NaiveBayes"],
     "models.network.model": ["Neural"],
@@ -84,6 +100,7 @@ __all__ = [
     "ReleaseError",
     "Removal",
     "RepsynthError",
+    "RepsynthWarning",
     "Schema",
     "SchemaError",
     "Settings",

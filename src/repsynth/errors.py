@@ -42,3 +42,7 @@ class ReleaseError(RepsynthError):
 
 class LedgerError(RepsynthError):
     """The ledger cannot be used or does not cover the cost; nothing was measured."""
+
+
+class RepsynthWarning(UserWarning):
+    """Something that a user should know, though nothing is wrong; it never quotes data either."""

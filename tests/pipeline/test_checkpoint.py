@@ -24,7 +24,7 @@ from repsynth import Release, synthesize
 from repsynth.cli import main
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.errors import ConfigError, LedgerError, ReleaseError
+from repsynth.errors import ConfigError, LedgerError, ReleaseError, RepsynthWarning
 from repsynth.mechanism.meter import Meter
 from repsynth.models.base import Round
 from repsynth.models.network import train
@@ -140,7 +140,7 @@ def test_a_checkpoint_goes_on_only_as_what_it_began_as(people: pa.Table, schema:
     killed_after(3, plan, people, tmp_path / "c", payer=payer)
     shutil.copytree(tmp_path / "c", tmp_path / "copy")
     other = make_plan(schema, Settings.of(**small(epochs=4.0)))
-    with pytest.raises(ConfigError, match="another model"):
+    with pytest.raises(ConfigError, match="another epochs"):
         run(other, open_source(people), checkpoint=tmp_path / "c", payer=payer)
     with pytest.raises(ConfigError, match="paid from a ledger"):
         run(plan, open_source(people), checkpoint=tmp_path / "c")
@@ -240,7 +240,8 @@ def test_a_finished_checkpoint_gives_its_release_again_until_that_is_saved(
         patched.setattr(Ledger, "reserve", not_again)
         patched.setattr(Meter, "measure", not_again)
         patched.setattr("repsynth.mechanism.meter.add_gaussian", not_again)
-        again = synthesize(people, schema, **options)
+        with pytest.warns(RepsynthWarning, match="finished training that was not saved"):
+            again = synthesize(people, schema, **options)
     assert same_release(release, again)
     assert files_of(tmp_path / "c") == kept
     assert [spending.finished for spending in payer.ledger.balance("data").spendings] == [True] * with_ledger
@@ -275,7 +276,8 @@ def test_a_release_that_could_not_be_saved_is_still_in_its_checkpoint(
             release.save(tmp_path / "release")
     assert files_of(tmp_path / "c") == kept
     del release  # with the process, say
-    again = synthesize(people, schema, **small(checkpoint=tmp_path / "c"))
+    with pytest.warns(RepsynthWarning, match="finished training that was not saved"):
+        again = synthesize(people, schema, **small(checkpoint=tmp_path / "c"))
     again.save(tmp_path / "release")
     assert not (tmp_path / "c").exists()
 
@@ -285,6 +287,18 @@ def test_what_else_is_in_the_folder_stays_there(people: pa.Table, schema: Schema
     (tmp_path / "c" / "letter.txt").write_text("dear")
     release.save(tmp_path / "release")
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_saving_twice_does_not_remove_another_training_s_checkpoint(
+    people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    release = synthesize(people, schema, **small(checkpoint=tmp_path / "c"))
+    release.save(tmp_path / "one")
+    killed_after(3, make_plan(schema, Settings.of(**small())), people, tmp_path / "c")
+    kept = files_of(tmp_path / "c")
+    release.save(tmp_path / "two")
+    assert files_of(tmp_path / "c") == kept
 
 
 def test_what_cannot_be_a_checkpoint_or_a_setting_is_refused(people: pa.Table, schema: Schema) -> None:

@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -84,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         argcomplete.autocomplete(parser)
     options = parser.parse_args(arguments)
     try:
-        return _command(options.command)(options) or 0
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            return _command(options.command)(options) or 0
     except RepsynthError as error:
         _tell(error, as_json=options.json)
         return 2
@@ -103,6 +106,11 @@ def _command(place: str) -> Callable[[argparse.Namespace], int | None]:
         import_module(f"repsynth.cli.{module}"), function
     )
     return command
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """One line, as an error is."""
+    sys.stderr.write(f"warning: {message}\n")
 
 
 def _tell(error: RepsynthError, *, as_json: bool) -> None:

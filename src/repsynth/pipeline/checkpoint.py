@@ -11,17 +11,19 @@ import contextlib
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from repsynth.data.layout import Layout
-from repsynth.errors import ConfigError, ReleaseError
+from repsynth.errors import ConfigError, ReleaseError, RepsynthWarning
 from repsynth.models.base import Fit
 from repsynth.planning.plan import Plan
 from repsynth.privacy.ledger import Ledger
@@ -64,12 +66,13 @@ class Checkpoint:
     """A checkpoint folder that this process alone uses."""
 
     folder: Path
-    ticket: Ticket | None
-    ledger: Ledger | None
+    ticket: Ticket | None = None
+    ledger: Ledger | None = None
     release: Release | None = None
     """As it was when training began."""
     state: Arrays | None = None
     make_release: Callable[[Fit], Release] | None = None
+    _mark: bytes = b""
 
     @property
     def start(self) -> Fit | None:
@@ -86,6 +89,7 @@ class Checkpoint:
         except ReleaseError:
             _clear(self.folder)
             raise
+        self._mark = _mark_of(self.folder)
         # Written last: without it there is no checkpoint.
         if self.ticket is not None and self.ledger is not None:
             self.ticket = self.ticket.claimed(self.ledger, self.folder)
@@ -104,14 +108,20 @@ class Checkpoint:
         """The checkpoint, claimed by this process: it goes on only as what it began as, and only if its run is
         still open in its ledger and has not gone on elsewhere."""
         assert self.release is not None
-        began, now = self.release.plan.settings.dump(), plan.settings.dump()
-        other = [name for name in now.keys() | began.keys() if began.get(name) != now.get(name)]
+        other = _differences(self.release.plan.settings.dump(), plan.settings.dump())
         other += ["schema"] if self.release.schema != plan.schema else []
         other += ["columns of the table"] if self.release.layout != layout else []
         if other:
             raise ConfigError(
-                f"{self.folder}: holds a training with another {', '.join(sorted(other)).replace('_', ' ')}; "
+                f"{self.folder}: holds a training with another {', '.join(other).replace('_', ' ')}; "
                 "go on with the same, or remove the folder to start anew (what it spent stays spent)"
+            )
+        if self.finished:
+            warnings.warn(
+                f"{self.folder}: holds a finished training that was not saved; its release is handed out, and the "
+                "table is not read. Save it, or remove the folder to start anew",
+                RepsynthWarning,
+                stacklevel=4,
             )
         if self.ticket is None:
             return self
@@ -128,6 +138,34 @@ class Checkpoint:
         """Whether all rounds are done: nothing more will be drawn."""
         training = self.release.plan.training if self.release else None
         return self.state is not None and training is not None and self.state["numbers"][1] == training.rounds
+
+    def forget(self) -> None:
+        """Remove it: its release is safe. Another one that has taken its place stays."""
+        if not (self.folder / "run.json").exists():
+            return
+        with contextlib.suppress(ConfigError), held(self.folder):  # refused where another run uses it
+            if self._mark == _mark_of(self.folder):
+                _remove(self.folder)
+
+
+def _mark_of(folder: Path) -> bytes:
+    """What tells one training from another: its first release, which holds fresh noise."""
+    try:
+        return (folder / "start" / "release.json").read_bytes()
+    except OSError:
+        return b""
+
+
+def _differences(began: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """The names of the settings that differ; of a part of the same kind, those of its knobs."""
+    names = []
+    for name in sorted(began.keys() | now.keys()):
+        one, other = began.get(name), now.get(name)
+        if isinstance(one, dict) and isinstance(other, dict) and one["name"] == other["name"]:
+            names += [knob for knob in one if one[knob] != other[knob]]
+        elif one != other:
+            names.append(name)
+    return names
 
 
 @contextmanager
@@ -167,17 +205,15 @@ def find(folder: Path) -> Checkpoint | None:
         state = read_arrays(folder, kept.read_bytes()) if kept.exists() else None
         if release.plan.training is None or (state is not None and state["numbers"].shape != (2,)):
             raise ReleaseError("it holds no training")
-        return Checkpoint(folder, ticket, None, release, state)
+        return Checkpoint(folder, ticket, None, release, state, _mark=_mark_of(folder))
     except (ReleaseError, msgspec.MsgspecError, OSError, KeyError, ValueError):
         raise ConfigError(
             f"{folder}: the checkpoint is damaged; remove the folder to start anew (what it spent stays spent)"
         ) from None
 
 
-def remove(folder: Path) -> None:
-    """Forget a checkpoint whose release is safe: what it wrote, and the folder if nothing else is in it."""
-    if not (folder / "run.json").exists():
-        return
+def _remove(folder: Path) -> None:
+    """What a checkpoint wrote, and the folder if nothing else is in it."""
     (folder / "run.json").unlink()
     _clear(folder)
     _discard(folder)

@@ -1,11 +1,13 @@
 """Whose budget pays for a run: set aside before the data is opened, closed when the run is done."""
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from repsynth.data.layout import Layout
 from repsynth.errors import ConfigError, LedgerError
-from repsynth.pipeline.checkpoint import Ticket
+from repsynth.pipeline.checkpoint import Checkpoint, Ticket, find
 from repsynth.planning.plan import Plan
 from repsynth.privacy.ledger import Ledger
 
@@ -39,3 +41,27 @@ def open_payer(ledger: str | Path | Ledger | None, dataset: str | None) -> Payer
         return None
     opened = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
     return Payer(opened, dataset if dataset is not None else opened.only_dataset())
+
+
+def open_checkpoint(folder: Path, plan: Plan, layout: Layout, payer: Payer | None) -> Checkpoint:
+    """The checkpoint in a folder, claimed by this process; a new one where there is none."""
+    found = find(folder)
+    if found is None:
+        return Checkpoint(folder)
+    return found.resumed(plan, layout, *((payer.ledger, payer.dataset) if payer else (None, None)))
+
+
+@contextlib.contextmanager
+def paid(payer: Payer | None, plan: Plan, kept: Checkpoint | None) -> Iterator[None]:
+    """Set the cost of a run aside, unless its checkpoint shows that this was done, and close its entry at the end.
+    Whatever goes wrong in between leaves the cost spent."""
+    if payer is None:
+        yield
+        return
+    ticket = kept.ticket if kept else None
+    if ticket is None:  # also for a training that began unpaid: it is paid for now
+        ticket = payer.reserve(plan)
+        if kept is not None and kept.release is None:
+            kept.ticket, kept.ledger = ticket, payer.ledger
+    yield
+    payer.close(kept.ticket if kept and kept.ticket else ticket)

@@ -3,22 +3,23 @@
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from repsynth.data.imitate import layout_of
+from repsynth.data.layout import Layout
 from repsynth.data.sources import Source, check_columns
 from repsynth.engines.opening import check_engine, open_engine
 from repsynth.errors import ConfigError
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import LARGEST_SIGMA, seeded_entropy
 from repsynth.models.base import Fit, Hooks, Round
-from repsynth.pipeline.checkpoint import Checkpoint, find, held, remove
-from repsynth.pipeline.payment import Payer
+from repsynth.pipeline.checkpoint import held
+from repsynth.pipeline.payment import Payer, open_checkpoint, paid
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import SampledEvent
 from repsynth.release.release import Release
-from repsynth.scoring.stage import measure_stage_one
+from repsynth.scoring.stage import StageOne, measure_stage_one
 
 
 def run(
@@ -42,38 +43,52 @@ def run(
     _check(plan, checkpoint, noise_seed)
     check_engine(engine)
     with held(checkpoint) if checkpoint else contextlib.nullcontext():
-        kept = find(checkpoint) if checkpoint else None
-        if kept is not None:
-            kept = kept.resumed(plan, layout, *((payer.ledger, payer.dataset) if payer else (None, None)))
-        ticket = kept.ticket if kept else None
-        if ticket is None and payer is not None:  # a training that began unpaid is paid for now
-            ticket = payer.reserve(plan)
-        entropy = os.urandom if noise_seed is None else seeded_entropy(noise_seed)
-        meter = make_meter(open_engine(engine, source, plan.schema), plan.mu, entropy=entropy, delta=plan.delta)
-        if kept is not None and kept.release is not None:
-            plan, stage = kept.release.plan, kept.release.stage
-            meter.events = [event for event in kept.release.events if not isinstance(event, SampledEvent)]
-            for step in plan.charges:
-                on_step(step)
-        else:
-            stage = measure_stage_one(meter, plan, on_step)
-
-        def make_release(fit: Fit) -> Release:
-            """As it stands: a training is charged in full before its first round."""
-            begun = [] if plan.training is None or plan.training in meter.events else [plan.training]
-            events = (*meter.events, *begun)
-            return Release(
-                plan=plan, layout=layout, stage=stage, fit=fit, events=events, private=noise_seed is None
+        kept = open_checkpoint(checkpoint, plan, layout, payer) if checkpoint else None
+        begun = kept.release if kept else None
+        plan = begun.plan if begun else plan
+        with paid(payer, plan, kept):
+            entropy = os.urandom if noise_seed is None else seeded_entropy(noise_seed)
+            meter = make_meter(
+                open_engine(engine, source, plan.schema), plan.mu, entropy=entropy, delta=plan.delta
             )
+            stage = _again(begun, meter, on_step) if begun else measure_stage_one(meter, plan, on_step)
+            draft = _Draft(plan, layout, stage, meter, private=noise_seed is None)
+            if kept is not None:
+                kept.make_release = draft.release
+            release = draft.release(plan.model.measure(meter, stage, plan, Hooks(on_step, on_round, kept)))
+        return replace(release, on_saved=kept.forget) if kept else release
 
-        if checkpoint is not None and kept is None:
-            kept = Checkpoint(checkpoint, ticket, payer.ledger if payer else None, make_release=make_release)
-        release = make_release(plan.model.measure(meter, stage, plan, Hooks(on_step, on_round, kept)))
-        if checkpoint is not None:
-            release = replace(release, on_saved=lambda: remove(checkpoint))
-        if payer is not None and (ticket := kept.ticket if kept and kept.ticket else ticket) is not None:
-            payer.close(ticket)
-        return release
+
+def _again(begun: Release, meter: Meter, on_step: Callable[[str], None]) -> StageOne:
+    """Stage 1 of a training that goes on: it is there, and so is its charge."""
+    meter.events = [event for event in begun.events if not isinstance(event, SampledEvent)]
+    for step in begun.plan.charges:
+        on_step(step)
+    return begun.stage
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A release but for its fit."""
+
+    plan: Plan
+    layout: Layout
+    stage: StageOne
+    meter: Meter
+    private: bool
+
+    def release(self, fit: Fit) -> Release:
+        """As it stands: a training is charged in full before its first round."""
+        training, events = self.plan.training, self.meter.events
+        begun = [training] if training is not None and training not in events else []
+        return Release(
+            plan=self.plan,
+            layout=self.layout,
+            stage=self.stage,
+            fit=fit,
+            events=(*events, *begun),
+            private=self.private,
+        )
 
 
 def _check(plan: Plan, checkpoint: Path | None, noise_seed: int | None) -> None:
