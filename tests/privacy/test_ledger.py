@@ -3,6 +3,7 @@
 import json
 import math
 import multiprocessing
+import os
 import shlex
 import signal
 import sqlite3
@@ -331,9 +332,10 @@ def test_eight_processes_never_overspend_together(ledger: Ledger) -> None:
 
 CRASH = """
 import os, signal, sys
-from repsynth.cli import main
+from repsynth.cli import commands, main
+import repsynth.data.sources.csv, repsynth.engines.local, repsynth.models.naive_bayes.fit, repsynth.release.folder
 
-at, seen = int(sys.argv[1]), 0
+at = seen = 0
 
 def crash(event, arguments):
     global seen
@@ -344,22 +346,32 @@ def crash(event, arguments):
         if seen == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-sys.addaudithook(crash)
-sys.exit(main("synthesize people.csv --schema schema.toml --epsilon 0.1 --delta 1e-9 --ledger ledger.db".split()))
+command = "synthesize people.csv --schema schema.toml --epsilon 0.1 --delta 1e-9 --ledger ledger.db".split()
+for line in sys.stdin:  # a child for each crash: what they all need is imported once
+    at = int(line)
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.addaudithook(crash)
+        os._exit(main(command))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_killed_at_every_step_nothing_is_free_and_nothing_is_broken(tmp_path: Path) -> None:
     """SIGKILL at each file operation of a run in turn, until one run gets through."""
     pacsv.write_csv(make_people(60), tmp_path / "people.csv")
     (tmp_path / "schema.toml").write_text(ALL_TYPES)
     Ledger.create(tmp_path / "ledger.db").init("data", LIMIT)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    parent = subprocess.Popen([sys.executable, "-c", CRASH], cwd=tmp_path, **pipes)  # type: ignore[call-overload]
     for point in range(1, 80):
         before = len(Ledger(tmp_path / "ledger.db").balance("data").spendings)
-        done = subprocess.run(
-            [sys.executable, "-c", CRASH, str(point)], cwd=tmp_path, capture_output=True, timeout=600
-        )
+        parent.stdin.write(f"{point}\n")
+        parent.stdin.flush()
+        code = int(parent.stdout.readline())
         balance = Ledger(tmp_path / "ledger.db").balance("data")  # opens, and its chain is whole
         assert len(balance.spendings) - before in (0, 1)
         if (tmp_path / "release").exists():
@@ -372,10 +384,11 @@ def test_killed_at_every_step_nothing_is_free_and_nothing_is_broken(tmp_path: Pa
                 path.unlink()
             (tmp_path / "release").rmdir()
             (tmp_path / "synthetic.csv").unlink(missing_ok=True)
-        if done.returncode == 0:
+        if code == 0:
             break
-        assert done.returncode == -signal.SIGKILL
-    assert done.returncode == 0
+        assert code == -signal.SIGKILL
+    parent.communicate()
+    assert code == parent.returncode == 0
     assert 10 <= point < 80
     unfinished = [s for s in balance.spendings if not s.finished]
     assert unfinished, "some crash came between the reservation and the end"

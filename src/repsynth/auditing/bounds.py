@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import binomtest
 
 from repsynth.arrays import Floats
 from repsynth.privacy.gaussian import advantage, epsilon_of
@@ -70,6 +69,8 @@ def claimed_mu(loss: Loss, influence: float = 1.0) -> float:
 
 def bounds_of(out: Floats, present: Floats) -> tuple[float, float]:
     """Lower bounds on μ at both confidences from the attacker's log ratios on both tables."""
+    from scipy.stats import binomtest  # slow to import, and only audits need it
+
     # Ties, as where the record contributes nothing, are coin flips.
     right = np.sum(present > 0) + np.sum(out < 0) + (np.sum(present == 0) + np.sum(out == 0)) / 2
     total = len(out) + len(present)

@@ -22,8 +22,6 @@ from rich.progress import (
 )
 
 from repsynth import datasets
-from repsynth.auditing.audit import audit as run_audit
-from repsynth.auditing.targets import made_up_table
 from repsynth.cli import render, render_plan
 from repsynth.cli.flags import settings_of
 from repsynth.curator.dossier import write_dossier
@@ -215,6 +213,9 @@ def ledger_show(options: argparse.Namespace) -> None:
 
 def audit(options: argparse.Namespace) -> int:
     """Attack the mechanism; 1 where a claim is exceeded."""
+    from repsynth.auditing.audit import audit as run_audit
+    from repsynth.auditing.targets import made_up_table
+
     made = _plan(options)
     with _progress(options) as progress:
         task = progress.add_task("attacking", total=5)
