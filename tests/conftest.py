@@ -1,16 +1,28 @@
 """Small tables that every test can afford, and the folder with the public data sets where there is one."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
+from repsynth.planning import plan
+from repsynth.privacy import pld
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.schema import Schema, parse_schema
+
+# One thread for each process, here and in those that tests start: the tests run in several.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+threadpool_limits(1)
+
+# What trainings cost takes long to work out, and follows from the arguments alone: once is enough for all tests.
+plan.calibrate = cache(plan.calibrate)  # type: ignore[assignment]
+pld.epsilon, pld.delta = cache(pld.epsilon), cache(pld.delta)  # type: ignore[assignment]
 
 settings.register_profile("repsynth", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repsynth")

@@ -29,7 +29,7 @@ from repsynth.engines import names as engine_names
 from repsynth.engines.base import Kernel
 from repsynth.engines.local import LocalEngine, LocalHeld
 from repsynth.mechanism.meter import Meter
-from repsynth.models.base import Hooks, Kept, Model, ModelPlan, Share
+from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Share
 from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -88,6 +88,9 @@ class ToyFit:
 
     def kernels(self, *, choices: bool = True) -> dict[str, Mass]:
         return {"mass": Mass(self.stage)}
+
+    def choices(self) -> dict[str, Made]:
+        return {}
 
     def norms(self, records: Records) -> tuple[Floats, Floats]:
         return np.ones(records.rows), np.ones(records.rows)

@@ -266,14 +266,22 @@ def test_all_private_methods_have_the_same_budget() -> None:
     assert charges["uniform-split"] == charges["reps"] == charges["random"] == charges["removal"]
 
 
-def test_reps_lowers_the_best_attack_on_the_top_decile_and_random_weights_do_so_less() -> None:
-    results = {m: sound.run_sound(Cell("sound", "sim", 0, 4.0, m), None) for m in ("uniform", "reps", "random")}
-    top = {method: result.white_box[-1] for method, result in results.items() if result.white_box}
+@pytest.fixture(scope="module")
+def sound_results() -> dict[str, Result]:
+    """Three cells, worked out in one thread."""
+    with threadpool_limits(1):
+        return {m: sound.run_sound(Cell("sound", "sim", 0, 4.0, m), None) for m in ("uniform", "reps", "random")}
+
+
+def test_reps_lowers_the_best_attack_on_the_top_decile_and_random_weights_do_so_less(
+    sound_results: dict[str, Result],
+) -> None:
+    top = {method: result.white_box[-1] for method, result in sound_results.items() if result.white_box}
     assert top["reps"] < 0.55 * top["uniform"]
     assert top["reps"] < 0.7 * top["random"]
-    assert results["reps"].recall is not None
-    assert results["reps"].recall > 0.3
-    assert results["uniform"].tstr > 0.73
+    assert sound_results["reps"].recall is not None
+    assert sound_results["reps"].recall > 0.3
+    assert sound_results["uniform"].tstr > 0.73
 
 
 def test_utility_of_the_real_records_and_of_one_label() -> None:
@@ -386,17 +394,19 @@ def _no_figures(found: summary.Summary, folder: Path) -> list[Path]:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+import msgspec
 from repsynth.cli import main
 from repsynth.paper import study
 
 cells, write = 0, Path.write_bytes
+result = msgspec.json.decode(sys.argv[2], type=study.Result)
 
-def run_sound(cell, data_dir, run=study.run_sound):
+def run_sound(cell, data_dir):
     global cells
     cells += 1
     if cells == 3 and sys.argv[1] == "at work":
         os.kill(os.getpid(), signal.SIGKILL)
-    return run(cell, data_dir)
+    return result
 
 def write_bytes(path, content):
     if cells == 3:
@@ -405,26 +415,36 @@ def write_bytes(path, content):
     return write(path, content)
 
 study.run_sound, Path.write_bytes = run_sound, write_bytes
-main(sys.argv[2:])
+main(sys.argv[3:])
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["at work", "writing"])
-def test_a_killed_study_goes_on_where_it_stopped(when: str, tmp_path: Path) -> None:
-    """Killed in its third cell, each time at the same place."""
+def test_a_killed_study_goes_on_where_it_stopped(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed in its third cell, each time at the same place. What it had till then is made up; the rest is worked
+    out, figures and all, where it was killed at work."""
     asked = ["paper", "--datasets", "sim", "--epsilons", "1", "--seeds", "1", "--jobs", "1", "--json"]
     asked += ["-o", str(tmp_path)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, when, *asked], capture_output=True, check=False)
+    result = msgspec.json.encode(fake(Cell("sound", "sim", 0, 1.0, "reps"), None)).decode()
+    killed = subprocess.run([sys.executable, "-c", KILLED, when, result, *asked], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     left = sorted((tmp_path / "cells").glob("*.json"))
     assert len(left) == 2
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in left}
-    command = [sys.executable, "-m", "repsynth", *asked]
-    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    if when == "at work":
+        command = [sys.executable, "-m", "repsynth", *asked]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    else:
+        monkeypatch.setattr(study, "run_sound", fake)
+        monkeypatch.setattr("repsynth.paper.figures.write_figures", _no_figures)
+        assert main(asked) == 0
+        printed = capsys.readouterr().out
     assert len(list((tmp_path / "cells").glob("*.json"))) == 6
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in left} == before
-    assert json.loads(finished.stdout)["note"] == STAMP
+    assert json.loads(printed)["note"] == STAMP
 
 
 def test_other_data_are_other_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,13 +480,13 @@ def test_a_folder_that_cannot_be_made_is_told_before_the_work(
 
 
 @pytest.mark.slow
-def test_two_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_find_what_one_finds(
+    sound_results: dict[str, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(multiprocessing, "cpu_count", lambda: 2)  # one thread for each of two, and for one
-    cells = make_grid("sound", datasets=["sim"], epsilons=[4.0], seeds=1)[:3]
-    with threadpool_limits(1):
-        one = run_study(cells, tmp_path / "one")
-    two = run_study(cells, tmp_path / "two", jobs=2)
-    assert [stored.result for stored in one] == [stored.result for stored in two]
+    cells = [Cell("sound", "sim", 0, 4.0, method) for method in sound_results]
+    two = run_study(cells, tmp_path, jobs=2)
+    assert [stored.result for stored in two] == list(sound_results.values())
 
 
 def test_data_that_cannot_be_had_is_told_before_anything_runs(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,14 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import repsynth
+from repsynth.arrays import Floats
 from repsynth.cli.main import _parser
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, SchemaError
 from repsynth.knobs import Knob, knobs_of
 from repsynth.models.registry import MODELS
 from repsynth.planning.settings import PARTS, Settings, keywords
 from repsynth.planning.settings_file import read_settings, settings_to_toml
-from repsynth.schema import parse_schema
-from repsynth.scoring.weights import RULES
+from repsynth.schema import Category, Integer, Schema, parse_schema
+from repsynth.scoring.base import NAT
+from repsynth.scoring.weights import RULES, Rule, make_weights
 
 
 def test_every_knob_is_a_keyword_a_flag_and_has_a_description() -> None:
@@ -149,3 +151,68 @@ def test_the_registries_hold_what_they_name() -> None:
         for name, kind in registry.items():
             assert kind.name == name
             assert registry.load(registry.dump(kind())) == kind()
+
+
+class Rising(Rule, frozen=True):
+    """Outliers weigh most."""
+
+    name: ClassVar[str] = "rising"
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        return np.where(above > 2, 1.0, 0.5)
+
+
+class Secret(Rule, frozen=True):
+    """A field that is no knob."""
+
+    name: ClassVar[str] = "secret"
+    power: float = 3.0
+
+
+class Impostor(repsynth.Targeted, frozen=True):
+    """Called as another."""
+
+    def weight(self, above: Floats, span: float) -> Floats:
+        return np.full_like(above, 0.9)
+
+
+def test_settings_made_in_python_are_checked_as_those_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = parse_schema(ALL_TYPES)
+    for rule in (Rising(), Impostor()):
+        with pytest.raises(ConfigError, match="cannot be saved with a release"):
+            repsynth.plan(schema, settings=Settings(epsilon=1.0, weights=rule))
+    monkeypatch.setitem(RULES, "rising", Rising)
+    with pytest.raises(ConfigError, match="larger weights to larger scores"):
+        repsynth.plan(schema, epsilon=1.0, weights="rising")
+    monkeypatch.setitem(RULES, "secret", Secret)
+    with pytest.raises(ConfigError, match="power is no knob"):
+        repsynth.plan(schema, epsilon=1.0, weights="secret")
+
+
+def test_weights_never_rise_whatever_the_rule_says() -> None:
+    weights = make_weights(Rising(), threshold=0, lowest=0)
+    assert np.all(np.diff(weights.of(np.arange(-10, 20) * NAT)) <= 0)
+
+
+NUMBER = Integer(name="a", min=0, max=9)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        Schema(columns=(NUMBER, Category(name="b", values=()))),
+        Schema(columns=(Integer(name="a", min=9, max=0),)),
+        Schema(columns=(Integer(name="a", min=9, max=9),)),
+        Schema(columns=(Integer(name="a", min=0, max=2**64),)),
+        Schema(columns=(NUMBER, NUMBER)),
+        Schema(columns=(NUMBER, Category(name="b", values=(" u", "v")))),
+        Schema(columns=(NUMBER, Category(name="b", values=("v", "v")))),
+        Schema(columns=(NUMBER, Category(name="b", values=("v",))), label="b"),
+        Schema(columns=(NUMBER, Category(name="b", values=("u", "v"), missing=True)), label="b"),
+        Schema(columns=(NUMBER,), label="z"),
+    ],
+    ids=range(10),
+)
+def test_a_schema_made_in_python_is_checked_as_that_of_a_file(schema: Schema) -> None:
+    with pytest.raises(SchemaError):
+        repsynth.plan(schema, epsilon=1.0)

@@ -319,7 +319,7 @@ def test_a_charge_left_out_is_noticed(model: str, saved: Callable[[str], Path], 
             from_events(described, name)
 
         for k, change in enumerate((from_plan, from_events, from_both)):
-            why = "damaged" if change is from_both else "do not fit its plan"
+            why = "damaged" if change is from_both else "do not fit its plan|not its budget's"
             with pytest.raises(ReleaseError, match=why):
                 Release.load(tampered(saved(model), tmp_path / f"{name} {k}", change))
 
@@ -479,3 +479,104 @@ def test_the_release_holds_no_exact_count(people: pa.Table, schema: Schema) -> N
 def _edit(folder: Path, change: dict[str, object]) -> None:
     described = json.loads((folder / "release.json").read_text())
     (folder / "release.json").write_text(json.dumps({**described, **change}))
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_a_measurement_cannot_pass_for_a_choice(model: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
+    """A choice has no sensitivity to be checked, and may be scaled by weights."""
+    for name in ("count", "scores", "histograms"):
+        if name not in Release.load(saved(model)).plan.charges:
+            continue
+
+        def change(described: Described, name: str = name) -> None:
+            charge, event = named(described["plan"]["charges"], name), named(described["events"], name)
+            eta = charge["mu"] / MU_PER_ETA
+            charge |= {"choice": True, "weighted": True}
+            event.clear()
+            event |= {"kind": "exponential", "name": name, "eta": eta, "rounds": 1, "weighted": True}
+
+        with pytest.raises(ReleaseError, match="kind"):
+            Release.load(tampered(saved(model), tmp_path / name, change))
+
+
+@pytest.mark.parametrize("model", ["mst", "aim"])
+def test_a_choice_cannot_claim_fewer_rounds_than_it_made(model: str, tmp_path: Path) -> None:
+    made = seeded(make_people(400), parse_schema(ALL_TYPES), mu=20.0, delta=1e-6, model=model)
+    folder = made.save(tmp_path / "sound")
+    chosen = [name for name, choice in Release.load(folder).fit.choices().items() if choice.made > 1]
+    assert chosen
+
+    def change(described: Described) -> None:
+        for name in chosen:  # the same charge, all of it for one round
+            event = named(described["events"], name)
+            event |= {"rounds": 1, "eta": event["eta"] * event["rounds"] ** 0.5}
+
+    with pytest.raises(ReleaseError, match="fewer rounds"):
+        Release.load(tampered(folder, tmp_path / "release", change))
+
+
+def test_a_training_far_beyond_its_budget_is_refused_without_working_it_out(
+    saved: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To compose it would take all memory."""
+
+    def change(described: Described) -> None:
+        for event in (described["events"][-1], described["plan"]["training"]):
+            event |= {"rounds": 10_000, "rate": 1.0, "sigma": 0.2501 * event["sensitivity"]}
+
+    folder = tampered(saved("neural"), tmp_path / "release", change)
+    monkeypatch.setattr("repsynth.privacy.pld._accountant", lambda *_: pytest.fail("it was worked out"))
+    with pytest.raises(ReleaseError, match="does not cost what its budget says"):
+        Release.load(folder)
+
+
+@pytest.mark.parametrize("version", [2, -7, 3.5, None])
+def test_another_format_is_refused(version: Any, saved: Callable[[str], Path], tmp_path: Path) -> None:
+    def change(described: Described) -> None:
+        described["format"] = version
+
+    with pytest.raises(ReleaseError):
+        Release.load(tampered(saved("mst"), tmp_path / "release", change))
+
+
+HEADERS = [
+    b"{'descr': '<i8', 'fortran_order': False, 'shape': (1,), ",
+    *(b"'''", b"[" * 9000, b"-" * 9000 + b"1", b"{[]:1}", b"\xff\x00", b"("),
+]
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
+def test_a_hostile_array_is_a_clear_error(header: bytes, saved: Callable[[str], Path], tmp_path: Path) -> None:
+    source = saved("naive-bayes")
+    out = BytesIO()
+    with zipfile.ZipFile(source / "arrays.npz") as archive, zipfile.ZipFile(out, "w") as changed:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == "weights.npy":
+                content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + content[-8:]
+            changed.writestr(name, content)
+    with pytest.raises(ReleaseError, match="cannot be read"):
+        Release.load(with_arrays(source, tmp_path / "release", out.getvalue()))
+
+
+def test_a_damaged_compression_is_a_clear_error(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    source = saved("naive-bayes")
+    out = BytesIO()
+    with zipfile.ZipFile(source / "arrays.npz") as archive, zipfile.ZipFile(out, "w", zipfile.ZIP_LZMA) as changed:
+        for name in archive.namelist():
+            changed.writestr(name, archive.read(name))
+    packed = bytearray(out.getvalue())
+    for k in range(60, 90):
+        packed[k] ^= 0x5A
+    with pytest.raises(ReleaseError, match="cannot be read"):
+        Release.load(with_arrays(source, tmp_path / "release", bytes(packed)))
+
+
+def with_arrays(source: Path, folder: Path, packed: bytes) -> Path:
+    """The release with another file of arrays, and the digest that goes with it."""
+    folder.mkdir()
+    described = json.loads((source / "release.json").read_text())
+    described["arrays_sha256"] = hashlib.sha256(packed).hexdigest()
+    (folder / "release.json").write_text(json.dumps(described))
+    (folder / "arrays.npz").write_bytes(packed)
+    return folder

@@ -6,6 +6,7 @@ adds noise, and keeps the event. Everything that happens to a result afterwards 
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +16,7 @@ from repsynth.engines.base import Engine
 from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import OUT, Choice, Rounds, Statistic
 from repsynth.mechanism.noise import Entropy, add_gaussian, choose_exponential
-from repsynth.privacy.events import MU_PER_ETA, Event, ExponentialEvent, GaussianEvent, SampledEvent
+from repsynth.privacy.events import MU_PER_ETA, Charge, Event, ExponentialEvent, GaussianEvent, SampledEvent
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.pld import is_training
@@ -40,6 +41,8 @@ class Meter:
     events: list[Event] = field(default_factory=list)
     delta: float | None = None
     """Where the loss of a training is compared with the budget's: it is not Gaussian."""
+    planned: Mapping[str, Charge] | None = None
+    """The charges of a plan: nothing else is measured, and nobody pays in full where the plan says otherwise."""
 
     def measure(self, statistic: Statistic, *, mu: float) -> Ints:
         """A noisy sum of the statistic over the data, charged `mu`; refused if the budget is short."""
@@ -113,6 +116,10 @@ class Meter:
         else:
             assert self.delta is not None, "a training needs a δ"
             fits = spent.epsilon(self.delta) <= float(epsilon_of(self.mu, self.delta)) * (1 + 1e-9)
+        if self.planned is not None and not isinstance(planned, SampledEvent):
+            charge = self.planned.get(planned.name)
+            fits = fits and charge is not None and planned.weighted >= charge.weighted
+            fits = fits and charge is not None and planned.mu <= charge.mu * (1 + 1e-12)
         if not fits:
             raise ConfigError(f"{planned.name}: the budget does not cover it; nothing was measured")
 

@@ -26,11 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Share:
-    """A measurement of stage 2: its share of the μ² that stage 1 leaves, and whether it is a choice."""
+    """A measurement of stage 2: its share of the μ² that stage 1 leaves, whether it is a choice, and whether
+    weights scale a record's part in it."""
 
     name: str
     share: float
     choice: bool = False
+    weighted: bool = True
+
+
+@dataclass(frozen=True)
+class Made:
+    """How many candidates a choice released, and whether weights scale a record's part in it."""
+
+    made: int
+    weighted: bool
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,10 @@ class Fit(Protocol):
     def kernels(self, *, choices: bool = True) -> "Mapping[str, Statistic | Chosen | Rounds]":
         """The public functions that were measured, by the names of their charges, for audits and replays; without
         the choices, which have to be made again, where they are not wanted."""
+        ...
+
+    def choices(self) -> "Mapping[str, Made]":
+        """The choices that were made, by the names of their charges: what a release must at least say of each."""
         ...
 
     def norms(self, records: "Records") -> "tuple[Floats, Floats] | None":

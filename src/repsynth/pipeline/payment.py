@@ -61,7 +61,9 @@ def paid(payer: Payer | None, plan: Plan, kept: Checkpoint | None) -> Iterator[N
     ticket = kept.ticket if kept else None
     if ticket is None:  # also for a training that began unpaid: it is paid for now
         ticket = payer.reserve(plan)
-        if kept is not None and kept.release is None:
-            kept.ticket, kept.ledger = ticket, payer.ledger
+        if kept is not None:
+            begun = kept.release is not None
+            kept.ticket = ticket.claimed(payer.ledger, kept.folder) if begun else ticket
+            kept.ledger = payer.ledger
     yield
     payer.close(kept.ticket if kept and kept.ticket else ticket)

@@ -49,7 +49,11 @@ def run(
         with paid(payer, plan, kept):
             entropy = os.urandom if noise_seed is None else seeded_entropy(noise_seed)
             meter = make_meter(
-                open_engine(engine, source, plan.schema), plan.mu, entropy=entropy, delta=plan.delta
+                open_engine(engine, source, plan.schema),
+                plan.mu,
+                entropy=entropy,
+                delta=plan.delta,
+                planned=plan.charges,
             )
             stage = _again(begun, meter, on_step) if begun else measure_stage_one(meter, plan, on_step)
             draft = _Draft(plan, layout, stage, meter, private=noise_seed is None)

@@ -6,15 +6,15 @@ from functools import cached_property
 
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
-from repsynth.planning.settings import TENTH, Settings
+from repsynth.planning.settings import PARTS, TENTH, Settings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
-from repsynth.schema import Schema
+from repsynth.schema import Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
-from repsynth.scoring.weights import Rule
+from repsynth.scoring.weights import Rule, check_rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +139,8 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str
 
     charges = {name: Charge(name, mu(share)) for name, share in shares.items()}
     for share in second:
-        charges[share.name] = Charge(
-            share.name, mu(rest * share.share / whole), weighted=True, choice=share.choice
-        )
+        part = mu(rest * share.share / whole)
+        charges[share.name] = Charge(share.name, part, weighted=share.weighted, choice=share.choice)
     return charges
 
 
@@ -195,6 +194,8 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
                 "check or replace each of them, then set confirmed = true"
             ]
         )
+    _check_that_a_release_could_be_loaded(schema, settings)
+    check_rule(settings.weights)
     settings.model.check(schema, settings.max_model_mb)
     if isinstance(settings.score_share, str) and settings.score_share != TENTH:
         raise ConfigError(f"the score share must be a number or '{TENTH}'")
@@ -203,4 +204,16 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
         raise ConfigError(
             f"outlier epsilon {asked:g} is above the whole budget's {budget.epsilon:.4g}; outliers are protected "
             "by asking for less"
+        )
+
+
+def _check_that_a_release_could_be_loaded(schema: Schema, settings: Settings) -> None:
+    """Objects made in Python may hold what a file cannot, or what a schema file would be refused for."""
+    for part, registry in PARTS.items():
+        registry.make(getattr(settings, part))
+    if Settings.load(settings.dump()) != settings:
+        raise ConfigError("these settings cannot be saved with a release; nothing was spent")
+    if schema_from_dict(schema_to_dict(schema)) != replace(schema, confirmed=True):
+        raise SchemaError(
+            ["the schema cannot be saved as it is: a name or value occurs twice, or has blanks around it"]
         )

@@ -9,7 +9,6 @@ import os
 import shutil
 import tempfile
 import zipfile
-import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,7 +24,7 @@ from repsynth.release.release import Release
 from repsynth.scoring.base import Arrays
 
 _MOST_BYTES = 2**28
-_MISFITS = (KeyError, ValueError, TypeError, IndexError, OverflowError, AttributeError, msgspec.MsgspecError)
+_MISFITS = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, msgspec.MsgspecError)
 
 
 def save_release(release: Release, folder: Path) -> Path:
@@ -111,7 +110,9 @@ def read_arrays(folder: Path, packed: bytes) -> Arrays:
             if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
                 _damaged(folder, "its arrays are larger than 256 MB")
             return {info.filename.removesuffix(".npy"): _array(archive.read(info)) for info in archive.infolist()}
-    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, RuntimeError):
+    except ReleaseError:
+        raise
+    except Exception:  # whatever a hostile archive or header does to its readers
         _damaged(folder, "arrays.npz cannot be read")
 
 

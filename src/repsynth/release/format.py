@@ -122,6 +122,7 @@ def arrays_of(release: Release) -> Arrays:
 
 def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     """The release from its parts; an error of ours where they contradict each other."""
+    require(file.format == FORMAT, "its format is not known")
     schema = schema_from_dict(file.schema)
     plan = _plan(file.plan, schema)
     _check_events(file.events, plan)
@@ -143,7 +144,9 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     require(settings.delta in (None, budget.delta), "its budget is not its settings'")
     asked = make_budget(epsilon=settings.epsilon, mu=settings.mu, rho=settings.rho, delta=budget.delta)
     require(math.isclose(asked.mu, budget.mu, rel_tol=1e-6), "its budget is not its settings'")
-    require(compose(c.mu for c in file.charges) <= budget.mu * (1 + 1e-9), "its charges exceed its budget")
+    charged = compose(c.mu for c in file.charges)
+    require(charged <= budget.mu * (1 + 1e-9), "its charges exceed its budget")
+    require(file.training is not None or charged >= 0.99 * budget.mu, "its charges are not its budget's")
     require(0 <= file.ceiling <= 1, "its ceiling is out of range")
     return Plan(
         schema=schema,
@@ -182,6 +185,9 @@ def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
     possible = pld.is_training(rate=event.rate, noise=event.noise, rounds=event.rounds)
     within = budget.delta >= pld.SMALLEST_DELTA and budget.epsilon <= 101
     require(possible and within, "its training is out of range")
+    # No training costs less than this Gaussian by much: one far beyond the budget is not worked out at all.
+    gaussian = event.rate * math.sqrt(event.rounds) / event.noise
+    require(gaussian <= 3 * budget.mu + 1, "its training does not cost what its budget says")
     if pld.available():
         epsilon, least = loss.epsilon(budget.delta), event.noise <= pld.LEAST_NOISE * (1 + 1e-6)
         low = 0.0 if least else 0.98 * budget.epsilon
@@ -190,19 +196,22 @@ def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
 
 def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit) -> None:
     """No event claims a smaller sensitivity than its function has, or weights where there are none."""
-    kernels = {**stage.kernels(), **fit.kernels(choices=False)}
+    kernels, choices = {**stage.kernels(), **fit.kernels(choices=False)}, fit.choices()
+    if not any(event.name == COUNT for event in events):
+        del kernels[COUNT]  # the number of records was declared
+    sums = {event.name for event in events if not isinstance(event, ExponentialEvent)}
+    require(sums == kernels.keys(), "a measurement is missing, or not of its kind")
+    require({event.name for event in events} - sums == choices.keys(), "a choice is missing, or not of its kind")
     for event in events:
         if isinstance(event, ExponentialEvent):
+            choice = choices[event.name]
+            require(event.rounds >= choice.made, "a choice claims fewer rounds than were made")
+            require(event.weighted <= choice.weighted, "it claims weights where every record pays in full")
             continue
-        require(event.name in kernels, "a measurement is missing")
         kernel = kernels[event.name]
         assert not isinstance(kernel, Chosen)
         require(event.sensitivity >= kernel.sensitivity, "it claims a smaller sensitivity than it has")
         require(event.weighted <= kernel.weighted, "it claims weights where every record pays in full")
-    second = [kernel for name, kernel in kernels.items() if name not in stage.kernels()]
-    weighted = all(not isinstance(kernel, Chosen) and kernel.weighted for kernel in second)
-    chosen = [event for event in events if isinstance(event, ExponentialEvent)]
-    require(weighted or not any(event.weighted for event in chosen), "it claims weights for a choice")
 
 
 def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:

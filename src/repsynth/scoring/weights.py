@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from repsynth.arrays import Floats, Ints
+from repsynth.errors import ConfigError
 from repsynth.knobs import Knobs, Registry
 from repsynth.scoring.base import NAT
 
@@ -178,7 +179,24 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
     capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
     # A rule that gives no number gives no weight.
     table = np.floor(np.clip(np.nan_to_num(capped, nan=0.0), 0.0, 1.0) * FULL).astype(np.int64)
+    table = np.minimum.accumulate(table)  # all that is said of outliers rests on this
     return WeightFunction(start=int(start), table=_without_tail(table))
+
+
+def check_rule(rule: Rule) -> None:
+    """Refuse a rule whose weights are no weights, or rise with the score.
+
+    >>> check_rule(HingeExp())
+    """
+    for span in (0.0, 1.0, 8.0, 40.0):
+        weights = np.asarray(rule.weight(np.arange(-span, 64, 1 / 16), span), dtype=np.float64)
+        if not np.all((weights >= 0) & (weights <= 1)):
+            raise ConfigError(f"the weight rule {rule.name} gives weights outside of 0 to 1; nothing was spent")
+        if np.any(np.diff(weights) > 1e-12):
+            raise ConfigError(
+                f"the weight rule {rule.name} gives larger weights to larger scores, so it would protect outliers "
+                "less than others; nothing was spent"
+            )
 
 
 def _without_tail(table: Ints) -> Ints:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from repsynth.errors import ConfigError
-from repsynth.models.base import Hooks, Kept, Model, ModelPlan, Resources, Share
+from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Resources, Share
 
 if TYPE_CHECKING:
     from repsynth.arrays import Floats
@@ -151,6 +151,20 @@ class MarginalFit:
                 chosen = tuple(pairs.index(pair) for pair in m.tables.pairs if pair in pairs)
                 found[round_.choice] = Chosen(choice, chosen)
             found[m.tables.name] = m.tables
+        return found
+
+    def choices(self) -> dict[str, Made]:
+        """As many as tables were measured, but for those that are measured where nothing was chosen."""
+        from repsynth.models.marginal.rounds import rounds_of
+        from repsynth.models.marginal.views import Views
+
+        rounds = {round_.tables: round_.choice for round_ in rounds_of(list(self.plan.charges))}
+        views = Views(self.stage, self.measured[0].tables.groups[: len(self.stage.histograms.bins)])
+        found = {}
+        for k, m in enumerate(self.measured):
+            if m.tables.name in rounds:
+                spare = tuple(views.spare_pairs(self.measured[:k])) == m.tables.pairs
+                found[rounds[m.tables.name]] = Made(0 if spare else len(m.tables.pairs), weighted=True)
         return found
 
     def norms(self, records: "Records") -> "tuple[Floats, Floats]":

@@ -116,7 +116,19 @@ def is_forest(pairs: Sequence[Pair]) -> bool:
     >>> is_forest([(0, 1), (1, 2)]), is_forest([(0, 1), (1, 2), (0, 2)])
     (True, False)
     """
-    return all(_parts(pairs[:k]).get(i, i) != _parts(pairs[:k]).get(j, j) for k, (i, j) in enumerate(pairs))
+    above: dict[int, int] = {}
+
+    def root(i: int) -> int:
+        while i in above:
+            i = above[i]
+        return i
+
+    for i, j in pairs:
+        one, other = root(i), root(j)
+        if one == other:
+            return False
+        above[one] = other
+    return True
 
 
 def _parts(pairs: Sequence[Pair]) -> dict[int, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from repsynth.models.base import Hooks, Kept, Model, ModelPlan, Share
+from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Share
 
 if TYPE_CHECKING:
     from repsynth.arrays import Floats, Ints
@@ -96,6 +96,10 @@ class NaiveBayesFit:
     def kernels(self, *, choices: bool = True) -> "dict[str, WeightedSums]":
         """The sums."""
         return {SUMS: self.statistic}
+
+    def choices(self) -> dict[str, Made]:
+        """None."""
+        return {}
 
     def norms(self, records: "Records") -> "tuple[Floats, Floats]":
         """In units of u."""

@@ -32,7 +32,8 @@ _NAT = 2**14  # units in a nat
 _ONE = 26  # bits of a column's largest probability before all are divided by their sum
 _POWERS = np.rint(2.0**_ONE * np.exp(-np.arange(19 * _NAT) / _NAT))  # of 1/e, the last of them 0
 _STEPS = 2**12  # from a number to its double
-_LOGS = _NAT * np.log1p((np.arange(_STEPS) + 0.5) / _STEPS)
+# Rounded, so that they are the same numbers whatever a processor makes of the last bits of a logarithm.
+_LOGS = np.rint(2**20 * _NAT * np.log1p((np.arange(_STEPS) + 0.5) / _STEPS)) / 2**20
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from repsynth.errors import ConfigError, ReleaseError
-from repsynth.models.base import Hooks, Kept, Model, ModelPlan, Resources
+from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Resources
 from repsynth.privacy.events import RATE_UNIT, SampledEvent
 
 if TYPE_CHECKING:
@@ -165,6 +165,10 @@ class NetworkFit:
         return {
             GRADIENTS: Training(self.network, self.event, State(self.parameters, self.parameters, self.parameters))
         }
+
+    def choices(self) -> dict[str, Made]:
+        """None."""
+        return {}
 
     def norms(self, records: "Records") -> None:
         """Unknown: what training clips changes from round to round."""
