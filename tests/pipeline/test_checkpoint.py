@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -450,32 +450,77 @@ def test_a_ledger_kept_at_a_tiny_delta_takes_no_training(tmp_path: Path, schema:
 
 
 KILLED = """
-import os, pathlib, signal, sys
+import json, os, pathlib, signal, sys
 from repsynth.cli import main
 from repsynth.models.network import train
 from repsynth.pipeline import checkpoint
+import repsynth.data.sources.csv, repsynth.engines.local, repsynth.release.folder
 
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def save(self, state):
-    done = int(state["numbers"][1])
-    if done == 3 and sys.argv[1] == "half written":
-        pathlib.Path.replace = kill  # there is a temporary file, but not yet in its place
-    if done == 3 and sys.argv[1] == "before the folder is safe":
-        checkpoint._sync = kill
-    kept(self, state)
-    if done == 3:
-        kill()
+def run(when, folder, command):
+    def save(self, state):
+        done = int(state["numbers"][1])
+        if done == 3 and when == "half written":
+            pathlib.Path.replace = kill  # there is a temporary file, but not yet in its place
+        if done == 3 and when == "before the folder is safe":
+            checkpoint._sync = kill
+        kept(self, state)
+        if done == 3:
+            kill()
 
-train._SECONDS = 0.0
-kept, checkpoint.Checkpoint.save = checkpoint.Checkpoint.save, save
-sys.exit(main(sys.argv[2:]))
+    os.chdir(folder)
+    for name, stream in (("out", 1), ("err", 2)):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    if when:
+        train._SECONDS = 0.0
+        kept, checkpoint.Checkpoint.save = checkpoint.Checkpoint.save, save
+    return main(command)
+
+for line in sys.stdin:  # a child for each command: what they all need is imported, and the noise found, once
+    when, folder, command = json.loads(line)
+    if when is None:
+        sys.stdout, own = sys.stderr, sys.stdout
+        code, sys.stdout = main(command), own
+    else:
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                code = run(when, folder, command)
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(code, flush=True)
 """
+
+BUDGET = ["--epsilon", "2", "--delta", "1e-6"]
+TRAINING = ["--schema", "schema.toml", "--model", "neural", "--epochs", "1"]
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Path, list[str]], int]]:
+    """Runs a command in a process of its own, in a folder, and kills it at a given point."""
+    folder = tmp_path_factory.mktemp("parent")
+    (folder / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen([sys.executable, "-c", KILLED], cwd=folder, **pipes) as parent:  # type: ignore[call-overload]
+
+        def ask(when: str | None, place: Path, command: list[str]) -> int:
+            parent.stdin.write(json.dumps([when, str(place), command]) + "\n")
+            parent.stdin.flush()
+            return int(parent.stdout.readline())
+
+        assert ask(None, folder, ["plan", *TRAINING, *BUDGET]) == 0
+        yield ask
+        parent.stdin.close()
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize(
     ("when", "kept"),
     [
@@ -485,27 +530,27 @@ sys.exit(main(sys.argv[2:]))
     ],
 )
 def test_the_command_line_goes_on_after_a_kill(
-    when: str, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    when: str,
+    kept: int,
+    tmp_path: Path,
+    forked: Callable[[str, Path, list[str]], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SIGKILL in the middle of training; the same command again finishes the run, paid for once. The process sends
     it to itself, at a point that is given: no clock is involved."""
     pacsv.write_csv(make_people(1000), tmp_path / "people.csv")
     (tmp_path / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert main(["ledger", "init", "ledger.db", "--epsilon", "2", "--delta", "1e-6"]) == 0
-    budget = ["--epsilon", "2", "--delta", "1e-6", "--ledger", "ledger.db", "--json"]
-    model = ["--schema", "schema.toml", "--model", "neural", "--epochs", "1"]
-    command = ["synthesize", "people.csv", *model, *budget]
-    killed = subprocess.run([sys.executable, "-c", KILLED, when, *command], capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert main(["ledger", "init", "ledger.db", *BUDGET]) == 0
+    command = ["synthesize", "people.csv", *TRAINING, *BUDGET, "--ledger", "ledger.db", "--json"]
+    assert forked(when, tmp_path, command) == -signal.SIGKILL, (tmp_path / "err").read_text()
     assert np.load(tmp_path / "release.checkpoint" / "state.npz")["numbers"][1] == kept
     assert not (tmp_path / "release").exists()
     (spending,) = Ledger("ledger.db").balance("data").spendings
     assert not spending.finished
-    again = [sys.executable, "-m", "repsynth", *command]
-    finished = subprocess.run(again, capture_output=True, text=True, check=True)
-    assert "Going on with the training" in finished.stderr
-    account = json.loads(finished.stdout)
+    assert forked("", tmp_path, command) == 0, (tmp_path / "err").read_text()
+    assert "Going on with the training" in (tmp_path / "err").read_text()
+    account = json.loads((tmp_path / "out").read_text())
     assert account["epsilon"] <= 2.0
     assert account["mu"] is None
     assert not (tmp_path / "release.checkpoint").exists()
