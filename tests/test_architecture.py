@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ def folder_of(name: str) -> str:
     return name.split(".")[0]
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Everything that a module imports, wherever it does so."""
     found: set[str] = set()
@@ -98,11 +100,13 @@ def test_each_heavy_library_has_its_place(library: str) -> None:
     assert users <= HEAVY[library]
 
 
+@cache
 def calls(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
 
 
+@cache
 def names_used(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name)}

@@ -44,12 +44,14 @@ def test_any_schema_any_table_replays_on_its_neighbour(
     budget = options_of(model, mu)
     chosen = Settings.of(delta=1e-6, weights=rule, public_rows=declared, model=model, **budget)
     plan = make_plan(schema, chosen)
-    check_replay(plan, table, data.draw(st.integers(0, table.num_rows - 1)))
+    recorded = record_run(plan, table)
+    check_replay(plan, table, data.draw(st.integers(0, table.num_rows - 1)), recorded)
     records = records_of(table, schema)
-    for measured in record_run(plan, table)[1]:
+    for measured in recorded[1]:
         check_contribution(measured.statistic, records)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(data=st.data())
 def test_any_schema_makes_a_release_that_can_be_sampled_saved_and_loaded(
@@ -133,6 +135,7 @@ def test_the_parquet_reader_reads_or_refuses(
         assert "\n" not in str(error)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(content=st.binary(max_size=400), real=st.booleans())
 def test_the_ledger_opens_or_refuses(content: bytes, real: bool, tmp_path_factory: pytest.TempPathFactory) -> None:

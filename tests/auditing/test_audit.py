@@ -122,7 +122,7 @@ def threshold_forgotten(self: Meter, statistic: Statistic, *, mu: float) -> np.n
 
 
 def three_times_the_charge(self: Meter, statistic: Statistic, *, mu: float) -> np.ndarray:
-    return measured(replace(self, mu=1e9), statistic, mu=3 * mu)
+    return measured(replace(self, mu=1e9, planned=None), statistic, mu=3 * mu)
 
 
 measured = Meter.measure

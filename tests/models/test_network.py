@@ -208,10 +208,10 @@ def test_a_record_s_part_does_not_depend_on_who_else_takes_part(
     for spread in (0.05, 0.3, 5.0):
         parameters = np.random.default_rng(2).normal(0, spread, network.size)
         gradients = gradients_at(network, parameters)
-        alone = sum(gradients.total(part[None]) for part in parts[:300])
-        assert np.array_equal(gradients.total(parts[:300]), alone)
-        assert np.array_equal(gradients.total(parts[:300][::-1]), alone)
-        assert np.array_equal(gradients.total(parts[:77]) + gradients.total(parts[77:300]), alone)
+        alone = sum(gradients.total(part[None]) for part in parts[:200])
+        assert np.array_equal(gradients.total(parts[:200]), alone)
+        assert np.array_equal(gradients.total(parts[:200][::-1]), alone)
+        assert np.array_equal(gradients.total(parts[:77]) + gradients.total(parts[77:200]), alone)
 
 
 @pytest.mark.slow
@@ -276,7 +276,10 @@ HOSTILE = [np.nan, np.inf, -np.inf, 1e200, -1e300, 1e6, 40.0, 1e-300, 5e-324, 0.
 
 
 def squared_norm(added: np.ndarray) -> int:
-    return sum(int(entry) ** 2 for entry in added)
+    """Exactly, whatever the entries are."""
+    assert added.dtype == np.int64
+    largest = max(abs(int(added.min())), abs(int(added.max())))
+    return int(added @ added) if largest**2 * added.size < 2**63 else sum(int(entry) ** 2 for entry in added)
 
 
 @pytest.mark.parametrize("wrong", [*HOSTILE, "all of them"])
@@ -289,7 +292,7 @@ def test_the_bound_holds_whatever_the_parameters(
     values = HOSTILE if wrong == "all of them" else [wrong, -wrong]
     gradients = gradients_at(network, generator.choice(values, network.size), clip)
     beyond = np.where(np.arange(13) % 2, 2**31 - 1, -(2**31))  # no group has such codes
-    for part in (*parts[:40], beyond, -1 - beyond):
+    for part in (*parts[:20], beyond, -1 - beyond):
         for weight in (int(part[-1]), FULL, FULL + 1, 2**31 - 1, -1, 1, 0):
             record = np.append(part[:-1], weight).astype(np.int32)
             bound = min(max(weight, 0), FULL) * (CLIP_UNITS // FULL)
@@ -358,8 +361,9 @@ def test_a_column_of_many_values_is_taken_together() -> None:
     network = network_of(table, schema)
     assert [groups.count for groups in network.groups] == [256, 2]
     assert (network.groups[0].of_bin == network.groups[0].of_bin[-1]).sum() == 1, "gaps have their own"
+    columns = (dataclasses.replace(schema.columns[0], missing=False), schema.columns[1])
     with pytest.raises(ConfigError, match="a network takes 256 at most"):
-        make_plan(dataclasses.replace(schema, label="a"), Settings.of(epsilon=1.0, model="neural"))
+        make_plan(Schema(columns=columns, label="a"), Settings.of(epsilon=1.0, model="neural"))
 
 
 @pytest.mark.parametrize(
@@ -461,6 +465,7 @@ def test_the_loss_rises_with_the_weight_from_the_floor_to_the_total(schema: Sche
     assert between[0] < between[1] == between[2], "rounded up between the steps"
 
 
+@pytest.mark.slow
 def test_the_noise_is_the_least_that_fits() -> None:
     for epsilon in (0.3, 3.0):
         floor = Loss(0.02, 0.0)

@@ -1,5 +1,8 @@
 """The privacy argument, on the code that runs: sensitivities, replay on neighbours, plans, weights."""
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -39,6 +42,15 @@ SLOW = {"aim", "neural"}
 EACH_MODEL = [pytest.param(model, marks=pytest.mark.slow) if model in SLOW else model for model in MODELS]
 
 
+def cases(values: list[float]) -> list[Any]:
+    """Each value with each rule and model; of the slow models, the further values with the default rule only."""
+    return [
+        pytest.param(value, rule, model, marks=pytest.mark.slow if model in SLOW else ())
+        for value, rule, model in product(values, RULES, MODELS)
+        if model not in SLOW or value == values[0] or rule == "targeted"
+    ]
+
+
 def plan_for(schema: Schema, **options: object) -> Plan:
     of_model = options_of(str(options.get("model", "naive-bayes")), options.pop("mu", None))  # type: ignore[arg-type]
     return make_plan(schema, Settings.of(**{"epsilon": 2.0, "delta": 1e-6, **of_model, **options}))
@@ -64,15 +76,14 @@ def test_the_noise_has_the_claimed_scale(model: str, people: pa.Table, schema: S
     check_noise_scale(plan_for(schema, model=model), people)
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("mu", [0.3, 30.0])
+@pytest.mark.parametrize(("mu", "rule", "model"), cases([30.0, 0.3]))
 def test_no_record_moves_a_statistic_by_more_than_its_sensitivity(
     model: str, rule: str, mu: float, people: pa.Table, schema: Schema
 ) -> None:
     plan = plan_for(schema, model=model, weights=rule, mu=mu)
     _, measured = record_run(plan, people)
-    records = records_of(people, schema)
+    # Every second record, and fewer where that takes long: mst has the statistics of aim, too.
+    records = take(records_of(people, schema), range(0, 400, 4 if model in SLOW else 2))
     for m in measured:
         check_contribution(m.statistic, records)
 
@@ -104,22 +115,23 @@ def test_replay_on_a_neighbour(
 @pytest.mark.parametrize("model", ["mst", "aim"])
 def test_replay_where_tables_are_chosen(model: str, sim: datasets.Dataset) -> None:
     plan = plan_for(sim.schema, epsilon=4.0, public_rows=6000, model=model)
-    release, measured = record_run(plan, sim.table)
+    recorded = release, measured = record_run(plan, sim.table)
     assert sum(len(m.noisy) for m in measured if m.event.name.startswith("choice")) >= 5
     scores = release.score.of(records_of(sim.table, sim.schema))
-    check_replay(plan, sim.table, int(np.argmax(scores)))
-    check_replay(plan, sim.table, int(np.argmin(scores)))
+    check_replay(plan, sim.table, int(np.argmax(scores)), recorded)
+    check_replay(plan, sim.table, int(np.argmin(scores)), recorded)
 
 
 def test_replay_where_the_threshold_is_read_and_outliers_are_summed_apart(sim: datasets.Dataset) -> None:
     plan = plan_for(sim.schema, epsilon=4.0, public_rows=6000)
-    release, _ = record_run(plan, sim.table)
+    recorded = release, _ = record_run(plan, sim.table)
     assert release.fit.statistic.strata == 2  # type: ignore[attr-defined]
     scores = release.score.of(records_of(sim.table, sim.schema))
-    check_replay(plan, sim.table, int(np.argmax(scores)))
-    check_replay(plan, sim.table, int(np.argmin(scores)))
+    check_replay(plan, sim.table, int(np.argmax(scores)), recorded)
+    check_replay(plan, sim.table, int(np.argmin(scores)), recorded)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(data=st.data(), rule=st.sampled_from(RULES), model=st.sampled_from(MODELS))
 def test_any_partition_and_order_gives_the_same_bits(data: st.DataObject, rule: str, model: str) -> None:
@@ -178,9 +190,7 @@ def test_noiseless_sums_are_the_exact_ones(people: pa.Table, schema: Schema) -> 
     assert np.abs(noise).max() < 8 * release.events[-1].sigma
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("asked", [0.8, 1.5])
+@pytest.mark.parametrize(("asked", "rule", "model"), cases([0.8, 1.5]))
 def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
     model: str, rule: str, asked: float, sim: datasets.Dataset
 ) -> None:
@@ -197,10 +207,12 @@ def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
     records = records_of(sim.table, sim.schema)
     assert release.threshold is not None
     above = release.score.of(records) >= release.threshold.value
-    losses = release.privacy.epsilon_at(release.influence(records))
+    influence = release.influence(records)
     assert above.any()
-    assert losses[above].max() <= asked
-    assert losses.max() <= 2.0
+    for part, most in ((influence[above], asked), (influence, 2.0)):
+        if model == "neural":  # what a weight costs takes long to work out: of some records, and of the heaviest
+            part = np.quantile(part, np.linspace(0, 1, 6), method="higher")
+        assert release.privacy.epsilon_at(part).max() <= most
     if rule == "targeted":
         weight = release.weights.of(np.array([release.threshold.value])) / 4096
         # The loss of training is worked out in steps of 1/128 of the weight.

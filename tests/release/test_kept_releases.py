@@ -37,7 +37,14 @@ def same_account(said: Any, expected: Any) -> None:
         assert said == expected
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+NETWORKS = {f"neural-{rule}" for rule in (*RULES, "random") if rule != "targeted"}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [pytest.param(folder, marks=pytest.mark.slow if folder.name in NETWORKS else ()) for folder in FOLDERS],
+    ids=lambda folder: f"{folder.parent.name}/{folder.name}",
+)
 def test_a_kept_release_loads_samples_and_costs_the_same(folder: Path) -> None:
     release = Release.load(folder)
     expected = json.loads((folder / "account.json").read_text())

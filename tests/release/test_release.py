@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return folder_of
 
 
-@pytest.mark.parametrize("model", list(MODELS))
-@pytest.mark.parametrize("rule", [*RULES, "random"])
+@pytest.mark.parametrize(
+    ("rule", "model"),
+    [
+        pytest.param(rule, model, marks=pytest.mark.slow if model == "neural" and rule != "targeted" else ())
+        for rule, model in product([*RULES, "random"], MODELS)
+    ],
+)
 def test_there_and_back(model: str, rule: str, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
     release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule, model=model, **options_of(model))
     check_there_and_back(release, people, tmp_path)

@@ -1,0 +1,54 @@
+"""A plan keeps what it promises: the whole budget, and the asked outlier ε."""
+
+import math
+
+import pytest
+from conftest import ALL_TYPES
+
+from repsynth.errors import ConfigError
+from repsynth.models.base import Share
+from repsynth.models.naive_bayes.model import NaiveBayes
+from repsynth.models.registry import MODELS
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.privacy.gaussian import compose
+from repsynth.schema import parse_schema
+
+SCHEMA = parse_schema(ALL_TYPES)
+SHORT = {"epochs": 1.0, "sampling_rate": 0.5}
+
+
+@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim"])
+def test_charges_add_up_to_the_budget_and_never_beyond(model: str) -> None:
+    for settings in (Settings.of(epsilon=1.0, model=model), Settings.of(rho=0.3, model=model, public_rows=900)):
+        plan = make_plan(SCHEMA, settings)
+        assert plan.mu * (1 - 1e-9) <= compose(charge.mu for charge in plan.charges.values()) <= plan.mu
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_a_record_at_the_ceiling_loses_no_more_than_was_asked(model: str) -> None:
+    knobs = SHORT if model == "neural" else {}
+    for asked in (0.9, 1.1, 1.3, 1.5, 1.7):
+        settings = Settings.of(epsilon=2.0, delta=1e-6, model=model, outlier_epsilon=asked, **knobs)
+        plan = make_plan(SCHEMA, settings)
+        assert 0 < plan.ceiling < 1
+        assert float(plan.loss.epsilon_at(plan.ceiling, plan.delta)) <= asked
+        assert float(plan.loss.epsilon_at(min(plan.ceiling + 2 / 128, 1.0), plan.delta)) > asked
+        assert plan.rule.weight(1.0, 1.0) <= plan.ceiling
+
+
+def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = (Share("sums", 0.5), Share("tally", 0.5, weighted=False))
+    monkeypatch.setattr(NaiveBayes, "shares", lambda self, schema: shares)
+    plan = make_plan(SCHEMA, Settings.of(epsilon=1.0))
+    assert {name: charge.weighted for name, charge in plan.charges.items()} == {
+        **dict.fromkeys(("count", "histograms", "scores", "tally"), False),
+        "sums": True,
+    }
+    in_full = math.sqrt(sum(charge.mu**2 for charge in plan.charges.values() if charge.name != "sums"))
+    assert plan.loss.floor_mu == pytest.approx(in_full, rel=1e-12)
+
+
+def test_a_plan_that_leaves_nothing_for_the_model_is_refused() -> None:
+    with pytest.raises(ConfigError, match="less than a twentieth"):
+        make_plan(SCHEMA, Settings.of(epsilon=1.0, score_share=0.9, threshold_share=0.09))
