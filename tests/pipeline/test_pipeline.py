@@ -106,7 +106,8 @@ def test_replay_on_a_neighbour(
     from conftest import ALL_TYPES
 
     schema = parse_schema(ALL_TYPES if label else ALL_TYPES.replace('label = "smoker"', ""))
-    known = rows if public else None
+    # With a network the noise is found anew for each: test_hostile draws both.
+    known = rows if public and model != "neural" else None
     plan = plan_for(schema, model=model, weights=rule, mu=mu, public_rows=known)
     check_replay(plan, make_people(rows, seed), absent % rows)
 
