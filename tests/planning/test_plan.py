@@ -25,7 +25,9 @@ def test_charges_add_up_to_the_budget_and_never_beyond(model: str) -> None:
         assert plan.mu * (1 - 1e-9) <= compose(charge.mu for charge in plan.charges.values()) <= plan.mu
 
 
-@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize(
+    "model", [pytest.param(m, marks=pytest.mark.slow) if m == "neural" else m for m in MODELS]
+)
 def test_a_record_at_the_ceiling_loses_no_more_than_was_asked(model: str) -> None:
     knobs = SHORT if model == "neural" else {}
     for asked in (0.9, 1.1, 1.3, 1.5, 1.7):
