@@ -38,6 +38,8 @@ from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
 from repsynth.schema import Schema
 
+pytestmark = pytest.mark.slow
+
 
 def small(**options: Any) -> dict[str, Any]:
     return {"epsilon": 2.0, "delta": 1e-6, "model": "neural", "sampling_rate": 0.25, "epochs": 5.0, **options}
@@ -402,7 +404,6 @@ def test_a_run_that_cannot_be_paid_leaves_no_checkpoint(people: pa.Table, schema
     assert not (tmp_path / "c").exists()
 
 
-@pytest.mark.slow
 def test_a_ledger_composes_trainings_with_everything_else(tmp_path: Path, schema: Schema) -> None:
     ledger = Ledger.create(tmp_path / "ledger.db")
     ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-6))
@@ -519,7 +520,6 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
         parent.stdin.close()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize(
     ("when", "kept"),
