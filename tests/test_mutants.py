@@ -633,9 +633,8 @@ OF_TABLES: list[tuple[Callable[[], Fault], str]] = [
 """Faults in the marginal models."""
 
 
-@pytest.mark.parametrize(
-    "model", [pytest.param(m, marks=pytest.mark.slow) if m in {"aim", "neural"} else m for m in MODELS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_code_passes(check: str, model: str) -> None:
     CHECKS[check](make(model=model), TABLE)
@@ -657,6 +656,7 @@ def test_the_mutant_is_caught(mutant: Callable[[], Fault], check: str) -> None:
         CHECKS[check](make(), TABLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "check"), OF_TABLES, ids=[f"{m.__name__}-{c}" for m, c in OF_TABLES])
 def test_the_mutant_of_tables_is_caught(mutant: Callable[[], Fault], check: str) -> None:
     with mutant(), pytest.raises(AssertionError):
