@@ -1,10 +1,14 @@
 """Named checks that the privacy claims stand on; the tests run them on the code, the mutants must fail them."""
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from itertools import count
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -183,6 +187,20 @@ def same_release(one: Release, two: Release) -> bool:
         and arrays.keys() == others.keys()
         and all(np.array_equal(arrays[name], others[name]) for name in arrays)
     )
+
+
+def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray], **changes: Any) -> Path:
+    """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all."""
+    from repsynth.release.format import arrays_of
+
+    release.save(folder)
+    packed = BytesIO()
+    np.savez_compressed(packed, **(arrays_of(release) | arrays))  # type: ignore[arg-type]
+    (folder / "arrays.npz").write_bytes(packed.getvalue())
+    described = json.loads((folder / "release.json").read_text()) | changes
+    described["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
+    (folder / "release.json").write_text(json.dumps(described))
+    return folder
 
 
 def check_spends_its_plan(plan: Plan, table: pa.Table) -> None:

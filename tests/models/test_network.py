@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import dp_accounting
 import numpy as np
 import pyarrow as pa
 import pytest
-from checks import records_of, same_release
+from checks import records_of, rewritten, same_release
 from conftest import ALL_TYPES, make_people
 from msgspec import structs
 from scipy.linalg import hadamard
@@ -558,18 +557,6 @@ def trained() -> Release:
     """Its noise is drawn from a seed."""
     plan = make_plan(parse_schema(ALL_TYPES), Settings.of(**SMALL))
     return run(plan, open_source(make_people(400)), noise_seed=1)
-
-
-def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray], **changes: Any) -> Path:
-    """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all."""
-    release.save(folder)
-    packed = BytesIO()
-    np.savez_compressed(packed, **(arrays_of(release) | arrays))  # type: ignore[arg-type]
-    (folder / "arrays.npz").write_bytes(packed.getvalue())
-    described = json.loads((folder / "release.json").read_text()) | changes
-    described["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
-    (folder / "release.json").write_text(json.dumps(described))
-    return folder
 
 
 def test_a_release_written_again_as_it_was_is_taken(trained: Release, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
-from checks import records_of, same_release
+from checks import records_of, rewritten, same_release
 from conftest import ALL_TYPES, make_people, options_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -196,18 +196,6 @@ def test_contradictions_are_noticed(change: dict[str, object], release: Release,
     _edit(folder, change)
     with pytest.raises(ReleaseError, match="damaged"):
         Release.load(folder)
-
-
-def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray], **changes: Any) -> Path:
-    """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all."""
-    release.save(folder)
-    packed = BytesIO()
-    np.savez_compressed(packed, **(arrays_of(release) | arrays))  # type: ignore[arg-type]
-    (folder / "arrays.npz").write_bytes(packed.getvalue())
-    described = json.loads((folder / "release.json").read_text()) | changes
-    described["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
-    (folder / "release.json").write_text(json.dumps(described))
-    return folder
 
 
 @pytest.mark.parametrize(
