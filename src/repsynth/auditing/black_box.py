@@ -40,11 +40,11 @@ def black_box(plan: Plan, target: Target, *, runs: int) -> Finding:
 
 
 def _likeness(drawn: Records, record: Records) -> Floats:
-    """For each column, the share of synthetic records that lie in the sixteenth of the range, or in the
+    """For each column, the fraction of synthetic records that lie in the sixteenth of the range, or in the
     category, of the record."""
-    shares = []
+    fractions = []
     for name, codes in drawn.codes.items():
         width = max(int(codes.max(initial=0)) // 16, 1) if codes.size else 1
         own = int(record.codes[name][0])
-        shares.append(np.mean(np.abs(codes - own) < width) if own != MISSING else np.mean(codes == MISSING))
-    return np.array(shares)
+        fractions.append(np.mean(np.abs(codes - own) < width) if own != MISSING else np.mean(codes == MISSING))
+    return np.array(fractions)

@@ -91,27 +91,27 @@ class Histograms:
     def centre_and_scale(self, column: int) -> tuple[float, float]:
         """Mean and standard deviation in units of the whole range; numeric columns only."""
         edges = self.bins[column].edges()
-        share = self.probabilities[column]
+        probabilities = self.probabilities[column]
         width = np.diff(edges)
         middle = (edges[:-1] + edges[1:]) / 2
-        centre = float(share @ middle)
-        variance = float(share @ (middle**2 + width**2 / 12)) - centre**2
+        centre = float(probabilities @ middle)
+        variance = float(probabilities @ (middle**2 + width**2 / 12)) - centre**2
         return centre, max(math.sqrt(max(variance, 0.0)), float(np.median(width)) / 4)
 
     def trusted(self, column: int) -> Floats:
         """The probabilities without the bins that noise may have invented, those below two sigma."""
-        share = self.probabilities[column]
-        kept = np.where(share >= 2 * self.sigma / self.rows, share, 0.0)
-        return kept / kept.sum() if kept.any() else share
+        probabilities = self.probabilities[column]
+        kept = np.where(probabilities >= 2 * self.sigma / self.rows, probabilities, 0.0)
+        return kept / kept.sum() if kept.any() else probabilities
 
-    def quantile(self, column: int, share: Floats, level: Floats) -> Ints:
+    def quantile(self, column: int, probabilities: Floats, level: Floats) -> Ints:
         """The position below which `level` of the records lie if they are spread over the column's bins
-        by `share`; numeric columns only."""
+        by `probabilities`; numeric columns only."""
         bins = self.bins[column]
         assert isinstance(bins.column, Numeric)
-        ends = np.concatenate([[0.0], np.cumsum(share)])
-        cell = np.clip(np.searchsorted(ends, level, side="right") - 1, 0, len(share) - 1)
-        inside = np.clip((level - ends[cell]) / np.maximum(share[cell], 1e-300), 0.0, 1.0)
+        ends = np.concatenate([[0.0], np.cumsum(probabilities)])
+        cell = np.clip(np.searchsorted(ends, level, side="right") - 1, 0, len(probabilities) - 1)
+        inside = np.clip((level - ends[cell]) / np.maximum(probabilities[cell], 1e-300), 0.0, 1.0)
         edges = bins.edges()
         unit = edges[cell] + inside * (edges[cell + 1] - edges[cell])
         positions = np.floor(unit * (bins.column.steps + 1)).astype(np.int64)

@@ -138,21 +138,21 @@ def fit_tree(
         precision = np.sum([1 / part.variance for part in parts], axis=0)
         return np.sum([part.counts / part.variance for part in parts], axis=0) / precision, 1 / precision
 
-    shares = np.ones(1)
+    p_label = np.ones(1)
     if label is not None:
         counts, _ = level(label, [_margin(table, 1) for table in by_label.values()])
         labels = groups[label].count
-        shares = np.maximum(to_simplex(counts / histograms.rows), min(0.02, 0.2 / labels))
-        shares = shares / shares.sum()
+        p_label = np.maximum(to_simplex(counts / histograms.rows), min(0.02, 0.2 / labels))
+        p_label = p_label / p_label.sum()
     ones = {}
     for i in features:
         seen = [_margin(by_label[i], 0)] if i in by_label else []
         seen += [_margin(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
         ones[i] = _proper(*level(i, seen), histograms.rows)
-    columns = _by_label(shares, ones, by_label, histograms.rows) if by_label else {
-        i: shares[:, None] * ones[i] for i in features
+    columns = _by_label(p_label, ones, by_label, histograms.rows) if by_label else {
+        i: p_label[:, None] * ones[i] for i in features
     }  # fmt: skip
-    tree = Tree(histograms, groups, label, shares, columns, {})
+    tree = Tree(histograms, groups, label, p_label, columns, {})
     joints = {}
     for (i, j), table in edges.items():
         expected = tree.independent(i, j)
@@ -160,7 +160,7 @@ def fit_tree(
         pair = shrunk(plain, table, histograms.rows, least=0.01)
         pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
         joints[i, j] = rake_three(expected, columns[i], columns[j], pair)
-    return Tree(histograms, groups, label, shares, columns, joints)
+    return Tree(histograms, groups, label, p_label, columns, joints)
 
 
 def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTable:
@@ -181,7 +181,7 @@ def _proper(counts: Floats, variance: Floats, rows: float) -> Floats:
 
 
 def _by_label(
-    shares: Floats, ones: dict[int, Floats], tables: dict[int, NoisyTable], rows: float
+    p_label: Floats, ones: dict[int, Floats], tables: dict[int, NoisyTable], rows: float
 ) -> dict[int, Floats]:
     """Each column by label: its differences between labels, shrunk by how much larger than noise they are.
 
@@ -190,23 +190,23 @@ def _by_label(
     """
     difference, noise, prior, signal, weight = {}, {}, {}, {}, {}
     for i, table in tables.items():
-        difference[i] = table.counts - np.outer(shares, table.counts.sum(axis=0))
-        noise[i] = table.variance * (1 - 1 / len(shares)) + 1e-12
-        prior[i] = np.outer(shares * (1 - shares) + 1e-9, rows * ones[i])
+        difference[i] = table.counts - np.outer(p_label, table.counts.sum(axis=0))
+        noise[i] = table.variance * (1 - 1 / len(p_label)) + 1e-12
+        prior[i] = np.outer(p_label * (1 - p_label) + 1e-9, rows * ones[i])
         signal[i] = float(((difference[i] ** 2 - noise[i]) * prior[i] / noise[i] ** 2).sum())
         weight[i] = float((prior[i] ** 2 / noise[i] ** 2).sum())
     common = max(sum(signal.values()) / sum(weight.values()), 0.0)
     columns = {}
     for i in tables:
         variance = 0.5 * (max(signal[i] / weight[i], 0.0) + common) * prior[i]
-        expected = np.outer(shares, ones[i])
+        expected = np.outer(p_label, ones[i])
         found = expected + difference[i] * variance / (variance + noise[i]) / rows
-        columns[i] = rake(np.maximum(found, 0.02 * expected), shares, ones[i])
+        columns[i] = rake(np.maximum(found, 0.02 * expected), p_label, ones[i])
     return columns
 
 
 def shrunk(expected: Floats, table: NoisyTable, rows: float, *, least: float) -> Floats:
-    """A table's shares: what was expected, and of the rest as much as stands above the noise."""
+    """A table's probabilities: what was expected, and of the rest as much as stands above the noise."""
     rest, variance = table.counts / rows - expected, table.variance / rows**2 + 1e-300
     signal = max(float(((rest**2 - variance) / variance**2).sum() / (1 / variance**2).sum()), 0.0)
     return np.maximum(expected + rest * signal / (signal + variance), least * expected + 1e-12)

@@ -2,10 +2,10 @@
 
 A record with label y contributes code(y) ⊗ u, where
 
-    u = [ a₀ | one-hot − share, per discrete column | 0.8 z and 0.3 (z² − 1), per numeric column ]
+    u = [ a₀ | one-hot − probabilities, per discrete column | 0.8 z and 0.3 (z² − 1), per numeric column ]
 
 is clipped to norm C and multiplied by the record's weight, and code(y) is column y of 2L·I − 𝟙𝟙ᵀ. Both
-choices spend the noise where it matters: shares, centres and scales are known from stage 1, so the
+choices spend the noise where it matters: probabilities, centres and scales are known from stage 1, so the
 contribution is the difference from them; and the label code gives the differences between labels more
 of the norm than what all labels have in common. Sums are exact integers: u in units of 1/1024, the
 multiplier (weight times clip factor) in units of 1/4096, rounded down.
@@ -48,7 +48,7 @@ class Blocks:
 class Contribution:
     """u as a public function of a record: the released numbers that make it, all integers but z's.
 
-    `offsets` holds each discrete column's shares; a column that declares missing values has a last cell
+    `offsets` holds each discrete column's probabilities; a column that declares missing values has a last cell
     for them, in any other a missing cell contributes nothing. `constant` and `clip` are in units of 1/UNIT.
     """
 
