@@ -40,7 +40,7 @@ from repsynth.scoring import SCORERS
 from repsynth.scoring.base import NAT, Arrays, Scorer
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.stage import StageOne
-from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction
+from repsynth.scoring.weights import FULL, RULES, Rule
 from repsynth.storage.checks import ints
 
 # --- a model: the histograms, scaled by a weighted count --------------------------------------------------
@@ -341,8 +341,3 @@ def test_a_release_with_a_part_that_this_version_lacks_is_refused_in_words(
         repsynth.synthesize(table, schema, epsilon=1.0, weights="half").save(tmp_path / "release")
     with pytest.raises(repsynth.ReleaseError, match="weight rule 'half', which this version lacks"):
         repsynth.Release.load(tmp_path / "release")
-
-
-def test_weights_made_by_a_rule_never_exceed_it() -> None:
-    weights = WeightFunction(start=0, table=np.array([FULL // 2]))
-    assert weights.of(np.array([5])).tolist() == [FULL // 2]

@@ -52,9 +52,8 @@ def _add_part(group: argparse._ArgumentGroup, part: str, registry: Registry[Any]
 
 def _add(parser: argparse._ActionsContainer, knob: Knob, text: str) -> None:
     extra = knob.meta.extra or {}
-    flags = [knob.flag]
     parser.add_argument(
-        *flags, dest=knob.name, type=_type(knob), metavar=extra.get("metavar"), help=text.replace("%", "%%")
+        knob.flag, dest=knob.name, type=_type(knob), metavar=extra.get("metavar"), help=text.replace("%", "%%")
     )
     if knob.name in _OLD_FLAGS:
         parser.add_argument(_OLD_FLAGS[knob.name], dest=knob.name, type=_type(knob), help=argparse.SUPPRESS)
