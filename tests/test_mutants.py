@@ -48,7 +48,7 @@ from repsynth.planning.settings import Settings
 from repsynth.privacy import events
 from repsynth.privacy.events import MU_PER_ETA, SampledEvent
 from repsynth.privacy.ledger import Ledger
-from repsynth.schema import parse_schema
+from repsynth.schema import Integer, parse_schema
 from repsynth.scoring import stage
 from repsynth.scoring.histograms import ColumnHistograms
 from repsynth.scoring.weights import FULL, WeightFunction
@@ -287,14 +287,14 @@ def ledger_committed_before_it_is_reserved() -> Iterator[None]:
 
 def nan_survives_the_encoder() -> Fault:
     def make(original: Any, reached: Reached) -> Any:
-        def positions(values: Any, low: float, high: float, scale: float) -> Any:
+        def positions(values: Any, column: Any) -> Any:
             if not np.isfinite(values).all():
                 reached()
-            return np.where(np.isfinite(values), original(values, low, high, scale), 2**40)
+            return np.where(np.isfinite(values), original(values, column), 2**40)
 
         return positions
 
-    return seeded(encode, "_positions", make)
+    return seeded(encode, "positions_of", make)
 
 
 # --- faults in the marginal models ---
@@ -647,7 +647,7 @@ def test_a_fault_that_has_no_effect_is_an_error() -> None:
     with pytest.raises(NotSeededError, match="not reached"), half_the_noise():
         pass
     with pytest.raises(NotSeededError, match="not reached"), nan_survives_the_encoder():
-        encode._positions(np.array([1.0]), 0.0, 2.0, 1.0)
+        encode.positions_of(np.array([1.0]), Integer(name="age", min=0, max=2))
 
 
 @pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=[f"{m.__name__}-{c}" for m, c in MUTANTS])

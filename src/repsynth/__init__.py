@@ -14,7 +14,7 @@ models       stage 2: weighted measurements, and the model that follows
 planning     settings -> plan: what will be measured and what it will cost
 release      what a run leaves behind: sample from it, ask what it cost
 pipeline     carry out a plan: pay, measure, keep checkpoints
-curator      for the curator only: draft of a schema, dossier, guaranteed losses
+curator      for the curator only: draft of a schema, check of a table, dossier, guaranteed losses
 auditing     attack the mechanism, and compare with its claims
 evaluation   what a synthetic table is good for, and who could be found
 paper        the experiments of the method's paper
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
-    from repsynth.api import audit, draft_schema, inspect_release, plan, risk, synthesize
+    from repsynth.api import audit, check_table, draft_schema, inspect_release, plan, risk, synthesize
     from repsynth.errors import (
         ConfigError,
         DataError,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from repsynth.scoring.weights import Cap, Equalize, HingeExp, Removal, Targeted, Uniform
 
 _PLACES = {
-    "api": ["audit", "draft_schema", "inspect_release", "plan", "risk", "synthesize"],
+    "api": ["audit", "check_table", "draft_schema", "inspect_release", "plan", "risk", "synthesize"],
     "errors": [
         "ConfigError",
         "DataError",
@@ -108,6 +108,7 @@ __all__ = [
     "Uniform",
     "__version__",
     "audit",
+    "check_table",
     "draft_schema",
     "inspect_release",
     "load_schema",

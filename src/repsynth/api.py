@@ -13,6 +13,7 @@ from repsynth.schema import Schema, load_schema
 
 if TYPE_CHECKING:
     from repsynth.auditing.bounds import Finding
+    from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release
@@ -100,6 +101,22 @@ def draft_schema(table: Any, *, label: str | None = None) -> str:
     from repsynth.curator.draft import draft_schema as draft
 
     return draft(table, label=label)
+
+
+def check_table(table: Any, schema: Schema | str | Path) -> "TableCheck":
+    """What the schema makes of the table, before anything is paid: PRIVATE, and nothing is written or spent.
+
+    For each column: how many cells cannot be read, are clipped or count as missing, and what to declare.
+
+    >>> import pyarrow as pa
+    >>> from repsynth.schema import parse_schema
+    >>> schema = parse_schema('columns.age = {type = "integer", min = 18, max = 99}')
+    >>> check_table(pa.table({"age": [30, 41, 120, None]}), schema).columns[0].above
+    0.25
+    """
+    from repsynth.curator.check import check_table as check
+
+    return check(table, _schema(schema))
 
 
 def risk(table: Any, release: "Release | str | Path", path: str | Path) -> "Summary":

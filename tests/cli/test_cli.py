@@ -120,6 +120,47 @@ def test_a_draft_is_refused_until_it_is_confirmed(folder: Path, capsys: pytest.C
     assert run(command) == 0
 
 
+def test_a_draft_says_why_on_the_screen_and_in_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("schema people.csv --label smoker -o draft.toml") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("PRIVATE")
+    assert re.search(r"^person +id +every value occurs once", printed, flags=re.MULTILINE)
+    assert re.search(r"^joined +datetime +days", printed, flags=re.MULTILINE)
+    assert "warning: person: not learned" in printed
+    assert run("schema people.csv -o again.toml --json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["schema"], told["confirmed"], told["private"]) == ("again.toml", False, True)
+    assert [column["name"] for column in told["columns"]] == pacsv.read_csv("people.csv").column_names
+    assert all(column["reason"] for column in told["columns"])
+    draft = (folder / "again.toml").read_text().replace("\n#  ", "")
+    assert all(f"# {column['reason']}" in draft for column in told["columns"])
+
+
+def test_a_check_is_private_and_leaves_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("ledger init ledger.db --epsilon 1")
+    before = contents(folder)
+    capsys.readouterr()
+    assert run("check people.csv --schema schema.toml") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("PRIVATE")
+    assert '"nowhere", not declared' in printed
+    assert run("check people.csv --schema schema.toml --json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["private"], told["rows"]) == (True, 600)
+    assert {column["name"] for column in told["columns"]} == set(pacsv.read_csv("people.csv").column_names)
+    assert contents(folder) == before
+    assert run("schema people.csv -o draft.toml") == 0
+    capsys.readouterr()
+    assert run("check people.csv --schema draft.toml") == 0  # a draft may be checked before it is confirmed
+    assert "is a draft" in capsys.readouterr().out
+
+
+def test_synthesize_points_to_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("synthesize --help")
+    assert "repsynth check" in capsys.readouterr().out
+
+
 def test_synthesize_says_what_it_did(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("synthesize people.csv --schema schema.toml --epsilon 2 --delta 1e-6 --rows 50") == 0
     printed = capsys.readouterr().out
@@ -141,6 +182,7 @@ def test_parquet_in_parquet_out(folder: Path) -> None:
         "plan --schema schema.toml --rho 0.01 --json",
         "synthesize people.csv --schema schema.toml --epsilon 1 --json",
         "schema people.csv -o draft.toml --json",
+        "check people.csv --schema schema.toml --json",
     ],
 )
 def test_json_is_one_object_and_nothing_else(
@@ -228,6 +270,7 @@ GOOD = "synthesize people.csv --schema schema.toml --epsilon 1"
         ("schema absent.csv -o s.toml", "no such file"),
         ("schema people.csv -o schema.toml", "already exists"),
         ("schema people.csv --label nobody -o s.toml", "not one of the columns"),
+        ("check more.csv --schema schema.toml", "not in the schema (position 8)"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(
@@ -272,6 +315,7 @@ def test_a_full_disk_leaves_no_half_written_table(
 
 WHOLE = {
     "schema": "schema people.csv -o s.toml",
+    "check": "check people.csv --schema schema.toml",
     "plan": "plan --schema schema.toml --epsilon 1",
     "synthesize": "synthesize people.csv --schema schema.toml --epsilon 1",
     "sample": "sample release -o x.csv",
@@ -333,6 +377,7 @@ def test_a_wrong_usage_is_one_json_object(
         ("forge --json", "forge"),
         ("ledger --json", "COMMAND"),
         ("schema --json", "DATA"),
+        ("check people.csv --json", "--schema"),
         ("plan --epsilon 1 --json", "--schema"),
         ("plan --schema schema.toml --epsilon much --json", "--epsilon"),
         ("synthesize --schema schema.toml --epsilon 1 --json", "DATA"),
@@ -353,7 +398,7 @@ def test_what_is_missing_or_misspelt_is_named_in_json(
     assert message in error["message"]
 
 
-@pytest.mark.parametrize("verb", ["plan", "synthesize", "audit"])
+@pytest.mark.parametrize("verb", ["check", "plan", "synthesize", "audit"])
 def test_a_schema_error_is_one_json_object_with_all_problems(
     verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -371,6 +416,8 @@ def test_a_schema_error_is_one_json_object_with_all_problems(
     [
         ("schema absent.csv -o s.toml", "DataError"),
         ("schema people.csv --label nobody -o s.toml", "DataError"),
+        ("check absent.csv --schema schema.toml", "DataError"),
+        ("check more.csv --schema schema.toml", "DataError"),
         ("plan --schema schema.toml --epsilon 1 --model magic", "ConfigError"),
         ("plan --schema schema.toml --plan absent.toml", "ConfigError"),
         ("synthesize absent.csv --schema schema.toml --epsilon 1", "DataError"),

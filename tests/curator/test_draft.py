@@ -1,14 +1,30 @@
-"""The draft: a usable start from messy data, marked as not private, and always valid TOML."""
+"""The draft: what real tables have comes out right, with a reason, marked as not private, always valid TOML."""
 
+import random
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import make_people
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from repsynth.curator.draft import draft_schema
+from repsynth.curator.check import check_table
+from repsynth.curator.decide import Decision
+from repsynth.curator.draft import draft_schema, make_draft
+from repsynth.curator.follows import what_follows
+from repsynth.curator.look import Look
 from repsynth.errors import DataError
-from repsynth.schema import Category, Datetime, Id, Integer, Number, parse_schema
+from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, parse_schema
+
+ROWS = 2_000
 
 
 def drafted(text: str, folder: Path, **options: str) -> dict[str, object]:
@@ -18,10 +34,358 @@ def drafted(text: str, folder: Path, **options: str) -> dict[str, object]:
     return {column.name: column for column in schema.columns}
 
 
+def cells(make: Callable[[random.Random], object], rows: int = ROWS) -> list[str]:
+    """Made-up cells of text."""
+    generator = random.Random(4)
+    return [str(make(generator)) for _ in range(rows)]
+
+
+def decided(values: Sequence[Any] | pa.Array, name: str = "x") -> tuple[Column, Decision]:
+    """What a column of a table is taken for; the table must be readable through it, and nothing may be clipped."""
+    table = pa.table({name: values, "beside it": [True, False] * (len(values) // 2)})
+    draft = make_draft(table)
+    schema = parse_schema(draft.text)
+    column = check_table(table, schema).columns[0]
+    assert (column.below, column.above, column.rounded, column.undeclared) == (0, 0, 0, 0)
+    assert draft.columns[0].name == name
+    assert draft.columns[0].reason.split("\n")[0] in draft.text.replace("\n#  ", "")
+    return schema.columns[0], draft.columns[0]
+
+
+def warnings_of(values: Sequence[Any], name: str = "x") -> str:
+    return " ".join(decided(values, name)[1].warnings)
+
+
+# --- numbers ---
+
+
+def test_a_text_among_numbers_is_a_special_value() -> None:
+    column, decision = decided(cells(lambda r: "N" if r.random() < 0.15 else f"{r.randrange(-500, 90_000)}.0"))
+    assert isinstance(column, Integer)
+    assert (column.special, column.missing) == (("N",), False)
+    assert '"N" in 1' in decision.reason
+
+
+def test_markers_of_missing_values_are_missing_and_odd_cells_are_counted() -> None:
+    values = cells(lambda r: r.choice(["NA", "n/a", *range(100, 160)]))
+    column, decision = decided(["forty", *values[1:]])
+    assert column == Integer(name="x", min=100, max=159, missing=True)
+    assert '"NA" and "n/a"' in decision.reason
+    assert 'no numbers in 1 cell, such as "forty"' in decision.warnings[0]
+
+
+@pytest.mark.parametrize("code", [-9, -1, 99, 999, 9999])
+def test_a_number_apart_from_the_rest_is_a_special_value(code: int) -> None:
+    values = cells(lambda r: code if r.random() < 0.08 else r.randint(18, 80))
+    column, decision = decided(values)
+    assert column == Integer(name="x", min=18, max=80, special=(str(code),))
+    assert f"{code} in " in decision.reason
+    assert decided([int(value) for value in values])[0] == decided([float(value) for value in values])[0] == column
+
+
+@pytest.mark.parametrize("code", [-9, 99])
+def test_a_number_that_is_rare_or_among_the_rest_is_none(code: int) -> None:
+    rare = [*cells(lambda r: r.randint(18, 80))[1:], str(code)]
+    assert decided(rare)[0].special == ()  # type: ignore[union-attr]
+    among = cells(lambda r: code if r.random() < 0.08 else r.randint(-20, 120))
+    assert decided(among)[0].special == ()  # type: ignore[union-attr]
+    hours = cells(lambda r: code if r.random() < 0.02 else round(r.gauss(60, 15)))
+    assert decided(hours)[0].special == ()  # type: ignore[union-attr]
+
+
+def german(value: float, decimals: int) -> str:
+    return f"{value:,.{decimals}f}".translate(str.maketrans(",.", ".,"))
+
+
+@pytest.mark.parametrize(
+    ("make", "form"),
+    [
+        (lambda v: f"{v:,.0f}", {"thousands": ","}),
+        (lambda v: german(v, 0), {"thousands": "."}),
+        (lambda v: f"{v:,.0f}".replace(",", "'"), {"thousands": "'"}),
+        (lambda v: f"{v:,.0f}".replace(",", " "), {"thousands": " "}),
+        (lambda v: f"${v:,.0f}", {"prefix": "$", "thousands": ","}),
+        (lambda v: f"{v:,.2f}", {"thousands": ",", "decimals": 2}),
+        (lambda v: f"${v:.2f}", {"prefix": "$", "decimals": 2}),
+        (lambda v: f"EUR {v:.2f}", {"prefix": "EUR ", "decimals": 2}),
+        (lambda v: german(v, 2), {"thousands": ".", "decimal": ",", "decimals": 2}),
+        (lambda v: f"{v:.1f}".replace(".", ","), {"decimal": ",", "decimals": 1}),
+        (lambda v: f"{v:.0f},0", {"decimal": ",", "decimals": 1}),
+        (lambda v: f"{v / 1e5:.3f}".replace(".", ","), {"decimal": ",", "decimals": 3}),
+        (lambda v: f"{v:.2f}", {"decimals": 2}),
+        (lambda v: f"{round(v / 50) * 50}", {"step": 50}),
+        (lambda v: f"{round(v / 1000) * 1000}", {"step": 1000}),
+        (lambda v: f"{round(v) / 2}", {"step": 0.5}),
+    ],
+)
+def test_numbers_in_the_forms_that_tables_have(make: Callable[[float], str], form: dict[str, object]) -> None:
+    values = [10 ** random.Random(i).uniform(1, 6.5) for i in range(ROWS)]
+    column, decision = decided([make(value) for value in values])
+    assert isinstance(column, Number if {"decimals", "decimal"} & set(form) or form == {"step": 0.5} else Integer)
+    found = {key: getattr(column, key, None) for key in ("prefix", "thousands", "decimal", "decimals", "step")}
+    assert found == {"prefix": "", "thousands": "", **_defaults(column), **form}
+    assert not decision.warnings
+
+
+def _defaults(column: Column) -> dict[str, object]:
+    if isinstance(column, Integer):
+        return {"decimal": None, "decimals": None, "step": 1}
+    return {"decimal": ".", "decimals": None, "step": None}
+
+
+def test_thousands_or_decimals_is_said_where_nothing_tells() -> None:
+    assert "taken for thousands" in warnings_of(cells(lambda r: f"{r.randint(1, 9)},{r.randint(100, 999)}"))
+
+
+def test_decimals_that_no_grid_holds_are_left_open() -> None:
+    column, _ = decided([random.Random(i).random() for i in range(ROWS)])
+    assert isinstance(column, Number)
+    assert not column.on_grid
+
+
+def test_few_whole_numbers_stay_integers_and_two_are_a_category() -> None:
+    column, decision = decided(cells(lambda r: r.randint(1, 4)))
+    assert column == Integer(name="x", min=1, max=4)
+    assert "then a category" in decision.reason
+    assert decided(cells(lambda r: r.randint(0, 1)))[0] == Category(name="x", values=("0", "1"))
+    assert isinstance(decided(cells(lambda r: r.choice([1, 2, 3, "N"])))[0], Category)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda r: f"{r.choice([2139, 2140, 10001, 94110]):05}",
+        lambda r: r.choice(["250.83", "V58", "E880", *(f"V{i}" for i in range(20, 30)), "428", "414.1"]),
+    ],
+)
+def test_codes_that_look_like_numbers_are_categories(make: Callable[[random.Random], object]) -> None:
+    column, _ = decided(cells(make))
+    assert isinstance(column, Category)
+    assert {"02139", "V58"} & set(column.values)
+
+
+def test_numbers_named_like_codes_or_spread_like_them_are_categories() -> None:
+    assert isinstance(decided(cells(lambda r: r.choice([94110, 10001, 60601])), "zip_code")[0], Category)
+    codes = random.Random(1).sample(range(100, 9990), 80)
+    column, decision = decided([*cells(lambda r: r.choice(codes), 4_000), *["N"] * 2_000])
+    assert isinstance(column, Category)
+    assert "spread as codes are" in decision.reason
+
+
+# --- dates ---
+
+
+def days(form: str, first: date = date(1950, 1, 1), spread: int = 20_000) -> list[str]:
+    return cells(lambda r: (datetime(*first.timetuple()[:3]) + timedelta(r.randrange(spread))).strftime(form))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y%m%d", "%d %b %Y", "%d-%m-%Y", "%Y/%m/%d", "%B %d, %Y", "%d%b%Y"),
+        *("%d.%m.%Y %H:%M", "%m/%d/%Y %H:%M:%S"),
+    ],
+)
+def test_dates_in_the_forms_that_tables_have(form: str) -> None:
+    column, decision = decided(days(form))
+    assert isinstance(column, Datetime)
+    assert column.dates == form
+    assert not decision.warnings
+    assert column.start.date() < date(1951, 1, 1)
+
+
+def test_dates_as_iso_writes_them_need_no_format() -> None:
+    column, _ = decided(["9999-12-31" if i % 9 == 0 else day for i, day in enumerate(days("%Y-%m-%d"))])
+    assert isinstance(column, Datetime)
+    assert (column.dates, column.special) == (None, ("9999-12-31",))
+    assert column.max < date(2010, 1, 1)
+
+
+def test_a_day_apart_from_the_rest_is_a_special_value() -> None:
+    values = ["01.01.1900" if i % 9 == 0 else day for i, day in enumerate(days("%d.%m.%Y"))]
+    assert decided(values)[0].special == ("01.01.1900",)  # type: ignore[union-attr]
+
+
+def test_days_that_could_be_months_are_said_loudly() -> None:
+    both = cells(lambda r: f"{r.randint(1, 12):02}/{r.randint(1, 12):02}/{r.randint(2000, 2020)}")
+    column, decision = decided(both)
+    assert isinstance(column, Datetime)
+    assert "no cell tells" in decision.warnings[0]
+    assert '"%d/%m/%Y"' in decision.warnings[0]
+    assert "two digits" in warnings_of(days("%d.%m.%y", date(1975, 1, 1)))
+
+
+def test_times_beyond_python_s_are_not_taken_for_times() -> None:
+    far = pa.array([2**50, 2**50 + 86_400, 2**50 + 172_800], type=pa.timestamp("s"))
+    assert "datetime" not in draft_schema(pa.table({"far": far, "b": [True, False, True]}))
+
+
+# --- identifiers and text ---
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("", [str(i) for i in range(ROWS)]),
+        ("note", [f"note {i * 7919 % 10_007}" for i in range(ROWS)]),
+        ("account", cells(lambda r: r.randrange(10**9, 10**10))),
+        ("ssn", cells(lambda r: r.randrange(10**9))),
+        ("E-Mail", cells(lambda r: f"p{r.randrange(1500)}@example.org")),
+        ("id number", cells(lambda r: r.randrange(1, 1900))),
+        ("lastName", cells(lambda r: f"Name{r.randrange(900)}")),
+        ("name", cells(lambda r: "".join(r.choices("abcdefg", k=6)))),
+    ],
+)
+def test_identifiers_are_ids_and_said_loudly(name: str, values: list[str]) -> None:
+    column, decision = decided(values, name)
+    assert column == Id(name=name)
+    assert "1, 2, 3" in decision.warnings[0]
+    assert not any("it repeats" in warning for warning in decision.warnings) or len(set(values)) < ROWS
+
+
+@pytest.mark.parametrize("persons", [30, 700])
+def test_several_rows_of_a_person_are_said_loudly(persons: int) -> None:
+    values = cells(lambda r: 1000 + r.randrange(persons))
+    column, decision = decided(values, "patient_id")
+    most = max(values.count(value) for value in set(values))
+    assert isinstance(column, Id if persons > 100 else Category)
+    assert f"one of them in {most:,} rows" in decision.warnings[-1]
+    assert f"up to {most:,} times the ε" in decision.warnings[-1]
+
+
+def test_a_name_alone_makes_no_identifier() -> None:
+    assert isinstance(decided(cells(lambda r: r.choice(["A191", "A192"])), "telephone")[0], Category)
+    assert isinstance(decided(cells(lambda r: r.choice("abc")), "product name")[0], Category)
+    assert isinstance(decided(cells(lambda r: r.randrange(300)), "phone calls")[0], Integer)
+
+
+def test_many_values_are_a_category_where_most_are_frequent() -> None:
+    frequent = decided(cells(lambda r: f"town {r.randrange(120)}"))
+    assert isinstance(frequent[0], Category)
+    assert "use a public list" in frequent[1].warnings[0]
+    rare = decided(cells(lambda r: f"town {r.randrange(900)}"))
+    assert isinstance(rare[0], Id)
+    assert "To keep it" in rare[1].warnings[0]
+    assert "in fewer than 10 rows" in decided([*["a"] * 1997, *["b"] * 3])[1].reason
+
+
+@pytest.mark.parametrize(
+    ("make", "remedy"),
+    [
+        (lambda r: f"{r.uniform(0, 100):.1f} %", "something behind them"),
+        (lambda r: f"{r.randrange(10_000)} EUR", "something behind them"),
+        (lambda r: f"{r.randrange(24)}:{r.randrange(60):02}", "times of day"),
+        (
+            lambda r: f"0{r.randint(1, 9)}/{r.randint(10, 28)}/2020 {r.randint(1, 12)}:{r.randint(10, 59)} PM",
+            "24 hours",
+        ),
+        (
+            lambda r: f"({r.randrange(10**6)})" if r.random() < 0.4 else f"{r.randrange(10**6)}",
+            "write them plainly",
+        ),
+    ],
+)
+def test_what_nearly_is_a_number_or_a_time_gets_a_remedy(
+    make: Callable[[random.Random], object], remedy: str
+) -> None:
+    assert remedy in warnings_of(cells(make))
+
+
+def test_constant_and_empty_columns_are_said() -> None:
+    assert "nothing to learn" in decided(["x"] * ROWS)[1].reason
+    assert "whoever differs stands out" in warnings_of(["rare", *["usual"] * (ROWS - 1)])
+    assert "whoever differs" not in warnings_of(["rare", "rare", "rare", *["usual"] * (ROWS - 3)])
+    column, decision = decided(pa.nulls(ROWS))
+    assert column == Category(name="x", values=("?",), missing=True)
+    assert "empty" in decision.reason
+
+
+# --- storage types ---
+
+
+def test_stored_types_are_kept(tmp_path: Path) -> None:
+    generator = random.Random(3)
+    table = pa.table(
+        {
+            "price": pa.array(
+                [Decimal(generator.randrange(10**6)) / 100 for _ in range(ROWS)], pa.decimal128(10, 2)
+            ),
+            "when": pa.array([datetime(2020, 1, 1) + timedelta(hours=i) for i in range(ROWS)], pa.timestamp("ns")),
+            "day": pa.array([date(2020, 1, 1) + timedelta(i % 700) for i in range(ROWS)]),
+            "flag": [True, None] * (ROWS // 2),
+            "kind": pa.array([f"k{i % 7}" for i in range(ROWS)]).dictionary_encode(),
+            "narrow": pa.array([i % 30 / 10 for i in range(ROWS)], pa.float32()),
+            "count": pa.array([None if i % 9 == 0 else float(i % 50) for i in range(ROWS)]),
+            "compact": [20_200_101 + i % 28 for i in range(ROWS)],
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    draft = make_draft(tmp_path / "t.parquet")
+    columns = {column.name: column for column in parse_schema(draft.text).columns}
+    assert isinstance(columns["price"], Number)
+    assert columns["price"].decimals == 2
+    assert isinstance(columns["when"], Datetime)
+    assert isinstance(columns["when"].min, datetime)
+    assert columns["day"] == Datetime(name="day", min=date(2020, 1, 1), max=date(2021, 11, 30))
+    assert columns["flag"] == Boolean(name="flag", missing=True)
+    assert isinstance(columns["kind"], Category)
+    assert isinstance(decided(pa.array([i % 5 for i in range(ROWS)]).dictionary_encode())[0], Category)
+    assert columns["narrow"] == Number(name="narrow", min=0.0, max=2.9, decimals=1)
+    assert columns["count"] == Integer(name="count", min=0, max=49, missing=True)
+    assert "stored as numbers" in draft.columns[-1].warnings[0]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_data_frames(frame: Callable[[dict[str, list[Any]]], Any]) -> None:
+    data = {
+        "age": [20 + i % 60 for i in range(300)],
+        "sex": ["f", "m", None] * 100,
+        "mixed": ["5", "x", "7"] * 100,
+    }
+    columns = parse_schema(draft_schema(frame(data))).columns
+    assert columns[0] == Integer(name="age", min=20, max=79)
+    assert columns[1] == Category(name="sex", values=("f", "m"), missing=True)
+    assert columns[2] == Category(name="mixed", values=("5", "7", "x"))
+
+
+# --- columns that follow from others ---
+
+
+def test_a_column_that_follows_from_another_is_said() -> None:
+    generator = random.Random(2)
+    town = [generator.randrange(40) for _ in range(ROWS)]
+    table = pa.table(
+        {
+            "town": [f"t{t}" for t in town],
+            "density": [t * 1.5 for t in town],
+            "land": [f"l{t % 5}" for t in town],
+            "noise": [generator.randrange(5) for _ in range(ROWS)],
+            "constant": ["x"] * (ROWS - 1) + ["y"],
+        }
+    )
+    reasons = {column.name: column.reason for column in make_draft(table).columns}
+    assert 'follows from "town", and the other way round' in reasons["density"]
+    assert 'follows from "town", which has 40 values' in reasons["land"]
+    assert not any("follows" in reasons[name] for name in ("town", "noise", "constant"))
+    nearly = table.append_column("nearly", [[f"l{t % 5}" if i else "l5" for i, t in enumerate(town)]])
+    assert "follows" not in make_draft(nearly).columns[-1].reason
+
+
+def test_long_tables_are_sampled_and_it_is_said() -> None:
+    table = pa.table({"a": [i % 20 for i in range(150_000)], "b": [f"b{i % 10}" for i in range(150_000)]})
+    (follows,) = what_follows([Look.of(name, table[name]) for name in ("a", "b")]).values()
+    assert (follows.source, follows.whole) == ("a", False)
+
+
+# --- the file ---
+
+
 def test_every_bound_and_category_is_marked() -> None:
     text = draft_schema(make_people(200))
+    marked = ("min =", "max =", "values =", "special =", "step =", "decimals =", "dates =", "thousands =")
+    assert any(line.startswith("min =") for line in text.splitlines())
     for line in text.splitlines():
-        if line.startswith(("min =", "max =", "values =")):
+        if line.startswith(marked):
             assert "read from the data, not private: confirm or replace" in line
 
 
@@ -34,7 +398,7 @@ def test_messy_columns_get_the_type_that_nearly_all_cells_have(tmp_path: Path) -
     assert isinstance(columns["id"], Id)
     assert isinstance(columns["note"], Id)
     assert columns["age"] == Integer(name="age", min=20, max=69, missing=True)
-    assert columns["pay"] == Number(name="pay", min=0.0, max=1000.0, missing=True)
+    assert columns["pay"] == Number(name="pay", min=0.0, max=1000.0, step=0.5, missing=True)
     assert isinstance(columns["day"], Datetime)
     assert columns["day"].missing
     assert columns["city"] == Category(name="city", values=("Genève", "Zürich"), missing=True)
@@ -46,17 +410,41 @@ def test_odd_names_and_values_are_valid_toml(tmp_path: Path) -> None:
     assert list(columns) == ['a "quoted" name', "emoji 😀", "back\\slash"]
 
 
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.lists(
+            st.one_of(st.none(), st.text(max_size=6), st.integers().map(str), st.floats().map(str)),
+            min_size=20,
+            max_size=20,
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from(["a", "person_id", "zip", "# =\n[x]"]),
+)
+def test_any_table_gives_a_valid_draft(columns: list[list[str | None]], name: str) -> None:
+    table = pa.table({f"{name}{i}": pa.array(c, pa.string()) for i, c in enumerate(columns)} | {"b": [True] * 20})
+    schema = parse_schema(draft_schema(table))
+    assert [column.name for column in schema.columns] == table.column_names
+    assert check_table(table, schema).rows == 20
+
+
 def test_a_label_is_a_category_even_if_it_is_a_number(tmp_path: Path) -> None:
     rows = "\n".join(f"{i % 3},{i % 7}" for i in range(90))
     assert drafted(f"grade,x\n{rows}\n", tmp_path, label="grade")["grade"] == Category(
         name="grade", values=("0", "1", "2")
     )
+    draft = make_draft(pa.table({"grade": ["a", "b", None], "x": [1, 2, 3]}), label="grade")
+    assert parse_schema(draft.text).label == "grade"
+    assert "labels are missing" in draft.columns[0].warnings[0]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"a;b\n1;2\n", "separated by commas"),
+        (b"a\tb\n1\t2\n", "separated by commas"),
         (b"a,b\nGen\xe8ve,2\n", "not UTF-8"),
         (b"a,a\n1,2\n", "more than once"),
     ],
@@ -67,12 +455,59 @@ def test_what_cannot_be_drafted(content: bytes, message: str, tmp_path: Path) ->
         draft_schema(tmp_path / "t.csv")
 
 
+@pytest.mark.parametrize(
+    ("table", "label", "message"),
+    [
+        (pa.table({"a": [1, 1], "b": [1, 2]}), "a", "1 different values"),
+        (pa.table({"a": list(range(1001)), "b": [1] * 1001}), "a", "1,001 different values"),
+        (pa.table({"a": [[1], [2]]}), None, "nested"),
+        (pa.table({"a": pa.array([b"\xe8", b"x"])}), None, "bytes that are no text"),
+    ],
+)
+def test_tables_that_cannot_be_drafted(table: pa.Table, label: str | None, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        draft_schema(table, label=label)
+
+
 def test_empty_and_ragged_tables(tmp_path: Path) -> None:
     assert list(drafted("a,b\n", tmp_path)) == ["a", "b"]
     assert list(drafted("a,b\n1,2\n3\n4,5,6\n", tmp_path)) == ["a", "b"]
-    assert "type" in draft_schema(pa.table({"a": pa.nulls(3)}))
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\r\n1,2\r\n3\r\n")  # as a spreadsheet saves it
+    draft = make_draft(tmp_path / "t.csv")
+    assert [column.name for column in draft.columns] == ["a", "b"]
+    assert "1 row of the file" in draft.warnings[0]
+    assert "1 row of the file" in draft.text
+    assert "nothing to learn" in make_draft(pa.table({"id": [f"x{i}" for i in range(50)]})).warnings[0]
 
 
-def test_times_beyond_python_s_are_not_taken_for_times() -> None:
-    far = pa.array([2**50, 2**50 + 86_400, 2**50 + 172_800], type=pa.timestamp("s"))
-    assert "datetime" not in draft_schema(pa.table({"far": far, "b": [True, False, True]}))
+def test_nist(data_dir: Path) -> None:
+    """A survey as people have them: codes among numbers and as numbers, columns that follow from others."""
+    path = data_dir / "nist_national2019.csv"
+    if not path.is_file():
+        pytest.skip("nist_national2019.csv is not in REPSYNTH_DATA")
+    draft = make_draft(path, label="OWN_RENT")
+    schema = parse_schema(draft.text)
+    columns = {column.name: column for column in schema.columns}
+    reasons = {column.name: column.reason for column in draft.columns}
+    assert columns["PINCP"] == Integer(name="PINCP", min=-9_000, max=1_327_000, special=("N",))
+    assert columns["POVPIP"] == Integer(name="POVPIP", min=0, max=501, special=("N",))
+    assert columns["AGEP"] == Integer(name="AGEP", min=0, max=95)
+    assert isinstance(columns["PUMA"], Category)
+    assert columns["PUMA"].values[0] == "01-01301"
+    assert isinstance(columns["INDP"], Category)
+    assert columns["INDP"].size == 264
+    assert columns["DENSITY"].decimals == 1  # type: ignore[union-attr]
+    assert {name for name, reason in reasons.items() if "follows from" in reason} == {"DENSITY", "INDP_CAT"}
+    assert not any(isinstance(column, Id) for column in columns.values())
+    checked = check_table(path, schema)
+    assert all(column.missing == column.unreadable == column.undeclared == 0 for column in checked.columns)
+
+
+def test_the_public_tables(data_dir: Path) -> None:
+    kinds = {}
+    for name in ("adult", "german_credit"):
+        schema = parse_schema(draft_schema(data_dir / f"{name}.csv"))
+        kinds |= {column.name: type(column) for column in schema.columns}
+        assert not any(isinstance(column, Id) for column in schema.columns)
+    assert kinds["fnlwgt"] is kinds["hours-per-week"] is kinds["credit_amount"] is Integer
+    assert kinds["workclass"] is kinds["telephone"] is kinds["personal_status"] is Category

@@ -1,6 +1,6 @@
 """The gate: no cell raises, none reads differently because of its neighbours, all land inside the domain."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,19 @@ EVERYTHING = Schema(
         Number(name="number", min=0.0, max=1.0),
         Datetime(name="day", min=date(2020, 1, 1), max=date(2020, 12, 31)),
         Datetime(name="second", min=datetime(2020, 1, 1), max=datetime(2020, 12, 31)),
+        Integer(name="stepped", min=-10, max=10, step=5, special=("-9", "1", "x"), thousands=",", prefix="$"),
+        Number(name="decimals", min=0.0, max=1.0, decimals=2, special=("0.5",), thousands=".", decimal=","),
+        Datetime(
+            name="dated",
+            min=date(2020, 1, 1),
+            max=date(2020, 12, 31),
+            special=("9999-12-31", "1"),
+            dates="%Y-%m-%d",
+        ),
     )
 )
 LARGEST = {"category": 3, "boolean": 1, "integer": 10, "number": 2**40, "day": 365, "second": 365 * 86_400}
+LARGEST |= {"stepped": 4 + 3, "decimals": 100 + 1, "dated": 365 + 2}
 
 TEXTS = st.one_of(
     st.binary(max_size=12),
@@ -37,6 +47,8 @@ CELLS = {
     pa.bool_(): st.booleans(),
     pa.date32(): st.dates(),
     pa.timestamp("us"): st.datetimes(),
+    pa.duration("ns"): st.integers(-(2**63), 2**63 - 1),
+    pa.decimal128(38, 3): st.decimals(-(10**20), 10**20, places=3),
     pa.string(): st.text(max_size=8),
 }
 
@@ -83,6 +95,13 @@ def test_a_cell_reads_the_same_alone(array: pa.Array) -> None:
         ("day", [datetime(2020, 1, 2, 23, 59), datetime(2030, 1, 1)], [1, 365]),
         ("second", [b"0001-01-01T00:00+01:00", b"9999-12-31T23:59-12"], [0, 365 * 86_400]),
         ("second", [b"2020-01-01T01:00:00+01:00", b"2020-01-01 00:01"], [0, 60]),
+        ("integer", [timedelta(seconds=3), timedelta(days=1), None], [8, 10, -1]),
+        ("number", [timedelta(milliseconds=500)], [2**39]),
+        ("category", [timedelta(seconds=1), timedelta(seconds=-3), timedelta(seconds=9)], [0, 3, -1]),
+        ("stepped", [b"$5", b"-$10", b"-9.0", b"1", b" x ", b"$1,000", b"2"], [3, 0, 5, 6, 7, 4, 2]),
+        ("decimals", [b"0,25", b"0.25", b"0,5", b"1.000"], [25, -1, 101, 100]),
+        ("dated", [b"2020-01-02", b"9999-12-31", b"1.0", b"2020-1-2"], [1, 366, 367, 1]),
+        ("dated", [date(2020, 1, 2), date(9999, 12, 31)], [1, 366]),
     ],
 )
 def test_cells(column: str, cells: list[object], codes: list[int]) -> None:

@@ -1,12 +1,64 @@
 """Every mistake in a schema is reported at once, where it stands, with its remedy."""
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from repsynth.errors import SchemaError
-from repsynth.schema import Schema, load_schema, parse_schema, schema_from_dict, schema_to_dict
+from repsynth.schema import (
+    Datetime,
+    Integer,
+    Number,
+    Schema,
+    load_schema,
+    parse_schema,
+    schema_from_dict,
+    schema_to_dict,
+)
+from repsynth.schema.dates import DateFormat
+
+FORMS = """
+[columns.year]
+type = "integer"
+min = 1950
+max = 2020
+step = 10
+special = [-9, 9999.0, "unknown"]
+thousands = "."
+prefix = "A.D. "
+[columns.price]
+type = "number"
+min = -0.5
+max = 9999.99
+decimals = 2
+thousands = "."
+decimal = ","
+prefix = "EUR "
+special = [-9.5]
+[columns.dose]
+type = "number"
+min = 0.1
+max = 1
+step = 0.1
+[columns.plain]
+type = "number"
+min = 0
+max = 1
+[columns.day]
+type = "datetime"
+min = 1970-01-01
+max = 2020-12-31
+dates = "%d-%b-%y"
+special = [9999-12-31, "none"]
+[columns.hour]
+type = "datetime"
+min = 1900-01-01T00:00:00
+max = 2020-12-31
+dates = " %m/%d/%Y %H:%M "
+"""
 
 
 def test_all_types_are_read(schema: Schema) -> None:
@@ -23,6 +75,131 @@ def test_all_types_are_read(schema: Schema) -> None:
 
 def test_there_and_back(schema: Schema) -> None:
     assert schema_from_dict(schema_to_dict(schema)) == schema
+
+
+def test_grids_forms_and_special_values_are_read() -> None:
+    schema = parse_schema(FORMS)
+    year, price, dose, plain, day, hour = schema.columns
+    assert year == Integer(
+        name="year",
+        min=1950,
+        max=2020,
+        special=("-9", "9999", "unknown"),
+        step=10,
+        thousands=".",
+        prefix="A.D. ",
+    )
+    assert isinstance(price, Number)
+    assert (price.special, price.decimals, price.decimal, price.prefix) == (("-9.5",), 2, ",", "EUR ")
+    grids = [(c.steps, c.positions, c.unit, c.on_grid) for c in (price, dose, plain)]  # type: ignore[union-attr]
+    assert grids == [(1_000_049, 1_000_051, 0.01, True), (9, 10, 0.1, True), (2**40, 2**40 + 1, 2.0**-40, False)]
+    assert (year.steps, year.positions, year.unit) == (7, 11, 10.0)
+    assert isinstance(day, Datetime)
+    assert isinstance(hour, Datetime)
+    assert (day.special, day.dates, day.positions - day.steps) == (("9999-12-31", "none"), "%d-%b-%y", 3)
+    assert (hour.dates, hour.unit) == ("%m/%d/%Y %H:%M", timedelta(seconds=1))
+    assert schema_from_dict(schema_to_dict(schema)) == schema
+
+
+def test_what_is_not_declared_is_not_written() -> None:
+    """Releases and checkpoints of earlier versions have none of these keys, and are compared as dictionaries."""
+    schema = Schema(columns=(Integer(name="a", min=0, max=1), Number(name="b", min=0.0, max=1.0)))
+    assert schema_to_dict(schema)["columns"] == {
+        "a": {"type": "integer", "min": 0, "max": 1},
+        "b": {"type": "number", "min": 0.0, "max": 1.0},
+    }
+
+
+def test_all_mistakes_of_a_column_at_once() -> None:
+    text = """[columns.a]
+type = "number"
+max = 5
+min = 5
+special = ["", -9, "-9.0"]
+step = 0
+decimal = ";"
+thousands = "x"
+prefix = "5"
+"""
+    with pytest.raises(SchemaError) as caught:
+        parse_schema(text)
+    lines = sorted(int(problem.split("line ")[1].split(":")[0]) for problem in caught.value.problems)
+    assert lines == [4, 5, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ('type = "integer"\nmin = 0\nmax = 10\nstep = 3', "whole number of steps"),
+        ('type = "integer"\nmin = 0\nmax = 10\nstep = 2.5', "'step' must be a whole number above 0"),
+        ('type = "integer"\nmin = 0\nmax = 10\nstep = true', "'step' must be a whole number above 0"),
+        ('type = "integer"\nmin = 0\nmax = 10\ndecimals = 1', "unknown key 'decimals' for type integer"),
+        ('type = "integer"\nmin = 0\nmax = 4503599627370497', "between -2^52 and 2^52 = 4,503,599,627,370,496"),
+        ('type = "number"\nmin = 0\nmax = 1\nstep = -0.5', "'step' must be a number above 0"),
+        ('type = "number"\nmin = 0\nmax = 1\nstep = 0.3', "whole number of steps"),
+        ('type = "number"\nmin = 0\nmax = 1\nstep = 0.5\ndecimals = 1', "exclude each other"),
+        ('type = "number"\nmin = 0\nmax = 1\ndecimals = 13', "'decimals' must be a whole number from 0 to 12"),
+        ('type = "number"\nmin = 0\nmax = 1\ndecimals = true', "'decimals' must be a whole number"),
+        ('type = "number"\nmin = 0.125\nmax = 1.125\ndecimals = 2', "more 'decimals' than declared"),
+        ('type = "number"\nmin = 0\nmax = 1e9\ndecimals = 12', "too fine for these bounds"),
+        ('type = "number"\nmin = 1e17\nmax = 100000000000000016.0\nstep = 1', "too fine for these bounds"),
+        ('type = "number"\nmin = 0\nmax = 1\nthousands = "."', "'thousands' and 'decimal' must differ"),
+        ('type = "number"\nmin = 0\nmax = 1\nthousands = ["."]', "'thousands' must be one of"),
+        ('type = "number"\nmin = 0\nmax = 1\ndecimal = ""', "'decimal' must be"),
+        ('type = "number"\nmin = 0\nmax = 1\nprefix = "-"', "'prefix' must be a short text"),
+        ('type = "number"\nmin = 0\nmax = 1\nprefix = " $"', "'prefix' must be a short text"),
+        ('type = "number"\nmin = 0\nmax = 1\nprefix = "."', "'prefix' must be a short text"),
+        ('type = "number"\nmin = 0\nmax = 1\nprefix = 5', "'prefix' must be a short text"),
+        ('type = "number"\nmin = 0\nmax = 1\nspecial = -9', "'special' must be a list"),
+        ('type = "number"\nmin = 0\nmax = 1\nspecial = [true]', "'special' must be a list"),
+        ('type = "number"\nmin = 0\nmax = 1\nspecial = [2020-01-01]', "'special' must be a list"),
+        ('type = "number"\nmin = 0\nmax = 1\nspecial = [nan]', "not below 2^64"),
+        ('type = "number"\nmin = 0\nmax = 1\nspecial = [" "]', "a special value is empty"),
+        ('type = "number"\nmin = 0\nmax = 1\nspecial = ["x", " x"]', "1 special value(s) listed twice"),
+        ('type = "boolean"\nspecial = ["x"]', "unknown key 'special' for type boolean"),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2021-01-01\ndates = 5', "'dates' must be a format"),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2021-01-01\ndates = "%d.%j.%Y"', "%j is unknown"),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2021-01-01\ndates = "%d.%m.%"', "% is unknown"),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2021-01-01\ndates = "%m.%Y"', "must name a day"),
+        (
+            'type = "datetime"\nmin = 2020-01-01\nmax = 2021-01-01\ndates = "%d %m %b %Y"',
+            "one part of the date twice",
+        ),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2021-01-01\ndates = "%d.%m.%Y %M"', "minutes need hours"),
+        (
+            'type = "datetime"\nmin = 2020-01-01\nmax = 2021-01-01\ndates = "%d.%m.20%y"',
+            "digits between its parts",
+        ),
+        ('type = "datetime"\nmin = 1920-01-01\nmax = 2021-01-01\ndates = "%d.%m.%y"', "use %Y for the year"),
+        (
+            'type = "datetime"\nmin = 2020-01-01T01:00:00\nmax = 2021-01-01\ndates = "%d.%m.%Y"',
+            "names no time of day, but the bounds do",
+        ),
+    ],
+)
+def test_mistakes_in_grids_forms_and_special_values(keys: str, message: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        parse_schema(f"[columns.a]\n{keys}\n")
+    assert message in str(caught.value)
+    assert len(caught.value.problems) == 1
+
+
+@given(
+    st.datetimes(datetime(1969, 1, 1), datetime(2068, 12, 31)),
+    st.sampled_from(["%d.%m.%Y", "%Y%m%d", "%d%b%y", "%B %d, %Y", "%m/%d/%y", "%d. %b %Y", "%Y年%m月%d日"]),
+    st.sampled_from(["", " %H:%M:%S", "T%H%M%S", " (%H h %M min %S s)"]),
+)
+def test_what_a_format_writes_it_reads(time: datetime, days: str, clock: str) -> None:
+    form = DateFormat(days + clock)
+    assert form.problem is None
+    whole = time.replace(microsecond=0)
+    expected = whole if clock else datetime(time.year, time.month, time.day)
+    assert form.read(form.write(whole)) == expected
+
+
+@given(st.text(max_size=20))
+def test_no_text_makes_a_format_raise(text: str) -> None:
+    assert DateFormat("%d. %B %Y %H:%M").read(text) is None
 
 
 def test_all_mistakes_at_once_with_lines() -> None:

@@ -22,10 +22,11 @@ from rich.progress import (
 )
 
 from repsynth import datasets
-from repsynth.cli import render, render_plan
+from repsynth.cli import render, render_curator, render_plan
 from repsynth.cli.flags import settings_of
+from repsynth.curator.check import check_table
 from repsynth.curator.dossier import write_dossier
-from repsynth.curator.draft import draft_schema
+from repsynth.curator.draft import make_draft
 from repsynth.data.sources import open_source
 from repsynth.data.write import check_table_path, write_table
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError
@@ -46,18 +47,21 @@ from repsynth.storage.atomic import beside, check_place
 def schema(options: argparse.Namespace) -> None:
     """Write a draft schema."""
     check_new(options.output, "-o")
-    text = draft_schema(options.data, label=options.label)
+    draft = make_draft(options.data, label=options.label)
     with beside(options.output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    print_result(
-        options,
-        {"schema": str(options.output), "confirmed": False},
-        lambda console: console.print(
-            f"Wrote {escape(str(options.output))}, a draft that was read from the data and is "
-            "[bold]not private[/bold].\n"
-            "Check or replace every bound and category, then set confirmed = true."
-        ),
-    )
+        temporary.write_text(draft.text, encoding="utf-8")
+    data = {
+        "schema": str(options.output),
+        "confirmed": False,
+        **render_curator.draft_data(draft),
+    }
+    print_result(options, data, lambda console: render_curator.draft(console, draft, options.output))
+
+
+def check(options: argparse.Namespace) -> None:
+    """Look at a table through its schema."""
+    checked = check_table(options.data, load_schema(options.schema))
+    print_result(options, msgspec.to_builtins(checked), lambda console: render_curator.check(console, checked))
 
 
 def check_new(path: Path, flag: str) -> None:

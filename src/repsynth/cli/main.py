@@ -21,9 +21,10 @@ Turn a private table into a differentially private synthetic one, in which outli
 the people who are easiest to single out, lose provably less privacy than everybody else.
 
   1. repsynth schema people.csv -o schema.toml      draft what is public, then complete it by hand
-  2. repsynth plan --schema schema.toml --epsilon 1 see what it will cost; touches no data
-  3. repsynth synthesize people.csv --schema schema.toml --epsilon 1
-  4. repsynth inspect release                       what was spent, and who lost how much
+  2. repsynth check people.csv --schema schema.toml see which cells it would lose; PRIVATE, costs nothing
+  3. repsynth plan --schema schema.toml --epsilon 1 see what it will cost; touches no data
+  4. repsynth synthesize people.csv --schema schema.toml --epsilon 1
+  5. repsynth inspect release                       what was spent, and who lost how much
 
 A table is a comma-separated UTF-8 file with a header line, or a Parquet file: one person per row. A schema
 is a TOML file with a table [columns.NAME] for each column: type = "integer", "number" or "datetime" with
@@ -31,12 +32,28 @@ min and max; "category" with values; "boolean"; or "id", which is numbered anew.
 """
 
 _SYNTHESIZE = """\
-Read the data once, spend the budget, write a release folder and a synthetic table.
+Read the data once, spend the budget, write a release folder and a synthetic table. Whether the schema fits the
+data shows before anything is spent: see repsynth check.
 
   repsynth synthesize people.csv --schema schema.toml --epsilon 1
   repsynth synthesize people.csv --schema schema.toml --epsilon 1 --outlier-epsilon 0.3
   repsynth synthesize people.parquet --schema schema.toml --rho 0.02 -o synthetic.parquet
   repsynth synthesize people.csv --schema schema.toml --plan plan.toml
+"""
+
+_SCHEMA = """\
+Decide for each column what it is, say why, and write a draft to be confirmed by hand. What it shows and writes was
+read from the data: it is not private.
+
+  repsynth schema people.csv --label smoker -o schema.toml
+"""
+
+_CHECK = """\
+Look at a table through its schema before anything is paid: which cells cannot be read, are clipped or count as
+missing, which rows are no rows, which ids repeat, and what to declare. One pass; nothing is written or spent. What
+it prints is PRIVATE.
+
+  repsynth check people.csv --schema schema.toml
 """
 
 _AUDIT = """\
@@ -146,10 +163,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"repsynth {__version__}")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
 
-    schema = _verb(verbs, "schema", "commands:schema", "draft a schema from the data, to be confirmed by hand")
+    schema = _verb(
+        verbs, "schema", "commands:schema", "draft a schema from the data, to be confirmed by hand", _SCHEMA
+    )
     schema.add_argument("data", metavar="DATA", type=Path, help="CSV or Parquet file")
     schema.add_argument("--label", help="the column that analysts will predict")
     schema.add_argument("-o", "--output", type=Path, default=Path("schema.toml"), help="(default: schema.toml)")
+
+    check = _verb(verbs, "check", "commands:check", "see what a schema makes of a table: a PRIVATE look", _CHECK)
+    check.add_argument("data", metavar="DATA", type=Path, help="CSV or Parquet file")
+    check.add_argument("--schema", type=Path, required=True, help="schema.toml, confirmed or not")
 
     plan = _verb(verbs, "plan", "commands:plan", "show what a run would measure and cost; touches no data")
     add_settings(plan)

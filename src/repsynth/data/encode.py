@@ -1,25 +1,29 @@
 """The only gate: every cell becomes a code of a declared value or a position between the bounds.
 
-What cannot be read (missing, not a number, infinite, an unknown category) becomes the sentinel
-`MISSING`; what is out of bounds is clipped to the bound. No value of a cell can raise.
+A special value of a numeric column has its own code behind the positions. What cannot be read (missing, not a
+number, infinite, an unknown category) becomes the sentinel `MISSING`; what is out of bounds is clipped to the
+bound. No value of a cell can raise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.notation import EPOCH, ISO_TIME, PLAIN, Notation, date_format, seconds_of, special_seconds
+from repsynth.data.positions import positions_of
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import Source, object_text
-from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Numeric, Schema
+from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
+from repsynth.schema.columns import plain_number
+from repsynth.schema.dates import DateFormat
 
-_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
-_TIME = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
-_EPOCH = datetime(1970, 1, 1)
+TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""How many of a unit are a second."""
+
 _TRUE = ["true", "t", "yes", "y", "1", "1.0"]
 _FALSE = ["false", "f", "no", "n", "0", "0.0"]
 
@@ -48,7 +52,7 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
     return Records(rows=batch.num_rows, codes=codes)
 
 
-def _encode(array: pa.Array, column: Discrete | Numeric) -> NDArray[np.int64]:
+def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     match column:
@@ -57,37 +61,61 @@ def _encode(array: pa.Array, column: Discrete | Numeric) -> NDArray[np.int64]:
         case Boolean():
             code = _codes(pc.ascii_lower(read_text(array)), (*_FALSE, *_TRUE))
             return np.where(code == MISSING, MISSING, code // len(_FALSE))
-        case Datetime():
-            return _time_positions(array, column)
-        case Integer():
-            return _positions(np.rint(read_numbers(array)), column.min, column.max, 1.0)
-        case _:
-            return _positions(
-                read_numbers(array), column.min, column.max, column.steps / (column.max - column.min)
-            )
+        case Integer() | Number() | Datetime():
+            positions = _positions(array, column)
+            if not column.special:
+                return positions
+            special = _special(array, column)
+            return np.where(special == MISSING, positions, column.steps + 1 + special)
 
 
-def _codes(texts: pa.Array, values: tuple[str, ...]) -> NDArray[np.int64]:
+def _codes(texts: pa.Array, values: tuple[str, ...]) -> Ints:
     found = pc.index_in(texts, value_set=pa.array(values, type=pa.large_string()), skip_nulls=True)
     return _ints(found, null=MISSING)
 
 
-def _positions(values: NDArray[np.float64], low: float, high: float, scale: float) -> NDArray[np.int64]:
-    finite = np.isfinite(values)
-    inside = np.clip(np.where(finite, values, low), low, high)
-    return np.where(finite, np.floor((inside - low) * scale).astype(np.int64), MISSING)
+def _positions(array: pa.Array, column: Numeric) -> Ints:
+    if isinstance(column, Datetime):
+        seconds = read_seconds(array, date_format(column))
+        return np.where(_known(seconds), _time_positions(_ints(seconds, null=0), column), MISSING)
+    return positions_of(read_numbers(array, Notation.of(column)), column)
 
 
-def read_numbers(array: pa.Array) -> NDArray[np.float64]:
-    """The numbers, NaN where a cell is none. Text is matched before it is parsed, so parsing cannot
-    fail and no cell's reading depends on its neighbours."""
+def _special(array: pa.Array, column: Numeric) -> Ints:
+    """Which special value each cell is: by its very text, else as a number or as a time."""
+    notation = PLAIN if isinstance(column, Datetime) else Notation.of(column)
+    found = _find(read_numbers(array, notation), [plain_number(text) for text in column.special])
+    if isinstance(column, Datetime):
+        seconds = read_seconds(array, date_format(column))
+        time = _find(_ints(seconds, null=0), special_seconds(column))
+        found = np.where(_known(seconds) & (time != MISSING), time, found)
     if is_text(array.type):
-        text = read_text(array)
-        array = pc.if_else(pc.match_substring_regex(text, _NUMBER), text, None)
+        text = _codes(read_text(array), column.special)
+        found = np.where(text == MISSING, found, text)
+    return found
+
+
+def _find(values: Ints | Floats, wanted: Sequence[float | None]) -> Ints:
+    """Which of the wanted values each value is, `MISSING` where it is none of them."""
+    order = sorted((value, k) for k, value in enumerate(wanted) if value is not None)
+    if not order:
+        return np.full(len(values), MISSING)
+    ascending = np.array([value for value, _ in order])
+    place = np.minimum(np.searchsorted(ascending, values), len(order) - 1)
+    return np.where(ascending[place] == values, np.array([k for _, k in order])[place], MISSING)
+
+
+def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
+    """The numbers, NaN where a cell is none; spans of time in seconds. Text is matched before it is parsed, so
+    parsing cannot fail and no cell's reading depends on its neighbours."""
+    if is_text(array.type):
+        array = notation.plain(read_text(array))
+    elif pa.types.is_duration(array.type):
+        array = pc.divide(array.cast(pa.int64()).cast(pa.float64(), safe=False), float(TICKS[array.type.unit]))
     elif not _is_number(array.type):
         array = pa.nulls(len(array))
     numbers = array.cast(pa.float64(), safe=False)
-    result: NDArray[np.float64] = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
+    result: Floats = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
     return result
 
 
@@ -98,6 +126,8 @@ def read_text(array: pa.Array) -> pa.Array:
         whole = pc.and_(pc.equal(pc.trunc(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
         as_whole = pc.if_else(whole, numbers, None).cast(pa.int64(), safe=False).cast(pa.large_string())
         return pc.if_else(pc.fill_null(whole, False), as_whole, _object_texts(numbers))
+    if pa.types.is_duration(array.type):
+        return read_text(pa.array(read_numbers(array), from_pandas=True))
     if pa.types.is_temporal(array.type):
         return _object_texts(array)
     if is_text(array.type):
@@ -119,41 +149,35 @@ def _value_text(value: pa.Scalar) -> str | None:
         return None
 
 
-def _time_positions(array: pa.Array, column: Datetime) -> NDArray[np.int64]:
-    seconds = read_seconds(array)
-    start = int((column.start - _EPOCH).total_seconds())
+def _time_positions(seconds: Ints, column: Datetime) -> Ints:
+    start = int((column.start - EPOCH).total_seconds())
     unit = int(column.unit.total_seconds())
-    missing = pc.is_null(seconds).to_numpy(zero_copy_only=False)
-    since_start = np.clip(_ints(seconds, null=0), -(2**52), 2**52) - start
-    return np.where(missing, MISSING, np.clip(since_start, 0, column.steps * unit) // unit)
+    since_start = np.clip(seconds, -(2**52), 2**52) - start
+    return np.clip(since_start, 0, column.steps * unit) // unit
 
 
-def read_seconds(array: pa.Array) -> pa.Array:
-    """Seconds since 1970 (UTC), null where a cell is no time."""
+def read_seconds(array: pa.Array, dates: DateFormat | None = None) -> pa.Array:
+    """Seconds since 1970 (UTC), null where a cell is no time; text is read in its format, or else in ISO's."""
     if pa.types.is_date(array.type):
         days = array.cast(pa.date32(), safe=False).cast(pa.int32())
         return pc.multiply(days.cast(pa.int64()), 86_400)
     if pa.types.is_timestamp(array.type):
-        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
         ticks = array.cast(pa.int64())
-        return pa.array(_ints(ticks, null=0) // per_second, mask=ticks.is_null().to_numpy(zero_copy_only=False))
+        return pa.array(_ints(ticks, null=0) // TICKS[array.type.unit], mask=~_known(ticks))
     text = read_text(array)
-    distinct = pc.if_else(pc.match_substring_regex(text, _TIME), text, None).dictionary_encode()
-    parsed = pa.array([_parse_seconds(value) for value in distinct.dictionary.to_pylist()], type=pa.int64())
+    pattern = ISO_TIME if dates is None else f"(?i)^(?:{dates.pattern})$"
+    distinct = pc.if_else(pc.match_substring_regex(text, pattern), text, None).dictionary_encode()
+    parsed = pa.array([seconds_of(value, dates) for value in distinct.dictionary.to_pylist()], type=pa.int64())
     return parsed.take(distinct.indices)
 
 
-def _parse_seconds(text: str) -> int | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    offset = time.utcoffset() or timedelta()
-    return (time.replace(tzinfo=None) - _EPOCH - offset) // timedelta(seconds=1)
+def _known(array: pa.Array) -> Bools:
+    result: Bools = array.is_valid().to_numpy(zero_copy_only=False)
+    return result
 
 
-def _ints(array: pa.Array, *, null: int) -> NDArray[np.int64]:
-    result: NDArray[np.int64] = pc.fill_null(array, null).to_numpy(zero_copy_only=False).astype(np.int64)
+def _ints(array: pa.Array, *, null: int) -> Ints:
+    result: Ints = pc.fill_null(array, null).to_numpy(zero_copy_only=False).astype(np.int64)
     return result
 
 

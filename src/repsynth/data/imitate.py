@@ -1,16 +1,22 @@
 """Which layout the synthetic table gets: that of the table that came in, where it can hold the public domain."""
 
 import re
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
 
 from repsynth.data.decode import decode, to_kind
-from repsynth.data.encode import EncodedTable
-from repsynth.data.layout import DTYPE, SIMPLE, ColumnLayout, Layout
+from repsynth.data.encode import TICKS, EncodedTable
+from repsynth.data.layout import DTYPE, PYARROW, SIMPLE, ColumnLayout, Layout, arrow_type_named
+from repsynth.data.notation import has_form, special_values
+from repsynth.data.positions import usual
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import Source, open_source
-from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Schema
+from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
+from repsynth.schema.dates import DateFormat
+
+TEXTS = ("string", "large_string", "string_view")
 
 
 def layout_of(source: Source, schema: Schema) -> Layout:
@@ -23,37 +29,55 @@ def layout_of(source: Source, schema: Schema) -> Layout:
     columns = []
     for name, arrow_type, dtype in zip(source.names, source.types, source.dtypes, strict=True):
         column = by_name[name]
-        stored = ColumnLayout(name, str(_output_type(column, arrow_type)))
-        if dtype is not None:
+        if dtype is None:
+            stored = ColumnLayout(name, str(_output_type(column, arrow_type)))
+        elif dtype.endswith("[pyarrow]"):
+            stored = ColumnLayout(name, str(_output_type(column, arrow_type)), PYARROW)
+        else:
             stored = ColumnLayout(name, str(_pandas_type(column, dtype)), _output_dtype(column, dtype))
         if not _survives(stored, column, source.kind):
-            stored = ColumnLayout(name, str(_output_type(column, None)))
+            kept = PYARROW if stored.dtype == PYARROW else None
+            stored = ColumnLayout(name, str(_plain_type(column)), kept)
         columns.append(stored)
     return Layout(source.kind, tuple(columns))
 
 
 def _survives(stored: ColumnLayout, column: Column, kind: str) -> bool:
-    """Whether the ends of a column's public domain, and a value between, come back whole from this storage;
-    the time to find out is before anything is spent."""
+    """Whether the ends of a column's public domain, a value between and the special ones come back whole from this
+    storage; the time to find out is before anything is spent."""
     if isinstance(column, Id):
         return stored.type in SIMPLE
     alone, layout = Schema(columns=(column,)), Layout(kind, (stored,))
     last = column.size - 1 if isinstance(column, Discrete) else column.steps
-    codes = np.array([0, last // 3, last] + [MISSING] * column.missing)
+    codes = np.array([0, last // 3, last])
+    if not isinstance(column, Discrete):
+        codes = np.append(usual(codes, column), np.arange(last + 1, column.positions))
+    codes = np.append(codes, [MISSING] * column.missing).astype(np.int64)
     try:
         out = to_kind(decode(Records(rows=len(codes), codes={column.name: codes}), alone, layout), layout)
         (back,) = EncodedTable(open_source(out), alone)
     except Exception:  # Arrow, pandas and polars each have their own ways to refuse a value
         return False
-    # Numbers are rounded on the way out.
-    slack = column.steps / 1e5 if isinstance(column, Number) else 0
+    slack = np.where(codes > last, 0, _slack(column, arrow_type_named(stored.type)))
     return bool(np.all(np.abs(back.codes[column.name] - codes) <= slack))
+
+
+def _slack(column: Column, arrow_type: pa.DataType) -> float:
+    """By how many positions a value may move on its way out and in: numbers without a grid are rounded, and what
+    came as decimals or spans of time was so already; a form of dates may leave out the seconds."""
+    if isinstance(column, Number) and not column.on_grid:
+        finest = 10.0**-arrow_type.scale if pa.types.is_decimal(arrow_type) else 0.0
+        finest = 1 / TICKS[arrow_type.unit] if pa.types.is_duration(arrow_type) else finest
+        return max(column.steps / 1e5, finest / column.unit)
+    if isinstance(column, Datetime) and column.dates and column.unit < timedelta(days=1):
+        return DateFormat(column.dates).seconds - 1
+    return 0
 
 
 def _output_type(column: Column, came: pa.DataType | None) -> pa.DataType:
     """The type a column comes out in, given the one it came in (None for CSV, which has none)."""
     types = pa.types
-    text = came is not None and str(came) in ("string", "large_string", "string_view")
+    text = came is not None and str(came) in TEXTS
     match column:
         case Category():
             if came is None:
@@ -66,17 +90,56 @@ def _output_type(column: Column, came: pa.DataType | None) -> pa.DataType:
         case Boolean():
             whole = came is not None and types.is_integer(came)
             return came if came is not None and (text or whole) else pa.bool_()
-        case Integer():
-            fits = came is not None and types.is_integer(came) and _holds(came, (column.min, column.max))
-            return came if fits else pa.int64()
-        case Number():
-            return came if came in (pa.float32(), pa.float64()) else pa.float64()
-        case Datetime():
-            if came is not None and (types.is_date(came) or types.is_timestamp(came) or text):
-                return came
-            return pa.string() if came is None else pa.timestamp("us")
+        case Integer() | Number() | Datetime():
+            return _numeric_type(column, came)
         case Id():
             return came if came is not None and (text or types.is_integer(came)) else pa.int64()
+
+
+def _numeric_type(column: Numeric, came: pa.DataType | None) -> pa.DataType:
+    types = pa.types
+    if came is None:
+        return _csv_type(column)
+    plain = _plain_type(column)
+    if types.is_dictionary(came) and str(came.value_type) in TEXTS:
+        wide = str(came) in SIMPLE and came.index_type.bit_width >= 32
+        came = came if wide else pa.dictionary(pa.int32(), pa.string())
+        return came if has_form(column) or plain == pa.string() else plain
+    if str(came) in TEXTS:
+        return came if has_form(column) or plain == pa.string() else plain
+    if isinstance(column, Datetime) and _days_as_numbers(column) and types.is_integer(came):
+        return came
+    if None in special_values(column):
+        return plain
+    match column:
+        case Integer():
+            whole = types.is_integer(came) and _holds(came, (column.min, column.max))
+            return came if whole or types.is_duration(came) or types.is_decimal(came) else plain
+        case Number():
+            return came if types.is_floating(came) or types.is_duration(came) or types.is_decimal(came) else plain
+        case Datetime():
+            return came if types.is_date(came) or types.is_timestamp(came) else pa.timestamp("us")
+
+
+def _plain_type(column: Column) -> pa.DataType:
+    """A type that holds a column's public domain, whatever it came in: text where a special value is a word."""
+    if not isinstance(column, Integer | Number | Datetime):
+        return _output_type(column, None)
+    special = special_values(column)
+    if isinstance(column, Datetime) or None in special:
+        return pa.string()
+    return pa.int64() if isinstance(column, Integer) and _holds(pa.int64(), column.special) else pa.float64()
+
+
+def _csv_type(column: Numeric) -> pa.DataType:
+    """In a CSV file numbers stand as they are declared: with their form and all their decimals."""
+    plain = _plain_type(column)
+    if has_form(column):
+        return pa.string()
+    if isinstance(column, Number) and column.decimals and pa.types.is_floating(plain):
+        digits = len(str(int(max(abs(column.min), abs(column.max)))))
+        return pa.string() if column.special else pa.decimal128(digits + column.decimals, column.decimals)
+    return plain
 
 
 def _pandas_type(column: Column, dtype: str) -> pa.DataType:
@@ -84,11 +147,17 @@ def _pandas_type(column: Column, dtype: str) -> pa.DataType:
     numbers = re.match(r"u?int|U?Int|[Ff]loat", dtype) is not None
     if isinstance(column, Category) and numbers and _holds(pa.int64(), column.values):
         return pa.int64()
-    if isinstance(column, Datetime) and dtype not in ("str", "string", "category"):
-        return pa.timestamp("us", tz=dtype.split(", ")[1].rstrip("]")) if ", " in dtype else pa.timestamp("us")
     if isinstance(column, Id) and not numbers:
         return pa.string()
-    return _output_type(column, None)
+    if not isinstance(column, Integer | Number | Datetime):
+        return _output_type(column, None)
+    if dtype in ("str", "string", "category") or (dtype == "object" and has_form(column)):
+        return _output_type(column, pa.string())
+    if isinstance(column, Datetime):
+        zone = dtype.split(", ")[1].rstrip("]") if ", " in dtype else None
+        return _output_type(column, pa.int64() if numbers else pa.timestamp("us", tz=zone))
+    span = re.fullmatch(r"timedelta64\[(s|ms|us|ns)\]", dtype)
+    return _output_type(column, pa.duration(span[1])) if span else _plain_type(column)
 
 
 def _output_dtype(column: Column, came: str) -> str | None:
@@ -102,18 +171,26 @@ def _output_dtype(column: Column, came: str) -> str | None:
         return came
     plain_integer = re.fullmatch(r"u?int\d+", came) is not None
     missing = not isinstance(column, Id) and column.missing
+    arrow_type = _pandas_type(column, came)
     match column:
-        case Integer():
+        case Integer() | Number() | Datetime() if str(arrow_type) in TEXTS or pa.types.is_duration(arrow_type):
+            return None
+        case Integer() | Datetime() if pa.types.is_integer(arrow_type):
             return "float64" if missing else came if plain_integer else "int64"
         case Category() if plain_integer or came.startswith("float"):
             return None if not _holds(pa.int64(), column.values) else "float64" if missing else "int64"
-        case Number():
+        case Integer() | Number():
             return "float32" if came == "float32" else "float64"
         case Boolean():
             return None if missing else "bool"
-        case Datetime() if came != "str":
+        case Datetime():
             return came if DTYPE.fullmatch(came) and came.startswith("datetime64") else "datetime64[us]"
     return None
+
+
+def _days_as_numbers(column: Datetime) -> bool:
+    """Whether days are written as whole numbers such as 20200131, which storage may have taken for numbers."""
+    return column.dates is not None and re.fullmatch("%Y(%[md])+", column.dates) is not None
 
 
 def _holds(arrow_type: pa.DataType, values: tuple[object, ...]) -> bool:

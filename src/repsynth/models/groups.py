@@ -58,12 +58,14 @@ def coarser(histograms: Histograms, i: int, groups: Groups) -> Groups:
     """The groups of a numeric column taken together to eight of about equal mass; others stay as they are."""
     if groups.bins.starts is None or groups.count <= _COARSE:
         return groups
-    values = int(groups.of_bin[:-1].max()) + 1
-    mass = np.maximum(groups.sum_up(levels(histograms, i))[:values], 1e-9)
+    numbers = groups.bins.numbers
+    values = int(groups.of_bin[:numbers].max()) + 1
+    # The counts as they were measured: earlier releases, which do not keep these groups, were made so.
+    counts = histograms.noisy(i) if histograms.clear(i) else np.append(histograms.probabilities[i], 0.0)
+    mass = np.maximum(groups.sum_up(counts)[:values], 1e-9)
     middle = (np.cumsum(mass) - mass / 2) / mass.sum()
     _, of_group = np.unique(np.floor(middle * _COARSE), return_inverse=True)
-    missing = NONE if groups.of_bin[-1] == NONE else int(of_group.max()) + 1
-    return Groups(groups.bins, np.append(of_group[groups.of_bin[:-1]], missing).astype(np.int64))
+    return Groups(groups.bins, _with_others(groups.bins, of_group[groups.of_bin[:numbers]]))
 
 
 def of_finer(fine: Groups, coarse: Groups) -> Ints:
@@ -84,10 +86,13 @@ def how_many(rows: float, noise: float, labels: int) -> int:
 
 
 def levels(histograms: Histograms, i: int) -> Floats:
-    """The counts of a column's bins, shrunk where noise drowns them, the missing one last (0 where undeclared)."""
+    """The counts of a column's bins, shrunk where noise drowns them, the missing one last (0 where undeclared).
+    Noise makes neither spikes nor tails of numbers."""
     counts = histograms.noisy(i)
     if not histograms.clear(i):
         counts = np.append(histograms.probabilities[i] * histograms.rows, counts[-1])
+    elif histograms.bins[i].starts is not None:
+        counts = np.append(histograms.clean(i), counts[-1])
     if not histograms.bins[i].column.missing:
         counts[-1] = 0.0
     return counts
@@ -100,13 +105,13 @@ def probabilities_within(histograms: Histograms, i: int, groups: Groups) -> Floa
     """
     counts = levels(histograms, i)
     if groups.bins.starts is not None:
-        values = counts[:-1]
+        numbers = groups.bins.numbers
+        values, of_bin = counts[:numbers], groups.of_bin[:numbers]
         widths = np.diff(groups.bins.edges())
-        for group in range(int(groups.of_bin[:-1].max()) + 1):  # not the one for missing
-            inside = np.flatnonzero(groups.of_bin[:-1] == group)
-            # A bound's own bin is narrow: noise alone must not make a spike of it.
-            weak = (widths[inside] < widths[inside].max() / 2) & (values[inside] < 4 * histograms.sigma)
-            values[inside[weak]] = 0.0
+        for group in range(int(of_bin.max()) + 1):
+            inside = np.flatnonzero((of_bin == group) & (values != 0))  # what is empty stays so
+            if not inside.size:
+                continue
             part = merge_neighbours(values[inside], 2 * histograms.sigma, 3 * histograms.sigma)
             mass, width = (np.bincount(part, per_bin[inside]) for per_bin in (values, widths))
             values[inside] = (np.maximum(mass, 0.0) / width)[part] * widths[inside]
@@ -130,9 +135,20 @@ def _of_bin(histograms: Histograms, i: int, bins: Bins, *, most: int, apart: boo
         of_bin = np.arange(len(counts)) if rare <= 1 else np.where(large, np.cumsum(large) - 1, large.sum())
     else:
         least = max(_mass(counts, histograms.rows, most), min(4 * histograms.sigma, histograms.rows / _FEWEST))
-        of_bin = merge_neighbours(counts, least, least)
-    missing = int(of_bin.max()) + 1 if bins.column.missing else NONE
-    return np.append(of_bin, missing).astype(np.int64)
+        numbers = counts[: bins.numbers]
+        full = np.flatnonzero(numbers) if numbers.any() else np.arange(len(numbers))
+        # An empty bin joins the last full one before it, or the first of all: no group is empty.
+        before = np.maximum(np.searchsorted(full, np.arange(len(numbers)), side="right") - 1, 0)
+        of_bin = merge_neighbours(numbers[full], least, least)[before]
+    return _with_others(bins, of_bin)
+
+
+def _with_others(bins: Bins, of_bin: Ints) -> Ints:
+    """Behind the groups of values or numbers, one for each special value and one for the missing."""
+    first = int(of_bin.max()) + 1
+    special = first + np.arange(bins.values - len(of_bin))
+    missing = first + len(special) if bins.column.missing else NONE
+    return np.concatenate([of_bin, special, [missing]]).astype(np.int64)
 
 
 def merge_neighbours(counts: Floats, least: float, spike: float) -> Ints:

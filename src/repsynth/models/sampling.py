@@ -57,8 +57,6 @@ def values_of(
         missing = bin_of == bins.values
         value = np.minimum(bin_of, bins.values - 1)
         if bins.starts is not None:
-            ends = np.append(bins.starts[1:], bins.column.steps + 1)  # type: ignore[union-attr]
-            width = ends[value] - bins.starts[value]
-            value = bins.starts[value] + np.floor(generator.random(len(value)) * width).astype(np.int64)
+            value = histograms.positions(i, value, generator.random(len(value)), generator)
         codes[bins.column.name] = np.where(missing, MISSING, value)
     return Records(rows=len(drawn), codes=codes)

@@ -13,6 +13,7 @@ from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
 from repsynth.schema import Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
+from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 from repsynth.scoring.weights import Rule, check_rule
 
@@ -121,9 +122,10 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
 def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str, Charge]:
     """The μ of every measurement but training."""
     model = settings.model
-    shares = {HISTOGRAMS: _score_share(settings, budget)}
-    if settings.public_rows is None:
-        shares = {COUNT: settings.count_share, **shares}
+    shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
+    histograms = _score_share(settings, budget)
+    looks = look_shares(schema, budget.mu, histograms, settings.public_rows)
+    shares |= {**looks, HISTOGRAMS: histograms - math.fsum(looks.values())}
     shares |= settings.scorer.shares(schema)
     if settings.weights.uses_threshold or settings.outlier_epsilon is not None:
         shares[SCORES] = settings.threshold_share

@@ -27,9 +27,10 @@ from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
-from repsynth.scoring.bins import Bins
+from repsynth.scoring.bins import Bins, read_bins
 from repsynth.scoring.histograms import Histograms
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne
+from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
+from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, scored_histograms
 from repsynth.scoring.threshold import Threshold
 from repsynth.scoring.weights import FULL, RULES, WeightFunction
 from repsynth.storage.checks import ints, positive, require
@@ -117,6 +118,9 @@ def arrays_of(release: Release) -> Arrays:
     for i, bins in enumerate(release.histograms.bins):
         if bins.starts is not None:
             arrays[f"starts_{i}"] = bins.starts
+    if release.stage.ranges is not None:
+        arrays |= release.stage.ranges.dump()
+        arrays["located"] = np.array(sorted(release.histograms.located), dtype=np.int64)
     return arrays | release.score.dump() | release.fit.dump()[1]
 
 
@@ -221,20 +225,37 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
     require((COUNT in plan.charges) == (declared is None), "its number of rows has no event")
     require(HISTOGRAMS in plan.charges, "its histograms were not measured")
     require((SCORES in plan.charges) == (file.threshold is not None), "its threshold has no event")
-    (event,) = [event for event in file.events if event.name == HISTOGRAMS]
-    require(isinstance(event, GaussianEvent), "an event is not of its kind")
-    assert isinstance(event, GaussianEvent)
     bins = tuple(_bins(i, column, arrays) for i, column in enumerate(schema.learned))
     counts = ints(arrays["histograms"], sum(b.count for b in bins))
-    histograms = Histograms(bins, counts, event.sigma, file.rows)
-    score = plan.scorer.load(histograms, schema.label, arrays)
+    ranges, located = _ranges(file, plan, arrays)
+    roundness = ranges.roundness if ranges else {}
+    histograms = Histograms(bins, counts, _sigma(file, HISTOGRAMS), file.rows, roundness, located)
+    score = plan.scorer.load(scored_histograms(histograms, ranges), schema.label, arrays)
     threshold = _threshold(file.threshold, arrays)
     table = ints(arrays["weights"])
     require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
     require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
     for value in (file.weights_start, threshold.value if threshold else 0):
         require(abs(value) <= 2**50, "a score is out of range")
-    return StageOne(schema, histograms, score, threshold, WeightFunction(file.weights_start, table))
+    return StageOne(schema, histograms, score, threshold, WeightFunction(file.weights_start, table), ranges)
+
+
+def _ranges(file: ReleaseFile, plan: Plan, arrays: Arrays) -> tuple[Ranges | None, frozenset[int]]:
+    """The looks at wide columns, and which columns' bins they have placed."""
+    require((RANGES in plan.charges) == (ZOOM in plan.charges), "one look at wide columns is missing")
+    if RANGES not in plan.charges:
+        return None, frozenset()
+    ranges = load_ranges(plan.schema, arrays, _sigma(file, RANGES), _sigma(file, ZOOM))
+    located = ints(arrays["located"])
+    require(bool(np.isin(located, ranges.columns).all()), "a column was located that nobody looked at")
+    return ranges, frozenset(located.tolist())
+
+
+def _sigma(file: ReleaseFile, name: str) -> float:
+    (event,) = [event for event in file.events if event.name == name]
+    require(isinstance(event, GaussianEvent), "an event is not of its kind")
+    assert isinstance(event, GaussianEvent)
+    return event.sigma
 
 
 def _threshold(file: ThresholdFile | None, arrays: Arrays) -> Threshold | None:
@@ -251,10 +272,7 @@ def _threshold(file: ThresholdFile | None, arrays: Arrays) -> Threshold | None:
 def _bins(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Bins:
     if isinstance(column, Discrete):
         return Bins.discrete(column)
-    starts = ints(arrays[f"starts_{i}"], most=2**53)
-    in_order = len(starts) > 0 and starts[0] == 0 and bool(np.all(np.diff(starts) > 0))
-    require(in_order and starts[-1] <= column.steps, "its bins are not in order")
-    return Bins(column, starts, len(starts) + 1)
+    return read_bins(column, arrays[f"starts_{i}"])
 
 
 def _check_layout(layout: Layout, schema: Schema) -> None:
@@ -262,7 +280,7 @@ def _check_layout(layout: Layout, schema: Schema) -> None:
     require(sorted(names) == sorted(c.name for c in schema.columns), "its layout is not its schema's")
     for stored in layout.columns:
         require(stored.dtype is None or DTYPE.fullmatch(stored.dtype) is not None, "it names an unknown dtype")
-    ends = {c.name: np.array([0, c.steps if isinstance(c, Numeric) else c.size - 1]) for c in schema.learned}
+    ends = {c.name: np.array([0, (c.positions if isinstance(c, Numeric) else c.size) - 1]) for c in schema.learned}
     try:
         decode(Records(rows=2, codes=ends), schema, layout)
     except pa.ArrowException:

@@ -1,14 +1,21 @@
 """The column types as frozen values.
 
 A *discrete* column has a `size`, the number of its declared values. A *numeric* column has `steps`: its values
-live on the public grid of positions 0..steps between its bounds.
+live on the public grid of positions 0..steps between its bounds. Its *special* values, which are no quantities (-9
+for "refused"), have the codes behind the grid: steps + 1, steps + 2, ...
 """
 
+import math
+import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 
 _NUMBER_STEPS = 2**40
 """Grid of a `number` column: fine enough for wide bounds, and positions stay exact in float64."""
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
+"""How a number is written where no form is declared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,32 +52,80 @@ class Boolean:
 
 @dataclass(frozen=True, kw_only=True)
 class Integer:
-    """A whole number inside its bounds."""
+    """A whole number inside its bounds; with a step, every so many.
+
+    >>> year = Integer(name="year", min=1950, max=2020, step=10, special=("unknown",))
+    >>> year.steps, year.positions
+    (7, 9)
+    """
 
     name: str
     min: int
     max: int
     missing: bool = False
+    special: tuple[str, ...] = ()
+    step: int = 1
+    thousands: str = ""
+    prefix: str = ""
 
     @property
     def steps(self) -> int:
-        """One position per whole number."""
-        return self.max - self.min
+        """One position per step."""
+        return (self.max - self.min) // self.step
+
+    @property
+    def unit(self) -> float:
+        """The distance between two positions."""
+        return float(self.step)
+
+    @property
+    def positions(self) -> int:
+        """How many codes there are, with the special values."""
+        return self.steps + 1 + len(self.special)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """A real number inside its bounds."""
+    """A real number inside its bounds; with a step or with decimals, one on that grid.
+
+    >>> Number(name="price", min=0.0, max=9.99, decimals=2).steps
+    999
+    """
 
     name: str
     min: float
     max: float
     missing: bool = False
+    special: tuple[str, ...] = ()
+    step: float | None = None
+    decimals: int | None = None
+    thousands: str = ""
+    decimal: str = "."
+    prefix: str = ""
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether positions are exact values; otherwise each is an interval of a fine public grid."""
+        return self.step is not None or self.decimals is not None
 
     @property
     def steps(self) -> int:
-        """A fine public grid."""
-        return _NUMBER_STEPS
+        """One position per step or last decimal, or a fine public grid."""
+        if not self.on_grid:
+            return _NUMBER_STEPS
+        return round((exactly(self.max) - exactly(self.min)) / exactly(self.unit))
+
+    @property
+    def unit(self) -> float:
+        """The distance between two positions."""
+        if self.step is not None:
+            return self.step
+        return (self.max - self.min) / _NUMBER_STEPS if self.decimals is None else float(f"1e-{self.decimals}")
+
+    @property
+    def positions(self) -> int:
+        """How many codes there are, with the special values."""
+        return self.steps + 1 + len(self.special)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +136,8 @@ class Datetime:
     min: date
     max: date
     missing: bool = False
+    special: tuple[str, ...] = ()
+    dates: str | None = None
 
     @property
     def unit(self) -> timedelta:
@@ -97,6 +154,11 @@ class Datetime:
     def steps(self) -> int:
         """One position per day or second."""
         return (_as_datetime(self.max) - self.start) // self.unit
+
+    @property
+    def positions(self) -> int:
+        """How many codes there are, with the special values."""
+        return self.steps + 1 + len(self.special)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +215,20 @@ class Schema:
     def discrete(self) -> tuple[Discrete, ...]:
         """The discrete features."""
         return tuple(column for column in self.features if isinstance(column, Discrete))
+
+
+def plain_number(text: str) -> float | None:
+    """The number that a text is, None where it is none.
+
+    >>> plain_number("-9.0"), plain_number("n/a")
+    (-9.0, None)
+    """
+    return float(text) if re.match(_NUMBER, text) and math.isfinite(float(text)) else None
+
+
+def exactly(number: float) -> Decimal:
+    """The number as it is written: 0.1 is a tenth."""
+    return Decimal(repr(float(number)))
 
 
 def _as_datetime(value: date) -> datetime:

@@ -5,24 +5,44 @@ import math
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from repsynth.errors import SchemaError
-from repsynth.schema.columns import Boolean, Category, Column, Datetime, Id, Integer, Number, Numeric, Schema
+from repsynth.schema.columns import (
+    Boolean,
+    Category,
+    Column,
+    Datetime,
+    Id,
+    Integer,
+    Number,
+    Numeric,
+    Schema,
+    exactly,
+    plain_number,
+)
+from repsynth.schema.dates import DateFormat
 
 _TYPES = ("integer", "number", "category", "boolean", "datetime", "id")
+_BOUNDED = {"type", "min", "max", "missing", "special"}
 _KEYS = {
-    "integer": {"type", "min", "max", "missing"},
-    "number": {"type", "min", "max", "missing"},
-    "datetime": {"type", "min", "max", "missing"},
+    "integer": _BOUNDED | {"step", "thousands", "prefix"},
+    "number": _BOUNDED | {"step", "decimals", "thousands", "decimal", "prefix"},
+    "datetime": _BOUNDED | {"dates"},
     "category": {"type", "values", "missing"},
     "boolean": {"type", "missing"},
     "id": {"type"},
 }
-_LARGEST_INTEGER = 2**53  # positions stay exact in float64
+_LARGEST_INTEGER = 2**52  # positions stay exact in float64
 _MOST_CATEGORIES = 100_000
+_MOST_SPECIAL = 1000
+_MOST_DECIMALS = 12
+_LONGEST_TEXT = 32
+_THOUSANDS = (",", ".", "'", "’", " ", "_", "\u00a0", "\u202f")
+_PREFIX = re.compile(r"|(?=.{0,31}[^\s.,'’_])(?!\s)[^0-9+\x00-\x1f-]{1,32}")  # not taken for a part of the number
 _MOST_BYTES = 64 * 2**20
 
 
@@ -59,8 +79,8 @@ def parse_schema(text: str, *, file: str = "schema.toml") -> Schema:
     ... [columns.smoker]
     ... type = "boolean"
     ... ''')
-    >>> schema.label, schema.columns[0]
-    ('smoker', Integer(name='age', min=17, max=90, missing=False))
+    >>> schema.label, schema.columns[0].max
+    ('smoker', 90)
     """
     try:
         raw = tomllib.loads(text)
@@ -127,8 +147,10 @@ def _column_to_dict(column: Column) -> dict[str, Any]:
         table["min"], table["max"] = (b.isoformat() if isinstance(b, date) else b for b in bounds)
     if isinstance(column, Category):
         table["values"] = list(column.values)
-    if not isinstance(column, Id) and column.missing:
-        table["missing"] = True
+    for field in fields(column):
+        value = getattr(column, field.name)
+        if field.name not in ("name", "min", "max", "values") and value != field.default:
+            table[field.name] = list(value) if isinstance(value, tuple) else value
     return table
 
 
@@ -204,37 +226,155 @@ def _values(name: str, values: Any, report: _Report) -> tuple[str, ...] | None:
 
 
 def _bounded(name: str, kind: str, table: dict[str, Any], missing: bool, report: _Report) -> Column | None:
+    problems = False
+
+    def tell(column: str | None, key: str | None, message: str) -> None:
+        nonlocal problems
+        problems = True
+        report(column, key, message)
+
+    low, high = _bounds(name, kind, table, tell)
+    more: dict[str, Any] = {"missing": missing, "special": _special(name, kind, table.get("special"), tell)}
+    if kind == "datetime":
+        more["dates"] = _dates(name, table.get("dates"), low, high, tell)
+    else:
+        more |= _grid(name, kind, table, low, high, tell) | _notation(name, table, tell)
+    if problems:
+        return None
+    column = {"integer": Integer, "number": Number, "datetime": Datetime}[kind]
+    made: Column = column(name=name, min=low, max=high, **more)
+    return made
+
+
+def _bounds(name: str, kind: str, table: dict[str, Any], report: _Report) -> tuple[Any, Any]:
+    """The bounds, None where they are of no use."""
     parse = {"integer": _integer, "number": _number, "datetime": _datetime}[kind]
     example = {"integer": "17", "number": "0.5", "datetime": '"2020-01-31"'}[kind]
+    limit = f" between -2^52 and 2^52 = {_LARGEST_INTEGER:,}" if kind == "integer" else ""
     bounds = []
     for key in ("min", "max"):
         bound = parse(table.get(key))
         if bound is None:
-            said = f"no '{key}'" if key not in table else f"'{key}' is not a usable {kind}"
+            said = f"no '{key}'" if key not in table else f"'{key}' is not a usable {kind}{limit}"
             report(name, key, f"{said}; give the public bound, for example {key} = {example}")
         bounds.append(bound)
     low, high = bounds
     if low is None or high is None:
-        return None
+        return None, None
     if isinstance(low, datetime) != isinstance(high, datetime):  # a date beside a time means midnight
-        low, high = (b if isinstance(b, datetime) else datetime(b.year, b.month, b.day) for b in (low, high))
+        low, high = (b if isinstance(b, datetime) else _midnight(b) for b in (low, high))
     if not low < high:
         report(name, "min", "'min' must be below 'max'")
-        return None
+        return None, None
     if kind == "number" and not 1e-280 < high - low < 1e300:
         report(
             name, "min", "'min' and 'max' are too close or too far apart for floating point; rescale the column"
         )
+        return None, None
+    return low, high
+
+
+def _special(name: str, kind: str, values: Any, report: _Report) -> tuple[str, ...]:
+    if values is None:
+        return ()
+    usable = (str, int, float, date) if kind == "datetime" else (str, int, float)
+    if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, usable) for v in values):
+        report(name, "special", "'special' must be a list of text or numbers, for example special = [-9, \"n/a\"]")
+        return ()
+    if len(values) > _MOST_SPECIAL:
+        report(name, "special", f"more than {_MOST_SPECIAL:,} special values; is this a category?")
+        return ()
+    if any(isinstance(v, int | float) and not abs(v) < 2**64 for v in values):
+        report(name, "special", "a special number is not below 2^64; put it in quotes to compare it as text")
+        return ()
+    texts = tuple(str(int(v) if isinstance(v, float) and v.is_integer() else v).strip() for v in values)
+    if not all(texts):
+        report(name, "special", "a special value is empty; an empty cell is missing, which 'missing' is for")
+    numbers = [plain_number(text) for text in texts]
+    distinct = {text if number is None else number for text, number in zip(texts, numbers, strict=True)}
+    twice = len(texts) - len(distinct)
+    if twice:
+        report(name, "special", f'{twice} special value(s) listed twice (-9 and "-9.0" are the same); keep one')
+    return texts
+
+
+def _grid(
+    name: str, kind: str, table: dict[str, Any], low: Any, high: Any, report: _Report
+) -> dict[str, int | float | None]:
+    """The step or the decimals between the bounds."""
+    step, decimals = table.get("step"), table.get("decimals")
+    if step is not None and decimals is not None:
+        report(name, "decimals", "'step' and 'decimals' exclude each other; keep one of them")
+        return {}
+    if decimals is not None:
+        if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= _MOST_DECIMALS:
+            report(name, "decimals", f"'decimals' must be a whole number from 0 to {_MOST_DECIMALS}")
+        elif low is not None:
+            _check_grid(name, "decimals", low, high, float(f"1e-{decimals}"), report)
+        return {"decimals": decimals}
+    if step is None:
+        return {}
+    parsed = _integer(step) if kind == "integer" else _number(step)
+    if parsed is None or parsed <= 0:
+        wanted = "a whole number" if kind == "integer" else "a number"
+        report(name, "step", f"'step' must be {wanted} above 0: the distance between two values")
+    elif low is not None:
+        _check_grid(name, "step", low, high, parsed, report)
+    return {"step": parsed}
+
+
+def _check_grid(name: str, key: str, low: float, high: float, unit: float, report: _Report) -> None:
+    """Both bounds lie on the grid, and float64 can tell its values apart."""
+    least, most, distance = exactly(low), exactly(high), exactly(unit)
+    if max(abs(least), abs(most), most - least) > 2**52 * distance:
+        report(name, key, f"'{key}' is too fine for these bounds: more than 2^52 values; make it coarser")
+    elif key == "decimals" and any((bound / distance) % 1 for bound in (least, most)):
+        report(name, key, "'min' or 'max' has more 'decimals' than declared; round it or declare more")
+    elif (most - least) / distance % 1:
+        report(name, key, "from 'min' to 'max' must be a whole number of steps; move a bound or the 'step'")
+
+
+def _notation(name: str, table: dict[str, Any], report: _Report) -> dict[str, str]:
+    """How numbers are written: what stands before them, between thousands, before decimals."""
+    given: dict[str, str] = {key: table[key] for key in ("prefix", "thousands", "decimal") if key in table}
+    thousands, prefix = given.get("thousands", ""), given.get("prefix", "")
+    decimal = given.get("decimal", "." if table["type"] == "number" else "")
+    if thousands not in ("", *_THOUSANDS):
+        report(name, "thousands", "'thousands' must be one of , . ' _ and a space")
+    if decimal not in ("", ",", ".") or given.get("decimal") == "":
+        report(name, "decimal", '\'decimal\' must be "," or "."')
+    elif thousands and thousands == decimal:
+        report(name, "thousands", "'thousands' and 'decimal' must differ; declare the decimal mark, too")
+    if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
+        report(name, "prefix", "'prefix' must be a short text without digits and signs, for example \"$\"")
+    return given
+
+
+def _dates(name: str, text: Any, low: Any, high: Any, report: _Report) -> str | None:
+    """A format that names every day between the bounds, and nothing else by the same text."""
+    if text is None:
         return None
-    if kind == "integer":
-        return Integer(name=name, min=low, max=high, missing=missing)
-    if kind == "number":
-        return Number(name=name, min=low, max=high, missing=missing)
-    return Datetime(name=name, min=low, max=high, missing=missing)
+    if not isinstance(text, str) or len(text) > _LONGEST_TEXT or not text.isprintable():
+        report(name, "dates", "'dates' must be a format, for example dates = \"%d.%m.%Y\"")
+        return None
+    form = DateFormat(text.strip())
+    if form.problem:
+        report(name, "dates", f"'dates' is of no use: {form.problem}")
+    elif low is not None:
+        days = [low + (high - low) * i / 40 for i in range(41)]
+        if isinstance(low, datetime) and not form.has_time:
+            report(name, "dates", "'dates' names no time of day, but the bounds do; add %H:%M or use plain dates")
+        elif any(form.read(form.write(_midnight(day))) != _midnight(day) for day in days):
+            report(name, "dates", "'dates' cannot tell all days between the bounds apart; use %Y for the year")
+    return form.text
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day)
 
 
 def _integer(value: Any) -> Any:
-    usable = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_INTEGER // 2
+    usable = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_INTEGER
     return value if usable else None
 
 

@@ -1,19 +1,39 @@
 """Stage 1: one noisy histogram per column, measured together, and what they tell about each column."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.positions import positions_of, usual, values_at
 from repsynth.data.records import MISSING, Records
-from repsynth.schema import Numeric
+from repsynth.schema import Datetime, Numeric
 from repsynth.scoring.bins import Bins
+from repsynth.scoring.grain import Roundness
 
 # How much a column's true histogram is expected to differ from the typical one, as a sum of squared
 # probabilities. Against the noise's own sum of squares it sets how far a noisy histogram is shrunk.
 _SPREAD = 0.1
+
+# Noise of so many standard deviations is taken neither for a spike nor for a tail: one in 30,000 bins has more.
+_ABOVE_NOISE = 4.0
+
+
+class Cells(Protocol):
+    """A public cell for every record."""
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        ...
+
+    def of(self, records: Records) -> Ints:
+        """The cell of each record."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -26,72 +46,127 @@ class ColumnHistograms:
     [1, 2, 0]
     """
 
-    bins: tuple[Bins, ...]
+    bins: tuple[Cells, ...]
     name: str = "histograms"
     weighted: bool = False
 
     @property
     def sensitivity(self) -> float:
-        """Exact: one bin per column, whatever the record."""
+        """Exact: one cell of each histogram, whatever the record."""
         return math.sqrt(len(self.bins))
 
     def total(self, records: Records) -> Ints:
-        """The histograms of all columns, one behind the other."""
+        """All histograms, one behind the other."""
         return np.concatenate([np.bincount(bins.of(records), minlength=bins.count) for bins in self.bins])
 
 
 @dataclass(frozen=True)
 class Histograms:
-    """The noisy histograms, a released value; `rows` is the released or declared number of records."""
+    """The noisy histograms, a released value; `rows` is the released or declared number of records.
+
+    `roundness` tells, by place among the columns, how round the numbers of wide columns are; the bins of
+    `located` columns were placed where a look before showed their numbers. `sigmas` holds the noise of each column
+    where that is not the same for all.
+    """
 
     bins: tuple[Bins, ...]
     counts: Ints
     sigma: float
     rows: float
+    roundness: Mapping[int, Roundness] = field(default_factory=dict)
+    located: frozenset[int] = frozenset()
+    sigmas: tuple[float, ...] = ()
 
     def noisy(self, column: int) -> Floats:
         """The noisy counts of one column as they were measured."""
         start = sum(bins.count for bins in self.bins[:column])
         return self.counts[start : start + self.bins[column].count].astype(np.float64)
 
+    def sigma_of(self, column: int) -> float:
+        """The noise of one column's bins."""
+        return self.sigmas[column] if self.sigmas else self.sigma
+
+    def clean(self, column: int) -> Floats:
+        """The counts of a numeric column's bins without missing: noise makes neither spikes nor tails of them.
+
+        The ends of a histogram whose counts, one by one and added up, stay within the noise are empty. A value
+        with a bin of its own is a spike where it stands above what its neighbours have per width by more than
+        noise; otherwise it is levelled out with the one behind it.
+        """
+        bins, counts = self.bins[column], self.noisy(column)[:-1]
+        numbers, sigma = counts[: bins.numbers], self.sigma_of(column)
+        weak = self._weak(column)
+        body = np.where(bins.spikes, 0.0, numbers)
+        inside = within_noise(body, sigma, _ABOVE_NOISE)
+        if inside is not None:
+            outside = np.ones(len(numbers), dtype=np.bool_)
+            outside[inside] = False
+            numbers = np.where(outside & ~(bins.spikes & ~weak), 0.0, numbers)
+        width = bins.ends - bins.starts[: bins.numbers]  # type: ignore[index]
+        for i in np.flatnonzero(weak):
+            pair = [i, i + 1] if i + 1 < len(numbers) else [i - 1, i]
+            numbers[pair] = numbers[pair].sum() * width[pair] / width[pair].sum()
+        special = counts[bins.numbers :]
+        return np.concatenate([numbers, np.where(special > 2 * sigma, special, 0.0)])
+
+    def _weak(self, column: int) -> Bools:
+        """Bins of one value that do not stand above their neighbours by more than noise."""
+        bins, sigma = self.bins[column], self.sigma_of(column)
+        numbers = self.noisy(column)[: bins.numbers]
+        width = bins.ends - bins.starts[: bins.numbers]  # type: ignore[index]
+        beside = np.where(bins.spikes, 0.0, np.maximum(numbers, 0.0) / width)
+        expected = np.maximum(np.append(beside[1:], 0.0), np.insert(beside[:-1], 0, 0.0))
+        weak: Bools = bins.spikes & (numbers - expected < _ABOVE_NOISE * sigma)
+        return weak
+
     @cached_property
     def probabilities(self) -> tuple[Floats, ...]:
         """Each column's distribution over its bins without missing: shrunk to the typical, made proper.
 
         Shrinking is linear with a factor that depends on the noise level only: numeric columns go
-        towards the mean of all that have the same bins, the others towards equal probabilities.
+        towards the mean of all that have the same bins, the others towards equal probabilities. Bins that a look
+        has placed have about equal mass.
         """
         raw = [self.noisy(i)[:-1] / self.rows for i in range(len(self.bins))]
-        groups: dict[int, list[int]] = {}
-        for i, bins in enumerate(self.bins):
-            if bins.starts is not None:
-                groups.setdefault(bins.count, []).append(i)
         typical = {i: np.full(bins.values, 1 / bins.values) for i, bins in enumerate(self.bins)}
+        groups: dict[tuple[int, int], list[int]] = {}
+        for i, bins in enumerate(self.bins):
+            if i in self.located:
+                raw[i] = self.clean(i) / self.rows
+                typical[i] = np.where(raw[i] > 0, 1.0, 0.0) / max(int((raw[i] > 0).sum()), 1)
+            elif bins.starts is not None:
+                groups.setdefault((bins.count, bins.numbers), []).append(i)
         for members in groups.values():
-            factor = self.shrinkage(len(raw[members[0]]), averaged=len(members))
+            factor = self.shrinkage(members[0], averaged=len(members))
             mean = np.mean([raw[i] for i in members], axis=0)
             for i in members:
                 typical[i] = factor * mean + (1 - factor) * typical[i]
-        factors = [self.shrinkage(bins.values) for bins in self.bins]
-        return tuple(
-            to_simplex(factor * own + (1 - factor) * typical[i])
-            for i, (factor, own) in enumerate(zip(factors, raw, strict=True))
-        )
+        found = []
+        for i, own in enumerate(raw):
+            factor = self.shrinkage(i)
+            shrunk = factor * own + (1 - factor) * typical[i]
+            # Where noise was found to make a tail, nothing puts it back.
+            kept = (shrunk != 0) if i in self.located and shrunk.any() else np.ones(len(own), dtype=np.bool_)
+            shrunk[kept] = to_simplex(shrunk[kept])
+            found.append(shrunk)
+        return tuple(found)
 
     def missing_fraction(self, column: int) -> float:
         """The fraction of missing cells in a column that declares them, shrunk; 0 in any other."""
         if not self.bins[column].column.missing:
             return 0.0
-        return float(np.clip(self.shrinkage(1) * self.noisy(column)[-1] / self.rows, 0.0, 0.99))
+        factor = self.shrinkage(column, values=1)
+        return float(np.clip(factor * self.noisy(column)[-1] / self.rows, 0.0, 0.99))
 
     def clear(self, column: int) -> bool:
         """Whether a column's histogram stands so far above its noise that its shape can be trusted."""
-        return self.shrinkage(self.bins[column].values) >= 0.97
+        return self.shrinkage(column) >= 0.97
 
     def centre_and_scale(self, column: int) -> tuple[float, float]:
-        """Mean and standard deviation in units of the whole range; numeric columns only."""
+        """Mean and standard deviation of the numbers in units of the whole range; numeric columns only."""
         edges = self.bins[column].edges()
-        probabilities = self.probabilities[column]
+        probabilities = self.probabilities[column][: self.bins[column].numbers]
+        probabilities = probabilities / max(float(probabilities.sum()), 1e-9)
         width = np.diff(edges)
         middle = (edges[:-1] + edges[1:]) / 2
         centre = float(probabilities @ middle)
@@ -99,26 +174,55 @@ class Histograms:
         return centre, max(math.sqrt(max(variance, 0.0)), float(np.median(width)) / 4)
 
     def trusted(self, column: int) -> Floats:
-        """The probabilities without the bins that noise may have invented, those below two sigma."""
-        probabilities = self.probabilities[column]
-        kept = np.where(probabilities >= 2 * self.sigma / self.rows, probabilities, 0.0)
-        return kept / kept.sum() if kept.any() else probabilities
+        """The probabilities of a numeric column without what noise may have invented."""
+        if column in self.located:
+            return self.probabilities[column]
+        kept = np.where(self.clean(column) >= 2 * self.sigma_of(column), self.clean(column), 0.0)
+        return kept / kept.sum() if kept.any() else self.probabilities[column]
 
-    def quantile(self, column: int, probabilities: Floats, level: Floats) -> Ints:
+    def quantile(self, column: int, probabilities: Floats, level: Floats, generator: np.random.Generator) -> Ints:
         """The position below which `level` of the records lie if they are spread over the column's bins
-        by `probabilities`; numeric columns only."""
-        bins = self.bins[column]
-        assert isinstance(bins.column, Numeric)
+        by `probabilities`, rounded as often as the column's numbers are; numeric columns only."""
         ends = np.concatenate([[0.0], np.cumsum(probabilities)])
         cell = np.clip(np.searchsorted(ends, level, side="right") - 1, 0, len(probabilities) - 1)
         inside = np.clip((level - ends[cell]) / np.maximum(probabilities[cell], 1e-300), 0.0, 1.0)
-        edges = bins.edges()
-        unit = edges[cell] + inside * (edges[cell + 1] - edges[cell])
-        positions = np.floor(unit * (bins.column.steps + 1)).astype(np.int64)
+        return self.positions(column, cell, inside, generator)
+
+    def positions(self, column: int, cell: Ints, inside: Floats, generator: np.random.Generator) -> Ints:
+        """Positions in these bins of a numeric column, each so far `inside` of its bin, from 0 to 1; numbers are
+        rounded as often as the column's are."""
+        bins, drawn = self.bins[column], self._drawn[column]
         assert bins.starts is not None
-        last = np.append(bins.starts[1:], bins.column.steps + 1)[cell] - 1
-        inside_cell: Ints = np.clip(positions, bins.starts[cell], last)
-        return inside_cell
+        assert isinstance(bins.column, Numeric)
+        number = np.minimum(cell, bins.numbers - 1)
+        start, end = drawn.starts[number], drawn.ends[number]
+        found = np.minimum(start + np.floor(inside * (end - start)).astype(np.int64), end - 1)
+        if drawn.rounding is not None and not isinstance(bins.column, Datetime):
+            k = (generator.random(len(cell))[:, None] > drawn.rounding[number]).sum(axis=1)
+            values = np.asarray(values_at(found, bins.column), dtype=np.float64)
+            rounded = self.roundness[column].rounded(values, drawn.low[number], drawn.high[number], k, generator)
+            found = np.where(rounded == values, found, np.clip(positions_of(rounded, bins.column), start, end - 1))
+        found = usual(found, bins.column)
+        return np.where(cell >= bins.numbers, bins.starts[cell], found)
+
+    @cached_property
+    def _drawn(self) -> dict[int, "_Drawn"]:
+        return {i: self._drawn_bins(i) for i, bins in enumerate(self.bins) if bins.starts is not None}
+
+    def _drawn_bins(self, column: int) -> "_Drawn":
+        """A value that is no spike joins the bin behind it, or before it at the upper bound."""
+        bins = self.bins[column]
+        assert bins.starts is not None
+        starts, ends, weak = bins.starts[: bins.numbers].copy(), bins.ends.copy(), self._weak(column)
+        for i in np.flatnonzero(weak):
+            one, other = (i, i + 1) if i + 1 < len(starts) else (i - 1, i)
+            starts[other], ends[one] = starts[one], ends[other]
+        if column not in self.roundness:
+            return _Drawn(starts, ends)
+        low, high = _intervals(starts, ends, bins)
+        parts, _ = self.roundness[column].spread(low, high, self.clean(column)[: bins.numbers])
+        whole = np.maximum(parts.sum(axis=1, keepdims=True), 1e-300)
+        return _Drawn(starts, ends, low, high, np.cumsum(parts / whole, axis=1)[:, :-1])
 
     def draw(self, rows: int, generator: np.random.Generator) -> Records:
         """Records whose columns are independent and follow the probabilities: post-processing."""
@@ -129,15 +233,67 @@ class Histograms:
                 ends = np.cumsum(self.probabilities[i])
                 drawn = np.minimum(np.searchsorted(ends, level, side="right"), bins.values - 1)
             else:
-                drawn = self.quantile(i, self.probabilities[i], level)
+                drawn = self.quantile(i, self.probabilities[i], level, generator)
             absent = generator.permutation(rows) < round(self.missing_fraction(i) * rows)
             codes[bins.column.name] = np.where(absent, MISSING, drawn)
         return Records(rows=rows, codes=codes)
 
-    def shrinkage(self, values: int, *, averaged: int = 1) -> float:
-        """The factor by which a noisy histogram of so many bins is shrunk, from 0 to 1: by its noise alone."""
-        noise = values * (self.sigma / self.rows) ** 2 / averaged
+    def shrinkage(self, column: int, *, values: int | None = None, averaged: int = 1) -> float:
+        """The factor, from 0 to 1, by which a column's noisy histogram is shrunk, or one of so many `values` with
+        its noise: by the noise alone."""
+        values = self.bins[column].values if values is None else values
+        noise = values * (self.sigma_of(column) / self.rows) ** 2 / averaged
         return _SPREAD / (_SPREAD + noise)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """From where to where the numbers of each bin are drawn, as positions and as values, and how often they are
+    how round (cumulated)."""
+
+    starts: Ints
+    ends: Ints
+    low: Floats = field(default_factory=lambda: np.zeros(0))
+    high: Floats = field(default_factory=lambda: np.zeros(0))
+    rounding: Floats | None = None
+
+
+def intervals_of(bins: Bins) -> tuple[Floats, Floats]:
+    """The smallest number in each bin of numbers, and the smallest behind it; not for times."""
+    assert bins.starts is not None
+    return _intervals(bins.starts[: bins.numbers], bins.ends, bins)
+
+
+def _intervals(starts: Ints, ends: Ints, bins: Bins) -> tuple[Floats, Floats]:
+    column = bins.column
+    assert isinstance(column, Numeric)
+    assert not isinstance(column, Datetime)
+    low, high = (column.min + positions.astype(np.float64) * column.unit for positions in (starts, ends))
+    return low, high
+
+
+def within_noise(counts: Floats, sigma: float, times: float) -> slice | None:
+    """What is left of a noisy histogram without its ends, whose counts stay within the noise one by one and added
+    up; None where that is all of it. Counts that stand above the noise only together stay together.
+
+    >>> within_noise(np.array([1.0, -2.0, 30.0, 2.0, 40.0, 0.5]), 1.0, 4.0)
+    slice(2, 5, None)
+    >>> within_noise(np.array([0.5, 2.0, 3.0, 2.5, 3.0, 30.0]), 1.0, 4.0)
+    slice(1, 6, None)
+    """
+
+    def first(ordered: Floats) -> int | None:
+        added = np.cumsum(ordered) / np.sqrt(np.arange(1, len(ordered) + 1))
+        above = np.flatnonzero((ordered > times * sigma) | (added > times * sigma))
+        if not above.size:
+            return None
+        together = np.cumsum(ordered[above[0] :: -1]) / np.sqrt(np.arange(1, above[0] + 2))
+        return int(above[0] - np.argmax(together))
+
+    low, high = first(counts), first(counts[::-1])
+    if low is None or high is None or low >= len(counts) - high:
+        return None
+    return slice(low, len(counts) - high)
 
 
 def to_simplex(vector: Floats) -> Floats:

@@ -91,7 +91,8 @@ class RarityScore:
         for bins, rarity, centre, scale in zip(self.bins, self.rarity, self.centre, self.scale, strict=True):
             score += rarity[bins.of(records)]
             if scale < math.inf:
-                z = standardise(records.codes[bins.column.name], centre, scale, _FARTHEST)
+                assert isinstance(bins.column, Numeric)
+                z = standardise(records.codes[bins.column.name], bins.column.steps, centre, scale, _FARTHEST)
                 score += np.floor(z * z * (_EXTREMES * NAT)).astype(np.int64)
         return score
 
@@ -124,10 +125,10 @@ def make_rarity(histograms: Histograms, label: str | None) -> RarityScore:
     for i in kept:
         region = regions(histograms.bins[i])
         counts = np.bincount(region, histograms.noisy(i)).astype(np.float64)
-        noise = histograms.sigma * np.sqrt(np.bincount(region))
+        noise = histograms.sigma_of(i) * np.sqrt(np.bincount(region))
         rare = rarity_of(counts, noise, histograms.rows, steep=steep(histograms, i))
         rarity.append(np.floor(rare * NAT).astype(np.int64)[region])
-        coarse = histograms.bins[i].starts is not None and not histograms.clear(i)
+        coarse = histograms.bins[i].starts is not None and not steep(histograms, i)
         centre, scale = standardisation(histograms, i) if coarse else (0.0, math.inf)
         centres.append(centre)
         scales.append(scale)
@@ -146,20 +147,23 @@ def rarity_of(counts: Floats, noise: Floats, rows: float, *, steep: bool) -> Flo
 
 
 def steep(histograms: Histograms, column: int) -> bool:
-    """Whether rare regions of a column count more: numeric columns with a clear histogram."""
-    return histograms.bins[column].starts is not None and histograms.clear(column)
+    """Whether rare regions of a column count more: numeric columns with a clear histogram, or with bins by
+    magnitude, which tell extreme numbers apart under any noise."""
+    return histograms.bins[column].starts is not None and (
+        histograms.clear(column) or column in histograms.located
+    )
 
 
 def regions(bins: Bins) -> Ints:
     """For each bin the region it is counted in: itself, or some neighbouring bins of many.
 
-    The lower bound's own bin and the one for missing values stay apart.
+    The lower bound's own bin, special values and the missing stay apart.
     """
-    if bins.starts is None or bins.values <= 2 * _REGIONS:
+    if bins.starts is None or bins.numbers <= 2 * _REGIONS:
         return np.arange(bins.count)
-    inner = bins.values - 1
+    inner = bins.numbers - 1
     merged = 1 + np.arange(inner) * _REGIONS // inner
-    return np.concatenate([[0], merged, [_REGIONS + 1]])
+    return np.concatenate([[0], merged, _REGIONS + 1 + np.arange(bins.count - bins.numbers)])
 
 
 def standardisation(histograms: Histograms, column: int) -> tuple[float, float]:
@@ -170,10 +174,10 @@ def standardisation(histograms: Histograms, column: int) -> tuple[float, float]:
     return centre * (domain.steps + 1) - 0.5, scale * (domain.steps + 1)
 
 
-def standardise(positions: Ints, centre: float, scale: float, farthest: float) -> Floats:
-    """Clipped z-scores; 0 where the value is missing."""
+def standardise(positions: Ints, last: int, centre: float, scale: float, farthest: float) -> Floats:
+    """Clipped z-scores; 0 where the value is missing or special."""
     z = np.clip((positions - centre) / scale, -farthest, farthest)
-    return np.where(positions == MISSING, 0.0, z)
+    return np.where((positions == MISSING) | (positions > last), 0.0, z)
 
 
 # Bounds on what noise can make of a score.
@@ -242,7 +246,7 @@ def _certain(exact: Histograms, i: int, tail: float) -> _Certain:
     bins, rows, is_steep = exact.bins[i], exact.rows, steep(exact, i)
     region = regions(bins)
     parts = np.bincount(region)
-    count, noise = np.bincount(region, exact.noisy(i)), exact.sigma * np.sqrt(parts)
+    count, noise = np.bincount(region, exact.noisy(i)), exact.sigma_of(i) * np.sqrt(parts)
     slack = parts / 2 + 1
 
     def rarity(counts: Floats) -> Floats:

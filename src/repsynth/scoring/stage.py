@@ -2,20 +2,24 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
+
+import numpy as np
 
 from repsynth.mechanism.kernels import Count, Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge
 from repsynth.schema import Schema
 from repsynth.scoring.base import Score, Scorer
-from repsynth.scoring.bins import choose_bins
+from repsynth.scoring.bins import Bins, choose_bins
 from repsynth.scoring.histograms import ColumnHistograms, Histograms
+from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, measure_ranges
 from repsynth.scoring.threshold import ScoreHistogram, Threshold, choose_score_bins
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 COUNT, HISTOGRAMS, SCORES = "count", "histograms", "scores"
-"""The measurements of stage 1."""
+"""The measurements of stage 1, beside the two looks at wide columns."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class StageOne:
     score: Score
     threshold: Threshold | None
     weights: WeightFunction
+    ranges: Ranges | None = None
 
     @property
     def weighted(self) -> bool:
@@ -38,9 +43,17 @@ class StageOne:
         """About the mean weight of the records above the threshold; 1 where there is none."""
         return self.threshold.mean_weight(self.weights) if self.threshold else 1.0
 
+    @cached_property
+    def scored(self) -> Histograms:
+        """The histograms that scores are made of: their bins are fixed by the schema and the noise level alone."""
+        return scored_histograms(self.histograms, self.ranges)
+
     def kernels(self) -> dict[str, Statistic]:
         """The public functions that stage 1 summed up."""
-        found: dict[str, Statistic] = {COUNT: Count(), HISTOGRAMS: ColumnHistograms(self.histograms.bins)}
+        found: dict[str, Statistic] = {COUNT: Count()}
+        if self.ranges:
+            found |= self.ranges.kernels()
+        found[HISTOGRAMS] = ColumnHistograms(self.histograms.bins)
         found |= self.score.kernels()
         if self.threshold:
             found[SCORES] = ScoreHistogram(self.score, self.threshold.edges)
@@ -99,12 +112,22 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
         on_step(COUNT)
         rows = max(1.0, float(meter.measure(Count(), mu=charges[COUNT].mu)[0]))
 
+    ranges = None
+    if RANGES in charges:
+        on_step(RANGES)
+        ranges = measure_ranges(meter, schema, charges, rows, on_zoom=lambda: on_step(ZOOM))
+
     on_step(HISTOGRAMS)
     sigma = sigma_for(len(schema.learned) ** 0.5, charges[HISTOGRAMS].mu)
     bins = choose_bins(schema, rows=rows, sigma=sigma, fine=plan.fine_bins)
+    located: dict[int, Bins] = {}
+    if ranges:
+        located = ranges.located(rows=rows, sigma=sigma, fine=plan.fine_bins)
+        bins = tuple(located.get(i, each) for i, each in enumerate(bins))
     counts = meter.measure(ColumnHistograms(bins), mu=charges[HISTOGRAMS].mu)
-    histograms = Histograms(bins, counts, sigma, rows)
-    score = plan.scorer.measure(meter, histograms, schema.label, charges)
+    roundness = ranges.roundness if ranges else {}
+    histograms = Histograms(bins, counts, sigma, rows, roundness, frozenset(located))
+    score = plan.scorer.measure(meter, scored_histograms(histograms, ranges), schema.label, charges)
 
     threshold = None
     if SCORES in charges:
@@ -119,4 +142,28 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
         lowest=score.lowest,
         ceiling=plan.ceiling,
     )
-    return StageOne(schema, histograms, score, threshold, weights)
+    return StageOne(schema, histograms, score, threshold, weights, ranges)
+
+
+def scored_histograms(histograms: Histograms, ranges: Ranges | None) -> Histograms:
+    """The histograms, for wide columns those of the first look: where their bins lie does not depend on noise, so
+    that a record's score can be bounded before any noise is drawn."""
+    if ranges is None:
+        return histograms
+    place = {i: k for k, i in enumerate(ranges.columns)}
+    bins: list[Bins] = []
+    counts, sigmas = [], []
+    for i, each in enumerate(histograms.bins):
+        wide = i in place
+        bins.append(ranges.first.bins[place[i]] if wide else each)
+        counts.append(ranges.first.noisy(place[i]) if wide else histograms.noisy(i))
+        sigmas.append(ranges.first.sigma if wide else histograms.sigma)
+    every = np.concatenate(counts).astype(np.int64)
+    return Histograms(
+        tuple(bins),
+        every,
+        histograms.sigma,
+        histograms.rows,
+        located=frozenset(ranges.columns),
+        sigmas=tuple(sigmas),
+    )

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from repsynth.errors import DataError
@@ -69,9 +70,11 @@ def object_text(value: Any) -> str | None:
     try:
         if value is None or value != value:
             return None
-        if isinstance(value, bool):
+        if isinstance(value, bool | np.bool_):
             return "true" if value else "false"
-        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        if isinstance(value, timedelta | np.timedelta64):
+            value = value.total_seconds() if isinstance(value, timedelta) else value / np.timedelta64(1, "s")
+        if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < 2**53:
             return str(int(value))
         if isinstance(value, date):
             return value.isoformat()

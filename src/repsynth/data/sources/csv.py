@@ -7,7 +7,7 @@ import codecs
 import csv
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,8 +19,14 @@ from repsynth.errors import DataError
 _CSV_BLOCK = 4 * 2**20  # the longest row; Arrow holds some thirty blocks in memory at a time
 
 
-def open_csv(path: Path) -> Source:
-    """A comma-separated UTF-8 file whose first line names the columns."""
+def open_csv(path: Path, *, on_dropped: Callable[[], None] | None = None) -> Source:
+    """A comma-separated UTF-8 file whose first line names the columns. `on_dropped` hears of broken rows."""
+
+    def skip(row: pacsv.InvalidRow) -> str:
+        if on_dropped is not None:
+            on_dropped()
+        return "skip"
+
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             header = next(csv.reader(iter(lambda: file.readline(2**20), "")), None)
@@ -40,7 +46,7 @@ def open_csv(path: Path) -> Source:
         reader = pacsv.open_csv(
             pa.PythonFile(_ValidText(path), mode="r"),
             read_options=pacsv.ReadOptions(block_size=_CSV_BLOCK),
-            parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip"),
+            parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
             convert_options=options,
         )
         yield from reader

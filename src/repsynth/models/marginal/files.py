@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from repsynth.models.groups import read_groups
+from repsynth.models.groups import NONE, coarser, of_finer, read_groups
 from repsynth.models.marginal.fit import FOREST
 from repsynth.models.marginal.rounds import LABEL_TABLES, PAIRS_A_ROUND
 from repsynth.models.marginal.tables import Pair, Tables, is_forest
@@ -30,7 +31,18 @@ def read_tables(
     require(len(files) > 0, "its parts are not its model's")
     require([file.name for file in files] == list(sigmas), "its measurements are out of order")
     groups = tuple(read_groups(arrays[f"groups_{i}"], bins) for i, bins in enumerate(stage.histograms.bins))
-    views = Views(stage, groups)
+    # Earlier releases do not keep their coarse groups: they follow from the histograms.
+    coarse = tuple(
+        read_groups(arrays[f"coarse_{i}"], each.bins)
+        if f"coarse_{i}" in arrays
+        else coarser(stage.histograms, i, each)
+        for i, each in enumerate(groups)
+    )
+    for fine, other in zip(groups, coarse, strict=True):
+        inside = fine.of_bin != NONE
+        whole = np.array_equal(of_finer(fine, other)[fine.of_bin[inside]], other.of_bin[inside])
+        require(whole and bool(np.all(inside == (other.of_bin != NONE))), "its coarse groups divide its groups")
+    views = Views(stage, groups, coarse)
     labels = 1 if views.label is None else groups[views.label].count
     before: tuple[Pair, ...] = ()
     for k, file in enumerate(files):

@@ -140,7 +140,7 @@ class MarginalFit:
 
         found: dict[str, Tables | Chosen] = {}
         rounds = {round_.tables: round_ for round_ in rounds_of(list(self.plan.charges))}
-        views = Views(self.stage, self.measured[0].tables.groups[: len(self.stage.histograms.bins)])
+        views = Views.of_tables(self.stage, self.measured[0].tables)
         for k, m in enumerate(self.measured):
             if choices and m.tables.name in rounds:
                 round_ = rounds[m.tables.name]
@@ -159,7 +159,7 @@ class MarginalFit:
         from repsynth.models.marginal.views import Views
 
         rounds = {round_.tables: round_.choice for round_ in rounds_of(list(self.plan.charges))}
-        views = Views(self.stage, self.measured[0].tables.groups[: len(self.stage.histograms.bins)])
+        views = Views.of_tables(self.stage, self.measured[0].tables)
         found = {}
         for k, m in enumerate(self.measured):
             if m.tables.name in rounds:
@@ -178,16 +178,18 @@ class MarginalFit:
         from repsynth.models.marginal.fit import fit_views
         from repsynth.models.marginal.views import Views
 
-        groups = self.measured[-1].tables.groups
-        return fit_views(Views(self.stage, groups[: len(self.stage.histograms.bins)]), self.measured)
+        return fit_views(Views.of_tables(self.stage, self.measured[0].tables), self.measured)
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         """Which tables were measured, and their cells."""
-        fine = self.measured[-1].tables.groups[: len(self.stage.histograms.bins)]
+        from repsynth.models.marginal.views import Views
+
+        views = Views.of_tables(self.stage, self.measured[0].tables)
         tables = [{"name": m.tables.name, "pairs": m.tables.pairs} for m in self.measured]
         return {"tables": tables}, {
             **{f"tables_{k}": m.noisy for k, m in enumerate(self.measured)},
-            **{f"groups_{i}": groups.of_bin for i, groups in enumerate(fine)},
+            **{f"groups_{i}": groups.of_bin for i, groups in enumerate(views.groups)},
+            **{f"coarse_{i}": groups.of_bin for i, groups in enumerate(views.coarse)},
         }
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from repsynth.arrays import Ints
 from repsynth.models.groups import Groups, choose_groups, coarser, how_many
@@ -27,6 +26,7 @@ class Views:
 
     stage: StageOne
     groups: tuple[Groups, ...]
+    coarse: tuple[Groups, ...]
 
     @classmethod
     def of(cls, stage: StageOne, mu: float) -> "Views":
@@ -35,13 +35,19 @@ class Views:
         columns = len(histograms.bins)
         noise = math.sqrt(columns - 1) / mu
         most = how_many(histograms.rows, noise, label.size if label else 1)
-        return cls(stage, choose_groups(histograms, label.name if label else None, most=most))
+        groups = choose_groups(histograms, label.name if label else None, most=most)
+        return cls(stage, groups, tuple(coarser(histograms, i, each) for i, each in enumerate(groups)))
 
-    @cached_property
+    @classmethod
+    def of_tables(cls, stage: StageOne, tables: Tables) -> "Views":
+        """The views that tables were measured with."""
+        columns = len(stage.histograms.bins)
+        return cls(stage, tables.groups[:columns], tables.groups[columns:])
+
+    @property
     def all_groups(self) -> tuple[Groups, ...]:
         """Fine groups, then coarse ones: column i is coarse at i + number of columns."""
-        histograms = self.stage.histograms
-        return self.groups + tuple(coarser(histograms, i, groups) for i, groups in enumerate(self.groups))
+        return self.groups + self.coarse
 
     @property
     def label(self) -> int | None:

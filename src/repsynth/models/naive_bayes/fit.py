@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
+from repsynth.data.positions import usual
 from repsynth.data.records import MISSING, Records
 from repsynth.models.naive_bayes.statistic import (
     GRID,
@@ -74,7 +75,8 @@ class NaiveBayesSampler:
         steps = self.schema.numeric[j].steps
         bounds = np.array([-0.5 - centre, steps + 0.5 - centre]) / scale
         mean, deviation = self.means[k, j], self.deviations[k, j]
-        low, high = ndtr(np.clip((bounds - mean) / deviation, -5.0, 5.0)) if steps > _FEW_VALUES else (0.0, 1.0)
+        bounded = steps > _FEW_VALUES and j not in self.contribution.ranks
+        low, high = ndtr(np.clip((bounds - mean) / deviation, -5.0, 5.0)) if bounded else (0.0, 1.0)
         levels = (generator.permutation(rows) + generator.random()) / max(rows, 1)
         normals: Floats = mean + deviation * ndtri(np.clip(low + levels * (high - low), 1e-6, 1 - 1e-6))
         return normals
@@ -84,14 +86,25 @@ class NaiveBayesSampler:
         the records `among` all of them and the values follow that shape: spikes and skew survive."""
         column = self.schema.numeric[j]
         i = self.schema.learned.index(column)
-        if self.histograms.clear(i):
+        special, numbers = self._special(i, len(z), generator)
+        if self.histograms.clear(i) or j in self.contribution.ranks:
             ranks = (np.searchsorted(np.sort(among), z) + 0.5) / max(len(among), 1)
-            positions = self.histograms.quantile(i, self.histograms.trusted(i), ranks)
+            positions = self.histograms.quantile(i, numbers, ranks, generator)
         else:
             nearest = np.rint(self.contribution.centre[j] + self.contribution.scale[j] * z)
-            positions = np.clip(nearest, 0, column.steps).astype(np.int64)
+            positions = usual(np.clip(nearest, 0, column.steps).astype(np.int64), column)
+        positions = np.where(special >= 0, column.steps + 1 + special, positions)
         absent = generator.permutation(len(z)) < round(self.histograms.missing_fraction(i) * len(z))
         return np.where(absent, MISSING, positions)
+
+    def _special(self, i: int, rows: int, generator: np.random.Generator) -> tuple[Ints, Floats]:
+        """Which special value each record has, −1 where none, whatever its label; and how numbers spread over
+        their bins."""
+        bins, probabilities = self.histograms.bins[i], self.histograms.trusted(i)
+        numbers = probabilities[: bins.numbers]
+        others = np.append(numbers.sum(), probabilities[bins.numbers :])
+        drawn = systematic(others / others.sum(), rows, generator) - 1
+        return drawn, numbers / max(float(numbers.sum()), 1e-300)
 
 
 def fit_naive_bayes(
@@ -182,7 +195,7 @@ def _drawn_label_probabilities(schema: Schema, histograms: Histograms, fitted: F
     if schema.label_column is None:
         return fitted
     index = schema.learned.index(schema.label_column)
-    shrinkage = histograms.shrinkage(len(fitted))
+    shrinkage = histograms.shrinkage(index)
     plain = to_simplex(histograms.noisy(index)[:-1] / histograms.rows)
     return shrinkage * plain + (1 - shrinkage) * fitted
 

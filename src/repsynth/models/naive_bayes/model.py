@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from repsynth.data.records import Records
     from repsynth.mechanism.meter import Meter
     from repsynth.models.naive_bayes.fit import NaiveBayesSampler
-    from repsynth.models.naive_bayes.statistic import WeightedSums
+    from repsynth.models.naive_bayes.statistic import Ranks, WeightedSums
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import StageOne
@@ -73,6 +73,7 @@ class NaiveBayes(Model, frozen=True):
             scale=floats(arrays["scale"], len(schema.numeric), positive=True),
             constant=constant,
             clip=clip,
+            ranks=_read_ranks(stage, arrays),
         )
         split_at = threshold.value if threshold and split else None
         statistic = WeightedSums(contribution, stage.score, stage.weights, schema.label_column, split_at=split_at)
@@ -127,4 +128,21 @@ class NaiveBayesFit:
             "centre": np.array(contribution.centre, dtype=np.float64),
             "scale": np.array(contribution.scale, dtype=np.float64),
             **{f"offset_{i}": offset for i, offset in enumerate(contribution.offsets)},
+            **{f"z_{i}": ranks.z for i, ranks in contribution.ranks.items()},
         }
+
+
+def _read_ranks(stage: "StageOne", arrays: "Arrays") -> "dict[int, Ranks]":
+    """z by rank, for the columns whose bins a look has placed."""
+    from repsynth.models.naive_bayes.statistic import FARTHEST, Ranks
+    from repsynth.storage.checks import floats, require
+
+    found = {}
+    for j, column in enumerate(stage.schema.numeric):
+        i = stage.schema.learned.index(column)
+        if i in stage.histograms.located:
+            bins = stage.histograms.bins[i]
+            z = np.array(floats(arrays[f"z_{j}"], bins.numbers))
+            require(bool(np.all(np.abs(z) <= FARTHEST)), "a z-score is out of range")
+            found[j] = Ranks(bins, z)
+    return found

@@ -12,14 +12,17 @@ multiplier (weight times clip factor) in units of 1/4096, rounded down.
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.special import ndtri
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete, Numeric, Schema
 from repsynth.scoring.base import Score
+from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.rarity import standardisation, standardise
 from repsynth.scoring.stage import StageOne
@@ -30,7 +33,7 @@ GRID = UNIT * FULL
 """Grid units of the sums in one unit of u at full weight."""
 
 LINEAR, SQUARE = 0.8, 0.3
-_FARTHEST = 3.0
+FARTHEST = 3.0
 _CLIP = 0.9  # of the norm of a typical record
 
 
@@ -45,11 +48,38 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class Ranks:
+    """z of a column whose bins a look has placed: by the rank of a number among all, from the released histogram.
+    In wide bounds a position says little. `z` has an entry for each bin of numbers."""
+
+    bins: Bins
+    z: Floats
+
+    @classmethod
+    def of_column(cls, histograms: Histograms, i: int) -> "Ranks":
+        """The normal score of the middle rank of each bin, in standard units."""
+        bins = histograms.bins[i]
+        mass = histograms.probabilities[i][: bins.numbers]
+        mass = mass / max(float(mass.sum()), 1e-9)
+        rank = np.clip(np.cumsum(mass) - mass / 2, 1e-4, 1 - 1e-4)
+        z = ndtri(rank)
+        z = z - mass @ z
+        z = np.clip(z / max(math.sqrt(float(mass @ z**2)), 0.1), -FARTHEST, FARTHEST)
+        return cls(bins, z)
+
+    def of(self, records: Records) -> Floats:
+        """z of each record; 0 where the value is missing or special."""
+        nothing = np.zeros(self.bins.count - self.bins.numbers)
+        return np.concatenate([self.z, nothing])[self.bins.of(records)]
+
+
+@dataclass(frozen=True)
 class Contribution:
     """u as a public function of a record: the released numbers that make it, all integers but z's.
 
     `offsets` holds each discrete column's probabilities; a column that declares missing values has a last cell
-    for them, in any other a missing cell contributes nothing. `constant` and `clip` are in units of 1/UNIT.
+    for them, in any other a missing cell contributes nothing. z is taken of a number's position, or of its rank in
+    columns of `ranks`. `constant` and `clip` are in units of 1/UNIT.
     """
 
     discrete: tuple[Discrete, ...]
@@ -59,6 +89,7 @@ class Contribution:
     scale: tuple[float, ...]
     constant: int
     clip: int
+    ranks: "Mapping[int, Ranks]" = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -119,10 +150,15 @@ class Contribution:
         return np.where(codes == MISSING, column.size, codes)
 
     def _moments(self, i: int, records: Records) -> tuple[Ints, Ints]:
-        positions = records.codes[self.numeric[i].name]
-        z = standardise(positions, self.centre[i], self.scale[i], _FARTHEST)
+        column = self.numeric[i]
+        positions = records.codes[column.name]
+        if i in self.ranks:
+            z = self.ranks[i].of(records)
+        else:
+            z = standardise(positions, column.steps, self.centre[i], self.scale[i], FARTHEST)
         linear = np.rint(z * (LINEAR * UNIT))
-        square = np.where(positions == MISSING, 0.0, np.rint((z * z - 1) * (SQUARE * UNIT)))
+        none = (positions == MISSING) | (positions > column.steps)
+        square = np.where(none, 0.0, np.rint((z * z - 1) * (SQUARE * UNIT)))
         return linear.astype(np.int64), square.astype(np.int64)
 
 
@@ -254,6 +290,11 @@ def make_contribution(schema: Schema, histograms: Histograms, *, equalize: bool 
         scale=tuple(scale for _, scale in standards),
         constant=round(0.3 * typical * UNIT),
         clip=round(_CLIP * typical * UNIT),
+        ranks={
+            j: Ranks.of_column(histograms, index[column.name])
+            for j, column in enumerate(schema.numeric)
+            if index[column.name] in histograms.located
+        },
     )
     return replace(contribution, clip=contribution.smallest_norm()) if equalize else contribution
 

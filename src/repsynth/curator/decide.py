@@ -1,0 +1,395 @@
+"""What a column is, as far as its cells tell, and why: one decision for each, to be confirmed by hand."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from repsynth.arrays import Bools, Floats
+from repsynth.curator.guess import Read, numbers_of, times_of
+from repsynth.curator.look import Look, percent, quoted, repeating, some
+from repsynth.curator.sentinels import (
+    Others,
+    is_named,
+    others_among,
+    sentinel_dates,
+    sentinel_numbers,
+    why_codes,
+    words_of,
+)
+
+MARK = "# read from the data, not private: confirm or replace"
+_FEW = 12
+_SMALL = 100
+"""So many values make a category without further questions."""
+_MOST_VALUES = 1_000
+_RARE = 10
+_NEARLY_ALL, _NEARLY_CONSTANT = 0.9, 0.999
+_MOST_DECIMALS = 6
+_LARGEST = 2**52
+_ENORMOUS = 1e200
+_FORMATS = {
+    "thousands": "{} between thousands",
+    "decimal": "{} before decimals",
+    "prefix": "{} before the number",
+    "dates": "written {}",
+}
+"""The keys that say how cells are written, in words."""
+_PERSONAL = {
+    *(
+        "id",
+        "ids",
+        "uuid",
+        "guid",
+        "ssn",
+        "email",
+        "mail",
+        "phone",
+        "telephone",
+        "telefon",
+        "tel",
+        "mobile",
+        "fax",
+    ),
+    *(
+        "iban",
+        "mrn",
+        "passport",
+        "imei",
+        "vin",
+        "surname",
+        "lastname",
+        "nachname",
+        "firstname",
+        "vorname",
+        "forename",
+    ),
+    *("fullname", "username", "login", "address", "street", "ip", "url"),
+}
+"""Words in the names of columns that tell who somebody is."""
+_NUMBERING = {"number", "num", "no", "nr"}
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a column was taken for: its type, the lines of the schema below it, the reason, and what to look at."""
+
+    name: str
+    type: str
+    reason: str
+    warnings: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def decide(look: Look, *, is_label: bool = False) -> Decision:
+    """Decide what a column is.
+
+    >>> decision = decide(Look.of("age", pa.chunked_array([["30", "41", "52", "N", "N", "N"] * 10])))
+    >>> decision.type, decision.reason
+    ('category', '4 different values: few whole numbers beside "N", taken for codes')
+    """
+    if not look.distinct:
+        lines = ('values = ["?"]', *(["missing = true"] if look.rows else []))
+        return Decision(look.name, "category", "the column is empty: declare its type, or leave it out", (), lines)
+    decision = _label(look) if is_label else _any(look)
+    top = int(look.counts.max())
+    if look.distinct > 1 and top > _NEARLY_CONSTANT * look.rows:
+        said = (
+            f"one value in {percent(top, look.rows)} of the rows: whoever differs stands out; better leave it out"
+        )
+        decision = msgspec.structs.replace(decision, warnings=(*decision.warnings, said))
+    return decision
+
+
+def _any(look: Look) -> Decision:
+    if look.distinct == 1 and look.cells == look.rows and not pa.types.is_boolean(look.values.type):
+        return _category(look, "the same in all rows: nothing to learn; better leave it out")
+    if pa.types.is_boolean(look.values.type):
+        return Decision(look.name, "boolean", "stored as true or false", (), tuple(_missing(look)))
+    if pa.types.is_dictionary(look.type) and look.distinct <= _MOST_VALUES:
+        return _category(look, "stored as a category")
+    times, read = times_of(look), numbers_of(look)
+    as_date = _as_date(look, times) if times else None
+    if as_date and times and (times.keys.get("dates") == "%Y%m%d" or not np.isfinite(read.numbers).any()):
+        return as_date
+    return _named_identifier(look, read) or _as_number(look, read) or as_date or _as_text(look)
+
+
+# --- numbers ---
+
+
+def _as_number(look: Look, read: Read) -> Decision | None:
+    """A number, where nearly all cells are one or one of a few codes."""
+    finite = np.isfinite(read.numbers)
+    if len(np.unique(read.numbers[finite])) <= 2 or np.abs(read.numbers[finite]).max() > _ENORMOUS:
+        return None
+    others = others_among(look, read.numbers)
+    if others is None:
+        return _as_text(look, f"numbers mixed with texts such as {_example(look, ~finite)}")
+    if why := why_codes(look, read.numbers[finite], look.counts[finite]):
+        return _category(look, why)
+    sentinels = sentinel_numbers(read.numbers[finite], look.counts[finite])
+    numbers = np.unique(read.numbers[finite & ~np.isin(read.numbers, sentinels)])
+    whole = bool(np.all(numbers == np.rint(numbers))) and float(np.abs(numbers).max()) <= _LARGEST
+    if whole and others.codes.any() and len(numbers) <= 20 and look.counts[finite].sum() >= 3 * len(numbers):
+        return _category(look, f"few whole numbers beside {_listed(look, others.codes)}, taken for codes")
+    if whole and not sentinels and not others.codes.any() and (why := _numbered(look, numbers)):
+        return Decision(look.name, "id", why, (_DROPPED,))
+    if numbers[-1] - numbers[0] < 1 / _ENORMOUS:
+        return None
+    return _number(look, read, others, sentinels, numbers, whole=whole)
+
+
+def _number(
+    look: Look, read: Read, others: Others, sentinels: list[int], numbers: Floats, *, whole: bool
+) -> Decision:
+    keys = dict(read.keys)
+    by_comma = whole and keys.get("decimal") == ","
+    if by_comma and "thousands" in keys:  # 1.234: no decimals at all
+        del keys["decimal"]
+    elif by_comma:  # 5,0
+        whole = False
+    bounds, grid = _whole_grid(numbers) if whole else _grid(numbers, fewest=int(by_comma))
+    shown = [f"{n:,.0f}" if n == np.rint(n) or abs(n) >= 1e5 else f"{n:,.6g}" for n in numbers[[0, -1]]]
+    kind = f"{'whole ' if whole else ''}numbers from {shown[0]} to {shown[1]}"
+    if whole and len(numbers) <= _FEW:
+        kind = f"{len(numbers)} different {kind} (codes without an order? then a category)"
+    reasons = [kind, *_written(keys), *grid, *_kept(look, others)]
+    if sentinels:
+        cells = look.counts[np.isin(read.numbers, sentinels)].sum()
+        listed = " and ".join(map(str, sentinels))
+        reasons.append(f"{listed} in {percent(cells, look.rows)} of the rows, far from the rest: kept as special")
+    warnings = [*read.warnings, *_unread(look, others, "numbers")]
+    if whole and not look.is_text and _like_dates(numbers):
+        warnings.append("these look like dates (20200131) stored as numbers: store them as dates or as text")
+    special = [*_quoted(look, others.codes), *map(str, sentinels)]
+    lines = [*bounds, *_marked(keys), *_special(special), *_missing(look, others)]
+    return Decision(look.name, "integer" if whole else "number", "; ".join(reasons), tuple(warnings), tuple(lines))
+
+
+def _whole_grid(numbers: Floats) -> tuple[list[str], list[str]]:
+    """The bounds, and the step that all numbers keep, in lines and in words."""
+    bounds = {"min": int(numbers[0]), "max": int(numbers[-1])}
+    common = int(np.gcd.reduce(np.abs(numbers).astype(np.int64))) if len(numbers) > 5 else 1
+    step = max(step for k in range(16) for step in (10**k, 5 * 10**k) if step == 1 or common % step == 0)
+    return (
+        (_marked(bounds), []) if step == 1 else (_marked(bounds | {"step": step}), [f"all multiples of {step:,}"])
+    )
+
+
+def _grid(numbers: Floats, *, fewest: int) -> tuple[list[str], list[str]]:
+    """The bounds, and the step or the decimals that all numbers keep, in lines and in words."""
+    low, high = float(numbers[0]), float(numbers[-1])
+    for decimals in range(fewest, _MOST_DECIMALS + 1):
+        scaled = np.rint(numbers * 10.0**decimals)
+        if max(np.abs(scaled).max(), scaled[-1] - scaled[0]) > _LARGEST:
+            break
+        if np.array_equal(scaled / 10.0**decimals, numbers):
+            bounds = {"min": f"{low:.{decimals}f}", "max": f"{high:.{decimals}f}"}
+            if not np.any(scaled % 5) and not fewest:
+                step = f"{5 * 10.0**-decimals:.{decimals}f}"
+                return _marked(bounds | {"step": step}), [f"all multiples of {step}"]
+            return _marked(bounds | {"decimals": decimals}), [f"at most {some(decimals, 'decimal')}"]
+    return _marked({"min": repr(low), "max": repr(high)}), []
+
+
+def _numbered(look: Look, numbers: Floats) -> str | None:
+    """Why whole numbers that are all different are no quantity."""
+    if not len(numbers) == look.cells > _FEW:
+        return None
+    if numbers[-1] - numbers[0] + 1 == len(numbers):
+        return "every whole number in a row occurs once: a running number"
+    shortest, longest = len(str(int(numbers[0]))), len(str(int(numbers[-1])))
+    if shortest == longest >= 8 and numbers[0] > 0 and not _like_dates(numbers):
+        return f"all different, of {longest} digits each: an identifier"
+    return None
+
+
+def _like_dates(numbers: Floats) -> bool:
+    """Whether whole numbers read as 20200131 does."""
+    days, months = numbers % 100, numbers // 100 % 100
+    inside = (numbers >= 1900_01_01) & (numbers < 2100_01_01) & (days >= 1) & (days <= 31) & (months >= 1)
+    return bool(np.all(inside & (months <= 12)))
+
+
+# --- dates ---
+
+
+def _as_date(look: Look, read: Read) -> Decision | None:
+    """A time, where nearly all cells are one or one of a few codes."""
+    finite = np.isfinite(read.numbers)
+    others = others_among(look, read.numbers)
+    if others is None or not finite.any():
+        return None
+    apart = sentinel_dates(read.numbers[finite], look.counts[finite]) if look.is_text else []
+    sentinels = np.isin(read.numbers, apart)
+    seconds = np.unique(read.numbers[finite & ~sentinels])
+    if len(seconds) <= 1:
+        return None
+    whole_days = bool(np.all(seconds % 86_400 == 0))
+    ends = [datetime(1970, 1, 1) + timedelta(seconds=float(end)) for end in (seconds[0], seconds[-1])]
+    low, high = (end.date().isoformat() if whole_days else end.isoformat(timespec="seconds") for end in ends)
+    reasons = ["days" if whole_days else "times", *_written(read.keys), *_kept(look, others)]
+    if apart:
+        fraction = percent(look.counts[sentinels].sum(), look.rows)
+        reasons.append(f"{_listed(look, sentinels)} in {fraction} of the rows, far from the rest: kept as special")
+    bounds = _marked({"min": low, "max": high}) + _marked(read.keys)
+    lines = [*bounds, *_special(_quoted(look, others.codes | sentinels)), *_missing(look, others)]
+    warnings = (*read.warnings, *_unread(look, others, "times"))
+    return Decision(look.name, "datetime", "; ".join(reasons), warnings, tuple(lines))
+
+
+# --- what is said of both ---
+
+
+def _marked(keys: Mapping[str, object]) -> list[str]:
+    """Lines of the schema; a format is text, bounds are not."""
+    return [f"{key} = {quoted(str(value)) if key in _FORMATS else value}   {MARK}" for key, value in keys.items()]
+
+
+def _written(keys: dict[str, str]) -> list[str]:
+    return [_FORMATS[key].format(quoted(text)) for key, text in keys.items()]
+
+
+def _kept(look: Look, others: Others) -> list[str]:
+    """The codes among the numbers, in words."""
+    said = []
+    for which, what in ((others.codes, "kept as special"), (others.markers, "read as missing")):
+        if which.any():
+            said.append(
+                f"{_listed(look, which)} in {percent(look.counts[which].sum(), look.rows)} of the rows, {what}"
+            )
+    return said
+
+
+def _unread(look: Look, others: Others, what: str) -> list[str]:
+    odd = int(look.counts[others.odd].sum())
+    if not odd:
+        return []
+    such = f", such as {_example(look, others.odd)}" if look.is_text else ""
+    return [f"no {what} in {some(odd, 'cell')}{such}: they will count as missing"]
+
+
+def _special(texts: list[str]) -> list[str]:
+    return [f"special = [{', '.join(texts)}]   {MARK}"] if texts else []
+
+
+def _missing(look: Look, others: Others | None = None) -> list[str]:
+    unread = others is not None and bool((others.markers | others.odd).any())
+    return ["missing = true"] if unread or look.cells < look.rows else []
+
+
+# --- text ---
+
+_DROPPED = "not learned: the synthetic table will have 1, 2, 3, ... in its place"
+
+
+def _named_identifier(look: Look, read: Read) -> Decision | None:
+    """An identifier by its name, where it has more values than a category would."""
+    words = words_of(look.name)
+    while words and words[-1] in _NUMBERING:
+        words.pop()
+    finite = np.isfinite(read.numbers)
+    if 2 * look.counts[finite].sum() > look.cells:  # the last word says what is counted: phone calls are no phones
+        named = not _PERSONAL.isdisjoint({*words[-1:], "".join(words[-2:])})
+    else:
+        named = is_named(words, _PERSONAL) or ("name" in words and look.distinct > look.rows / 20)
+    if not named or look.distinct <= _FEW or np.any(read.numbers[finite] % 1):
+        return None
+    repeats = repeating(look.distinct, look.cells, int(look.counts.max()))
+    if look.distinct <= min(_SMALL, look.rows / 10):
+        return _category(look, "named like an identifier", warnings=(f"{repeats}, or make it an id",))
+    warnings = [_DROPPED]
+    if look.distinct < look.cells:
+        warnings.append(f"{repeats}; if it stands for something else, such as a shop, make it a category")
+    return Decision(look.name, "id", "named like an identifier", tuple(warnings))
+
+
+def _as_text(look: Look, why: str | None = None) -> Decision:
+    remedy = _remedy(look)
+    if look.distinct > _FEW and look.distinct == look.cells and not why:
+        return Decision(look.name, "id", "every value occurs once: identifier or free text", (_DROPPED, *remedy))
+    return _category(look, why, warnings=remedy)
+
+
+def _category(look: Look, why: str | None, *, warnings: tuple[str, ...] = ()) -> Decision:
+    """A category, where it has few values or most of them are frequent; otherwise an id."""
+    distinct, rare = look.distinct, int(np.sum(look.counts < _RARE))
+    reason = some(distinct, "different value") + (f": {why}" if why else "")
+    scattered = distinct > _FEW and 2 * distinct > look.cells
+    if scattered or distinct > _MOST_VALUES or (distinct > _SMALL and 2 * rare > distinct):
+        said = "too many, and most of them rare" if 2 * rare > distinct else "too many"
+        warning = (
+            f"{_DROPPED}. To keep it, group its values, or make it a category of those that are publicly known "
+            "(others will count as missing)"
+        )
+        return Decision(look.name, "id", f"{reason}; {said}", (warning, *warnings))
+    if rare:
+        reason += f"; {rare:,} of them in fewer than {_RARE} rows"
+    if distinct > _SMALL:
+        warnings = (
+            "many values, read from the data: a rare one is somebody's; use a public list instead",
+            *warnings,
+        )
+    return Decision(look.name, "category", reason, warnings, (*_values(look.texts), *_missing(look)))
+
+
+def _values(texts: Iterable[str]) -> list[str]:
+    return [f"values = [   {MARK}", *(f"  {quoted(text)}," for text in sorted(set(texts) - {""})), "]"]
+
+
+def _label(look: Look) -> Decision:
+    """The label is a category, whatever it looks like."""
+    reason, warnings = f"the label, with {look.distinct:,} classes", []
+    if look.distinct > _FEW:
+        warnings.append("a label of many classes is learned badly; group them, or choose another label")
+    if look.cells < look.rows:
+        warnings.append(
+            f"{percent(look.rows - look.cells, look.rows)} of the labels are missing; write a word into those "
+            "cells and add it to the values, or leave the rows out"
+        )
+    return Decision(look.name, "category", reason, tuple(warnings), tuple(_values(look.texts)))
+
+
+_REMEDIES = (
+    (
+        re.compile(r"[+-]?[0-9][0-9.,' ]*\s?[^\s0-9.,'+:/-]{1,8}"),
+        "the cells are numbers with something behind them: remove it from the data to make it a number",
+    ),
+    (
+        re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?(\s?[AaPp]\.?[Mm]\.?)?"),
+        "the cells are times of day: turn them into minutes to make it a number",
+    ),
+    (
+        re.compile(r".*[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?\s?[AaPp]\.?[Mm]\.?"),
+        "the cells are times with AM and PM: write 24 hours to make it a datetime",
+    ),
+    (
+        re.compile(r"\(?[$€£]?\s?[0-9][0-9.,' ]*\)|[+-]?[0-9][0-9.,' ]*-?"),
+        "the cells look like numbers in no single form: write them plainly to make it a number",
+    ),
+)
+
+
+def _remedy(look: Look) -> tuple[str, ...]:
+    """What would make something better of a text that nearly is."""
+    for pattern, remedy in _REMEDIES:
+        fits = np.array([bool(pattern.fullmatch(text)) for text in look.texts])
+        if look.distinct > _FEW and look.counts[fits].sum() >= _NEARLY_ALL * look.cells:
+            return (remedy,)
+    return ()
+
+
+def _quoted(look: Look, which: Bools) -> list[str]:
+    return sorted({quoted(look.texts[i]) for i in np.flatnonzero(which)})
+
+
+def _listed(look: Look, which: Bools) -> str:
+    return " and ".join(_quoted(look, which))
+
+
+def _example(look: Look, which: Bools) -> str:
+    places: list[int] = np.flatnonzero(which).tolist()
+    return quoted(look.texts[max(places, key=lambda i: look.counts[i])][:40])

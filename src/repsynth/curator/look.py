@@ -1,0 +1,174 @@
+"""A table looked at column by column: the different cells of each, and how often they occur. PRIVATE."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from repsynth.arrays import Floats, Ints
+from repsynth.data.encode import is_text, read_numbers, read_text
+from repsynth.data.sources import Source, open_source
+from repsynth.data.sources.csv import open_csv
+from repsynth.errors import DataError
+
+
+@dataclass(frozen=True)
+class Look:
+    """One column: its different values, how often each occurs, and which one stands in each row (-1: none).
+
+    Text is without the blanks around it; a cell without text is none.
+
+    >>> look = Look.of("age", pa.chunked_array([["30", " 41", "", "30"]]))
+    >>> look.texts, look.counts.tolist(), look.codes.tolist()
+    (['30', '41'], [2, 1], [0, 1, -1, 0])
+    """
+
+    name: str
+    type: pa.DataType
+    values: pa.Array
+    counts: Ints
+    codes: Ints
+
+    @classmethod
+    def of(cls, name: str, column: pa.ChunkedArray) -> "Look":
+        """Look at a column of a table."""
+        values = column.combine_chunks()
+        values = values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if pa.types.is_null(values.type):
+            values = values.cast(pa.large_string())
+        if is_text(values.type):
+            values = read_text(values)
+            values = pc.if_else(pc.equal(values, ""), None, values)
+        elif pa.types.is_floating(values.type):
+            values = values.cast(pa.float64())
+            values = pc.if_else(pc.is_nan(values), None, values)
+        encoded = values.dictionary_encode()
+        codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        counts = np.bincount(codes[codes >= 0], minlength=len(encoded.dictionary)).astype(np.int64)
+        look = cls(name, column.type, encoded.dictionary, counts, codes)
+        try:
+            _ = look.texts if look.is_text else None
+        except UnicodeDecodeError:
+            raise DataError(f"column {quoted(name)} holds bytes that are no text; convert it first") from None
+        return look
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        return len(self.codes)
+
+    @property
+    def cells(self) -> int:
+        """How many cells are not empty."""
+        return int(self.counts.sum())
+
+    @property
+    def distinct(self) -> int:
+        """How many different values there are."""
+        return len(self.values)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the cells are text."""
+        return is_text(self.values.type)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The different values as text."""
+        return [text or "" for text in read_text(self.values).to_pylist()]
+
+    @cached_property
+    def numbers(self) -> Floats:
+        """The different values as plainly written numbers, NaN where they are none."""
+        if self.type == pa.float32():  # as it is written: 0.1, not 0.10000000149
+            narrow = self.values.to_numpy(zero_copy_only=False).astype(np.float32)
+            return np.array([float(str(value)) for value in narrow])
+        if pa.types.is_decimal(self.type):  # Arrow is off by a little
+            return np.array([float(value) for value in self.values.to_pylist()])
+        return read_numbers(self.values)
+
+
+def read_table(source: Any) -> tuple[pa.Table, int]:
+    """The whole table, and how many rows of a CSV file are none: they have too many or too few cells."""
+    opened, dropped = open_counting(source)
+    if opened.kind == "csv" and len(opened.names) == 1:
+        for mark in (mark for mark in ";\t|" if mark in opened.names[0]):
+            raise DataError(f"{source}: has one column only, with {mark!r} in it; save it separated by commas")
+    if len(set(opened.names)) < len(opened.names):
+        raise DataError("a column name is used more than once; rename the columns first")
+    batches = list(opened.batches(opened.names))
+    empty = [pa.array([], kind or pa.large_string()) for kind in opened.types]
+    table = pa.Table.from_batches(batches) if batches else pa.Table.from_arrays(empty, names=list(opened.names))
+    if opened.kind == "csv":
+        table = table.cast(pa.schema([(name, pa.large_string()) for name in opened.names]))
+        # The reader puts this mark in place of bytes that are no UTF-8 text.
+        if any(pc.any(pc.match_substring(texts, "\ufffd")).as_py() for texts in table.columns):
+            raise DataError(f"{source}: not UTF-8 text; convert the file to UTF-8 first")
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            raise DataError(f"column {quoted(name)} holds nested values; flatten it into plain columns first")
+    return table, dropped.rows
+
+
+@dataclass
+class Dropped:
+    """The rows of a CSV file that are none: they have too many or too few cells."""
+
+    rows: int = 0
+
+    def add(self) -> None:
+        """One more."""
+        self.rows += 1
+
+
+def open_counting(source: Any) -> tuple[Source, Dropped]:
+    """Open a table, and count the rows that are none as it is read."""
+    opened, dropped = open_source(source), Dropped()
+    return (open_csv(Path(source), on_dropped=dropped.add) if opened.kind == "csv" else opened), dropped
+
+
+def quoted(text: str) -> str:
+    """A TOML string; JSON's is one, but for one control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def some(count: int, thing: str) -> str:
+    """So many things.
+
+    >>> some(1, "row"), some(2_000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def percent(part: float, whole: float = 1.0) -> str:
+    """A fraction in words: neither 0 % of something nor 100 % of nearly all.
+
+    >>> percent(1, 8), percent(1, 10_000), percent(9_999, 10_000), percent(0.0), percent(2, 2)
+    ('12.5 %', '<0.1 %', '>99.9 %', '0 %', '100 %')
+    """
+    share = 100 * min(max(part / whole if whole else 0.0, 0.0), 1.0)
+    if share in (0.0, 100.0):
+        return f"{share:.0f} %"
+    return "<0.1 %" if share < 0.1 else ">99.9 %" if share > 99.9 else f"{share:.1f} %"
+
+
+def repeating(distinct: int, cells: int, most: int, *, exact: bool = True) -> str:
+    """What it means that an id occurs in several rows.
+
+    >>> repeating(distinct=2, cells=3, most=2)[:65]
+    'it repeats: 2 different values in 3 rows, one of them in 2 rows. '
+    """
+    about, more = ("", "") if exact else ("about ", " or more")
+    return (
+        f"it repeats: {about}{distinct:,} different values in {cells:,} rows, one of them in {most:,}{more} rows. "
+        f"If it stands for persons: the promise protects a row, so somebody with {most:,} rows has up to {most:,} "
+        "times the ε; make it one row per person first"
+    )

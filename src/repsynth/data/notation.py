@@ -1,0 +1,114 @@
+"""How numbers and times stand in text cells, and how they are written there again."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from repsynth.schema import Datetime, Integer, Number, Numeric
+from repsynth.schema.columns import plain_number
+from repsynth.schema.dates import DateFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+ISO_TIME = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T]{_CLOCK})?$"
+EPOCH = datetime(1970, 1, 1)
+_BLANK = "[\\s\u00a0\u202f]*"
+
+
+@dataclass(frozen=True)
+class Notation:
+    """What stands before a number and between its digits; `decimals` digits behind the decimal mark, or as many as
+    it takes.
+
+    >>> import pyarrow as pa
+    >>> francs = Notation(prefix="CHF ", thousands="'", decimals=2)
+    >>> francs.write(-1234.5), francs.plain(pa.array(["CHF 1'234.50", "-7", "1'2"])).to_pylist()
+    ("CHF -1'234.50", ['1234.50', '-7', None])
+    """
+
+    prefix: str = ""
+    thousands: str = ""
+    decimal: str = "."
+    decimals: int | None = None
+
+    @classmethod
+    def of(cls, column: Integer | Number) -> "Notation":
+        """The notation that a column declares."""
+        if isinstance(column, Number):
+            return cls(column.prefix, column.thousands, column.decimal, column.decimals)
+        return cls(column.prefix, column.thousands, "," if column.thousands == "." else ".")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers are written as everywhere."""
+        return not self.prefix and not self.thousands and self.decimal == "."
+
+    def plain(self, texts: "pa.Array") -> "pa.Array":
+        """The numbers among the texts in plain notation, null where a text is none."""
+        import pyarrow.compute as pc  # bins know positions, and the command line starts without Arrow
+
+        prefix, thousands, mark = (re.escape(s) for s in (self.prefix.strip(), self.thousands, self.decimal))
+        grouped = f"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
+        body = f"(?:(?:{grouped}[0-9]+)(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]{{1,3}})?"
+        start = f"[+-]?(?:{prefix}{_BLANK})?|{prefix}{_BLANK}[+-]" if prefix else "[+-]?"
+        texts = pc.if_else(pc.match_substring_regex(texts, f"^(?:{start}){body}$"), texts, None)
+        if prefix:
+            texts = pc.replace_substring_regex(texts, f"^([+-]?){prefix}{_BLANK}", r"\1")
+        if thousands:
+            texts = pc.replace_substring(texts, self.thousands, "")
+        return texts if self.decimal == "." else pc.replace_substring(texts, self.decimal, ".")
+
+    def write(self, number: float) -> str:
+        """A number in this notation: -$5, but EUR -5."""
+        if self.decimals is not None:
+            text = f"{abs(number):,.{self.decimals}f}"
+        else:
+            text = f"{int(abs(number)) if number == int(number) and abs(number) < 1e15 else abs(number):,}"
+        whole, point, rest = text.partition(".")
+        text = whole.replace(",", self.thousands) + point.replace(".", self.decimal) + rest
+        if number >= 0:
+            return self.prefix + text
+        return f"{self.prefix}-{text}" if self.prefix[:1].isalpha() else f"-{self.prefix}{text}"
+
+
+PLAIN = Notation()
+
+
+def seconds_of(text: str, dates: DateFormat | None) -> int | None:
+    """Seconds since 1970 (UTC) of a time in its format, or as ISO writes it; None where it is none."""
+    if dates is not None:
+        time = dates.read(text)
+        return None if time is None else (time - EPOCH) // timedelta(seconds=1)
+    try:
+        time = datetime.fromisoformat(text) if re.match(ISO_TIME, text) else None
+    except ValueError:
+        return None
+    if time is None:
+        return None
+    return (time.replace(tzinfo=None) - EPOCH - (time.utcoffset() or timedelta())) // timedelta(seconds=1)
+
+
+def date_format(column: Datetime) -> DateFormat | None:
+    """The format that a column declares."""
+    return None if column.dates is None else DateFormat(column.dates)
+
+
+def special_seconds(column: Datetime) -> list[int | None]:
+    """The special values that are times, in the column's format or in ISO's."""
+    found = [seconds_of(text, date_format(column)) for text in column.special]
+    return [seconds_of(text, None) if s is None else s for text, s in zip(column.special, found, strict=True)]
+
+
+def has_form(column: Numeric) -> bool:
+    """Whether a column's cells stand as text in a form of their own."""
+    return column.dates is not None if isinstance(column, Datetime) else not Notation.of(column).is_plain
+
+
+def special_values(column: Numeric) -> list[float | None]:
+    """The special values that are numbers, or times in seconds since 1970; None for words."""
+    if isinstance(column, Datetime):
+        return list(special_seconds(column))
+    return [plain_number(text) for text in column.special]

@@ -1,0 +1,196 @@
+"""How far a synthetic table is from a real one: total variation distances of one-way and two-way tables.
+
+Numbers are compared on a grid of the real records. The strict grid gives every frequent value a cell of its own,
+so that a lost spike at zero or at a round number counts in full, and cuts what is left at its quantiles. Missing
+cells, special codes and categories have a cell each. Everything here is computed from data, so it is private.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from repsynth.arrays import Floats, Ints
+from repsynth.data.records import MISSING, Records
+from repsynth.errors import DataError
+from repsynth.schema import Discrete, Numeric, Schema
+
+CELLS = 20
+"""How many intervals a grid has."""
+
+FREQUENT = 0.02
+"""A value that at least this fraction of the real records has gets a cell of its own."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of a numeric column: missing, each value of `own`, the intervals that end at `ends`, special codes.
+
+    The last interval has no end. Both arrays hold positions and rise.
+    """
+
+    steps: int
+    own: Ints
+    ends: Ints
+
+    @classmethod
+    def strict(cls, column: Numeric, codes: Ints) -> "Grid":
+        """Frequent values alone, the others cut at twenty of their quantiles.
+
+        A value is frequent if at least 2 % of all records have it, the missing and the special ones counted.
+
+        >>> from repsynth.schema import Integer
+        >>> codes = np.concatenate([np.zeros(900, dtype=np.int64), np.arange(1, 101)])
+        >>> grid = Grid.strict(Integer(name="gain", min=0, max=99_999), codes)
+        >>> grid.own.tolist(), grid.ends[:4].tolist()
+        ([0], [5, 10, 15, 20])
+        >>> grid.of(np.array([MISSING, 0, 1, 5, 6, 7000])).tolist()
+        [0, 1, 2, 2, 3, 21]
+        """
+        numbers = codes[(codes != MISSING) & (codes <= column.steps)]
+        values, counts = np.unique(numbers, return_counts=True)
+        own = values[counts >= FREQUENT * len(codes)]
+        return cls(column.steps, own, _quantiles(numbers[~np.isin(numbers, own)]))
+
+    @classmethod
+    def equal(cls, column: Numeric, codes: Ints) -> "Grid":
+        """Twenty intervals of equal width over the real range: blind to spikes, and to shape where it is skewed.
+
+        >>> from repsynth.schema import Integer
+        >>> Grid.equal(Integer(name="gain", min=0, max=99_999), np.array([0, 200])).ends[:4].tolist()
+        [9, 19, 29, 39]
+        """
+        numbers = codes[(codes != MISSING) & (codes <= column.steps)]
+        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+        starts = [low - (low - high) * k // CELLS for k in range(1, CELLS)]
+        return cls(column.steps, np.zeros(0, dtype=np.int64), np.unique(np.array(starts, dtype=np.int64) - 1))
+
+    def of(self, codes: Ints) -> Ints:
+        """The cell of each record."""
+        own, intervals = len(self.own), len(self.ends) + 1
+        cell = 1 + own + np.searchsorted(self.ends, codes, side="left")
+        if own:
+            nearest = np.minimum(np.searchsorted(self.own, codes, side="left"), own - 1)
+            cell = np.where(self.own[nearest] == codes, 1 + nearest, cell)
+        cell = np.where(codes > self.steps, own + intervals + codes - self.steps, cell)
+        return np.where(codes == MISSING, 0, cell)
+
+
+def _quantiles(numbers: Ints) -> Ints:
+    """The last position of each twentieth but the last; fewer where these coincide."""
+    if not len(numbers):
+        return np.zeros(0, dtype=np.int64)
+    levels = np.arange(1, CELLS) / CELLS
+    return np.unique(np.quantile(numbers, levels, method="inverted_cdf")).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Total variation distances: 0 where two tables of counts agree, 1 where they share no cell."""
+
+    one_way: dict[str, float]
+    """Of each column."""
+    two_way: dict[tuple[str, str], float]
+    """Of each pair of columns."""
+
+    @property
+    def mean_one_way(self) -> float:
+        """The mean over columns."""
+        return float(np.mean(list(self.one_way.values())))
+
+    @property
+    def mean_two_way(self) -> float:
+        """The mean over pairs of columns; NaN where there is only one column."""
+        return float(np.mean(list(self.two_way.values()))) if self.two_way else float("nan")
+
+
+def measure_distances(
+    real: Records,
+    synthetic: Records,
+    schema: Schema,
+    *,
+    grid: Callable[[Numeric, Ints], Grid] = Grid.strict,
+) -> Distances:
+    """The distances of all columns and pairs, on grids of the real records.
+
+    >>> from repsynth.schema import Boolean, Integer
+    >>> schema = Schema(columns=(Integer(name="gain", min=0, max=1000), Boolean(name="owner")))
+    >>> real = Records(rows=4, codes={"gain": np.array([0, 0, 5, 900]), "owner": np.array([0, 1, 0, 1])})
+    >>> made = Records(rows=4, codes={"gain": np.array([0, 3, 5, 900]), "owner": np.array([0, 0, 1, 1])})
+    >>> found = measure_distances(real, made, schema)
+    >>> found.one_way, found.two_way
+    ({'gain': 0.25, 'owner': 0.0}, {('gain', 'owner'): 0.5})
+    """
+    if not real.rows or not synthetic.rows:
+        raise DataError("a table without records cannot be compared; give one that has some")
+    cells = {
+        column.name: _cells(column, real.codes[column.name], synthetic.codes[column.name], grid)
+        for column in schema.learned
+    }
+    one_way = {name: total_variation(*pair) for name, pair in cells.items()}
+    two_way = {(a, b): total_variation(*_crossed(cells[a], cells[b])) for a, b in combinations(cells, 2)}
+    return Distances(one_way, two_way)
+
+
+def _cells(
+    column: Discrete | Numeric, real: Ints, synthetic: Ints, grid: Callable[[Numeric, Ints], Grid]
+) -> tuple[Ints, Ints]:
+    if isinstance(column, Discrete):
+        return real - MISSING, synthetic - MISSING  # from 0 on
+    of = grid(column, real).of
+    return of(real), of(synthetic)
+
+
+def _crossed(one: tuple[Ints, Ints], two: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """The cells of two columns together."""
+    size = max(two[0].max(), two[1].max()) + 1
+    return one[0] * size + two[0], one[1] * size + two[1]
+
+
+def total_variation(one: Ints, two: Ints) -> float:
+    """Half the sum of absolute differences between the fractions of records in each cell.
+
+    >>> total_variation(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]))
+    0.25
+    """
+    size = int(max(one.max(), two.max())) + 1
+    fractions = [np.bincount(cells, minlength=size) / len(cells) for cells in (one, two)]
+    return float(np.abs(fractions[0] - fractions[1]).sum() / 2)
+
+
+def median_error(real: Floats, synthetic: Floats) -> float:
+    """How much larger the synthetic median is than the real one, as a fraction of that.
+
+    >>> median_error(np.array([100.0, 200.0, 900.0]), np.array([150.0, 250.0, 350.0]))
+    0.25
+    """
+    if not len(real) or not len(synthetic):
+        return float("nan")
+    true, made = float(np.median(real)), float(np.median(synthetic))
+    if true == 0:
+        return 0.0 if made == 0 else float(np.copysign(np.inf, made))
+    return (made - true) / abs(true)
+
+
+def fraction_equal(numbers: Floats, value: float) -> float:
+    """The fraction of numbers with this very value.
+
+    >>> fraction_equal(np.array([0.0, 0.0, 7.0, 8.0]), 0)
+    0.5
+    """
+    return float(np.mean(numbers == value)) if len(numbers) else float("nan")
+
+
+def fraction_of_multiples(numbers: Floats, unit: float) -> float:
+    """The fraction of numbers that are whole multiples of a unit, to the precision of floats.
+
+    >>> fraction_of_multiples(np.array([1000.0, 1500.0, 0.0, -2000.0]), 1000)
+    0.75
+    >>> fraction_of_multiples(np.array([0.1, 0.3]), 0.1)
+    1.0
+    """
+    if not len(numbers):
+        return float("nan")
+    units = numbers / unit
+    return float(np.mean(np.isclose(units, np.rint(units), rtol=1e-12, atol=1e-9)))

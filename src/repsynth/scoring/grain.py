@@ -1,0 +1,158 @@
+"""How round the numbers of a column are: how many are multiples of ten, of a hundred, and so on.
+
+People round what they report, so that amounts pile up at round numbers that are each too rare to stand above any
+noise. How many numbers of each size are how round does stand above it: one small histogram. A number that is drawn
+from a bin is then rounded as often as that says, to a multiple that lies in the bin.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.positions import positions_of, values_at
+from repsynth.data.records import MISSING, Records
+from repsynth.schema import Integer, Number
+from repsynth.storage.checks import ints, require
+
+_SLACK = 1e-9
+_PASSES = 12
+_MOST_POWER, _MOST_POWERS = 300, 64
+_MOST_SPIKES = 8  # round numbers in a bin that are looked at one by one
+
+
+@dataclass(frozen=True)
+class Grains:
+    """The public cells: the size of a number, as a power of ten, by the largest power that divides it.
+
+    `powers` are those told apart. On a grid every number is a multiple of the first one; without one, the first
+    stands for numbers that are multiples of none. The last cell counts zeros, special values and the missing.
+
+    >>> pay = Grains.of_column(Integer(name="pay", min=0, max=9999))
+    >>> pay.powers
+    (0, 1, 2, 3)
+    >>> pay.of(Records(rows=4, codes={"pay": np.array([7, 30, 1200, 0])})).tolist()
+    [0, 2, 8, 10]
+    """
+
+    column: Integer | Number
+    powers: tuple[int, ...]
+
+    @classmethod
+    def of_column(cls, column: Integer | Number) -> "Grains":
+        """As many powers as the bounds and the column's unit tell apart."""
+        top = math.floor(math.log10(max(abs(column.min), abs(column.max))))
+        on_grid = isinstance(column, Integer) or column.on_grid
+        # Without a grid, one in a hundred numbers is by chance as good as a multiple of the second power.
+        low = math.floor(math.log10(column.unit)) if on_grid else math.ceil(math.log10(column.unit)) + 2
+        return cls(column, tuple(range(min(low, top), top + 1)))
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return len(self.powers) * (len(self.powers) + 1) // 2 + 1
+
+    def of(self, records: Records) -> Ints:
+        """The cell of each record."""
+        codes = records.codes[self.column.name]
+        number = (codes != MISSING) & (codes <= self.column.steps)
+        positions = np.where(number, codes, 0)
+        values = np.asarray(values_at(positions, self.column), dtype=np.float64)
+        size = self.sizes(values)
+        round_ = np.zeros(len(codes), dtype=np.int64)
+        for k in range(1, len(self.powers)):
+            step = 10.0 ** self.powers[k]
+            nearest = np.rint(values / step) * step
+            round_ = np.where(self._same(nearest, positions), k, round_)
+        cell = size * (size + 1) // 2 + np.minimum(round_, size)
+        return np.where(number & (values != 0), cell, self.count - 1)
+
+    def sizes(self, values: Floats) -> Ints:
+        """The power of ten of each number, as a place among `powers`."""
+        edges = 10.0 ** np.array(self.powers[1:], dtype=np.float64)
+        return np.searchsorted(edges * (1 - _SLACK), np.abs(values), side="right")
+
+    def _same(self, values: Floats, positions: Ints) -> Bools:
+        inside = (values >= self.column.min) & (values <= self.column.max)
+        same: Bools = inside & (positions_of(values, self.column) == positions)
+        return same
+
+
+@dataclass(frozen=True)
+class Roundness:
+    """The noisy cells of a column, a released value."""
+
+    grains: Grains
+    counts: Ints
+    sigma: float
+
+    @cached_property
+    def table(self) -> Floats:
+        """(sizes, powers): how many numbers of a size are how round; what noise may have made is left out."""
+        powers = len(self.grains.powers)
+        table = np.zeros((powers, powers))
+        table[np.tril_indices(powers)] = self.counts[:-1]
+        return np.where(table > 2 * self.sigma, table, 0.0)
+
+    def spread(self, low: Floats, high: Floats, masses: Floats) -> tuple[Floats, Floats]:
+        """For intervals [low, high) of numbers with these masses: the mass of each that is how round, and how many
+        such numbers there are in it. By raking: both the masses and the table come out as far as they agree."""
+        powers = self.grains.powers
+        multiples = np.stack([_multiples(low, high, 10.0**power) for power in powers], axis=1)
+        exactly = multiples - np.pad(multiples, ((0, 0), (0, 1)))[:, 1:]
+        exactly[:, 0] = np.maximum(exactly[:, 0], _SLACK)
+        size = self.grains.sizes(np.where((low <= 0) & (high > 0), 0.0, (low + high) / 2))
+        masses = np.maximum(masses, 0.0)
+        parts = exactly * (masses / np.maximum(high - low, 1e-300))[:, None]
+        for _ in range(_PASSES):
+            now = np.zeros_like(self.table)
+            np.add.at(now, size, parts)
+            parts = parts * np.where(now > 0, self.table / np.maximum(now, 1e-300), 0.0)[size]
+            whole = parts.sum(axis=1)
+            unknown = whole <= 0
+            parts[unknown, 0], whole[unknown] = 1.0, 1.0
+            parts = parts * (masses / whole)[:, None]
+        return parts, exactly
+
+    def spikes(self, low: Floats, high: Floats, masses: Floats, least: float) -> Floats:
+        """Round numbers that should each hold `least` records or more."""
+        parts, exactly = self.spread(low, high, masses)
+        found: list[float] = []
+        for k in range(1, len(self.grains.powers)):
+            step, few = 10.0 ** self.grains.powers[k], (exactly[:, k] >= 1) & (exactly[:, k] <= _MOST_SPIKES)
+            for i in np.flatnonzero(few & (parts[:, k] > least * exactly[:, k])):
+                first, last = (int(_first(ends, step)[i]) for ends in (low, high))
+                found += [m * step for m in range(first, last) if k + 1 == len(parts[i]) or m % 10]
+        return np.array(found)
+
+    def rounded(
+        self, values: Floats, low: Floats, high: Floats, k: Ints, generator: np.random.Generator
+    ) -> Floats:
+        """Numbers drawn from [low, high), replaced by multiples of the k-th power where there are some in it."""
+        step = 10.0 ** np.array(self.grains.powers, dtype=np.float64)[k]
+        first, behind = _first(low, step), _first(high, step)
+        multiple = (first + np.floor(generator.random(len(values)) * (behind - first))) * step
+        return np.where((k > 0) & (behind > first), multiple, values)
+
+
+def read_grains(column: Integer | Number, powers: NDArray[Any]) -> Grains:
+    """The cells of a column from a stranger's file."""
+    found = ints(powers, most=_MOST_POWER).tolist()
+    require(
+        0 < len(found) <= _MOST_POWERS and found == list(range(found[0], found[0] + len(found))),
+        "its powers of ten have gaps",
+    )
+    return Grains(column, tuple(found))
+
+
+def _first(low: Floats, step: Floats | float) -> Floats:
+    """The first multiple of the step from `low` on."""
+    return np.ceil(low / step - _SLACK)
+
+
+def _multiples(low: Floats, high: Floats, step: float) -> Floats:
+    return np.maximum(_first(high, step) - _first(low, step), 0.0)

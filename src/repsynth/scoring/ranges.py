@@ -1,0 +1,241 @@
+"""Where in wide bounds the numbers are: two charged looks, from which the bins of the histograms follow.
+
+    ranges    bins by magnitude, and how round the numbers are     (charge)
+    zoom      bins of about equal mass, by what the ranges show     (charge)
+
+Public bounds may be a thousand times as wide as the data. Bins of equal width would then all be empty but one. The
+first look has bins at round numbers of every size, fixed by the schema alone. Each look places the bins of the
+next: of about equal mass where it shows numbers above its noise, and one per power of ten elsewhere.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.arrays import Floats, Ints
+from repsynth.data.positions import positions_of
+from repsynth.mechanism.meter import Meter, sigma_for
+from repsynth.privacy.events import Charge
+from repsynth.schema import Datetime, Numeric, Schema
+from repsynth.scoring.bins import MOST_BINS, Bins, how_many_bins, own_positions, read_bins
+from repsynth.scoring.grain import Grains, Roundness, read_grains
+from repsynth.scoring.histograms import ColumnHistograms, intervals_of, to_simplex, within_noise
+from repsynth.storage.checks import ints, require
+
+Arrays = dict[str, NDArray[Any]]
+
+RANGES, ZOOM = "ranges", "zoom"
+"""The two looks."""
+
+NOISE = 2.0
+"""The noise of a bin in each look, in units of that of the histograms."""
+
+_NARROW = 1024
+_ABOVE_NOISE = 3.0
+_LEAST_SIGNAL = 12.0
+
+
+def wide_columns(schema: Schema) -> tuple[int, ...]:
+    """The places, among the learned columns, of those with too many values for bins of equal width.
+
+    >>> from repsynth.schema import Integer
+    >>> wide_columns(Schema(columns=(Integer(name="age", min=0, max=99), Integer(name="pay", min=0, max=10**6))))
+    (1,)
+    """
+    return tuple(i for i, c in enumerate(schema.learned) if isinstance(c, Numeric) and c.steps + 1 > _NARROW)
+
+
+def look_shares(schema: Schema, mu: float, share: float, public_rows: int | None) -> dict[str, float]:
+    """A share of μ² divided among the two looks and the histograms; {} where no look is worth its charge, because
+    no column is wide or because the table is known to be too small for either to show anything."""
+    wide, columns = [schema.learned[i] for i in wide_columns(schema)], len(schema.learned)
+    rounded = sum(not isinstance(column, Datetime) for column in wide)
+    ranges, zoom = ((n / columns) / NOISE**2 for n in (len(wide) + rounded, len(wide)))
+    rest = share / (1 + ranges + zoom)
+    sigma = NOISE * columns**0.5 / (mu * rest**0.5)
+    if not wide or (public_rows is not None and public_rows < _LEAST_SIGNAL * sigma):
+        return {}
+    return {RANGES: ranges * rest, ZOOM: zoom * rest}
+
+
+@dataclass(frozen=True)
+class Look:
+    """Bins of the wide columns, in order, and their noisy counts: a released value."""
+
+    bins: tuple[Bins, ...]
+    counts: Ints
+    sigma: float
+
+    def noisy(self, k: int) -> Floats:
+        """The noisy counts of the k-th wide column, missing last."""
+        start = sum(bins.count for bins in self.bins[:k])
+        return self.counts[start : start + self.bins[k].count].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What both looks released of the wide columns."""
+
+    columns: tuple[int, ...]
+    """The places of the wide columns among the learned ones."""
+    first: Look
+    """By magnitude; behind the histograms stand the cells of `grains`."""
+    grains: tuple[Grains | None, ...]
+    zoom: Look
+
+    def kernels(self) -> dict[str, ColumnHistograms]:
+        """The public functions that were summed up."""
+        return {RANGES: _first_kernel(self.first.bins, self.grains), ZOOM: _zoom_kernel(self.zoom.bins)}
+
+    def dump(self) -> Arrays:
+        """What has to be kept."""
+        arrays: Arrays = {
+            "range_columns": np.array(self.columns, dtype=np.int64),
+            "range_counts": self.first.counts,
+            "zoom_counts": self.zoom.counts,
+        }
+        for k, (bins, grains, closer) in enumerate(zip(self.first.bins, self.grains, self.zoom.bins, strict=True)):
+            powers = () if grains is None else grains.powers
+            arrays[f"range_starts_{k}"], arrays[f"zoom_starts_{k}"] = _starts(bins), _starts(closer)
+            arrays[f"grain_powers_{k}"] = np.array(powers, dtype=np.int64)
+        return arrays
+
+    @cached_property
+    def roundness(self) -> dict[int, Roundness]:
+        """How round the numbers are, by place among the learned columns."""
+        start, found = sum(bins.count for bins in self.first.bins), {}
+        for i, grains in zip(self.columns, self.grains, strict=True):
+            if grains is not None:
+                found[i] = Roundness(grains, self.first.counts[start : start + grains.count], self.first.sigma)
+                start += grains.count
+        return found
+
+    def located(self, *, rows: float, sigma: float, fine: bool) -> dict[int, Bins]:
+        """Bins for the histograms, by place among the learned columns, of the wide columns that stand above the
+        noise of a look."""
+        most = min(max(how_many_bins(rows, 2 * sigma, fine=fine), 16), MOST_BINS // 2)
+        found = {}
+        for k, i in enumerate(self.columns):
+            look = next((s for s in (self.zoom, self.first) if _masses(s, k, rows) is not None), None)
+            if look is not None:
+                found[i] = self._bins(look, k, most, rows, sigma)
+        return found
+
+    def _bins(self, look: Look, k: int, most: int, rows: float, sigma: float) -> Bins:
+        starts = _next_starts(look, k, rows, most)
+        roundness = self.roundness.get(self.columns[k])
+        if roundness is not None:
+            starts = np.concatenate([starts, self._spikes(look, k, starts, rows, roundness, _ABOVE_NOISE * sigma)])
+        column = look.bins[k].column
+        assert isinstance(column, Numeric)
+        return Bins.at(column, starts)
+
+    def _spikes(self, look: Look, k: int, starts: Ints, rows: float, roundness: Roundness, least: float) -> Ints:
+        """Starts that give round numbers of `least` records or more bins of their own."""
+        column = roundness.grains.column
+        masses = _masses(look, k, rows)
+        assert masses is not None
+        placed, old = Bins.at(column, starts), look.bins[k]
+        whole = np.concatenate([[0.0], np.cumsum(masses)])
+        at = np.interp(_edges(placed), _edges(old), whole)
+        low, high = intervals_of(placed)
+        spikes = positions_of(roundness.spikes(low, high, np.diff(at), least), column)
+        return np.concatenate([spikes, spikes + 1])
+
+
+def measure_ranges(
+    meter: Meter, schema: Schema, charges: Mapping[str, Charge], rows: float, on_zoom: Callable[[], None]
+) -> Ranges:
+    """Both looks."""
+    columns = wide_columns(schema)
+    wide = [column for i in columns if isinstance(column := schema.learned[i], Numeric)]
+    by_magnitude = tuple(Bins.by_magnitude(column) for column in wide)
+    grains = tuple(None if isinstance(column, Datetime) else Grains.of_column(column) for column in wide)
+    kernel = _first_kernel(by_magnitude, grains)
+    mu = charges[RANGES].mu
+    first = Look(by_magnitude, meter.measure(kernel, mu=mu), sigma_for(kernel.sensitivity, mu))
+
+    def closer(k: int) -> Bins:
+        column = wide[k]
+        if _masses(first, k, rows) is None:
+            return Bins.binned(column, 16)
+        return Bins.at(column, _next_starts(first, k, rows, MOST_BINS))
+
+    on_zoom()
+    bins = tuple(closer(k) for k in range(len(wide)))
+    zoom_kernel, mu = _zoom_kernel(bins), charges[ZOOM].mu
+    zoom = Look(bins, meter.measure(zoom_kernel, mu=mu), sigma_for(zoom_kernel.sensitivity, mu))
+    return Ranges(columns, first, grains, zoom)
+
+
+def load_ranges(schema: Schema, arrays: Arrays, sigma: float, zoom_sigma: float) -> Ranges:
+    """What `Ranges.dump` gave, from a stranger's file."""
+    columns = tuple(ints(arrays["range_columns"], most=len(schema.learned) - 1).tolist())
+    require(len(columns) > 0 and list(columns) == sorted({abs(i) for i in columns}), "its looks are out of order")
+    wide = [schema.learned[i] for i in columns]
+    require(all(isinstance(column, Numeric) for column in wide), "a column that is looked at is not numeric")
+    first, grains, zoom = [], [], []
+    for k, column in enumerate(wide):
+        assert isinstance(column, Numeric)
+        first.append(read_bins(column, arrays[f"range_starts_{k}"]))
+        zoom.append(read_bins(column, arrays[f"zoom_starts_{k}"]))
+        grains.append(None if isinstance(column, Datetime) else read_grains(column, arrays[f"grain_powers_{k}"]))
+    cells = sum(each.count for each in (*first, *grains) if each is not None)
+    counts = ints(arrays["range_counts"], cells)
+    closer = ints(arrays["zoom_counts"], sum(bins.count for bins in zoom))
+    return Ranges(columns, Look(tuple(first), counts, sigma), tuple(grains), Look(tuple(zoom), closer, zoom_sigma))
+
+
+def _first_kernel(bins: tuple[Bins, ...], grains: tuple[Grains | None, ...]) -> ColumnHistograms:
+    return ColumnHistograms((*bins, *(each for each in grains if each is not None)), RANGES)
+
+
+def _zoom_kernel(bins: tuple[Bins, ...]) -> ColumnHistograms:
+    return ColumnHistograms(bins, ZOOM)
+
+
+def _masses(look: Look, k: int, rows: float) -> Floats | None:
+    """The mass of each bin of numbers but the values with bins of their own; None where all may be noise."""
+    bins = look.bins[k]
+    counts = look.noisy(k)[: bins.numbers]
+    counts[np.isin(_starts(bins)[: bins.numbers], _own(bins)) & bins.spikes] = 0.0
+    inside = within_noise(counts, look.sigma, _ABOVE_NOISE)
+    if inside is None:
+        return None
+    masses = np.zeros(len(counts))
+    masses[inside] = to_simplex(counts[inside] / rows)
+    return masses
+
+
+def _next_starts(look: Look, k: int, rows: float, cells: int) -> Ints:
+    """Bins of equal mass within what stands above the noise, one per power of ten elsewhere."""
+    bins, masses = look.bins[k], _masses(look, k, rows)
+    assert masses is not None
+    assert isinstance(bins.column, Numeric)
+    inside, edges = np.flatnonzero(masses), _edges(bins)
+    low, high = int(edges[inside[0]]), int(edges[inside[-1] + 1])
+    ends = np.concatenate([[0.0], np.cumsum(masses)]) + np.arange(len(masses) + 1) * 1e-12
+    equal = np.interp(np.arange(1, cells) / cells * ends[-1], ends, edges)
+    coarse = Bins.by_magnitude(bins.column, (1,)).starts
+    assert coarse is not None
+    outside = coarse[(coarse <= low) | (coarse >= high)]
+    return np.concatenate([np.rint(equal).astype(np.int64), [low, high], outside, own_positions(bins.column)])
+
+
+def _own(bins: Bins) -> Ints:
+    assert isinstance(bins.column, Numeric)
+    return own_positions(bins.column)
+
+
+def _starts(bins: Bins) -> Ints:
+    assert bins.starts is not None
+    return bins.starts
+
+
+def _edges(bins: Bins) -> Ints:
+    assert bins.starts is not None
+    return np.append(bins.starts[: bins.numbers], bins.ends[-1])
