@@ -1,17 +1,41 @@
 """What a release cost, in every unit a reader may want; all of it publishable."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
-from repsynth.privacy.events import Event
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.privacy.events import Event, GaussianEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.scoring.base import NAT
-from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.stage import SCORES
+from repsynth.scoring.threshold import Lumps, Threshold
 from repsynth.scoring.weights import FULL, WeightFunction
+
+
+@dataclass(frozen=True)
+class NoisyFraction:
+    """A fraction of the records as it may be shown: between 0 and 1, and one standard deviation of its noise.
+
+    >>> str(NoisyFraction.of(1.02, 0.031)), str(NoisyFraction.of(0.3, 0.0004))
+    ('100% ± 3%', '30.0% ± 0.1%')
+    """
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, value: float, error: float) -> "NoisyFraction":
+        """Noise may leave a fraction below 0 or above 1, where none can be."""
+        return cls(min(max(value, 0.0), 1.0), error)
+
+    def __str__(self) -> str:
+        digits = 0 if self.error >= 0.02 else 1
+        return f"{self.value:.{digits}%} ± {max(self.error, 0.001):.{digits}%}"
 
 
 @dataclass(frozen=True)
@@ -47,6 +71,8 @@ class Privacy:
     threshold: Threshold | None
     weights: WeightFunction
     private: bool
+    lumps: Lumps | None = None
+    """Which part of the threshold's own bin of scores lies above it, where width does not tell."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -98,6 +124,41 @@ class Privacy:
         """The largest true positive rate of any attack at these false positive rates."""
         return {rate: self.loss.true_positive_rate(rate) for rate in (0.001, 0.01, 0.1)}
 
+    @property
+    def fraction_above(self) -> NoisyFraction | None:
+        """About which fraction of the records lies at or above the threshold: the wanted one or, where the histogram
+        of the scores differs from that by more than its error, what it says: many records may have one score."""
+        if self.threshold is None:
+            return None
+        bins, wanted = self._score_bins, self.threshold.fraction
+        counted = bins.fraction(bins.starts >= self.threshold.value)
+        if self.lumps is not None or abs(counted.value - wanted) > counted.error:
+            return counted
+        return NoisyFraction(wanted, self.threshold.fraction_error)
+
+    def by_epsilon(self, rounded: Callable[[float], float] = float) -> dict[float, NoisyFraction]:
+        """About which fraction of the records loses at most each ε, largest first; ε that are `rounded` alike are
+        taken together. Unlike the strata of `distribution`, noisy counts are added up before they are cut off at 0,
+        so that noise does not add up. Empty where no threshold was measured."""
+        if self.threshold is None:
+            return {}
+        bins = self._score_bins
+        bounds = np.array([rounded(float(epsilon)) for epsilon in self.epsilon_at(self._largest_weights)])
+        return {float(bound): bins.fraction(bounds == bound) for bound in np.unique(bounds)[::-1]}
+
+    @cached_property
+    def _score_bins(self) -> "_ScoreBins":
+        """The histogram of the scores with an edge at the threshold."""
+        assert self.threshold is not None
+        (sigma,) = [e.sigma for e in self.events if e.name == SCORES and isinstance(e, GaussianEvent)]
+        lowest = min(int(self.threshold.edges[0]), self.weights.start) - 1
+        return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=self.rows)
+
+    @property
+    def _largest_weights(self) -> Floats:
+        """The largest weight in each bin: weights fall with the score."""
+        return self.weights.of(self._score_bins.starts) / FULL
+
     def distribution(self) -> tuple[Stratum, ...]:
         """How the loss is spread: the noisy score histogram, already paid for, through the ε of its weights.
 
@@ -105,15 +166,13 @@ class Privacy:
         """
         if self.threshold is None:
             return ()
-        edges, counts = _with_edge(self.threshold.edges, self.threshold.counts, self.threshold.value)
-        fractions = np.maximum(counts, 0.0)
+        bins, weights = self._score_bins, self._largest_weights
+        fractions = np.maximum(bins.counts, 0.0)
         fractions = fractions / max(float(fractions.sum()), 1e-300)
-        starts = np.concatenate([[min(int(edges[0]), self.weights.start) - 1], edges])
-        weights = self.weights.of(starts) / FULL  # the largest in each bin: weights fall with the score
         epsilons = self.epsilon_at(weights)
         return tuple(
             Stratum(float(fraction), float(epsilon), float(weight), float(start) / NAT)
-            for fraction, epsilon, weight, start in zip(fractions, epsilons, weights, starts, strict=True)
+            for fraction, epsilon, weight, start in zip(fractions, epsilons, weights, bins.starts, strict=True)
             if fraction > 0
         )
 
@@ -122,13 +181,40 @@ class Privacy:
         return float(sum(stratum.fraction for stratum in self.distribution() if stratum.epsilon <= epsilon))
 
 
-def _with_edge(edges: Ints, counts: Ints, edge: int) -> tuple[Ints, Floats]:
-    """The histogram with one more edge; the bin it falls into is shared out by width."""
-    k = int(np.searchsorted(edges, edge))
-    spread = counts.astype(np.float64)
-    if k < len(edges) and edges[k] == edge:
-        return edges, spread
-    inside = 0 < k < len(edges)
-    below = (edge - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
-    parts = [spread[k] * below, spread[k] * (1 - below)]
-    return np.insert(edges, k, edge), np.concatenate([spread[:k], parts, spread[k + 1 :]])
+@dataclass(frozen=True)
+class _ScoreBins:
+    """A histogram of scores with an edge at the threshold."""
+
+    starts: Ints
+    counts: Floats
+    parts: Floats
+    """How much of a measured bin each bin is."""
+    unsure: Floats
+    """How many records more may be in a part of the threshold's bin, and so many less in the other."""
+    sigma: float
+    rows: float
+
+    @classmethod
+    def of(
+        cls, threshold: Threshold, lumps: Lumps | None, *, lowest: int, sigma: float, rows: float
+    ) -> "_ScoreBins":
+        """The bin that the threshold falls into is shared out by its lumps or, without any, by width."""
+        edges, value = threshold.edges, threshold.value
+        counts, k = threshold.counts.astype(np.float64), int(np.searchsorted(edges, value))
+        parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
+        if k == len(edges) or edges[k] != value:
+            inside = 0 < k < len(edges)
+            below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
+            share = np.array([1 - lumps.above, lumps.above] if lumps else [below, 1 - below])
+            error = lumps.error if lumps else 0.0
+            edges = np.insert(edges, k, value)
+            unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
+            counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])
+            parts = np.concatenate([parts[:k], share, parts[k + 1 :]])
+        return cls(np.concatenate([[lowest], edges]), counts, parts, unsure, sigma, rows)
+
+    def fraction(self, kept: Bools) -> NoisyFraction:
+        """The fraction of the records in some of the bins."""
+        noise = self.sigma * math.sqrt(max(float(self.parts[kept].sum()), 1.0))
+        error = math.hypot(noise, float(self.unsure[kept].sum()))
+        return NoisyFraction.of(float(self.counts[kept].sum()) / self.rows, error / self.rows)

@@ -27,7 +27,7 @@ from repsynth.schema import Category, Schema
 from repsynth.scoring.base import Score
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.stage import StageOne
-from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.threshold import Threshold, find_lumps
 from repsynth.scoring.weights import WeightFunction
 
 _BATCH = 131_072
@@ -78,6 +78,7 @@ class Release:
             threshold=self.threshold,
             weights=self.weights,
             private=self.private,
+            lumps=self.threshold and find_lumps(self.threshold, self.score, self.histograms),
         )
 
     @property

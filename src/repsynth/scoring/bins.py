@@ -151,7 +151,7 @@ def how_many_bins(rows: float, sigma: float, *, fine: bool = False) -> int:
     """
     signal = max(rows / sigma, 1.0)
     if fine:
-        return int(np.clip(_power_of_two(signal / 4), 2 * _FEWEST_BINS, MOST_BINS))
+        return int(np.clip(_power_of_two(signal / 8), 2 * _FEWEST_BINS, MOST_BINS))
     most = np.clip(_power_of_two(signal / 8), 16, MOST_BINS)
     return int(np.clip(_power_of_two(signal), _FEWEST_BINS, most))
 

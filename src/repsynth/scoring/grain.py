@@ -100,23 +100,35 @@ class Roundness:
 
     def spread(self, low: Floats, high: Floats, masses: Floats) -> tuple[Floats, Floats]:
         """For intervals [low, high) of numbers with these masses: the mass of each that is how round, and how many
-        such numbers there are in it. By raking: both the masses and the table come out as far as they agree."""
-        powers = self.grains.powers
-        multiples = np.stack([_multiples(low, high, 10.0**power) for power in powers], axis=1)
-        exactly = multiples - np.pad(multiples, ((0, 0), (0, 1)))[:, 1:]
-        exactly[:, 0] = np.maximum(exactly[:, 0], _SLACK)
-        size = self.grains.sizes(np.where((low <= 0) & (high > 0), 0.0, (low + high) / 2))
+        such numbers there are in it.
+
+        By raking: both the masses and the table come out, as far as they agree. A number that stands alone takes
+        its mass out of the table first.
+        """
         masses = np.maximum(masses, 0.0)
-        parts = exactly * (masses / np.maximum(high - low, 1e-300))[:, None]
+        exactly = self._exactly(low, high)
+        size = self.grains.sizes(np.where((low <= 0) & (high > 0), 0.0, (low + high) / 2))
+        alone = high - low <= self.grains.column.unit * 1.5
+        parts = np.where(alone[:, None], exactly > 0.5, exactly / np.maximum(high - low, 1e-300)[:, None])
+        parts = parts * masses[:, None]
+        taken = np.zeros_like(self.table)
+        np.add.at(taken, size[alone], parts[alone])
+        wanted, others = np.maximum(self.table - taken, 0.0), np.where(alone[:, None], 0.0, parts)
         for _ in range(_PASSES):
             now = np.zeros_like(self.table)
-            np.add.at(now, size, parts)
-            parts = parts * np.where(now > 0, self.table / np.maximum(now, 1e-300), 0.0)[size]
-            whole = parts.sum(axis=1)
-            unknown = whole <= 0
-            parts[unknown, 0], whole[unknown] = 1.0, 1.0
-            parts = parts * (masses / whole)[:, None]
-        return parts, exactly
+            np.add.at(now, size, others)
+            others = others * np.where(now > 0, wanted / np.maximum(now, 1e-300), 0.0)[size]
+            whole = others.sum(axis=1)
+            others[whole <= 0, 0], whole[whole <= 0] = 1.0, 1.0
+            others = others * (masses / whole)[:, None]
+        return np.where(alone[:, None], parts, others), exactly
+
+    def _exactly(self, low: Floats, high: Floats) -> Floats:
+        """(intervals, powers): how many numbers are multiples of a power and of no larger one."""
+        multiples = np.stack([_multiples(low, high, 10.0**power) for power in self.grains.powers], axis=1)
+        exactly: Floats = multiples - np.pad(multiples, ((0, 0), (0, 1)))[:, 1:]
+        exactly[:, 0] = np.maximum(exactly[:, 0], _SLACK)
+        return exactly
 
     def spikes(self, low: Floats, high: Floats, masses: Floats, least: float) -> Floats:
         """Round numbers that should each hold `least` records or more."""

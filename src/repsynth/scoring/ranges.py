@@ -21,7 +21,7 @@ from repsynth.data.positions import positions_of
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge
 from repsynth.schema import Datetime, Numeric, Schema
-from repsynth.scoring.bins import MOST_BINS, Bins, how_many_bins, own_positions, read_bins
+from repsynth.scoring.bins import MOST_BINS, Bins, own_positions, read_bins
 from repsynth.scoring.grain import Grains, Roundness, read_grains
 from repsynth.scoring.histograms import ColumnHistograms, intervals_of, to_simplex, within_noise
 from repsynth.storage.checks import ints, require
@@ -37,6 +37,9 @@ NOISE = 2.0
 _NARROW = 1024
 _ABOVE_NOISE = 3.0
 _LEAST_SIGNAL = 12.0
+_FEWEST = 16
+_MASS = 12.0  # of a bin, in units of its noise
+_FEW = 8.0
 
 
 def wide_columns(schema: Schema) -> tuple[int, ...]:
@@ -114,10 +117,10 @@ class Ranges:
                 start += grains.count
         return found
 
-    def located(self, *, rows: float, sigma: float, fine: bool) -> dict[int, Bins]:
+    def located(self, *, rows: float, sigma: float) -> dict[int, Bins]:
         """Bins for the histograms, by place among the learned columns, of the wide columns that stand above the
         noise of a look."""
-        most = min(max(how_many_bins(rows, 2 * sigma, fine=fine), 16), MOST_BINS // 2)
+        most = int(np.clip(rows / (_MASS * sigma), _FEWEST, MOST_BINS // 2))
         found = {}
         for k, i in enumerate(self.columns):
             look = next((s for s in (self.zoom, self.first) if _masses(s, k, rows) is not None), None)
@@ -126,7 +129,11 @@ class Ranges:
         return found
 
     def _bins(self, look: Look, k: int, most: int, rows: float, sigma: float) -> Bins:
-        starts = _next_starts(look, k, rows, most)
+        masses = _masses(look, k, rows)
+        assert masses is not None
+        # Where few bins hold nearly all, their inside is still unknown, and may be as narrow again.
+        narrow = masses.sum() ** 2 / float(masses @ masses) < _FEW
+        starts = _next_starts(look, k, rows, 2 * most if narrow else most)
         roundness = self.roundness.get(self.columns[k])
         if roundness is not None:
             starts = np.concatenate([starts, self._spikes(look, k, starts, rows, roundness, _ABOVE_NOISE * sigma)])
@@ -143,7 +150,7 @@ class Ranges:
         whole = np.concatenate([[0.0], np.cumsum(masses)])
         at = np.interp(_edges(placed), _edges(old), whole)
         low, high = intervals_of(placed)
-        spikes = positions_of(roundness.spikes(low, high, np.diff(at), least), column)
+        spikes = positions_of(roundness.spikes(low, high, rows * np.diff(at), least), column)
         return np.concatenate([spikes, spikes + 1])
 
 
@@ -212,18 +219,18 @@ def _masses(look: Look, k: int, rows: float) -> Floats | None:
 
 
 def _next_starts(look: Look, k: int, rows: float, cells: int) -> Ints:
-    """Bins of equal mass within what stands above the noise, one per power of ten elsewhere."""
+    """Bins of equal mass within what stands above the noise, and one per power of ten."""
     bins, masses = look.bins[k], _masses(look, k, rows)
     assert masses is not None
     assert isinstance(bins.column, Numeric)
     inside, edges = np.flatnonzero(masses), _edges(bins)
-    low, high = int(edges[inside[0]]), int(edges[inside[-1] + 1])
+    ends_of_mass = [edges[inside[0]], edges[inside[-1] + 1]]
     ends = np.concatenate([[0.0], np.cumsum(masses)]) + np.arange(len(masses) + 1) * 1e-12
     equal = np.interp(np.arange(1, cells) / cells * ends[-1], ends, edges)
-    coarse = Bins.by_magnitude(bins.column, (1,)).starts
-    assert coarse is not None
-    outside = coarse[(coarse <= low) | (coarse >= high)]
-    return np.concatenate([np.rint(equal).astype(np.int64), [low, high], outside, own_positions(bins.column)])
+    coarse = _starts(Bins.by_magnitude(bins.column, (1,)))
+    if isinstance(bins.column, Datetime):  # whole powers of ten keep sizes apart; times have none
+        coarse = coarse[(coarse <= ends_of_mass[0]) | (coarse >= ends_of_mass[1])]
+    return np.concatenate([np.rint(equal).astype(np.int64), ends_of_mass, coarse, own_positions(bins.column)])
 
 
 def _own(bins: Bins) -> Ints:

@@ -122,7 +122,7 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
     bins = choose_bins(schema, rows=rows, sigma=sigma, fine=plan.fine_bins)
     located: dict[int, Bins] = {}
     if ranges:
-        located = ranges.located(rows=rows, sigma=sigma, fine=plan.fine_bins)
+        located = ranges.located(rows=rows, sigma=sigma)
         bins = tuple(located.get(i, each) for i, each in enumerate(bins))
     counts = meter.measure(ColumnHistograms(bins), mu=charges[HISTOGRAMS].mu)
     roundness = ranges.roundness if ranges else {}

@@ -25,6 +25,7 @@ READABLE = 200.0
 MOST_BINS = 48
 
 _DRAWN = 20_000
+_LUMP = 0.1  # of a bin's records that have one and the same score
 _SHIFT_SD, _LOG_STRETCH_SD = 2.0, 0.3
 _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
 
@@ -89,6 +90,33 @@ class ScoreBins:
         return Threshold(value, self.edges, counts, fraction, error)
 
 
+@dataclass(frozen=True)
+class Lumps:
+    """How much of the threshold's own bin lies at or above it where scores come in lumps, as those of equal records
+    do, and the standard deviation of that if each lump might as well lie on the other side."""
+
+    above: float
+    error: float
+
+
+def find_lumps(threshold: Threshold, score: Score, histograms: Histograms) -> Lumps | None:
+    """By records drawn from the released histograms: post-processing. None where the scores around the threshold
+    are spread out, so that the width of a bin's parts tells how much is in them."""
+    drawn = _drawn_scores(score, histograms)
+    bin_of = np.searchsorted(threshold.edges, np.append(drawn, threshold.value), side="right")
+    inside = drawn[bin_of[:-1] == bin_of[-1]]
+    lumps = np.unique(inside, return_counts=True)[1] / max(len(inside), 1)
+    if not lumps.size or lumps.max() <= _LUMP:
+        return None
+    above = float(np.mean(inside >= threshold.value))
+    return Lumps(above, math.sqrt(above * (1 - above) * float(lumps @ lumps)))
+
+
+def _drawn_scores(score: Score, histograms: Histograms) -> Ints:
+    # A fixed seed: this is post-processing, and the same release then always has the same edges.
+    return score.of(histograms.draw(_DRAWN, np.random.default_rng(0)))
+
+
 def choose_score_bins(score: Score, histograms: Histograms, *, sigma: float) -> ScoreBins:
     """Bins for the noise `sigma`, from the released histograms: post-processing.
 
@@ -96,8 +124,7 @@ def choose_score_bins(score: Score, histograms: Histograms, *, sigma: float) -> 
     from the lowest possible score on; the real scores spread wider than the drawn ones, whose columns are
     independent, so the edges reach twice as far above the middle. There are never more than `MOST_BINS`.
     """
-    # A fixed seed: this is post-processing, and the same release then always has the same edges.
-    drawn = score.of(histograms.draw(_DRAWN, np.random.default_rng(0)))
+    drawn = _drawn_scores(score, histograms)
     if histograms.rows / sigma < READABLE:
         edges = np.quantile(drawn, 1 - _DRAWN_ABOVE).astype(np.int64)
         # Few different scores, as in tables of one or two columns, may make quantiles coincide.
