@@ -95,6 +95,9 @@ class ToyFit:
     def norms(self, records: Records) -> tuple[Floats, Floats]:
         return np.ones(records.rows), np.ones(records.rows)
 
+    def label_masses(self) -> None:
+        """There are none."""
+
     def sampler(self) -> "ToyFit":
         return self
 
@@ -257,7 +260,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
 def test_every_command_knows_a_new_part_of_each_kind(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema = ["--schema", folder / "schema.toml"]
     ledger = folder / "ledger.db"
-    charges = ["count", "histograms", "zeros", "scores", "mass"]
+    charges = ["count", "ranges", "zoom", "histograms", "zeros", "scores", "mass"]
 
     plan = printed(capsys, "plan", *schema, *TOYS, "--save", folder / "plan.toml", "--json")
     assert [row["name"] for row in plan["measurements"]] == charges
@@ -281,7 +284,7 @@ def test_every_command_knows_a_new_part_of_each_kind(folder: Path, capsys: pytes
     seen = printed(capsys, "inspect", folder / "release", "--json")
     assert seen == {key: made[key] for key in seen}
     assert [event["name"] for event in seen["measurements"]] == charges
-    assert [event["weighted"] for event in seen["measurements"]] == [False, False, False, False, True]
+    assert [event["weighted"] for event in seen["measurements"]] == [False] * 6 + [True]
 
     printed(capsys, "sample", folder / "release", "-n", "7", "-o", folder / "more.psv", "--json")
     assert len((folder / "more.psv").read_text().splitlines()) == 8

@@ -57,7 +57,7 @@ def test_a_sound_mechanism_passes(findings: list[Finding]) -> None:
         "missing only",
         "canary alone",
     }
-    assert {f.measurement for f in findings} == {"count", "histograms", "scores", "sums", "all"}
+    assert {f.measurement for f in findings} == {"count", "ranges", "zoom", "histograms", "scores", "sums", "all"}
 
 
 def test_it_is_tight(findings: list[Finding]) -> None:

@@ -103,7 +103,7 @@ def test_the_guarantee_holds_whatever_stage_1_draws(runs: Runs) -> None:
 def test_the_scores_stay_within_their_bounds_which_are_not_too_wide(runs: Runs) -> None:
     """Fixed by the seeds; with any others, the bounds fail with a chance of at most 13 η, about 1e-10. Made for a
     quarter of the noise, they would not hold: in most runs, hundreds of the records leave them."""
-    eta, rows, histograms = 1e-11, runs.records.rows, runs.releases[0].histograms
+    eta, rows, histograms = 1e-11, runs.records.rows, runs.releases[0].stage.scored
     counts = LocalEngine([runs.records]).sum(ColumnHistograms(histograms.bins))
     exact = replace(histograms, counts=counts)
     tail = -float(ndtri(eta / 2 / (2 * sum(bins.count for bins in histograms.bins))))

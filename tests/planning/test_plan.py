@@ -44,7 +44,7 @@ def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(NaiveBayes, "shares", lambda self, schema: shares)
     plan = make_plan(SCHEMA, Settings.of(epsilon=1.0))
     assert {name: charge.weighted for name, charge in plan.charges.items()} == {
-        **dict.fromkeys(("count", "histograms", "scores", "tally"), False),
+        **dict.fromkeys(("count", "ranges", "zoom", "histograms", "scores", "tally"), False),
         "sums": True,
     }
     in_full = math.sqrt(sum(charge.mu**2 for charge in plan.charges.values() if charge.name != "sums"))

@@ -50,7 +50,7 @@ def audit(
     >>> sim = datasets.load("sim")
     >>> plan = make_plan(sim.schema, Settings.of(epsilon=1.0))
     >>> sorted({finding.measurement for finding in audit(plan, sim.table, runs=1000)})
-    ['all', 'count', 'histograms', 'scores', 'sums']
+    ['all', 'count', 'histograms', 'ranges', 'scores', 'sums', 'zoom']
     """
     if runs < 100 or (black_box_runs and black_box_runs < 20):
         raise ConfigError("an audit needs at least 100 white-box and 20 black-box runs")

@@ -1,7 +1,9 @@
 """Tables out: a writer for each suffix, piece by piece."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,14 @@ _FORMULA = "^[\\s\\x00\\x{FEFF}]*[=+\\-@\\x{FF1D}\\x{FF0B}\\x{FF0D}\\x{FF20}]|^[
 _HARMLESS = "^[+-]?[\\p{Sc}]?([0-9][0-9.,'’_ \u00a0\u202f]*|[.,][0-9]+|inf)?([eE][+-]?[0-9]+)?$"
 
 
+@dataclass(frozen=True)
+class Written:
+    """How many rows a file has got, and how many cells of each column an apostrophe."""
+
+    rows: int
+    apostrophes: Mapping[str, int]
+
+
 def check_table_path(path: Path, suffixes: tuple[str, ...] | None = None) -> None:
     """Refuse a path that could not be written, before anything is spent."""
     suffixes = tuple(WRITERS) if suffixes is None else suffixes
@@ -27,16 +37,16 @@ def check_table_path(path: Path, suffixes: tuple[str, ...] | None = None) -> Non
         raise ConfigError(f"{path}: already exists; choose another name with -o, or remove it first")
 
 
-def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int], None] = lambda rows: None) -> int:
-    """Write a table piece by piece in the format of its suffix; the number of rows written."""
+def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int], None] = lambda rows: None) -> Written:
+    """Write a table piece by piece in the format of its suffix."""
     first = next(pieces)
-    rows = 0
+    rows, apostrophes = 0, Counter[str]()
     with beside(path) as temporary, WRITERS[path.suffix.lower()](temporary, first.schema) as writer:
         for piece in chain([first], pieces):
-            writer.write_table(piece)
+            apostrophes.update(writer.write_table(piece) or {})
             rows += piece.num_rows
             on_rows(rows)
-    return rows
+    return Written(rows, dict(apostrophes))
 
 
 def _parquet_writer(path: Path, schema: pa.Schema) -> Any:
@@ -51,7 +61,8 @@ class _CsvWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         import pyarrow.csv as pacsv
 
-        self._writer = pacsv.CSVWriter(path, _without_formulas(schema.empty_table()).schema)
+        empty, self._names = _without_formulas(schema.empty_table())
+        self._writer = pacsv.CSVWriter(path, empty.schema)
 
     def __enter__(self) -> "_CsvWriter":
         return self
@@ -59,8 +70,11 @@ class _CsvWriter:
     def __exit__(self, *error: object) -> None:
         self._writer.close()
 
-    def write_table(self, table: pa.Table) -> None:
-        self._writer.write_table(_without_formulas(table))
+    def write_table(self, table: pa.Table) -> Counter[str]:
+        safe, apostrophes = _without_formulas(table)
+        self._writer.write_table(safe)
+        names, self._names = self._names, Counter()
+        return apostrophes + names
 
 
 WRITERS: dict[str, Callable[[Path, pa.Schema], Any]] = {
@@ -68,25 +82,31 @@ WRITERS: dict[str, Callable[[Path, pa.Schema], Any]] = {
     ".parquet": _parquet_writer,
     ".pq": _parquet_writer,
 }
-"""For each suffix a writer: a context with `write_table(piece)`. A new format is one entry."""
+"""For each suffix a writer: a context with `write_table(piece)`, which may say how many cells of which column have got
+an apostrophe. A new format is one entry."""
 
 
-def _without_formulas(table: pa.Table) -> pa.Table:
+def takes_apostrophe(texts: Sequence[str]) -> list[bool]:
+    """Which texts get an apostrophe in a CSV file.
+
+    >>> takes_apostrophe(["=A1", "-5", "n/a"])
+    [True, False, False]
+    """
+    return _risky(pa.array(texts, pa.string())).to_pylist()  # type: ignore[no-any-return]
+
+
+def _without_formulas(table: pa.Table) -> tuple[pa.Table, Counter[str]]:
     """A spreadsheet runs a cell that starts with = + - @ as a formula. Such text, and such column names, get an
-    apostrophe before them, unless they are a plain number or sign; the schema may come from somebody else."""
-    columns = []
-    for column in table.columns:
+    apostrophe before them, unless they are a plain number or sign; the schema may come from somebody else. The
+    table, and how many cells of which column were changed."""
+    columns, changed = [], Counter[str]()
+    for name, column in zip(table.column_names, table.columns, strict=True):
         texts = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         if pa.types.is_string_view(texts.type):
             texts = texts.cast(pa.string())
         if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
-            texts = _quoted(texts)
+            risky = _risky(texts)
+            apostrophe, nothing = pa.scalar("'", texts.type), pa.scalar("", texts.type)
+            texts = pc.if_else(risky, pc.binary_join_element_wise(apostrophe, texts, nothing), texts)
+            changed[name] = risky.true_count if ... else 0
         columns.append(texts)
-    names = _quoted(pa.chunked_array([pa.array(table.column_names, pa.string())])).to_pylist()
-    return pa.table(columns, names=names)
-
-
-def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    risky = pc.and_not(pc.match_substring_regex(texts, _FORMULA), pc.match_substring_regex(texts, _HARMLESS))
-    apostrophe, nothing = pa.scalar("'", texts.type), pa.scalar("", texts.type)
-    return pc.if_else(risky, pc.binary_join_element_wise(apostrophe, texts, nothing), texts)

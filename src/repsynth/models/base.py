@@ -81,6 +81,11 @@ class Fit(Protocol):
         from round to round."""
         ...
 
+    def label_masses(self) -> "tuple[Floats, float] | None":
+        """The noisy sum of the weights of each label's records as it was released, and its noise; None where the
+        release does not hold that."""
+        ...
+
     def sampler(self) -> Sampler:
         """The model that follows: post-processing."""
         ...
@@ -201,6 +206,10 @@ class Model(Knobs, frozen=True):
 
     def require(self) -> None:
         """Refuse to start where a library is missing."""
+
+    def cautions(self, schema: "Schema") -> tuple[str, ...]:
+        """What a user should know of this model with such a schema, in words."""
+        return ()
 
     def shares(self, schema: "Schema") -> tuple[Share, ...]:
         """How its measurements share what stage 1 leaves of μ²; none where it is trained with all of it."""

@@ -3,4 +3,5 @@
 settings   the knobs: Python keywords, flags and plan.toml follow from them
 plan       the charges of a run, its weight rule and its training
 settings_file   settings as `plan.toml`
+cautions   what a user should know of a plan, in words
 """

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
+from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.settings import PARTS, TENTH, Settings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
@@ -82,6 +83,11 @@ class Plan:
     def delta(self) -> float:
         """The δ at which ε is quoted."""
         return self.budget.delta
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know, in words; how many records there are counts where it is declared."""
+        return (*cautions(self, self.public_rows), *csv_cautions(self.schema))
 
 
 def make_plan(schema: Schema, settings: Settings) -> Plan:

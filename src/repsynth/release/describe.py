@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import Event, SampledEvent
 from repsynth.privacy.neighbours import NEIGHBOURS
 from repsynth.release.release import Release
@@ -12,7 +13,7 @@ from repsynth.scoring.base import NAT
 
 def release_data(release: Release) -> dict[str, Any]:
     """A release's account as plain data."""
-    privacy, threshold = release.privacy, release.threshold
+    privacy, threshold, above = release.privacy, release.threshold, release.privacy.fraction_above
     return {
         "private": release.private,
         "epsilon": privacy.epsilon,
@@ -32,11 +33,12 @@ def release_data(release: Release) -> dict[str, Any]:
         "rows_public": release.plan.public_rows is not None,
         "weights": release.plan.rule.name,
         "scorer": release.plan.scorer.name,
-        "threshold": threshold
-        and {
+        "threshold": None
+        if threshold is None or above is None
+        else {
             "score": threshold.value / NAT,
-            "fraction_above": threshold.fraction,
-            "fraction_error": threshold.fraction_error,
+            "fraction_above": above.value,
+            "fraction_error": above.error,
             "outlier_weight": privacy.outlier_weight,
             "outlier_epsilon": privacy.outlier_epsilon,
         },
@@ -44,7 +46,7 @@ def release_data(release: Release) -> dict[str, Any]:
             {"fraction": s.fraction, "epsilon_at_most": s.epsilon, "weight_at_most": s.weight}
             for s in privacy.distribution()
         ],
-        "warnings": list(release.warnings),
+        "warnings": [*release.warnings, *csv_cautions(release.schema)],
     }
 
 

@@ -20,9 +20,10 @@ from repsynth.data.records import Records
 from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
 from repsynth.models.base import Fit, Sampler
+from repsynth.planning.cautions import cautions, some
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event
-from repsynth.release.account import Privacy
+from repsynth.release.account import NoisyFraction, Privacy
 from repsynth.schema import Category, Schema
 from repsynth.scoring.base import Score
 from repsynth.scoring.histograms import Histograms
@@ -31,6 +32,9 @@ from repsynth.scoring.threshold import Threshold, find_lumps
 from repsynth.scoring.weights import WeightFunction
 
 _BATCH = 131_072
+
+_ABOVE_NOISE = 5.0
+_MUCH_LESS = 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,7 @@ class Release:
             threshold=self.threshold,
             weights=self.weights,
             private=self.private,
-            lumps=self.threshold and find_lumps(self.threshold, self.score, self.histograms),
+            lumps=find_lumps(self.threshold, self.score, self.histograms) if self.threshold else None,
         )
 
     @property
@@ -160,27 +164,42 @@ class Release:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the release itself shows to be wrong, in words; all of it may be published."""
-        notes = []
+        """What a user should know of the release, in words; all of it may be published."""
+        return (*cautions(self.plan, self.rows), *self._unread(), *self._labels_that_count_less())
+
+    def _unread(self) -> Iterator[str]:
         sigma = self.histograms.sigma
-        if self.rows < 4 * sigma:
-            notes.append(
-                f"noise drowns the data: one bin's noise is {sigma:,.0f} records, the table has about "
-                f"{self.rows:,.0f}; use a larger epsilon or more records"
-            )
-        if self.plan.delta * self.rows > 1:
-            notes.append("delta is larger than one over the number of records; use a smaller one")
-        if not self.plan.scorer.targets_outliers:
-            notes.append("the small weights were dealt out at random: outliers are not protected")
         for i, bins in enumerate(self.histograms.bins):
             unread = self.histograms.noisy(i)[-1]
             declared = bins.column.missing
-            if not declared and unread > max(5 * sigma, 0.02 * self.rows):
-                notes.append(
-                    f"about {unread / self.rows:.0%} of column '{bins.column.name}' could not be read by the "
-                    "schema (missing, unknown category or wrong type); add missing = true or the values"
+            if not declared and unread > max(_ABOVE_NOISE * sigma, 0.02 * self.rows):
+                yield (
+                    f"about {NoisyFraction.of(unread / self.rows, sigma / self.rows)} of column "
+                    f"'{bins.column.name}' could not be read by the schema (missing, unknown category or wrong "
+                    "type); add missing = true or the values"
                 )
-        return tuple(notes)
+
+    def _labels_that_count_less(self) -> Iterator[str]:
+        """Labels whose released weights, over the histogram, which has none, are much smaller than all others'."""
+        column, masses = self.schema.label_column, self.fit.label_masses()
+        if column is None or masses is None or not self.stage.weighted:
+            return
+        mass, noise = masses
+        counts, sigma = self.histograms.noisy(self.schema.learned.index(column))[:-1], self.histograms.sigma
+        others, mass_of_others = counts.sum() - counts, mass.sum() - mass
+        less = {}
+        for k in np.flatnonzero((counts > _ABOVE_NOISE * sigma) & (np.minimum(others, mass_of_others) > 0)):
+            usual = mass_of_others[k] / others[k]
+            ratio = float(mass[k] / counts[k] / usual)
+            error = float(np.hypot(noise / usual, ratio * sigma) / counts[k])
+            if ratio < _MUCH_LESS and 1 - ratio > _ABOVE_NOISE * error:
+                less[f"'{column.values[k]}'"] = max(ratio, 0.0)
+        if less:
+            yield (
+                f"records whose {column.name} is {some(list(less))} count for about {min(less.values()):.0%} of "
+                "what others do: more of them are outliers, so less is learned from them; a smaller outlier "
+                "fraction brings the two closer"
+            )
 
     def save(self, folder: str | Path) -> Path:
         """Write the release folder: JSON and npz, whole or not at all."""

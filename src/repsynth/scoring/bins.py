@@ -16,6 +16,9 @@ from repsynth.storage.checks import ints, require
 
 MOST_BINS = 64
 _FEWEST_BINS = 4
+DIGITS = (1, 1.5, 2, 3, 5, 7)
+"""Bins by magnitude begin at these multiples of the powers of ten."""
+
 _DECADES = 10
 """Powers of ten below the larger bound that are told apart where the unit of a column is finer still."""
 
@@ -69,17 +72,17 @@ class Bins:
         return cls.at(column, np.concatenate([uniform, own_positions(column)]))
 
     @classmethod
-    def by_magnitude(cls, column: Numeric, digits: tuple[int, ...] = (1, 2, 5)) -> "Bins":
+    def by_magnitude(cls, column: Numeric, digits: tuple[float, ...] = DIGITS) -> "Bins":
         """Bins that begin at round numbers, `digits` times the powers of ten, on both sides of zero; zero and both
         bounds have bins of their own. Times have no magnitude: theirs are of equal width.
 
         >>> from repsynth.schema import Integer
         >>> pay = Integer(name="pay", min=-10, max=2000)
-        >>> (Bins.by_magnitude(pay).starts - 10).tolist()
+        >>> (Bins.by_magnitude(pay, (1, 2, 5)).starts - 10).tolist()
         [-10, -9, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
         """
         if isinstance(column, Datetime):
-            return cls.binned(column, MOST_BINS * len(digits) // 3)
+            return cls.binned(column, MOST_BINS * len(digits) // len(DIGITS))
         largest = max(abs(column.min), abs(column.max))
         top = math.floor(math.log10(largest))
         low = max(math.floor(math.log10(column.unit)), top - _DECADES)

@@ -22,7 +22,7 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.privacy.events import Charge
-from repsynth.schema import Numeric
+from repsynth.schema import Datetime, Numeric
 from repsynth.scoring.base import NAT, Arrays, Scorer
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import Histograms
@@ -123,11 +123,11 @@ def make_rarity(histograms: Histograms, label: str | None) -> RarityScore:
     kept = [i for i, bins in enumerate(histograms.bins) if bins.column.name != label]
     rarity, centres, scales = [], [], []
     for i in kept:
-        region = regions(histograms.bins[i])
+        region = regions(histograms, i)
         counts = np.bincount(region, histograms.noisy(i)).astype(np.float64)
         noise = histograms.sigma_of(i) * np.sqrt(np.bincount(region))
-        rare = rarity_of(counts, noise, histograms.rows, steep=steep(histograms, i))
-        rarity.append(np.floor(rare * NAT).astype(np.int64)[region])
+        rare = rarity_of(counts, noise, histograms.rows, steep=steep(histograms, i))[region]
+        rarity.append(np.floor(rare[farther_out(histograms, i)].min(axis=0) * NAT).astype(np.int64))
         coarse = histograms.bins[i].starts is not None and not steep(histograms, i)
         centre, scale = standardisation(histograms, i) if coarse else (0.0, math.inf)
         centres.append(centre)
@@ -154,16 +154,37 @@ def steep(histograms: Histograms, column: int) -> bool:
     )
 
 
-def regions(bins: Bins) -> Ints:
-    """For each bin the region it is counted in: itself, or some neighbouring bins of many.
+def regions(histograms: Histograms, column: int) -> Ints:
+    """For each bin of a column the region it is counted in: itself, or some neighbouring ones of many equal bins.
 
     The lower bound's own bin, special values and the missing stay apart.
     """
-    if bins.starts is None or bins.numbers <= 2 * _REGIONS:
+    bins = histograms.bins[column]
+    if bins.starts is None or bins.numbers <= 2 * _REGIONS or column in histograms.located:
         return np.arange(bins.count)
     inner = bins.numbers - 1
     merged = 1 + np.arange(inner) * _REGIONS // inner
     return np.concatenate([[0], merged, _REGIONS + 1 + np.arange(bins.count - bins.numbers)])
+
+
+def farther_out(histograms: Histograms, column: int) -> Ints:
+    """(bins, bins) of a column: in each column of it, the bins whose least rarity is the rarity of that one.
+
+    That is the bin itself; with bins by magnitude, also those farther from zero. Close to zero they are narrow, and
+    a small number is not rare where larger ones are common. Values with bins of their own stay apart.
+    """
+    bins = histograms.bins[column]
+    itself = np.arange(bins.count)
+    if column not in histograms.located or isinstance(bins.column, Datetime):
+        return itself[None]
+    assert bins.starts is not None
+    assert isinstance(bins.column, Numeric)
+    positive = bins.starts[: bins.numbers] * bins.column.unit + bins.column.min >= 0
+    apart = np.append(bins.spikes, np.ones(bins.count - bins.numbers, dtype=np.bool_))
+    side = np.append(np.where(positive, 1, -1), np.zeros(bins.count - bins.numbers, dtype=np.int64))
+    out = (itself[:, None] - itself) * side > 0
+    beyond = out & (side[:, None] == side) & ~apart[:, None] & ~apart
+    return np.where(beyond, itself[:, None], itself)
 
 
 def standardisation(histograms: Histograms, column: int) -> tuple[float, float]:
@@ -244,7 +265,7 @@ def _certain(exact: Histograms, i: int, tail: float) -> _Certain:
     Rounding the noise moves the count of a region of k bins by at most k/2, the absent record by 1.
     """
     bins, rows, is_steep = exact.bins[i], exact.rows, steep(exact, i)
-    region = regions(bins)
+    region, beyond = regions(exact, i), farther_out(exact, i)
     parts = np.bincount(region)
     count, noise = np.bincount(region, exact.noisy(i)), exact.sigma_of(i) * np.sqrt(parts)
     slack = parts / 2 + 1
@@ -256,10 +277,12 @@ def _certain(exact: Histograms, i: int, tail: float) -> _Certain:
     # Within the noise, a large bin's rarity is the plain convex −log: above its floor and below the kink.
     plain = (smallest > noise / 2) & (not is_steep or smallest > rows * math.exp(-RARE))
     slope = np.where(plain, noise / np.where(plain, smallest, 1.0), 0.0)
+    if len(beyond) > 1:  # the least of several: not convex
+        plain, slope = np.zeros_like(plain), np.zeros_like(slope)
     return _Certain(
         bins=bins,
-        low=rarity(count + slack + tail * noise)[region],
-        high=rarity(smallest)[region],
+        low=rarity(count + slack + tail * noise)[region][beyond].min(axis=0),
+        high=rarity(smallest)[region][beyond].min(axis=0),
         middle_low=rarity(count + slack)[region],
         middle_high=(rarity(count - slack) + slope**2 / 2)[region],
         slope=slope[region],

@@ -173,6 +173,19 @@ class MarginalFit:
 
         return np.ones(records.rows), np.ones(records.rows)
 
+    def label_masses(self) -> "tuple[Floats, float] | None":
+        """The mean over the tables of label and column."""
+        import numpy as np
+
+        from repsynth.scoring.weights import FULL
+
+        first = self.measured[0]
+        if self.stage.schema.label_column is None:
+            return None
+        tables = list(first.tables.split(first.noisy).values())
+        noise = first.sigma / FULL * sum(table.shape[1] for table in tables) ** 0.5 / len(tables)
+        return np.mean([table.sum(axis=1) for table in tables], axis=0), noise
+
     def sampler(self) -> "Tree | Pool":
         """The fitted model."""
         from repsynth.models.marginal.fit import fit_views

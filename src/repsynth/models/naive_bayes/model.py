@@ -29,6 +29,15 @@ class NaiveBayes(Model, frozen=True):
     unit: ClassVar[float] = float(2**22)
     purposes: ClassVar[Mapping[str, str]] = {SUMS: "weighted sums by label"}
 
+    def cautions(self, schema: "Schema") -> tuple[str, ...]:
+        """Nothing but the label relates its columns."""
+        if schema.label_column is not None or len(schema.learned) == 1:
+            return ()
+        return (
+            f"without a label, {self.name} draws every column independently of all others; declare a label in the "
+            "schema, or use the model mst",
+        )
+
     def shares(self, schema: "Schema") -> tuple[Share, ...]:
         """One measurement."""
         return (Share(SUMS, 1.0),)
@@ -105,6 +114,17 @@ class NaiveBayesFit:
     def norms(self, records: "Records") -> "tuple[Floats, Floats]":
         """In units of u."""
         return self.statistic.contribution.norms(records)
+
+    def label_masses(self) -> "tuple[Floats, float] | None":
+        """From the constant entry of u: a clipped record counts for as much less."""
+        if self.statistic.label is None:
+            return None
+        from repsynth.models.naive_bayes.statistic import FULL, from_label_code
+
+        labels, unit = self.statistic.labels, self.statistic.contribution.constant * FULL
+        strata = from_label_code(self.noisy.reshape(self.statistic.shape) / unit)
+        noise = self.sigma / unit * math.sqrt(self.statistic.strata * (1 + 3 / labels)) / (2 * labels)
+        return strata[:, :, 0].sum(axis=0), noise
 
     def sampler(self) -> "NaiveBayesSampler":
         """The fitted model."""

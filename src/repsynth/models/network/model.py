@@ -173,6 +173,9 @@ class NetworkFit:
     def norms(self, records: "Records") -> None:
         """Unknown: what training clips changes from round to round."""
 
+    def label_masses(self) -> None:
+        """Unknown: gradients add up no weights."""
+
     def sampler(self) -> "Autoregression":
         """The trained network, levelled."""
         from repsynth.models.network.network import fit_network

@@ -1,0 +1,108 @@
+"""What a user should know of a run, in words: what will happen, and what to do about it.
+
+All of it follows from the public schema, the settings and a number of records, so it may be published.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repsynth.mechanism.meter import sigma_for
+from repsynth.schema import Category, Id, Numeric, Schema
+from repsynth.scoring.stage import HISTOGRAMS
+
+if TYPE_CHECKING:
+    from repsynth.planning.plan import Plan
+
+_NAMED = 3
+_FORMULAS = "which a spreadsheet would run as formulas"
+
+
+def cautions(plan: "Plan", rows: float | None) -> tuple[str, ...]:
+    """What to know of a run of this plan; `rows` is the number of records: expected, declared or released, None
+    where nobody knows.
+
+    >>> from repsynth.planning.plan import make_plan
+    >>> from repsynth.planning.settings import Settings
+    >>> schema = Schema(columns=(Id(name="person"), Category(name="region", values=("north", "south"))))
+    >>> cautions(make_plan(schema, Settings.of(epsilon=1.0)), rows=1000)
+    ("column 'person' is not learned but numbered anew: 1, 2, 3, ...",)
+    """
+    found = [] if rows is None else [*_of_size(plan, rows)]
+    found += plan.model.cautions(plan.schema)
+    if not plan.scorer.targets_outliers:
+        found.append("the small weights are dealt out at random: outliers are not protected")
+    ids = [f"'{column.name}'" for column in plan.schema.columns if isinstance(column, Id)]
+    if ids:
+        found.append(f"{some_columns(ids)} not learned but numbered anew: 1, 2, 3, ...")
+    return tuple(found)
+
+
+def csv_cautions(schema: Schema) -> tuple[str, ...]:
+    """What of a schema a CSV file cannot hold as it is.
+
+    >>> csv_cautions(Schema(columns=(Category(name="region", values=("north", "south")),)))
+    ()
+    """
+    from repsynth.data.write import takes_apostrophe
+
+    names = []
+    for column in schema.columns:
+        values = column.values if isinstance(column, Category) else ()
+        special = column.special if isinstance(column, Numeric) else ()
+        if any(takes_apostrophe([column.name, *values, *special])):
+            names.append(f"'{column.name}'")
+    if not names:
+        return ()
+    return (f"a CSV file gets apostrophes before names or values of {some_columns(names, None)}, {_FORMULAS}",)
+
+
+def written_cautions(path: Path, apostrophes: Mapping[str, int]) -> tuple[str, ...]:
+    """What was changed in a file that was written: how many cells of which columns have got an apostrophe.
+
+    >>> written_cautions(Path("out.csv"), {"note": 12})[0][:58]
+    "out.csv: an apostrophe stands before 12 cells of column 'n"
+    """
+    if not apostrophes:
+        return ()
+    cells, names = sum(apostrophes.values()), [f"'{name}'" for name in apostrophes]
+    what = f"{cells:,} cell{'' if cells == 1 else 's'} of {some_columns(names, None)}"
+    return (f"{path}: an apostrophe stands before {what}, {_FORMULAS}; Parquet keeps them as they are",)
+
+
+def some_columns(names: Sequence[str], verbs: tuple[str, str] | None = ("is", "are")) -> str:
+    """The start of a sentence about some columns.
+
+    >>> some_columns(["a"]), some_columns(list("abcdef"), None)
+    ('column a is', 'columns a, b, c and 3 more')
+    """
+    one = len(names) == 1
+    verb = "" if verbs is None else f" {verbs[0] if one else verbs[1]}"
+    return f"column{'' if one else 's'} {some(names)}{verb}"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few names, and how many there are besides."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _of_size(plan: "Plan", rows: float) -> Iterator[str]:
+    """What the noise leaves of so many records."""
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].mu)
+    # Of a value with fewer records than its noise nothing is learned; on average, all values are such.
+    noisy = [c for c in plan.schema.learned if isinstance(c, Category) and rows / c.size < sigma]
+    if rows < 4 * sigma:
+        yield (
+            f"noise drowns the data: one bin's noise is {sigma:,.0f} records, the table has about {rows:,.0f}; use "
+            "a larger epsilon or more records"
+        )
+    elif noisy:
+        names = [f"'{column.name}' ({column.size:,} values)" for column in noisy]
+        yield (
+            f"{some_columns(names, ('has', 'have'))} fewer records per value than the noise of one, {sigma:,.0f}: "
+            "mostly noise will be learned; group rare values in the schema, or use a larger epsilon"
+        )
+    if plan.delta * rows > 1:
+        yield "delta is larger than one over the number of records; use a smaller one"
+    yield from plan.model.resources(plan, max(1, round(rows))).warnings
