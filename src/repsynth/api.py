@@ -1,11 +1,13 @@
 """The Python functions: what the command line does, without the command line."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, RepsynthWarning
+from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import PARTS, Settings, keywords
 from repsynth.planning.settings_file import read_settings, with_given
@@ -39,7 +41,7 @@ def plan(schema: Schema | str | Path, *, settings: Settings | str | Path | None 
 
     >>> from repsynth import datasets
     >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="mst").charges)
-    ['count', 'histograms', 'scores', 'label tables', 'choice', 'tables']
+    ['count', 'ranges', 'zoom', 'histograms', 'scores', 'label tables', 'choice', 'tables']
     """
     return make_plan(_schema(schema), _settings(settings, knobs))
 
@@ -65,6 +67,9 @@ def synthesize(
     trained can be given a folder for its `checkpoint`: the same call goes on from there if it was killed. The
     folder stays until the release is saved.
 
+    What a user should know is warned of (`RepsynthWarning`), as far as it is known before anything is spent; what
+    the release itself shows comes after, and never keeps it from being handed out. `release.warnings` has it all.
+
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
     >>> people = pa.table({"age": [30, 41, 55] * 300, "smoker": [True, False, False] * 300})
@@ -87,8 +92,25 @@ def synthesize(
         raise ConfigError("the checkpoint must be the path of a folder")
     made = make_plan(_schema(schema), _settings(settings, knobs))
     folder = None if checkpoint is None else Path(checkpoint)
+    known = cautions(made, made.public_rows)
+    for text in known:
+        warnings.warn(text, RepsynthWarning, stacklevel=2)
     source = open_source(table)
-    return run(made, source, payer=open_payer(ledger, dataset), checkpoint=folder, engine=engine)
+    release = run(made, source, payer=open_payer(ledger, dataset), checkpoint=folder, engine=engine)
+    for text in release.warnings:
+        if text not in known:
+            _warn_of_what_is_paid_for(text)
+    return release
+
+
+def _warn_of_what_is_paid_for(text: str) -> None:
+    """Where warnings are errors, too, this is only shown: the release would be lost, and its budget is spent."""
+    try:
+        warnings.warn(text, RepsynthWarning, stacklevel=3)
+    except RepsynthWarning:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn(text, RepsynthWarning, stacklevel=3)
 
 
 def draft_schema(table: Any, *, label: str | None = None) -> str:

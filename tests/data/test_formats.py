@@ -468,6 +468,7 @@ def test_pandas_spans_of_time_come_back(unit: str) -> None:
     assert there_and_back(missing, Integer(name="a", min=0, max=100, missing=True)).equals(missing)
 
 
+@pytest.mark.filterwarnings("ignore:without a label")
 def test_a_release_keeps_all_of_it(tmp_path: Path) -> None:
     """Saved, loaded and drawn from: every cell is one that the schema allows, in its form and storage."""
     schema = parse_schema(

@@ -158,6 +158,7 @@ SMALL = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.
         "nan",
     ],
 )
+@pytest.mark.filterwarnings("ignore:without a label")
 def test_odd_csv_files_are_read_without_an_error(content: bytes, rows: int, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content)

@@ -63,6 +63,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return folder_of
 
 
+@pytest.mark.filterwarnings("ignore:the small weights are dealt out at random")
 @pytest.mark.parametrize(
     ("rule", "model"),
     [
@@ -86,6 +87,7 @@ def test_there_and_back_with_an_outlier_epsilon_and_public_rows(
     check_there_and_back(release, people, tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:without a label")
 @pytest.mark.parametrize("model", list(MODELS))
 def test_there_and_back_without_a_label(model: str, people: pa.Table, tmp_path: Path) -> None:
     schema = parse_schema(ALL_TYPES.replace('label = "smoker"', ""))

@@ -28,11 +28,12 @@ from repsynth.curator.check import check_table
 from repsynth.curator.dossier import write_dossier
 from repsynth.curator.draft import make_draft
 from repsynth.data.sources import open_source
-from repsynth.data.write import check_table_path, write_table
+from repsynth.data.write import Written, check_table_path, write_table
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError
 from repsynth.models.base import Round
 from repsynth.pipeline.payment import open_payer
 from repsynth.pipeline.run import run
+from repsynth.planning.cautions import written_cautions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.planning.settings_file import read_settings, settings_to_toml, with_given
@@ -132,20 +133,24 @@ def synthesize(options: argparse.Namespace) -> None:
         )
     folder = _save(release, options.release)
     try:
-        rows = _write_sample(options, release, output, options.rows, seed=None)
+        written = _write_sample(options, release, output, options.rows, seed=None)
     except (RepsynthError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
         raise DataError(
             f"{why}. The budget is spent and the release is in {folder}: "
             f"draw a table with repsynth sample {folder} -o FILE"
         ) from None
+    warnings = [*release.warnings, *written_cautions(output, written.apostrophes)]
     data = {
         "release": str(folder),
         "output": str(output),
-        "rows": rows,
+        "rows": written.rows,
         **release_data(release),
+        "warnings": warnings,
     }
-    print_result(options, data, lambda console: render.outcome(console, release, folder, output, rows))
+    print_result(
+        options, data, lambda console: render.outcome(console, release, folder, output, written.rows, warnings)
+    )
 
 
 def _save(release: Release, folder: Path) -> Path:
@@ -163,12 +168,14 @@ def sample(options: argparse.Namespace) -> None:
     """Draw rows from a release."""
     check_table_path(options.output)
     release = Release.load(options.release)
-    rows = _write_sample(options, release, options.output, options.rows, seed=options.seed, label=options.label)
-    print_result(
-        options,
-        {"output": str(options.output), "rows": rows},
-        lambda console: console.print(f"Wrote {render.count(rows)} to {escape(str(options.output))}."),
-    )
+    written = _write_sample(options, release, options.output, options.rows, seed=options.seed, label=options.label)
+    warnings = written_cautions(options.output, written.apostrophes)
+
+    def tell(console: Console) -> None:
+        console.print(f"Wrote {render.count(written.rows)} to {escape(str(options.output))}.")
+        render.warnings(console, warnings)
+
+    print_result(options, {"output": str(options.output), "rows": written.rows, "warnings": warnings}, tell)
 
 
 def inspect(options: argparse.Namespace) -> None:
@@ -255,7 +262,7 @@ def demo(options: argparse.Namespace) -> None:
     made = make_plan(load_schema(folder / "schema.toml"), Settings.of(epsilon=1.0, delta=1e-6))
     release = run(made, open_source(folder / "people.csv"))
     release.save(folder / "release")
-    rows = _write_sample(options, release, folder / "synthetic.csv", None, seed=None)
+    rows = _write_sample(options, release, folder / "synthetic.csv", None, seed=None).rows
     with (folder / "summary.txt").open("w", encoding="utf-8") as file:
         render.release(Console(file=file, width=100), release)
 
@@ -287,7 +294,7 @@ def _write_sample(
     *,
     seed: int | None,
     label: str | None = None,
-) -> int:
+) -> Written:
     total = release.default_rows if rows is None else rows
     with _progress(options) as progress:
         task = progress.add_task("sampling", total=total)

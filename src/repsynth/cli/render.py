@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from repsynth.auditing.bounds import Finding
 from repsynth.curator.dossier import Summary
 from repsynth.models.base import Model
+from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.ledger import Balance
 from repsynth.privacy.neighbours import NEIGHBOURS
@@ -57,25 +59,31 @@ def release(console: Console, release: Release) -> None:
     source = "declared public" if release.plan.public_rows is not None else "noisy count"
     console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.\n")
     _print_outliers(console, release)
-    for warning in release.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    warnings(console, [*release.warnings, *csv_cautions(release.schema)])
 
 
-def outcome(console: Console, release: Release, folder: Path, output: Path, rows: int) -> None:
+def warnings(console: Console, texts: Iterable[str]) -> None:
+    """What a user should know, a line each."""
+    for text in texts:
+        console.print(f"[yellow]warning:[/yellow] {escape(text)}")
+
+
+def outcome(
+    console: Console, release: Release, folder: Path, output: Path, rows: int, texts: Iterable[str]
+) -> None:
     """What `synthesize` did, in a few lines."""
     privacy = release.privacy
     console.print(f"Spent ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}.")
-    if release.threshold:
+    if privacy.fraction_above:
         who = "outliers" if release.plan.scorer.targets_outliers else "chosen at random"
         console.print(
-            f"About {release.threshold.fraction:.0%} ± {release.threshold.fraction_error:.1%} of the records are "
-            f"{who}. Given the released scores, they lose at most ε = {rounded_up(privacy.outlier_epsilon):.3g}."
+            f"About {privacy.fraction_above} of the records are {who}. Given the released scores, they lose at "
+            f"most ε = {rounded_up(privacy.outlier_epsilon):.3g}."
         )
     console.print(f"Wrote {count(rows)} to {escape(str(output))}")
     hint = f"repsynth inspect {shlex.quote(str(folder))}"
     console.print(f"Wrote the release to {escape(str(folder))}   (see: {escape(hint)})")
-    for warning in release.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    warnings(console, texts)
 
 
 def demo(console: Console, folder: Path, rows: int) -> None:
@@ -229,21 +237,16 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
 
 def _print_outliers(console: Console, release: Release) -> None:
     privacy = release.privacy
-    strata = privacy.distribution()
-    if not strata or release.threshold is None:
+    if privacy.fraction_above is None:
         console.print("All records weigh the same, so all have the same bound.\n")
         return
     console.print(
-        f"[bold]Who loses how much[/bold], given the released scores: about {release.threshold.fraction:.0%} ± "
-        f"{release.threshold.fraction_error:.1%} of the records lie above the threshold."
+        f"[bold]Who loses how much[/bold], given the released scores: about {privacy.fraction_above} of "
+        "the records lie above the threshold."
     )
-    groups: dict[float, float] = {}
-    for stratum in strata:
-        bound = rounded_up(stratum.epsilon)
-        groups[bound] = groups.get(bound, 0.0) + stratum.fraction
     table = make_table("ε at most", "noisy fraction of records", "", right_from=0)
-    for epsilon, fraction in sorted(groups.items(), reverse=True):
-        table.add_row(f"{epsilon:.3g}", f"{fraction:.1%}", bar(fraction))
+    for epsilon, fraction in privacy.by_epsilon(rounded_up).items():
+        table.add_row(f"{epsilon:.3g}", str(fraction), bar(fraction.value))
     console.print(table)
     console.print("(the noisy histogram of the scores through their weights: already paid for)\n")
 

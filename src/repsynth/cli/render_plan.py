@@ -7,8 +7,9 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.cli.render import bar, make_table, purpose, rounded_up
+from repsynth.cli.render import bar, make_table, purpose, rounded_up, warnings
 from repsynth.mechanism.meter import sigma_for
+from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Charge
 from repsynth.privacy.loss import Loss
@@ -41,6 +42,7 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "model_seconds_about": resources.seconds,
         "bins": _planned_bins(plan, rows),
         "epsilon_by_weight": {w: float(plan.loss.epsilon_at(w, delta)) for w in _WEIGHTS},
+        "warnings": _warnings(plan, rows),
     }
 
 
@@ -77,10 +79,6 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             f"{row['relative']:.0%}",
         )
     console.print(table)
-    if rows < 4 * _planned_bins(plan, rows)[0]["sigma"]:
-        console.print(
-            "[yellow]warning:[/yellow] noise drowns the data at this size; use a larger epsilon or more records"
-        )
 
     console.print("\n[bold]What a record of weight w loses at most[/bold], given the released scores")
     _print_curve(console, plan)
@@ -90,8 +88,11 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         console.print(
             f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {rounded_up(epsilon):.3g}."
         )
-    if budget.delta * rows > 1:
-        console.print("[yellow]warning:[/yellow] delta is larger than one over the number of records; lower it")
+    warnings(console, _warnings(plan, rows))
+
+
+def _warnings(plan: Plan, rows: int) -> list[str]:
+    return [*cautions(plan, rows), *csv_cautions(plan.schema)]
 
 
 def _outlier_weight(plan: Plan) -> float:
@@ -159,15 +160,13 @@ def _sensitivity(plan: Plan, charge: Charge) -> float:
 
 
 def _print_resources(console: Console, plan: Plan, rows: int) -> None:
-    """What a model takes, and where another one would do better."""
+    """What a model takes."""
     resources = plan.model.resources(plan, rows)
     if resources.megabytes:
         console.print(
             f"{plan.model.what} {resources.megabytes:,.0f} MB at most; {rows:,} records take about "
             f"{resources.seconds:,.0f} s beyond reading them."
         )
-    for warning in resources.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
 
 def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:

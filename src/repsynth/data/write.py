@@ -37,7 +37,9 @@ def check_table_path(path: Path, suffixes: tuple[str, ...] | None = None) -> Non
         raise ConfigError(f"{path}: already exists; choose another name with -o, or remove it first")
 
 
-def write_table(pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int], None] = lambda rows: None) -> Written:
+def write_table(
+    pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int], None] = lambda rows: None
+) -> Written:
     """Write a table piece by piece in the format of its suffix."""
     first = next(pieces)
     rows, apostrophes = 0, Counter[str]()
@@ -61,8 +63,9 @@ class _CsvWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         import pyarrow.csv as pacsv
 
-        empty, self._names = _without_formulas(schema.empty_table())
-        self._writer = pacsv.CSVWriter(path, empty.schema)
+        self._writer = pacsv.CSVWriter(path, _without_formulas(schema.empty_table())[0].schema)
+        risky = takes_apostrophe(schema.names)
+        self._header = Counter(name for name, is_risky in zip(schema.names, risky, strict=True) if is_risky)
 
     def __enter__(self) -> "_CsvWriter":
         return self
@@ -73,8 +76,8 @@ class _CsvWriter:
     def write_table(self, table: pa.Table) -> Counter[str]:
         safe, apostrophes = _without_formulas(table)
         self._writer.write_table(safe)
-        names, self._names = self._names, Counter()
-        return apostrophes + names
+        header, self._header = self._header, Counter()
+        return apostrophes + header
 
 
 WRITERS: dict[str, Callable[[Path, pa.Schema], Any]] = {
@@ -82,8 +85,8 @@ WRITERS: dict[str, Callable[[Path, pa.Schema], Any]] = {
     ".parquet": _parquet_writer,
     ".pq": _parquet_writer,
 }
-"""For each suffix a writer: a context with `write_table(piece)`, which may say how many cells of which column have got
-an apostrophe. A new format is one entry."""
+"""For each suffix a writer: a context with `write_table(piece)`, which may return how many cells of which column
+have got an apostrophe. A new format is one entry."""
 
 
 def takes_apostrophe(texts: Sequence[str]) -> list[bool]:
@@ -97,16 +100,25 @@ def takes_apostrophe(texts: Sequence[str]) -> list[bool]:
 
 def _without_formulas(table: pa.Table) -> tuple[pa.Table, Counter[str]]:
     """A spreadsheet runs a cell that starts with = + - @ as a formula. Such text, and such column names, get an
-    apostrophe before them, unless they are a plain number or sign; the schema may come from somebody else. The
-    table, and how many cells of which column were changed."""
-    columns, changed = [], Counter[str]()
+    apostrophe before them, unless they are a plain number or sign; the schema may come from somebody else. Beside
+    the table: how many cells of each column have got one."""
+    columns, apostrophes = [], Counter[str]()
     for name, column in zip(table.column_names, table.columns, strict=True):
         texts = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         if pa.types.is_string_view(texts.type):
             texts = texts.cast(pa.string())
         if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
-            risky = _risky(texts)
-            apostrophe, nothing = pa.scalar("'", texts.type), pa.scalar("", texts.type)
-            texts = pc.if_else(risky, pc.binary_join_element_wise(apostrophe, texts, nothing), texts)
-            changed[name] = risky.true_count if ... else 0
+            apostrophes[name] += pc.sum(_risky(texts)).as_py() or 0
+            texts = _quoted(texts)
         columns.append(texts)
+    names = _quoted(pa.chunked_array([pa.array(table.column_names, pa.string())])).to_pylist()
+    return pa.table(columns, names=names), apostrophes
+
+
+def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    apostrophe, nothing = pa.scalar("'", texts.type), pa.scalar("", texts.type)
+    return pc.if_else(_risky(texts), pc.binary_join_element_wise(apostrophe, texts, nothing), texts)
+
+
+def _risky(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    return pc.and_not(pc.match_substring_regex(texts, _FORMULA), pc.match_substring_regex(texts, _HARMLESS))

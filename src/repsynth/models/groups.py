@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.scoring.bins import Bins
-from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.histograms import Histograms, merge_neighbours
 from repsynth.storage.checks import ints, require
 
 NONE = -1
@@ -149,31 +149,6 @@ def _with_others(bins: Bins, of_bin: Ints) -> Ints:
     special = first + np.arange(bins.values - len(of_bin))
     missing = first + len(special) if bins.column.missing else NONE
     return np.concatenate([of_bin, special, [missing]]).astype(np.int64)
-
-
-def merge_neighbours(counts: Floats, least: float, spike: float) -> Ints:
-    """The group of each bin: neighbours together until they hold `least`; a bin of `spike` stands alone.
-
-    >>> merge_neighbours(np.array([50.0, 3.0, 4.0, 5.0, 6.0, 1.0]), least=7.0, spike=20.0).tolist()
-    [0, 1, 1, 2, 2, 2]
-    """
-    groups = np.zeros(len(counts), dtype=np.int64)
-    masses: list[float] = []
-    spikes: list[bool] = []
-    for i, count in enumerate(counts):
-        full = not masses or spikes[-1] or masses[-1] >= least
-        if count >= spike or full:
-            masses.append(0.0)
-            spikes.append(bool(count >= spike))
-        masses[-1] += float(count)
-        groups[i] = len(masses) - 1
-    # A small remainder joins the group on its left, unless that one is a spike.
-    for group in range(len(masses) - 1, 0, -1):
-        if not spikes[group] and not spikes[group - 1] and masses[group] < least / 2:
-            groups[groups >= group] -= 1
-            masses[group - 1] += masses.pop(group)
-            spikes.pop(group)
-    return groups
 
 
 def _mass(counts: Floats, rows: float, most: int) -> float:

@@ -94,14 +94,14 @@ def _of_size(plan: "Plan", rows: float) -> Iterator[str]:
     noisy = [c for c in plan.schema.learned if isinstance(c, Category) and rows / c.size < sigma]
     if rows < 4 * sigma:
         yield (
-            f"noise drowns the data: one bin's noise is {sigma:,.0f} records, the table has about {rows:,.0f}; use "
-            "a larger epsilon or more records"
+            f"noise drowns the data: one bin's noise is {sigma:,.0f} records, the table has about {rows:,.0f}; "
+            "use a larger epsilon or more records"
         )
     elif noisy:
         names = [f"'{column.name}' ({column.size:,} values)" for column in noisy]
         yield (
             f"{some_columns(names, ('has', 'have'))} fewer records per value than the noise of one, {sigma:,.0f}: "
-            "mostly noise will be learned; group rare values in the schema, or use a larger epsilon"
+            "what is learned of it is mostly noise; group rare values in the schema, or use a larger epsilon"
         )
     if plan.delta * rows > 1:
         yield "delta is larger than one over the number of records; use a smaller one"

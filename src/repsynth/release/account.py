@@ -126,8 +126,9 @@ class Privacy:
 
     @property
     def fraction_above(self) -> NoisyFraction | None:
-        """About which fraction of the records lies at or above the threshold: the wanted one or, where the histogram
-        of the scores differs from that by more than its error, what it says: many records may have one score."""
+        """About which fraction of the records lies at or above the threshold: the wanted one or, where the
+        histogram of the scores differs from that by more than its error, what it says: many records may have one
+        score."""
         if self.threshold is None:
             return None
         bins, wanted = self._score_bins, self.threshold.fraction
@@ -138,8 +139,8 @@ class Privacy:
 
     def by_epsilon(self, rounded: Callable[[float], float] = float) -> dict[float, NoisyFraction]:
         """About which fraction of the records loses at most each ε, largest first; ε that are `rounded` alike are
-        taken together. Unlike the strata of `distribution`, noisy counts are added up before they are cut off at 0,
-        so that noise does not add up. Empty where no threshold was measured."""
+        taken together. Noisy counts are added up before they are cut off at 0, so that noise cancels. Empty where
+        no threshold was measured."""
         if self.threshold is None:
             return {}
         bins = self._score_bins

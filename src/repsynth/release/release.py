@@ -4,6 +4,7 @@ It holds no reference to the data. Everything in it may be published, and everyt
 post-processing: fit, sample, and tell what it cost.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -184,21 +185,22 @@ class Release:
         column, masses = self.schema.label_column, self.fit.label_masses()
         if column is None or masses is None or not self.stage.weighted:
             return
-        mass, noise = masses
-        counts, sigma = self.histograms.noisy(self.schema.learned.index(column))[:-1], self.histograms.sigma
-        others, mass_of_others = counts.sum() - counts, mass.sum() - mass
-        less = {}
-        for k in np.flatnonzero((counts > _ABOVE_NOISE * sigma) & (np.minimum(others, mass_of_others) > 0)):
-            usual = mass_of_others[k] / others[k]
-            ratio = float(mass[k] / counts[k] / usual)
-            error = float(np.hypot(noise / usual, ratio * sigma) / counts[k])
-            if ratio < _MUCH_LESS and 1 - ratio > _ABOVE_NOISE * error:
-                less[f"'{column.values[k]}'"] = max(ratio, 0.0)
-        if less:
+        (mass, noise), sigma = masses, self.histograms.sigma
+        count = self.histograms.noisy(self.schema.learned.index(column))[:-1]
+        mass_of_others, others = mass.sum() - mass, count.sum() - count
+        lack = mass_of_others * count - mass * others  # 0 where all weigh the same
+        error = np.hypot(noise * np.hypot(count, others), sigma * np.hypot(mass, mass_of_others))
+        error *= math.sqrt(max(column.size - 1, 1))
+        much = mass * others < _MUCH_LESS * mass_of_others * count
+        clear = (lack > _ABOVE_NOISE * error) & (np.minimum(count, others) > _ABOVE_NOISE * sigma)
+        found = np.flatnonzero(much & clear)
+        if found.size:
+            ratio = np.min(mass[found] * others[found] / (mass_of_others[found] * count[found]))
+            labels = some([f"'{column.values[k]}'" for k in found])
             yield (
-                f"records whose {column.name} is {some(list(less))} count for about {min(less.values()):.0%} of "
-                "what others do: more of them are outliers, so less is learned from them; a smaller outlier "
-                "fraction brings the two closer"
+                f"records whose {column.name} is {labels} count for about {max(ratio, 0.0):.0%} of what others do: "
+                "more of them are outliers, so less is learned from them; a smaller outlier fraction brings the "
+                "two closer"
             )
 
     def save(self, folder: str | Path) -> Path:

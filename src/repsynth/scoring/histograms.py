@@ -296,6 +296,31 @@ def within_noise(counts: Floats, sigma: float, times: float) -> slice | None:
     return slice(low, len(counts) - high)
 
 
+def merge_neighbours(counts: Floats, least: float, spike: float) -> Ints:
+    """The group of each bin: neighbours together until they hold `least`; a bin of `spike` stands alone.
+
+    >>> merge_neighbours(np.array([50.0, 3.0, 4.0, 5.0, 6.0, 1.0]), least=7.0, spike=20.0).tolist()
+    [0, 1, 1, 2, 2, 2]
+    """
+    groups = np.zeros(len(counts), dtype=np.int64)
+    masses: list[float] = []
+    spikes: list[bool] = []
+    for i, count in enumerate(counts):
+        full = not masses or spikes[-1] or masses[-1] >= least
+        if count >= spike or full:
+            masses.append(0.0)
+            spikes.append(bool(count >= spike))
+        masses[-1] += float(count)
+        groups[i] = len(masses) - 1
+    # A small remainder joins the group on its left, unless that one is a spike.
+    for group in range(len(masses) - 1, 0, -1):
+        if not spikes[group] and not spikes[group - 1] and masses[group] < least / 2:
+            groups[groups >= group] -= 1
+            masses[group - 1] += masses.pop(group)
+            spikes.pop(group)
+    return groups
+
+
 def to_simplex(vector: Floats) -> Floats:
     """The nearest probability vector (along the last axis).
 

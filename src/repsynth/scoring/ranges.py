@@ -8,7 +8,7 @@ first look has bins at round numbers of every size, fixed by the schema alone. E
 next: of about equal mass where it shows numbers above its noise, and one per power of ten elsewhere.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from repsynth.privacy.events import Charge
 from repsynth.schema import Datetime, Numeric, Schema
 from repsynth.scoring.bins import MOST_BINS, Bins, own_positions, read_bins
 from repsynth.scoring.grain import Grains, Roundness, read_grains
-from repsynth.scoring.histograms import ColumnHistograms, intervals_of, to_simplex, within_noise
+from repsynth.scoring.histograms import ColumnHistograms, intervals_of, merge_neighbours, within_noise
 from repsynth.storage.checks import ints, require
 
 Arrays = dict[str, NDArray[Any]]
@@ -36,9 +36,11 @@ NOISE = 2.0
 
 _NARROW = 1024
 _ABOVE_NOISE = 3.0
-_LEAST_SIGNAL = 12.0
-_FEWEST = 16
+_LEAST_SIGNAL = 24.0
+_UNKNOWN = 16
+_FEWEST = 8
 _MASS = 12.0  # of a bin, in units of its noise
+_COARSER = 1.5
 _FEW = 8.0
 
 
@@ -80,6 +82,54 @@ class Look:
 
 
 @dataclass(frozen=True)
+class _Found:
+    """Where the numbers of a column are, by a look: pieces between these edges, in positions, and their masses."""
+
+    edges: Ints
+    masses: Floats
+
+    @classmethod
+    def by(cls, look: Look, k: int) -> "_Found | None":
+        """Neighbouring bins taken together until they stand above the noise; values with bins of their own count
+        for nothing. None where all may be noise."""
+        bins = look.bins[k]
+        counts = look.noisy(k)[: bins.numbers]
+        counts[np.isin(_starts(bins)[: bins.numbers], _own(bins)) & bins.spikes] = 0.0
+        least = _ABOVE_NOISE * look.sigma
+        inside = within_noise(counts, look.sigma, _ABOVE_NOISE)
+        if inside is None:
+            return None
+        piece = merge_neighbours(counts[inside], least, least)
+        masses = np.maximum(np.bincount(piece, counts[inside]), 0.0)
+        first = np.flatnonzero(np.diff(piece, prepend=-1))
+        edges = np.append(_edges(bins)[inside.start + first], _edges(bins)[inside.stop])
+        return cls(edges, masses / masses.sum())
+
+    def below(self, positions: Ints) -> Floats:
+        """The mass below these positions."""
+        below: Floats = np.interp(positions, self.edges, np.append(0.0, np.cumsum(self.masses)))
+        return below
+
+    def largest(self, bins: Bins) -> float:
+        """The largest mass of a bin of numbers."""
+        return float(np.diff(self.below(_edges(bins))).max())
+
+    @property
+    def pieces(self) -> float:
+        """How many pieces of equal mass would be spread like these."""
+        return float(1 / (self.masses @ self.masses))
+
+    def starts(self, column: Numeric, cells: int) -> Ints:
+        """Bins of equal mass, and one per power of ten."""
+        ends = np.append(0.0, np.cumsum(self.masses)) + np.arange(len(self.edges)) * 1e-12
+        equal = np.rint(np.interp(np.arange(1, cells) / cells * ends[-1], ends, self.edges)).astype(np.int64)
+        coarse = _starts(Bins.by_magnitude(column, (1,)))
+        if isinstance(column, Datetime):  # powers of ten keep sizes apart; times have none
+            coarse = coarse[(coarse <= self.edges[0]) | (coarse >= self.edges[-1])]
+        return np.concatenate([equal, self.edges[[0, -1]], coarse, own_positions(column)])
+
+
+@dataclass(frozen=True)
 class Ranges:
     """What both looks released of the wide columns."""
 
@@ -117,45 +167,34 @@ class Ranges:
                 start += grains.count
         return found
 
-    def located(self, *, rows: float, sigma: float) -> dict[int, Bins]:
+    def located(self, equal: Sequence[Bins], *, rows: float, sigma: float) -> dict[int, Bins]:
         """Bins for the histograms, by place among the learned columns, of the wide columns that stand above the
-        noise of a look."""
-        most = int(np.clip(rows / (_MASS * sigma), _FEWEST, MOST_BINS // 2))
-        found = {}
+        noise of a look and of which one of the `equal` bins would hold more than the noise calls for."""
+        mass = _MASS * sigma / rows  # of a bin that noise does not drown
+        cells = int(np.clip(1 / mass, _FEWEST, MOST_BINS // 2))
+        bins = {}
         for k, i in enumerate(self.columns):
-            look = next((s for s in (self.zoom, self.first) if _masses(s, k, rows) is not None), None)
-            if look is not None:
-                found[i] = self._bins(look, k, most, rows, sigma)
-        return found
+            found = _Found.by(self.zoom, k) or _Found.by(self.first, k)
+            if found is not None and found.largest(equal[i]) > min(_COARSER * mass, 0.5):
+                bins[i] = self._bins(found, k, cells, rows=rows, least=_ABOVE_NOISE * sigma)
+        return bins
 
-    def _bins(self, look: Look, k: int, most: int, rows: float, sigma: float) -> Bins:
-        masses = _masses(look, k, rows)
-        assert masses is not None
-        # Where few bins hold nearly all, their inside is still unknown, and may be as narrow again.
-        narrow = masses.sum() ** 2 / float(masses @ masses) < _FEW
-        starts = _next_starts(look, k, rows, 2 * most if narrow else most)
-        roundness = self.roundness.get(self.columns[k])
-        if roundness is not None:
-            starts = np.concatenate([starts, self._spikes(look, k, starts, rows, roundness, _ABOVE_NOISE * sigma)])
-        column = look.bins[k].column
+    def _bins(self, found: _Found, k: int, cells: int, *, rows: float, least: float) -> Bins:
+        column = self.first.bins[k].column
         assert isinstance(column, Numeric)
-        return Bins.at(column, starts)
-
-    def _spikes(self, look: Look, k: int, starts: Ints, rows: float, roundness: Roundness, least: float) -> Ints:
-        """Starts that give round numbers of `least` records or more bins of their own."""
-        column = roundness.grains.column
-        masses = _masses(look, k, rows)
-        assert masses is not None
-        placed, old = Bins.at(column, starts), look.bins[k]
-        whole = np.concatenate([[0.0], np.cumsum(masses)])
-        at = np.interp(_edges(placed), _edges(old), whole)
+        # Where few pieces hold nearly all, their inside is still unknown, and may be as narrow again.
+        placed = Bins.at(column, found.starts(column, 2 * cells if found.pieces < _FEW else cells))
+        roundness = self.roundness.get(self.columns[k])
+        if roundness is None:
+            return placed
         low, high = intervals_of(placed)
-        spikes = positions_of(roundness.spikes(low, high, rows * np.diff(at), least), column)
-        return np.concatenate([spikes, spikes + 1])
+        round_numbers = roundness.spikes(low, high, rows * np.diff(found.below(_edges(placed))), least)
+        spikes = positions_of(round_numbers, roundness.grains.column)
+        return Bins.at(column, np.concatenate([_starts(placed), spikes, spikes + 1]))
 
 
 def measure_ranges(
-    meter: Meter, schema: Schema, charges: Mapping[str, Charge], rows: float, on_zoom: Callable[[], None]
+    meter: Meter, schema: Schema, charges: Mapping[str, Charge], on_zoom: Callable[[], None]
 ) -> Ranges:
     """Both looks."""
     columns = wide_columns(schema)
@@ -166,14 +205,12 @@ def measure_ranges(
     mu = charges[RANGES].mu
     first = Look(by_magnitude, meter.measure(kernel, mu=mu), sigma_for(kernel.sensitivity, mu))
 
-    def closer(k: int) -> Bins:
-        column = wide[k]
-        if _masses(first, k, rows) is None:
-            return Bins.binned(column, 16)
-        return Bins.at(column, _next_starts(first, k, rows, MOST_BINS))
-
     on_zoom()
-    bins = tuple(closer(k) for k in range(len(wide)))
+    found = [_Found.by(first, k) for k in range(len(wide))]
+    bins = tuple(
+        Bins.binned(column, _UNKNOWN) if seen is None else Bins.at(column, seen.starts(column, MOST_BINS))
+        for column, seen in zip(wide, found, strict=True)
+    )
     zoom_kernel, mu = _zoom_kernel(bins), charges[ZOOM].mu
     zoom = Look(bins, meter.measure(zoom_kernel, mu=mu), sigma_for(zoom_kernel.sensitivity, mu))
     return Ranges(columns, first, grains, zoom)
@@ -203,34 +240,6 @@ def _first_kernel(bins: tuple[Bins, ...], grains: tuple[Grains | None, ...]) -> 
 
 def _zoom_kernel(bins: tuple[Bins, ...]) -> ColumnHistograms:
     return ColumnHistograms(bins, ZOOM)
-
-
-def _masses(look: Look, k: int, rows: float) -> Floats | None:
-    """The mass of each bin of numbers but the values with bins of their own; None where all may be noise."""
-    bins = look.bins[k]
-    counts = look.noisy(k)[: bins.numbers]
-    counts[np.isin(_starts(bins)[: bins.numbers], _own(bins)) & bins.spikes] = 0.0
-    inside = within_noise(counts, look.sigma, _ABOVE_NOISE)
-    if inside is None:
-        return None
-    masses = np.zeros(len(counts))
-    masses[inside] = to_simplex(counts[inside] / rows)
-    return masses
-
-
-def _next_starts(look: Look, k: int, rows: float, cells: int) -> Ints:
-    """Bins of equal mass within what stands above the noise, and one per power of ten."""
-    bins, masses = look.bins[k], _masses(look, k, rows)
-    assert masses is not None
-    assert isinstance(bins.column, Numeric)
-    inside, edges = np.flatnonzero(masses), _edges(bins)
-    ends_of_mass = [edges[inside[0]], edges[inside[-1] + 1]]
-    ends = np.concatenate([[0.0], np.cumsum(masses)]) + np.arange(len(masses) + 1) * 1e-12
-    equal = np.interp(np.arange(1, cells) / cells * ends[-1], ends, edges)
-    coarse = _starts(Bins.by_magnitude(bins.column, (1,)))
-    if isinstance(bins.column, Datetime):  # whole powers of ten keep sizes apart; times have none
-        coarse = coarse[(coarse <= ends_of_mass[0]) | (coarse >= ends_of_mass[1])]
-    return np.concatenate([np.rint(equal).astype(np.int64), ends_of_mass, coarse, own_positions(bins.column)])
 
 
 def _own(bins: Bins) -> Ints:

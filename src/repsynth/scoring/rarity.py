@@ -13,8 +13,8 @@ Scores are made of table look-ups and IEEE products, so they do not depend on ho
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -96,14 +96,14 @@ class RarityScore:
                 score += np.floor(z * z * (_EXTREMES * NAT)).astype(np.int64)
         return score
 
-    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> "RarityBounds | None":
+    def bounds(self, exact: Sequence[Histograms], *, tail: float, eta: float, rows: int) -> "RarityBounds | None":
         """Where every histogram is clear: a squared z-score has no bound worth stating."""
-        if not all(map(math.isinf, self.scale)):
-            return None
         scored = {bins.column.name for bins in self.bins}
-        kept = [i for i, bins in enumerate(exact.bins) if bins.column.name in scored]
+        kept = [i for i, bins in enumerate(exact[0].bins) if bins.column.name in scored]
+        if not all(way.bins[i].starts is None or steep(way, i) for way in exact for i in kept):
+            return None
         spread = math.sqrt(2 * math.log(2 * len(CUTS) * rows / eta))
-        return RarityBounds(tuple(_certain(exact, i, tail) for i in kept), tail, spread)
+        return RarityBounds(tuple(_ways(exact, i, tail) for i in kept), tail, spread)
 
     def kernels(self) -> "Mapping[str, Statistic]":
         """None: all of it follows from the histograms."""
@@ -170,8 +170,8 @@ def regions(histograms: Histograms, column: int) -> Ints:
 def farther_out(histograms: Histograms, column: int) -> Ints:
     """(bins, bins) of a column: in each column of it, the bins whose least rarity is the rarity of that one.
 
-    That is the bin itself; with bins by magnitude, also those farther from zero. Close to zero they are narrow, and
-    a small number is not rare where larger ones are common. Values with bins of their own stay apart.
+    That is the bin itself; with bins by magnitude, also those farther from zero. Close to zero they are narrow,
+    and a small number is not rare where larger ones are common. Values with bins of their own stay apart.
     """
     bins = histograms.bins[column]
     itself = np.arange(bins.count)
@@ -229,7 +229,8 @@ class _Certain:
 class RarityBounds:
     """Bounds on every record's score, whatever noise the histograms draw within its tails."""
 
-    columns: tuple[_Certain, ...]
+    columns: tuple[tuple[_Certain, ...], ...]
+    """For each column, in every way in which it may be binned."""
     tail: float
     """How many standard deviations no noise exceeds: all bins and all sums of score bins at once."""
     spread: float
@@ -242,13 +243,17 @@ class RarityBounds:
         function of independent Gaussian noise, which strays from its mean far less than the sum of what
         each may stray. Each way to cut between the two is valid; the best one counts.
         """
-        bin_of = [column.bins.of(records) for column in self.columns]
+        bin_of = [[way.bins.of(records) for way in ways] for ways in self.columns]
 
-        def gather(name: str) -> Floats:
-            return np.stack([getattr(c, name)[k] for c, k in zip(self.columns, bin_of, strict=True)])
+        def gather(name: str, of_ways: Callable[[list[Floats]], Floats]) -> Floats:
+            every = zip(self.columns, bin_of, strict=True)
+            return np.stack(
+                [of_ways([getattr(w, name)[k] for w, k in zip(ways, bins, strict=True)]) for ways, bins in every]
+            )
 
-        low, high, size = gather("low"), gather("high"), gather("size")
-        middle_low, middle_high, slope = gather("middle_low"), gather("middle_high"), gather("slope")
+        low, high = gather("low", np.minimum.reduce), gather("high", np.maximum.reduce)
+        size, slope = gather("size", np.minimum.reduce), gather("slope", np.maximum.reduce)
+        middle_low, middle_high = gather("middle_low", np.minimum.reduce), gather("middle_high", np.maximum.reduce)
         lows, highs = [], []
         for cut in CUTS:
             large = size >= cut * self.tail
@@ -257,6 +262,15 @@ class RarityBounds:
             highs.append(np.where(large, middle_high, high).sum(axis=0) + stray)
         rounding = (len(self.columns) + 1) / NAT  # every column's score is rounded down to a unit
         return np.max(lows, axis=0) - rounding, np.min(highs, axis=0) + rounding
+
+
+def _ways(exact: Sequence[Histograms], i: int, tail: float) -> tuple[_Certain, ...]:
+    """Bounds for one column. Binned in more ways than one, it is bounded by the worse of them, bin by bin: which
+    one it will be depends on noise, so that no mean can be used."""
+    ways = {id(way.bins[i]): _certain(way, i, tail) for way in exact}
+    if len(ways) == 1:
+        return tuple(ways.values())
+    return tuple(replace(way, size=np.zeros_like(way.size)) for way in ways.values())
 
 
 def _certain(exact: Histograms, i: int, tail: float) -> _Certain:

@@ -115,14 +115,14 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
     ranges = None
     if RANGES in charges:
         on_step(RANGES)
-        ranges = measure_ranges(meter, schema, charges, rows, on_zoom=lambda: on_step(ZOOM))
+        ranges = measure_ranges(meter, schema, charges, on_zoom=lambda: on_step(ZOOM))
 
     on_step(HISTOGRAMS)
     sigma = sigma_for(len(schema.learned) ** 0.5, charges[HISTOGRAMS].mu)
     bins = choose_bins(schema, rows=rows, sigma=sigma, fine=plan.fine_bins)
     located: dict[int, Bins] = {}
     if ranges:
-        located = ranges.located(rows=rows, sigma=sigma)
+        located = ranges.located(bins, rows=rows, sigma=sigma)
         bins = tuple(located.get(i, each) for i, each in enumerate(bins))
     counts = meter.measure(ColumnHistograms(bins), mu=charges[HISTOGRAMS].mu)
     roundness = ranges.roundness if ranges else {}
@@ -146,11 +146,28 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
 
 
 def scored_histograms(histograms: Histograms, ranges: Ranges | None) -> Histograms:
-    """The histograms, for wide columns those of the first look: where their bins lie does not depend on noise, so
-    that a record's score can be bounded before any noise is drawn."""
+    """The histograms that scores are made of: for columns that were located, those of the first look.
+
+    Where its bins lie does not depend on noise, so that a score can be bounded before any noise is drawn.
+    """
+    return histograms if ranges is None else by_magnitude(histograms, ranges, histograms.located)
+
+
+def scoring_ways(stage: StageOne, *, fine: bool) -> tuple[Histograms, ...]:
+    """The ways in which columns may be binned for scores, whatever noise is drawn: the counts are those of this
+    release, or 0. A column that a look may locate is binned by magnitude or in equal bins."""
+    histograms, ranges = stage.histograms, stage.ranges
     if ranges is None:
-        return histograms
-    place = {i: k for k, i in enumerate(ranges.columns)}
+        return (histograms,)
+    equal = choose_bins(stage.schema, rows=histograms.rows, sigma=histograms.sigma, fine=fine)
+    counts = np.zeros(sum(bins.count for bins in equal), dtype=np.int64)
+    plain = Histograms(equal, counts, histograms.sigma, histograms.rows)
+    return plain, by_magnitude(plain, ranges, frozenset(ranges.columns))
+
+
+def by_magnitude(histograms: Histograms, ranges: Ranges, columns: frozenset[int]) -> Histograms:
+    """The histograms, but of these columns those of the first look."""
+    place = {i: k for k, i in enumerate(ranges.columns) if i in columns}
     bins: list[Bins] = []
     counts, sigmas = [], []
     for i, each in enumerate(histograms.bins):
@@ -158,12 +175,11 @@ def scored_histograms(histograms: Histograms, ranges: Ranges | None) -> Histogra
         bins.append(ranges.first.bins[place[i]] if wide else each)
         counts.append(ranges.first.noisy(place[i]) if wide else histograms.noisy(i))
         sigmas.append(ranges.first.sigma if wide else histograms.sigma)
-    every = np.concatenate(counts).astype(np.int64)
     return Histograms(
         tuple(bins),
-        every,
+        np.concatenate(counts).astype(np.int64),
         histograms.sigma,
         histograms.rows,
-        located=frozenset(ranges.columns),
+        located=columns,
         sigmas=tuple(sigmas),
     )

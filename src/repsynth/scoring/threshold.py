@@ -92,8 +92,8 @@ class ScoreBins:
 
 @dataclass(frozen=True)
 class Lumps:
-    """How much of the threshold's own bin lies at or above it where scores come in lumps, as those of equal records
-    do, and the standard deviation of that if each lump might as well lie on the other side."""
+    """How much of the threshold's own bin lies at or above it where scores come in lumps, as those of equal
+    records do, and the standard deviation of that if each lump might as well lie on the other side."""
 
     above: float
     error: float

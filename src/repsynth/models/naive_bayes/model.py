@@ -119,7 +119,8 @@ class NaiveBayesFit:
         """From the constant entry of u: a clipped record counts for as much less."""
         if self.statistic.label is None:
             return None
-        from repsynth.models.naive_bayes.statistic import FULL, from_label_code
+        from repsynth.models.naive_bayes.statistic import from_label_code
+        from repsynth.scoring.weights import FULL
 
         labels, unit = self.statistic.labels, self.statistic.contribution.constant * FULL
         strata = from_label_code(self.noisy.reshape(self.statistic.shape) / unit)
