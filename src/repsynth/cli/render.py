@@ -19,10 +19,13 @@ from repsynth.privacy.ledger import Balance
 from repsynth.privacy.neighbours import NEIGHBOURS
 from repsynth.release.describe import mu_of_event, unit_of
 from repsynth.release.release import Release
+from repsynth.scoring.ranges import RANGES, ZOOM
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 
 _STAGE_ONE = {
     COUNT: "number of records",
+    RANGES: "size and roundness of numbers in wide bounds",
+    ZOOM: "where they are, closer",
     HISTOGRAMS: "histogram of every column",
     SCORES: "histogram of the scores",
 }

@@ -14,7 +14,9 @@ from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Charge
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.schema import Datetime
 from repsynth.scoring.bins import choose_bins
+from repsynth.scoring.ranges import RANGES, ZOOM, wide_columns
 from repsynth.scoring.stage import HISTOGRAMS, SCORES
 
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
@@ -156,6 +158,10 @@ def _sensitivity(plan: Plan, charge: Charge) -> float:
     """The sensitivity of a measurement in records, at most."""
     if charge.name == HISTOGRAMS:
         return math.sqrt(len(plan.schema.learned))
+    if charge.name in (RANGES, ZOOM):
+        wide = [plan.schema.learned[i] for i in wide_columns(plan.schema)]
+        rounded = [column for column in wide if charge.name == RANGES and not isinstance(column, Datetime)]
+        return math.sqrt(len(wide) + len(rounded))
     return plan.model.sensitivity(plan.schema, charge.name) if charge.weighted else 1.0
 
 

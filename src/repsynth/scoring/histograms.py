@@ -20,7 +20,8 @@ from repsynth.scoring.grain import Roundness
 _SPREAD = 0.1
 
 # Noise of so many standard deviations is taken neither for a spike nor for a tail: one in 30,000 bins has more.
-_ABOVE_NOISE = 4.0
+# Where all bins are equal, an end of noise does not reach far, and losing a true one is worse.
+_ABOVE_NOISE, _NEAR_BY = 4.0, 2.0
 
 
 class Cells(Protocol):
@@ -97,7 +98,7 @@ class Histograms:
         numbers, sigma = counts[: bins.numbers], self.sigma_of(column)
         weak = self._weak(column)
         body = np.where(bins.spikes, 0.0, numbers)
-        inside = within_noise(body, sigma, _ABOVE_NOISE)
+        inside = within_noise(body, sigma, _ABOVE_NOISE if column in self.located else _NEAR_BY)
         if inside is not None:
             outside = np.ones(len(numbers), dtype=np.bool_)
             outside[inside] = False

@@ -39,7 +39,7 @@ _ABOVE_NOISE = 3.0
 _LEAST_SIGNAL = 24.0
 _UNKNOWN = 16
 _FEWEST = 8
-_MASS = 12.0  # of a bin, in units of its noise
+_FULL = 12.0  # a bin that noise does not drown, in units of it
 _COARSER = 1.5
 _FEW = 8.0
 
@@ -83,7 +83,8 @@ class Look:
 
 @dataclass(frozen=True)
 class _Found:
-    """Where the numbers of a column are, by a look: pieces between these edges, in positions, and their masses."""
+    """Where the numbers of a column are, by a look: pieces between these edges, in positions, and how many records
+    each holds."""
 
     edges: Ints
     masses: Floats
@@ -103,21 +104,21 @@ class _Found:
         masses = np.maximum(np.bincount(piece, counts[inside]), 0.0)
         first = np.flatnonzero(np.diff(piece, prepend=-1))
         edges = np.append(_edges(bins)[inside.start + first], _edges(bins)[inside.stop])
-        return cls(edges, masses / masses.sum())
+        return cls(edges, masses)
 
     def below(self, positions: Ints) -> Floats:
-        """The mass below these positions."""
+        """How many records are below these positions."""
         below: Floats = np.interp(positions, self.edges, np.append(0.0, np.cumsum(self.masses)))
         return below
 
     def largest(self, bins: Bins) -> float:
-        """The largest mass of a bin of numbers."""
+        """How many records the fullest bin of numbers holds."""
         return float(np.diff(self.below(_edges(bins))).max())
 
     @property
     def pieces(self) -> float:
         """How many pieces of equal mass would be spread like these."""
-        return float(1 / (self.masses @ self.masses))
+        return float(self.masses.sum() ** 2 / (self.masses @ self.masses))
 
     def starts(self, column: Numeric, cells: int) -> Ints:
         """Bins of equal mass, and one per power of ten."""
@@ -170,16 +171,16 @@ class Ranges:
     def located(self, equal: Sequence[Bins], *, rows: float, sigma: float) -> dict[int, Bins]:
         """Bins for the histograms, by place among the learned columns, of the wide columns that stand above the
         noise of a look and of which one of the `equal` bins would hold more than the noise calls for."""
-        mass = _MASS * sigma / rows  # of a bin that noise does not drown
-        cells = int(np.clip(1 / mass, _FEWEST, MOST_BINS // 2))
+        full = _FULL * sigma
         bins = {}
         for k, i in enumerate(self.columns):
             found = _Found.by(self.zoom, k) or _Found.by(self.first, k)
-            if found is not None and found.largest(equal[i]) > min(_COARSER * mass, 0.5):
-                bins[i] = self._bins(found, k, cells, rows=rows, least=_ABOVE_NOISE * sigma)
+            if found is not None and found.largest(equal[i]) > min(_COARSER * full, rows / 2):
+                cells = int(np.clip(found.masses.sum() / full, _FEWEST, MOST_BINS // 2))
+                bins[i] = self._bins(found, k, cells, least=_ABOVE_NOISE * sigma)
         return bins
 
-    def _bins(self, found: _Found, k: int, cells: int, *, rows: float, least: float) -> Bins:
+    def _bins(self, found: _Found, k: int, cells: int, *, least: float) -> Bins:
         column = self.first.bins[k].column
         assert isinstance(column, Numeric)
         # Where few pieces hold nearly all, their inside is still unknown, and may be as narrow again.
@@ -188,7 +189,7 @@ class Ranges:
         if roundness is None:
             return placed
         low, high = intervals_of(placed)
-        round_numbers = roundness.spikes(low, high, rows * np.diff(found.below(_edges(placed))), least)
+        round_numbers = roundness.spikes(low, high, np.diff(found.below(_edges(placed))), least)
         spikes = positions_of(round_numbers, roundness.grains.column)
         return Bins.at(column, np.concatenate([_starts(placed), spikes, spikes + 1]))
 
