@@ -52,6 +52,7 @@ def test_any_schema_any_table_replays_on_its_neighbour(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
 @settings(max_examples=40)
 @given(data=st.data())
 def test_any_schema_makes_a_release_that_can_be_sampled_saved_and_loaded(

@@ -6,9 +6,11 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +19,7 @@ from conftest import ALL_TYPES, make_people
 
 import repsynth
 from repsynth.cli import main
+from repsynth.pipeline.run import run as run_plan
 from repsynth.schema import parse_schema
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -201,7 +204,8 @@ def test_json_of_a_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     account = json.loads(capsys.readouterr().out)
     assert account["epsilon"] <= 1
     assert account["private"] is True
-    assert [m["name"] for m in account["measurements"]] == ["count", "histograms", "scores", "sums"]
+    names = ["count", "ranges", "zoom", "histograms", "scores", "sums"]
+    assert [m["name"] for m in account["measurements"]] == names
     assert sum(part["fraction"] for part in account["loss_distribution"]) == pytest.approx(1)
     assert run("sample release -n 5 -o five.csv --seed 1 --json") == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 5
@@ -225,6 +229,101 @@ def test_plan_touches_no_data_and_shows_every_measurement(
 def test_plan_warns_in_words_where_noise_drowns_the_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("plan --schema schema.toml --epsilon 0.01 --rows 500") == 0
     assert "noise drowns the data" in capsys.readouterr().out
+
+
+# --- what a user should know ---
+
+CODES = """
+[columns.person]
+type = "id"
+
+[columns.code]
+type = "category"
+values = [{values}]
+
+[columns.change]
+type = "category"
+values = ["+10 %", "same"]
+
+[columns.smoker]
+type = "boolean"
+"""
+
+
+@pytest.fixture
+def codes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table that every caution is about: an id, 3,000 codes, formulas, no label, and a column that is unread.
+    Noise is the same every time: none looks like other cells that could not be read."""
+    monkeypatch.setattr("repsynth.cli.commands.run", partial(run_plan, noise_seed=1))
+    (folder / "codes.toml").write_text(CODES.format(values=", ".join(f'"c{k}"' for k in range(3000))))
+    cells = {
+        "person": list(range(3000)),
+        "code": [f"c{k}" for k in range(3000)],
+        "change": ["+10 %", "same"] * 1500,
+        "smoker": ["unknown"] * 3000,
+    }
+    pacsv.write_csv(pa.table(cells), folder / "codes.csv")
+    return folder
+
+
+KNOWN = ["'code' (3,000 values)", "without a label", "'person' is not learned but numbered anew"]
+"""What is known before a run."""
+
+
+def warned(printed: str) -> list[str]:
+    return [line.removeprefix("warning: ") for line in printed.splitlines() if line.startswith("warning: ")]
+
+
+def test_the_same_warnings_are_everywhere(codes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    synthesize = "synthesize codes.csv --schema codes.toml --epsilon 1 --public-rows 3000"
+    for command, known in (
+        ("plan --schema codes.toml --epsilon 1 --rows 3000", [*KNOWN, "a CSV file gets apostrophes"]),
+        (synthesize, [*KNOWN, "'smoker' could not be read", "synthetic.csv: an apostrophe stands before"]),
+        ("inspect release", [*KNOWN, "'smoker' could not be read", "a CSV file gets apostrophes"]),
+    ):
+        assert run(command) == 0
+        said = warned(capsys.readouterr().out)
+        assert len(said) == len(known), said
+        assert all(word in text for word, text in zip(known, said, strict=True)), said
+        again = f"{command} --release other -o other.csv" if command == synthesize else command
+        assert run(f"{again} --json") == 0
+        told = json.loads(capsys.readouterr().out)["warnings"]
+        assert len(told) == len(known)
+        assert all(
+            word.replace("synthetic.csv", "other.csv") in text for word, text in zip(known, told, strict=True)
+        )
+
+
+def test_apostrophes_are_counted_and_only_csv_has_them(codes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("synthesize codes.csv --schema codes.toml --epsilon 1 -o synthetic.parquet") == 0
+    assert not any("apostrophe" in text for text in warned(capsys.readouterr().out))
+    assert run("sample release -n 500 -o some.csv") == 0
+    (said,) = warned(capsys.readouterr().out)
+    written = [line.split(",")[2] for line in (codes / "some.csv").read_text().splitlines()[1:]]
+    changed = sum(cell.startswith("\"'") for cell in written)
+    assert changed > 100
+    assert f"before {changed} cells of column 'change'" in said
+    assert run("sample release -n 5 -o five.parquet --json") == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == []
+
+
+def test_the_line_on_outliers_is_what_the_histogram_says(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of records that are all equal, not nearly a third are outliers."""
+    monkeypatch.setattr("repsynth.cli.commands.run", partial(run_plan, noise_seed=1))
+    pacsv.write_csv(pa.table({"age": [40] * 3000, "smoker": [True] * 3000}), folder / "equal.csv")
+    columns = '[columns.age]\ntype = "integer"\nmin = 18\nmax = 99\n[columns.smoker]\ntype = "boolean"\n'
+    (folder / "equal.toml").write_text(f'label = "smoker"\n{columns}')
+    assert run("synthesize equal.csv --schema equal.toml --epsilon 2 --delta 1e-6 --json") == 0
+    told = json.loads(capsys.readouterr().out)["threshold"]
+    assert told["fraction_above"] <= 4 * told["fraction_error"] < 0.2
+    assert run("inspect release") == 0
+    printed = capsys.readouterr().out
+    (stated,) = re.findall(r"about ([0-9.]+)% ± [0-9.]+% of the records lie above", printed)
+    rows = re.findall(r"^ *[0-9.]+ +([0-9.]+)% ± [0-9.]+%", printed, flags=re.MULTILINE)
+    assert rows[-1] == stated
+    assert all(0 <= float(fraction) <= 100 for fraction in rows)
 
 
 def test_the_dossier_prints_nothing_private_unless_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,7 +183,7 @@ class Release:
     def _labels_that_count_less(self) -> Iterator[str]:
         """Labels whose released weights, over the histogram, which has none, are much smaller than all others'."""
         column, masses = self.schema.label_column, self.fit.label_masses()
-        if column is None or masses is None or not self.stage.weighted:
+        if column is None or masses is None or not self.stage.weighted or not self.plan.scorer.targets_outliers:
             return
         (mass, noise), sigma = masses, self.histograms.sigma
         count = self.histograms.noisy(self.schema.learned.index(column))[:-1]
@@ -198,9 +198,9 @@ class Release:
             ratio = np.min(mass[found] * others[found] / (mass_of_others[found] * count[found]))
             labels = some([f"'{column.values[k]}'" for k in found])
             yield (
-                f"records whose {column.name} is {labels} count for about {max(ratio, 0.0):.0%} of what others do: "
-                "more of them are outliers, so less is learned from them; a smaller outlier fraction brings the "
-                "two closer"
+                f"records whose {column.name} is {labels} count for about {max(ratio, 0.0):.0%} of what others "
+                "do: more of them are outliers, so less is learned from them; a smaller outlier fraction brings "
+                "the two closer"
             )
 
     def save(self, folder: str | Path) -> Path:

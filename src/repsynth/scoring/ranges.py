@@ -39,7 +39,7 @@ _ABOVE_NOISE = 3.0
 _LEAST_SIGNAL = 24.0
 _UNKNOWN = 16
 _FEWEST = 8
-_FULL = 12.0  # a bin that noise does not drown, in units of it
+_FULL = 8.0  # a bin that noise does not drown, in units of it
 _COARSER = 1.5
 _FEW = 8.0
 
