@@ -14,9 +14,8 @@ from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Charge
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS
-from repsynth.schema import Datetime
 from repsynth.scoring.bins import choose_bins
-from repsynth.scoring.ranges import RANGES, ZOOM, wide_columns
+from repsynth.scoring.ranges import RANGES, ZOOM, look_sensitivity
 from repsynth.scoring.stage import HISTOGRAMS, SCORES
 
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
@@ -159,9 +158,7 @@ def _sensitivity(plan: Plan, charge: Charge) -> float:
     if charge.name == HISTOGRAMS:
         return math.sqrt(len(plan.schema.learned))
     if charge.name in (RANGES, ZOOM):
-        wide = [plan.schema.learned[i] for i in wide_columns(plan.schema)]
-        rounded = [column for column in wide if charge.name == RANGES and not isinstance(column, Datetime)]
-        return math.sqrt(len(wide) + len(rounded))
+        return look_sensitivity(plan.schema, charge.name)
     return plan.model.sensitivity(plan.schema, charge.name) if charge.weighted else 1.0
 
 

@@ -57,14 +57,26 @@ def wide_columns(schema: Schema) -> tuple[int, ...]:
 def look_shares(schema: Schema, mu: float, share: float, public_rows: int | None) -> dict[str, float]:
     """A share of μ² divided among the two looks and the histograms; {} where no look is worth its charge, because
     no column is wide or because the table is known to be too small for either to show anything."""
-    wide, columns = [schema.learned[i] for i in wide_columns(schema)], len(schema.learned)
-    rounded = sum(not isinstance(column, Datetime) for column in wide)
-    ranges, zoom = ((n / columns) / NOISE**2 for n in (len(wide) + rounded, len(wide)))
-    rest = share / (1 + ranges + zoom)
+    columns = len(schema.learned)
+    looks = {name: look_sensitivity(schema, name) ** 2 / columns / NOISE**2 for name in (RANGES, ZOOM)}
+    rest = share / (1 + sum(looks.values()))
     sigma = NOISE * columns**0.5 / (mu * rest**0.5)
-    if not wide or (public_rows is not None and public_rows < _LEAST_SIGNAL * sigma):
+    if not wide_columns(schema) or (public_rows is not None and public_rows < _LEAST_SIGNAL * sigma):
         return {}
-    return {RANGES: ranges * rest, ZOOM: zoom * rest}
+    return {name: part * rest for name, part in looks.items()}
+
+
+def look_sensitivity(schema: Schema, name: str) -> float:
+    """One bin of each wide column and, in the first look, one cell of how round a number is.
+
+    >>> from repsynth.schema import Integer
+    >>> schema = Schema(columns=(Integer(name="pay", min=0, max=10**6),))
+    >>> look_sensitivity(schema, RANGES) ** 2, look_sensitivity(schema, ZOOM) ** 2
+    (2.0000000000000004, 1.0)
+    """
+    wide = [schema.learned[i] for i in wide_columns(schema)]
+    rounded = sum(not isinstance(column, Datetime) for column in wide) if name == RANGES else 0
+    return float((len(wide) + rounded) ** 0.5)
 
 
 @dataclass(frozen=True)
