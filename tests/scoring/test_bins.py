@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import datetimes, integers, numbers
 
@@ -46,10 +46,6 @@ def bin_of(bins: Bins, codes: list[int] | np.ndarray) -> list[int]:
     return found
 
 
-def value_of(position: int, column: Integer | Number) -> Decimal:
-    return exactly(column.min) + position * exactly(column.unit)
-
-
 def check_every_position_is_in_one_bin(bins: Bins, positions: set[int]) -> None:
     """The first and last position of every bin, those beside them, and some more."""
     column, starts, ends = bins.column, bins.starts, bins.ends
@@ -70,6 +66,7 @@ def check_every_position_is_in_one_bin(bins: Bins, positions: set[int]) -> None:
     assert np.all(np.diff(edges) > 0)
 
 
+@settings(max_examples=50)
 @given(column=NUMERIC, data=st.data())
 def test_every_position_is_in_exactly_one_bin(column: Numeric, data: st.DataObject) -> None:
     some = data.draw(st.sets(st.integers(0, column.steps), max_size=5))

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.positions import positions_of, values_at
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Integer, Number
 from repsynth.storage.checks import ints, require
 
 _SLACK = 1e-9
+_HALF = 0.5 + 1e-6  # of a unit
 _PASSES = 12
 _MOST_POWER, _MOST_POWERS = 300, 64
 _MOST_SPIKES = 8  # round numbers in a bin that are looked at one by one
@@ -60,26 +60,31 @@ class Grains:
         """The cell of each record."""
         codes = records.codes[self.column.name]
         number = (codes != MISSING) & (codes <= self.column.steps)
-        positions = np.where(number, codes, 0)
-        values = np.asarray(values_at(positions, self.column), dtype=np.float64)
+        values = self._values(np.where(number, codes, 0))
         size = self.sizes(values)
         round_ = np.zeros(len(codes), dtype=np.int64)
+        left = np.arange(len(codes))  # what is no multiple of a power is none of a larger one
         for k in range(1, len(self.powers)):
-            step = 10.0 ** self.powers[k]
-            nearest = np.rint(values / step) * step
-            round_ = np.where(self._same(nearest, positions), k, round_)
+            left = left[self._divides(10.0 ** self.powers[k], values[left])]
+            round_[left] = k
         cell = size * (size + 1) // 2 + np.minimum(round_, size)
-        return np.where(number & (values != 0), cell, self.count - 1)
+        return np.where(number & (np.abs(values) > self.column.unit / 2), cell, self.count - 1)
+
+    def _values(self, positions: Ints) -> Floats:
+        """The number at each position; without a grid, the middle of its interval."""
+        exact = isinstance(self.column, Integer) or self.column.on_grid
+        values: Floats = self.column.min + (positions + (0.0 if exact else 0.5)) * self.column.unit
+        return values
+
+    def _divides(self, step: float, values: Floats) -> Bools:
+        """Whether a multiple of the step lies at a number's position."""
+        divides: Bools = np.abs(np.rint(values / step) * step - values) <= self.column.unit * _HALF
+        return divides
 
     def sizes(self, values: Floats) -> Ints:
         """The power of ten of each number, as a place among `powers`."""
         edges = 10.0 ** np.array(self.powers[1:], dtype=np.float64)
         return np.searchsorted(edges * (1 - _SLACK), np.abs(values), side="right")
-
-    def _same(self, values: Floats, positions: Ints) -> Bools:
-        inside = (values >= self.column.min) & (values <= self.column.max)
-        same: Bools = inside & (positions_of(values, self.column) == positions)
-        return same
 
 
 @dataclass(frozen=True)

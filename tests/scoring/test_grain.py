@@ -1,0 +1,282 @@
+"""How round numbers are: the cells as a slow reader would fill them, and numbers rounded as often as those say."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import integers, numbers
+
+from repsynth.data.positions import positions_of, values_at
+from repsynth.data.records import MISSING, Records
+from repsynth.errors import ReleaseError
+from repsynth.schema import Integer, Number
+from repsynth.schema.columns import exactly
+from repsynth.scoring.bins import Bins
+from repsynth.scoring.grain import Grains, Roundness, read_grains
+from repsynth.scoring.histograms import intervals_of
+
+# --- cells ---
+
+
+def cells_of(grains: Grains, codes: list[int] | np.ndarray) -> list[int]:
+    found: list[int] = grains.of(Records(rows=len(codes), codes={"x": np.array(codes, dtype=np.int64)})).tolist()
+    return found
+
+
+def slow_cell(value: Decimal, powers: tuple[int, ...]) -> int:
+    """Sizes one behind the other, each with a cell for every power up to its own; zeros in the last one."""
+    first, last = powers[0], powers[-1]
+    if value == 0:
+        return sum(range(1, len(powers) + 1))
+    size = min(max(value.adjusted(), first), last)
+    divides = [power for power in range(first + 1, size + 1) if value % Decimal(10) ** power == 0]
+    return sum(range(1, size - first + 1)) + (max(divides) - first if divides else 0)
+
+
+def test_cells_by_hand() -> None:
+    """7 | 10, 12 | 100, 110, 111 | 1000 1100 1110 1111, and zero."""
+    pay = Grains.of_column(Integer(name="x", min=0, max=9999))
+    numbers = [7, 12, 10, 111, 110, 100, 1111, 1110, 1100, 1000, 0]
+    assert cells_of(pay, numbers) == list(range(11))
+    assert [slow_cell(Decimal(number), (0, 1, 2, 3)) for number in numbers] == list(range(11))
+    assert pay.count == 11
+
+
+@given(column=integers("x"), data=st.data())
+def test_the_cell_of_a_whole_number(column: Integer, data: st.DataObject) -> None:
+    grains = Grains.of_column(column)
+    positions = data.draw(st.lists(st.integers(0, column.steps), min_size=1, max_size=20))
+    # Round ones, too: chance alone finds none.
+    powers = data.draw(st.lists(st.integers(0, 16), max_size=20))
+    for position, power in zip(list(positions), powers, strict=False):
+        value = (column.min + position * column.step) // 10**power * 10**power
+        if column.min <= value <= column.max and (value - column.min) % column.step == 0:
+            positions.append((value - column.min) // column.step)
+    values = [Decimal(column.min + position * column.step) for position in positions]
+    assert cells_of(grains, positions) == [slow_cell(value, grains.powers) for value in values]
+
+
+@given(column=numbers("x").filter(lambda column: column.on_grid), data=st.data())
+def test_the_cell_of_a_number_on_a_grid(column: Number, data: st.DataObject) -> None:
+    grains, low, unit = Grains.of_column(column), exactly(column.min), exactly(column.unit)
+    positions = data.draw(st.lists(st.integers(0, column.steps), min_size=1, max_size=20))
+    powers = data.draw(st.lists(st.integers(-6, 14), max_size=20))
+    for position, power in zip(list(positions), powers, strict=False):
+        step = Decimal(10) ** power
+        value = (low + position * unit) // step * step
+        if low <= value <= exactly(column.max) and (value - low) % unit == 0:
+            positions.append(int((value - low) / unit))
+    values = [low + position * unit for position in positions]
+    assert cells_of(grains, positions) == [slow_cell(value, grains.powers) for value in values]
+
+
+PLAIN = [
+    Number(name="x", min=0.0, max=1e6),
+    Number(name="x", min=-1e3, max=1e5),
+    Number(name="x", min=-5e8, max=1e9),
+    Number(name="x", min=0.0, max=2e-3),
+    Number(name="x", min=-3.5, max=8.25, special=("-1", "N")),
+    Number(name="x", min=1e6 - 7e5, max=1e6 + 7e5),
+]
+
+
+@given(column=st.sampled_from(PLAIN), data=st.data())
+def test_the_cell_of_a_plain_number_of_few_digits(column: Number, data: st.DataObject) -> None:
+    """What is no multiple of the second power, such as 12.34567 among millions, has the first cell of its size."""
+    grains = Grains.of_column(column)
+    last = data.draw(st.integers(grains.powers[0] - 1, grains.powers[-1]))
+    step = Decimal(10) ** last
+    low, high = -int(-exactly(column.min) / step), int(exactly(column.max) / step)
+    digits = data.draw(st.integers(max(low, -99_999), min(high, 99_999)))
+    value = digits * step
+    (position,) = positions_of(np.array([float(value)]), column).tolist()
+    if float(value) in (-1.0,) and column.special:
+        return  # it is none: the reader takes it for a special value
+    assert cells_of(grains, [position]) == [slow_cell(value, grains.powers)]
+
+
+def test_plain_numbers_are_multiples_by_chance_only_rarely() -> None:
+    """Of numbers from a continuum, one in a hundred is taken for a multiple of the second power at most."""
+    for column in PLAIN:
+        grains = Grains.of_column(column)
+        drawn = np.random.default_rng(1).integers(0, column.steps, 20_000)
+        counts = np.bincount(cells_of(grains, drawn), minlength=grains.count)
+        table = Roundness(grains, counts, 0.1).table
+        assert table[:, 1:].sum() <= 0.01 * 20_000
+        assert table[:, 0].sum() >= 0.98 * 20_000
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Integer(name="x", min=-100, max=10_000, special=("N", "-9")),
+        Number(name="x", min=-100.0, max=10_000.0, special=("N", "-9")),
+        Number(name="x", min=-100.0, max=10_000.0, decimals=2, special=("N", "-9")),
+    ],
+    ids=repr,
+)
+def test_zeros_special_values_and_the_missing_are_in_the_last_cell(column: Integer | Number) -> None:
+    grains = Grains.of_column(column)
+    (zero,) = positions_of(np.zeros(1), column).tolist()
+    last = grains.count - 1
+    assert cells_of(grains, [zero, column.steps + 1, column.steps + 2, MISSING]) == [last] * 4
+    assert last not in cells_of(grains, [zero - 1 - zero // 2, 0, column.steps])
+
+
+def test_powers_from_a_file() -> None:
+    column = Integer(name="x", min=0, max=10**6)
+    assert read_grains(column, np.array([0, 1, 2])).powers == (0, 1, 2)
+    for powers in ([], [0, 2], [1, 0], [0, 0], [301], list(range(65)), [[0, 1]]):
+        with pytest.raises(ReleaseError):
+            read_grains(column, np.array(powers, dtype=np.int64))
+    with pytest.raises(ReleaseError):
+        read_grains(column, np.array([0.0, 1.0]))
+
+
+# --- spread: how many numbers of each bin are how round ---
+
+PAY = Integer(name="x", min=0, max=99_999)
+
+
+def rounded_pay(rows: int, seed: int = 0) -> np.ndarray:
+    """60 % multiples of 1,000, 10 % of 100, the others as they are."""
+    generator = np.random.default_rng(seed)
+    amounts = np.clip(generator.lognormal(9.5, 0.8, rows), 500, 99_000)
+    unit = generator.choice([1000, 100, 1], rows, p=[0.6, 0.1, 0.3])
+    return (np.rint(amounts / unit) * unit).astype(np.int64)
+
+
+def roundness_of(codes: np.ndarray, column: Integer | Number, sigma: float = 0.1) -> Roundness:
+    grains = Grains.of_column(column)
+    return Roundness(grains, np.bincount(cells_of(grains, codes), minlength=grains.count), sigma)
+
+
+def true_parts(codes: np.ndarray, bins: Bins, powers: int) -> np.ndarray:
+    """(bins, powers): how many numbers of each bin are how round."""
+    round_ = sum((codes % 10**k == 0).astype(int) for k in range(1, powers))
+    records = Records(rows=len(codes), codes={"x": codes})
+    return np.bincount(bins.of(records) * powers + round_, minlength=bins.numbers * powers)[
+        : bins.numbers * powers
+    ].reshape(bins.numbers, powers)
+
+
+@settings(max_examples=50)
+@given(column=st.one_of(integers("x"), numbers("x")), data=st.data())
+def test_masses_come_out_whatever_the_cells_say(column: Integer | Number, data: st.DataObject) -> None:
+    grains = Grains.of_column(column)
+    counts = data.draw(st.lists(st.integers(-50, 5000), min_size=grains.count, max_size=grains.count))
+    bins = Bins.binned(column, data.draw(st.sampled_from([4, 16])))
+    masses = np.array(data.draw(st.lists(st.floats(-9, 1e4), min_size=bins.numbers, max_size=bins.numbers)))
+    parts, _ = Roundness(grains, np.array(counts), 3.0).spread(*intervals_of(bins), masses)
+    assert parts.shape == (bins.numbers, len(grains.powers))
+    assert np.all(parts >= 0)
+    assert parts.sum(axis=1) == pytest.approx(np.maximum(masses, 0.0), rel=1e-9, abs=1e-9)
+
+
+def test_bins_get_about_as_many_round_numbers_as_they_have() -> None:
+    codes = rounded_pay(20_000)
+    bins = Bins.binned(PAY, 16)
+    powers = len(Grains.of_column(PAY).powers)
+    true = true_parts(codes, bins, powers)
+    parts, exactly_ = roundness_of(codes, PAY).spread(*intervals_of(bins), true.sum(axis=1).astype(float))
+    assert np.abs(parts - true).sum() / 2 <= 0.03 * 20_000
+    # What the cells say comes out, too, over all bins together.
+    assert parts.sum(axis=0) == pytest.approx(true.sum(axis=0), rel=0.02, abs=50)
+    # By the side: how many different numbers of each kind a bin has. From 6,250 to 12,500 these are:
+    assert intervals_of(bins)[0][2] == 6250
+    assert exactly_[2].tolist() == [5625, 563 - 63, 63 - 6, 6 - 1, 1]
+
+
+def test_a_number_that_stands_alone_takes_its_mass_out_of_the_cells_first() -> None:
+    """5,000 records at 20,000 and none else round: nothing of that is spread over the other round numbers."""
+    generator = np.random.default_rng(2)
+    codes = np.append(generator.integers(10_001, 90_000, 5_000), np.full(5_000, 20_000))
+    codes = codes[(codes % 10 > 0) | (codes == 20_000)]
+    bins = Bins.at(PAY, np.array([10_000, 20_000, 20_001, 90_001]))
+    true = true_parts(codes, bins, 5)
+    parts, _ = roundness_of(codes, PAY).spread(*intervals_of(bins), true.sum(axis=1).astype(float))
+    assert parts == pytest.approx(true, abs=5)
+
+
+def test_what_noise_may_have_made_is_left_out() -> None:
+    grains = Grains.of_column(Integer(name="x", min=0, max=99))
+    assert Roundness(grains, np.array([7, 5, 90, -40]), 3.0).table.tolist() == [[7.0, 0.0], [0.0, 90.0]]
+
+
+# --- spikes and rounding ---
+
+
+def spikes_of(codes: np.ndarray, column: Integer | Number, bins: Bins, least: float) -> list[float]:
+    masses = np.bincount(bins.of(Records(rows=len(codes), codes={"x": codes})), minlength=bins.count)
+    found = roundness_of(codes, column).spikes(*intervals_of(bins), masses[: bins.numbers].astype(float), least)
+    return sorted(found.tolist())
+
+
+def test_the_heaps_of_a_heaped_column_are_spikes() -> None:
+    """Without noise, and each with less than a bin has: just the frequent multiples of 1,000, and all of them."""
+    codes = rounded_pay(20_000)
+    bins = Bins.at(PAY, np.quantile(codes, np.arange(1, 32) / 32).astype(np.int64))
+    found = spikes_of(codes, PAY, bins, least=100.0)
+    assert found
+    assert all(number % 1000 == 0 for number in found)
+    value, count = np.unique(codes, return_counts=True)
+    large = value[(count >= 150) & (value % 1000 == 0)]
+    assert len(large) > 10
+    assert set(large.tolist()) <= set(found)
+    small = value[count <= 60]
+    assert not set(small.tolist()) & set(found)
+
+
+def test_a_column_that_nobody_rounded_has_no_spikes() -> None:
+    codes = np.random.default_rng(3).integers(1, 99_999, 20_000)
+    bins = Bins.at(PAY, np.quantile(codes, np.arange(1, 32) / 32).astype(np.int64))
+    assert spikes_of(codes, PAY, bins, least=20.0) == []
+
+
+def test_negative_amounts_and_decimals_have_spikes_too() -> None:
+    column = Number(name="x", min=-100.0, max=100.0, decimals=2)
+    generator = np.random.default_rng(4)
+    values = np.where(
+        generator.random(9000) < 0.5, generator.integers(-9, 10, 9000) * 5.0, generator.normal(0, 20, 9000)
+    )
+    codes = positions_of(values, column)
+    bins = Bins.at(column, np.arange(0, 20_000, 300))
+    found = spikes_of(codes, column, bins, least=100.0)
+    assert {-45.0, -15.0, 5.0, 35.0} <= set(found)
+    assert all(number == round(number) for number in found)
+
+
+@settings(max_examples=60)
+@given(column=st.one_of(integers("x"), numbers("x")), data=st.data())
+def test_a_rounded_number_stays_in_its_interval(column: Integer | Number, data: st.DataObject) -> None:
+    grains = Grains.of_column(column)
+    bins = Bins.binned(column, 16)
+    low, high = intervals_of(bins)
+    which = np.array(data.draw(st.lists(st.integers(0, bins.numbers - 1), min_size=1, max_size=30)))
+    k = np.array(
+        data.draw(st.lists(st.integers(0, len(grains.powers) - 1), min_size=len(which), max_size=len(which)))
+    )
+    low, high = low[which], high[which]
+    values = np.asarray(values_at(bins.starts[which], column), dtype=np.float64)  # type: ignore[index]
+    roundness = Roundness(grains, np.zeros(grains.count, dtype=np.int64), 1.0)
+    found = roundness.rounded(values, low, high, k, np.random.default_rng(0))
+    step = 10.0 ** np.array(grains.powers, dtype=np.float64)[k]
+    slack = 2e-9 * step + 1e-12 * np.abs(low)
+    changed = found != values
+    assert np.all(~changed | ((found >= low - slack) & (found < high + slack)))
+    assert not np.any(changed & (k == 0))
+    units = found / step
+    assert np.all(~changed | (np.abs(units - np.rint(units)) < 1e-6))
+
+
+def test_every_multiple_in_the_interval_is_drawn_and_only_those() -> None:
+    roundness = roundness_of(np.zeros(1, dtype=np.int64), PAY)
+    low, high, many = np.full(500, 2500.0), np.full(500, 6000.0), np.full(500, 3)
+    found = roundness.rounded(np.full(500, 2777.0), low, high, many, np.random.default_rng(0))
+    assert set(found.tolist()) == {3000.0, 4000.0, 5000.0}
+    found = roundness.rounded(
+        np.full(500, 3.0), np.full(500, 1.0), np.full(500, 9.0), many, np.random.default_rng(0)
+    )
+    assert set(found.tolist()) == {3.0}
