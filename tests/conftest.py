@@ -104,6 +104,82 @@ def make_people(rows: int, seed: int = 5) -> pa.Table:
     )
 
 
+WIDE = """
+label = "owner"
+
+[columns.pay]
+type = "integer"
+min = -20_000
+max = 2_000_000
+special = ["N"]
+
+[columns.wealth]
+type = "number"
+min = -1e6
+max = 1e9
+
+[columns.price]
+type = "number"
+min = 0
+max = 99_999.99
+decimals = 2
+missing = true
+
+[columns.grant]
+type = "integer"
+min = 0
+max = 5_000_000
+step = 500
+
+[columns.born]
+type = "datetime"
+min = 1900-01-01
+max = 2099-12-31
+dates = "%d.%m.%Y"
+special = ["31.12.9999"]
+
+[columns.seen]
+type = "datetime"
+min = 2015-01-01T00:00:00
+max = 2025-12-31T23:59:59
+
+[columns.age]
+type = "integer"
+min = 0
+max = 99
+special = [-9]
+
+[columns.owner]
+type = "category"
+values = ["no", "yes"]
+"""
+
+
+def make_wide(rows: int, seed: int = 6) -> pa.Table:
+    """A table for `WIDE`: its numbers are far inside of their bounds, some are zero, round, special or missing."""
+    generator = np.random.default_rng(seed)
+    owner = generator.random(rows) < 0.4
+    pay = generator.lognormal(10 + 0.5 * owner, 0.7, rows)
+    pay = np.where(generator.random(rows) < 0.6, np.rint(pay / 1000) * 1000, np.rint(pay))
+    pay = np.where(generator.random(rows) < 0.1, 0, pay).astype(int)
+    born = generator.integers(0, 9000, rows).astype("timedelta64[D]") + np.datetime64("1960-01-01")
+    dates = np.array([f"{str(day)[8:10]}.{str(day)[5:7]}.{str(day)[:4]}" for day in born])
+    age = np.clip(generator.normal(45, 15, rows), 18, 90).astype(int)
+    seen = generator.integers(0, 86_400 * 90, rows).astype("timedelta64[s]") + np.datetime64("2020-03-01T00:00:00")
+    return pa.table(
+        {
+            "pay": pa.array(np.where(generator.random(rows) < 0.15, "N", pay.astype(str))),
+            "wealth": pa.array(np.round(generator.normal(200 + 300 * owner, 80, rows), 2)),
+            "price": pa.array(np.round(generator.gamma(2, 3, rows), 2), mask=generator.random(rows) < 0.1),
+            "grant": pa.array(np.where(generator.random(rows) < 0.5, 0, 500 * generator.integers(1, 12, rows))),
+            "born": pa.array(np.where(generator.random(rows) < 0.1, "31.12.9999", dates)),
+            "seen": pa.array(seen),
+            "age": pa.array(np.where(generator.random(rows) < 0.1, -9, age)),
+            "owner": pa.array(np.where(owner, "yes", "no")),
+        }
+    )
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder with adult.csv and german_credit.csv."""

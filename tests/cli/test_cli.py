@@ -19,6 +19,7 @@ from conftest import ALL_TYPES, make_people
 
 import repsynth
 from repsynth.cli import main
+from repsynth.data.write import write_table
 from repsynth.pipeline.run import run as run_plan
 from repsynth.schema import parse_schema
 
@@ -303,6 +304,8 @@ def test_apostrophes_are_counted_and_only_csv_has_them(codes: Path, capsys: pyte
     changed = sum(cell.startswith("\"'") for cell in written)
     assert changed > 100
     assert f"before {changed} cells of column 'change'" in said
+    header = pa.table({"@home": ["yes", "=no"], "age": [1, 2]})
+    assert write_table(iter([header, header]), codes / "header.csv").apostrophes == {"@home": 3}
     assert run("sample release -n 5 -o five.parquet --json") == 0
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
@@ -677,6 +680,7 @@ def test_the_shell_gets_commands_and_flags(tmp_path: Path) -> None:
 STARTED = """
 import sys
 from repsynth.cli import main
+from repsynth.data.write import write_table
 try:
     main(sys.argv[1:])
 except SystemExit as stopped:

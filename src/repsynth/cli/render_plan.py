@@ -15,7 +15,7 @@ from repsynth.privacy.events import Charge
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS
 from repsynth.scoring.bins import choose_bins
-from repsynth.scoring.ranges import RANGES, ZOOM, look_sensitivity
+from repsynth.scoring.ranges import RANGES, ZOOM, how_many_located, look_sensitivity, wide_columns
 from repsynth.scoring.stage import HISTOGRAMS, SCORES
 
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
@@ -175,12 +175,15 @@ def _print_resources(console: Console, plan: Plan, rows: int) -> None:
 def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
     sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].mu)
     result = []
-    for bins in choose_bins(plan.schema, rows=rows, sigma=sigma, fine=plan.fine_bins):
-        expected = rows / bins.values
+    wide = wide_columns(plan.schema) if RANGES in plan.charges else ()
+    for i, bins in enumerate(choose_bins(plan.schema, rows=rows, sigma=sigma, fine=plan.fine_bins)):
+        # A look may place some more, for round numbers and for what is far off.
+        count = how_many_located(rows, sigma) if i in wide else bins.values
+        expected = rows / count
         result.append(
             {
                 "column": bins.column.name,
-                "bins": bins.values,
+                "bins": count,
                 "expected": expected,
                 "sigma": sigma,
                 "relative": sigma / expected,

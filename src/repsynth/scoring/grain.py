@@ -61,7 +61,8 @@ class Grains:
         codes = records.codes[self.column.name]
         number = (codes != MISSING) & (codes <= self.column.steps)
         values = self._values(np.where(number, codes, 0))
-        size = self.sizes(values)
+        # A round number may lie anywhere in its interval: 1 counts as one even where the middle is below it.
+        size = self.sizes(np.abs(values) + self._reach)
         round_ = np.zeros(len(codes), dtype=np.int64)
         left = np.arange(len(codes))  # what is no multiple of a power is none of a larger one
         for k in range(1, len(self.powers)):
@@ -72,9 +73,14 @@ class Grains:
 
     def _values(self, positions: Ints) -> Floats:
         """The number at each position; without a grid, the middle of its interval."""
-        exact = isinstance(self.column, Integer) or self.column.on_grid
-        values: Floats = self.column.min + (positions + (0.0 if exact else 0.5)) * self.column.unit
+        values: Floats = self.column.min + positions.astype(np.float64) * self.column.unit + self._reach
         return values
+
+    @property
+    def _reach(self) -> float:
+        """How far from the middle of its interval a number may be."""
+        exact = isinstance(self.column, Integer) or self.column.on_grid
+        return 0.0 if exact else self.column.unit / 2
 
     def _divides(self, step: float, values: Floats) -> Bools:
         """Whether a multiple of the step lies at a number's position."""

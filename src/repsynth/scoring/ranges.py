@@ -66,6 +66,15 @@ def look_shares(schema: Schema, mu: float, share: float, public_rows: int | None
     return {name: part * rest for name, part in looks.items()}
 
 
+def how_many_located(records: float, sigma: float) -> int:
+    """Bins of equal mass for so many records with so much noise in each.
+
+    >>> how_many_located(20_000, 80.0), how_many_located(1_000, 80.0)
+    (31, 8)
+    """
+    return int(np.clip(records / (_FULL * sigma), _FEWEST, MOST_BINS // 2))
+
+
 def look_sensitivity(schema: Schema, name: str) -> float:
     """One bin of each wide column and, in the first look, one cell of how round a number is.
 
@@ -188,7 +197,7 @@ class Ranges:
         for k, i in enumerate(self.columns):
             found = _Found.by(self.zoom, k) or _Found.by(self.first, k)
             if found is not None and found.largest(equal[i]) > min(_COARSER * full, rows / 2):
-                cells = int(np.clip(found.masses.sum() / full, _FEWEST, MOST_BINS // 2))
+                cells = how_many_located(float(found.masses.sum()), sigma)
                 bins[i] = self._bins(found, k, cells, least=_ABOVE_NOISE * sigma)
         return bins
 
