@@ -25,7 +25,6 @@ from repsynth.release.release import Release
 from repsynth.schema import Schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.histograms import ColumnHistograms
-from repsynth.scoring.stage import scoring_ways
 from repsynth.scoring.weights import FULL
 
 
@@ -105,10 +104,9 @@ def test_the_scores_stay_within_their_bounds_which_are_not_too_wide(runs: Runs) 
     """Fixed by the seeds; with any others, the bounds fail with a chance of at most 13 η, about 1e-10. Made for a
     quarter of the noise, they would not hold: in most runs, hundreds of the records leave them."""
     eta, rows, first = 1e-11, runs.records.rows, runs.releases[0]
-    ways = scoring_ways(first.stage, fine=first.plan.fine_bins)
-    engine = LocalEngine([runs.records])
-    exact = [replace(way, counts=engine.sum(ColumnHistograms(way.bins))) for way in ways]
-    tail = -float(ndtri(eta / 2 / (2 * sum(bins.count for way in ways for bins in way.bins))))
+    scored = first.stage.scored
+    exact = replace(scored, counts=LocalEngine([runs.records]).sum(ColumnHistograms(scored.bins)))
+    tail = -float(ndtri(eta / 2 / (2 * sum(bins.count for bins in scored.bins))))
     bounds = runs.releases[0].score.bounds(exact, tail=tail, eta=eta / 2, rows=rows)
     narrow = runs.releases[0].score.bounds(exact, tail=tail / 4, eta=eta / 2, rows=rows)
     assert bounds is not None

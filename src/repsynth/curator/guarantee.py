@@ -21,7 +21,7 @@ from repsynth.privacy.events import GaussianEvent
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
 from repsynth.scoring.histograms import ColumnHistograms
-from repsynth.scoring.stage import SCORES, scoring_ways
+from repsynth.scoring.stage import SCORES
 from repsynth.scoring.threshold import MOST_BINS, READABLE, bin_width
 from repsynth.scoring.weights import FULL
 
@@ -39,8 +39,7 @@ def why_none(release: Release) -> str | None:
         return "the number of records was not declared public"
     if release.rows / _threshold_sigma(release) < READABLE:
         return "too few records for this budget: the threshold was fitted, not read"
-    ways = scoring_ways(release.stage, fine=release.plan.fine_bins)
-    if release.score.bounds(ways, tail=1.0, eta=0.5, rows=1) is None:
+    if release.score.bounds(release.stage.scored, tail=1.0, eta=0.5, rows=1) is None:
         return "too few records for this budget: some histogram is not clear"
     return None
 
@@ -50,10 +49,10 @@ def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float)
     rows = sum(records.rows for records in data)
     if why_none(release) is not None or rows == 0:
         return np.ones(rows)
-    ways = scoring_ways(release.stage, fine=release.plan.fine_bins)
-    exact = [replace(way, counts=LocalEngine(data).sum(ColumnHistograms(way.bins))) for way in ways]
+    bins = release.stage.scored.bins
+    exact = replace(release.stage.scored, counts=LocalEngine(data).sum(ColumnHistograms(bins)))
     # Half of η for all bins and all sums of score bins, on both sides; the other half for the scores.
-    tail = -float(ndtri(eta / 2 / (2 * (sum(b.count for way in ways for b in way.bins) + MOST_BINS))))
+    tail = -float(ndtri(eta / 2 / (2 * (sum(b.count for b in bins) + MOST_BINS))))
     bounds = release.score.bounds(exact, tail=tail, eta=eta / 2, rows=rows)
     assert bounds is not None
     scores = [bounds.of(records) for records in data]

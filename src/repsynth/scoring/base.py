@@ -4,7 +4,7 @@ Scores are integers in units of 2⁻¹⁶ nats and are never released: a score i
 the record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
@@ -51,10 +51,9 @@ class Score(Protocol):
         """The score of each record."""
         ...
 
-    def bounds(self, exact: Sequence[Histograms], *, tail: float, eta: float, rows: int) -> ScoreBounds | None:
+    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> ScoreBounds | None:
         """Bounds for all of `rows` records at once, which fail with probability at most `eta` where no noise of a
-        bin exceeds `tail` standard deviations; `exact` holds the true counts in every way in which columns may be
-        binned. None where there are none."""
+        bin exceeds `tail` standard deviations; `exact` holds the true counts. None where there are none."""
         ...
 
     def kernels(self) -> "Mapping[str, Statistic]":

@@ -67,7 +67,7 @@ class Histograms:
 
     `roundness` tells, by place among the columns, how round the numbers of wide columns are; the bins of
     `located` columns were placed where a look before showed their numbers. `sigmas` holds the noise of each column
-    where that is not the same for all.
+    where that is not the same for all; the bins of `outward` ones are by magnitude.
     """
 
     bins: tuple[Bins, ...]
@@ -76,6 +76,7 @@ class Histograms:
     rows: float
     roundness: Mapping[int, Roundness] = field(default_factory=dict)
     located: frozenset[int] = frozenset()
+    outward: frozenset[int] = frozenset()
     sigmas: tuple[float, ...] = ()
 
     def noisy(self, column: int) -> Floats:

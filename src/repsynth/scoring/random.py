@@ -38,7 +38,7 @@ class Random(Scorer, frozen=True):
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RandomScore":
         """All of it follows from the histograms."""
-        columns = tuple(bins.column.name for bins in histograms.bins if bins.column.name != label)
+        columns = tuple(dict.fromkeys(b.column.name for b in histograms.bins if b.column.name != label))
         digest = hashlib.sha256(histograms.counts.tobytes()).digest()
         return RandomScore(columns, int.from_bytes(digest[:8], "little"))
 
@@ -60,7 +60,7 @@ class RandomScore:
         """The score of each record."""
         return _hashed([records.codes[name] for name in self.names], records.rows, self.salt)
 
-    def bounds(self, exact: Sequence[Histograms], *, tail: float, eta: float, rows: int) -> None:
+    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> None:
         """None: the salt, and with it every score, depends on all the noise."""
 
     def kernels(self) -> "Mapping[str, Statistic]":

@@ -1,11 +1,12 @@
 """Where in wide bounds the numbers are: two charged looks, from which the bins of the histograms follow.
 
-    ranges    bins by magnitude, and how round the numbers are     (charge)
-    zoom      bins of about equal mass, by what the ranges show     (charge)
+    ranges    bins by magnitude, equal bins, and how round the numbers are     (charge)
+    zoom      bins of about equal mass, by what the ranges show                 (charge)
 
 Public bounds may be a thousand times as wide as the data. Bins of equal width would then all be empty but one. The
 first look has bins at round numbers of every size, fixed by the schema alone. Each look places the bins of the
-next: of about equal mass where it shows numbers above its noise, and one per power of ten elsewhere.
+next: of about equal mass where it shows numbers above its noise, and one per power of ten elsewhere. The equal
+bins are for scores: both kinds are fixed by the schema, so that a score can be bounded before any noise is drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,8 @@ NOISE = 2.0
 _NARROW = 1024
 _ABOVE_NOISE = 3.0
 _LEAST_SIGNAL = 24.0
-_UNKNOWN = 16
+_EQUAL, _UNKNOWN = 32, 16
+_MOST_LOADED = 4096
 _FEWEST = 8
 _FULL = 8.0  # a bin that noise does not drown, in units of it
 _COARSER = 1.5
@@ -76,16 +78,16 @@ def how_many_located(records: float, sigma: float) -> int:
 
 
 def look_sensitivity(schema: Schema, name: str) -> float:
-    """One bin of each wide column and, in the first look, one cell of how round a number is.
+    """One bin of each wide column; in the first look, for numbers also an equal bin and a cell of how round it is.
 
     >>> from repsynth.schema import Integer
     >>> schema = Schema(columns=(Integer(name="pay", min=0, max=10**6),))
-    >>> look_sensitivity(schema, RANGES) ** 2, look_sensitivity(schema, ZOOM) ** 2
-    (2.0000000000000004, 1.0)
+    >>> round(look_sensitivity(schema, RANGES) ** 2, 9), look_sensitivity(schema, ZOOM) ** 2
+    (3.0, 1.0)
     """
     wide = [schema.learned[i] for i in wide_columns(schema)]
-    rounded = sum(not isinstance(column, Datetime) for column in wide) if name == RANGES else 0
-    return float((len(wide) + rounded) ** 0.5)
+    numbers = sum(not isinstance(column, Datetime) for column in wide) if name == RANGES else 0
+    return float((len(wide) + 2 * numbers) ** 0.5)
 
 
 @dataclass(frozen=True)
@@ -153,41 +155,54 @@ class _Found:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What both looks released of the wide columns."""
+    """What both looks released of the wide columns. Times have no magnitude: they have no `equal` bins beside the
+    others, and no grains."""
 
     columns: tuple[int, ...]
     """The places of the wide columns among the learned ones."""
     first: Look
-    """By magnitude; behind the histograms stand the cells of `grains`."""
-    grains: tuple[Grains | None, ...]
+    equal: Look
+    grains: tuple[Grains, ...]
+    grain_counts: Ints
     zoom: Look
 
     def kernels(self) -> dict[str, ColumnHistograms]:
         """The public functions that were summed up."""
-        return {RANGES: _first_kernel(self.first.bins, self.grains), ZOOM: _zoom_kernel(self.zoom.bins)}
+        return {
+            RANGES: ColumnHistograms((*self.first.bins, *self.equal.bins, *self.grains), RANGES),
+            ZOOM: ColumnHistograms(self.zoom.bins, ZOOM),
+        }
 
     def dump(self) -> Arrays:
         """What has to be kept."""
         arrays: Arrays = {
             "range_columns": np.array(self.columns, dtype=np.int64),
             "range_counts": self.first.counts,
+            "equal_counts": self.equal.counts,
+            "grain_counts": self.grain_counts,
             "zoom_counts": self.zoom.counts,
+            **{f"grain_powers_{k}": np.array(g.powers, dtype=np.int64) for k, g in enumerate(self.grains)},
         }
-        for k, (bins, grains, closer) in enumerate(zip(self.first.bins, self.grains, self.zoom.bins, strict=True)):
-            powers = () if grains is None else grains.powers
-            arrays[f"range_starts_{k}"], arrays[f"zoom_starts_{k}"] = _starts(bins), _starts(closer)
-            arrays[f"grain_powers_{k}"] = np.array(powers, dtype=np.int64)
+        for name, look in (("range", self.first), ("equal", self.equal), ("zoom", self.zoom)):
+            arrays |= {f"{name}_starts_{k}": _starts(bins) for k, bins in enumerate(look.bins)}
         return arrays
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """For each wide column of numbers, by place among the learned ones, its place in `equal` and `grains`."""
+        kept = (
+            i for i, b in zip(self.columns, self.first.bins, strict=True) if not isinstance(b.column, Datetime)
+        )
+        return {i: k for k, i in enumerate(kept)}
 
     @cached_property
     def roundness(self) -> dict[int, Roundness]:
         """How round the numbers are, by place among the learned columns."""
-        start, found = sum(bins.count for bins in self.first.bins), {}
-        for i, grains in zip(self.columns, self.grains, strict=True):
-            if grains is not None:
-                found[i] = Roundness(grains, self.first.counts[start : start + grains.count], self.first.sigma)
-                start += grains.count
-        return found
+        ends = np.cumsum([0, *(grains.count for grains in self.grains)])
+        return {
+            i: Roundness(self.grains[k], self.grain_counts[ends[k] : ends[k + 1]], self.first.sigma)
+            for i, k in self.numbers.items()
+        }
 
     def located(self, equal: Sequence[Bins], *, rows: float, sigma: float) -> dict[int, Bins]:
         """Bins for the histograms, by place among the learned columns, of the wide columns that stand above the
@@ -221,11 +236,16 @@ def measure_ranges(
     """Both looks."""
     columns = wide_columns(schema)
     wide = [column for i in columns if isinstance(column := schema.learned[i], Numeric)]
+    numbers = [column for column in wide if not isinstance(column, Datetime)]
     by_magnitude = tuple(Bins.by_magnitude(column) for column in wide)
-    grains = tuple(None if isinstance(column, Datetime) else Grains.of_column(column) for column in wide)
-    kernel = _first_kernel(by_magnitude, grains)
-    mu = charges[RANGES].mu
-    first = Look(by_magnitude, meter.measure(kernel, mu=mu), sigma_for(kernel.sensitivity, mu))
+    equal = tuple(Bins.binned(column, _EQUAL) for column in numbers)
+    grains = tuple(Grains.of_column(column) for column in numbers)
+    kernel = ColumnHistograms((*by_magnitude, *equal, *grains), RANGES)
+    sigma = sigma_for(kernel.sensitivity, charges[RANGES].mu)
+    counts = meter.measure(kernel, mu=charges[RANGES].mu)
+    ends = np.cumsum([sum(cells.count for cells in each) for each in (by_magnitude, equal)])
+    counts, equal_counts, grain_counts = np.split(counts, ends)
+    first = Look(by_magnitude, counts, sigma)
 
     on_zoom()
     found = [_Found.by(first, k) for k in range(len(wide))]
@@ -233,35 +253,28 @@ def measure_ranges(
         Bins.binned(column, _UNKNOWN) if seen is None else Bins.at(column, seen.starts(column, MOST_BINS))
         for column, seen in zip(wide, found, strict=True)
     )
-    zoom_kernel, mu = _zoom_kernel(bins), charges[ZOOM].mu
-    zoom = Look(bins, meter.measure(zoom_kernel, mu=mu), sigma_for(zoom_kernel.sensitivity, mu))
-    return Ranges(columns, first, grains, zoom)
+    closer, mu = ColumnHistograms(bins, ZOOM), charges[ZOOM].mu
+    zoom = Look(bins, meter.measure(closer, mu=mu), sigma_for(closer.sensitivity, mu))
+    return Ranges(columns, first, Look(equal, equal_counts, sigma), grains, grain_counts, zoom)
 
 
 def load_ranges(schema: Schema, arrays: Arrays, sigma: float, zoom_sigma: float) -> Ranges:
     """What `Ranges.dump` gave, from a stranger's file."""
     columns = tuple(ints(arrays["range_columns"], most=len(schema.learned) - 1).tolist())
     require(len(columns) > 0 and list(columns) == sorted({abs(i) for i in columns}), "its looks are out of order")
-    wide = [schema.learned[i] for i in columns]
-    require(all(isinstance(column, Numeric) for column in wide), "a column that is looked at is not numeric")
-    first, grains, zoom = [], [], []
-    for k, column in enumerate(wide):
-        assert isinstance(column, Numeric)
-        first.append(read_bins(column, arrays[f"range_starts_{k}"]))
-        zoom.append(read_bins(column, arrays[f"zoom_starts_{k}"]))
-        grains.append(None if isinstance(column, Datetime) else read_grains(column, arrays[f"grain_powers_{k}"]))
-    cells = sum(each.count for each in (*first, *grains) if each is not None)
-    counts = ints(arrays["range_counts"], cells)
-    closer = ints(arrays["zoom_counts"], sum(bins.count for bins in zoom))
-    return Ranges(columns, Look(tuple(first), counts, sigma), tuple(grains), Look(tuple(zoom), closer, zoom_sigma))
+    wide = [column for i in columns if isinstance(column := schema.learned[i], Numeric)]
+    require(len(wide) == len(columns), "a column that is looked at is not numeric")
+    numbers = [column for column in wide if not isinstance(column, Datetime)]
 
+    def look(name: str, of: Sequence[Numeric], noise: float) -> Look:
+        bins = tuple(read_bins(column, arrays[f"{name}_starts_{k}"]) for k, column in enumerate(of))
+        require(all(each.count <= _MOST_LOADED for each in bins), "a look has too many bins")
+        return Look(bins, ints(arrays[f"{name}_counts"], sum(each.count for each in bins)), noise)
 
-def _first_kernel(bins: tuple[Bins, ...], grains: tuple[Grains | None, ...]) -> ColumnHistograms:
-    return ColumnHistograms((*bins, *(each for each in grains if each is not None)), RANGES)
-
-
-def _zoom_kernel(bins: tuple[Bins, ...]) -> ColumnHistograms:
-    return ColumnHistograms(bins, ZOOM)
+    grains = tuple(read_grains(column, arrays[f"grain_powers_{k}"]) for k, column in enumerate(numbers))
+    grain_counts = ints(arrays["grain_counts"], sum(each.count for each in grains))
+    first, equal = look("range", wide, sigma), look("equal", numbers, sigma)
+    return Ranges(columns, first, equal, grains, grain_counts, look("zoom", wide, zoom_sigma))
 
 
 def _own(bins: Bins) -> Ints:

@@ -13,8 +13,9 @@ Scores are made of table look-ups and IEEE products, so they do not depend on ho
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.privacy.events import Charge
-from repsynth.schema import Datetime, Numeric
+from repsynth.schema import Integer, Number, Numeric
 from repsynth.scoring.base import NAT, Arrays, Scorer
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import Histograms
@@ -78,32 +79,41 @@ class RarityScore:
     @property
     def columns(self) -> int:
         """All features."""
-        return len(self.bins)
+        return len(self._of_column)
+
+    @cached_property
+    def _of_column(self) -> tuple[tuple[int, ...], ...]:
+        """The histograms of each column, by place: a wide one has two."""
+        return histograms_by_column(self.bins)
 
     @property
     def lowest(self) -> int:
         """The smallest score that any record can have is no smaller than this."""
-        return int(sum(int(rarity.min()) for rarity in self.rarity))
+        return sum(max(int(self.rarity[i].min()) for i in places) for places in self._of_column)
 
     def of(self, records: Records) -> Ints:
         """The score of each record."""
         score = np.zeros(records.rows, dtype=np.int64)
-        for bins, rarity, centre, scale in zip(self.bins, self.rarity, self.centre, self.scale, strict=True):
-            score += rarity[bins.of(records)]
-            if scale < math.inf:
-                assert isinstance(bins.column, Numeric)
-                z = standardise(records.codes[bins.column.name], bins.column.steps, centre, scale, _FARTHEST)
+        for places in self._of_column:
+            score += np.maximum.reduce([self.rarity[i][self.bins[i].of(records)] for i in places])
+            (i, *_), column = places, self.bins[places[0]].column
+            if self.scale[i] < math.inf:
+                assert isinstance(column, Numeric)
+                codes = records.codes[column.name]
+                z = standardise(codes, column.steps, self.centre[i], self.scale[i], _FARTHEST)
                 score += np.floor(z * z * (_EXTREMES * NAT)).astype(np.int64)
         return score
 
-    def bounds(self, exact: Sequence[Histograms], *, tail: float, eta: float, rows: int) -> "RarityBounds | None":
+    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> "RarityBounds | None":
         """Where every histogram is clear: a squared z-score has no bound worth stating."""
-        scored = {bins.column.name for bins in self.bins}
-        kept = [i for i, bins in enumerate(exact[0].bins) if bins.column.name in scored]
-        if not all(way.bins[i].starts is None or steep(way, i) for way in exact for i in kept):
+        if not all(map(math.isinf, self.scale)):
             return None
+        scored = {bins.column.name for bins in self.bins}
+        kept = [i for i, bins in enumerate(exact.bins) if bins.column.name in scored]
+        certain = [_certain(exact, i, tail) for i in kept]
+        columns = (tuple(certain[k] for k in places) for places in self._of_column)
         spread = math.sqrt(2 * math.log(2 * len(CUTS) * rows / eta))
-        return RarityBounds(tuple(_ways(exact, i, tail) for i in kept), tail, spread)
+        return RarityBounds(tuple(columns), tail, spread)
 
     def kernels(self) -> "Mapping[str, Statistic]":
         """None: all of it follows from the histograms."""
@@ -127,7 +137,7 @@ def make_rarity(histograms: Histograms, label: str | None) -> RarityScore:
         counts = np.bincount(region, histograms.noisy(i)).astype(np.float64)
         noise = histograms.sigma_of(i) * np.sqrt(np.bincount(region))
         rare = rarity_of(counts, noise, histograms.rows, steep=steep(histograms, i))[region]
-        rarity.append(np.floor(rare[farther_out(histograms, i)].min(axis=0) * NAT).astype(np.int64))
+        rarity.append(np.floor(outward(histograms, i, rare) * NAT).astype(np.int64))
         coarse = histograms.bins[i].starts is not None and not steep(histograms, i)
         centre, scale = standardisation(histograms, i) if coarse else (0.0, math.inf)
         centres.append(centre)
@@ -167,24 +177,32 @@ def regions(histograms: Histograms, column: int) -> Ints:
     return np.concatenate([[0], merged, _REGIONS + 1 + np.arange(bins.count - bins.numbers)])
 
 
-def farther_out(histograms: Histograms, column: int) -> Ints:
-    """(bins, bins) of a column: in each column of it, the bins whose least rarity is the rarity of that one.
+def outward(histograms: Histograms, column: int, rare: Floats) -> Floats:
+    """The rarity of a column's bins; with bins by magnitude none is rarer than one farther from zero.
 
-    That is the bin itself; with bins by magnitude, also those farther from zero. Close to zero they are narrow,
-    and a small number is not rare where larger ones are common. Values with bins of their own stay apart.
+    Close to zero they are narrow, and a small number is not rare where larger ones are common. (It is where equal
+    bins say so.) Values with bins of their own stay apart.
     """
+    if column not in histograms.outward:
+        return rare
     bins = histograms.bins[column]
-    itself = np.arange(bins.count)
-    if column not in histograms.located or isinstance(bins.column, Datetime):
-        return itself[None]
     assert bins.starts is not None
-    assert isinstance(bins.column, Numeric)
+    assert isinstance(bins.column, Integer | Number)
+    found = rare.copy()
+    numbers = ~bins.spikes
     positive = bins.starts[: bins.numbers] * bins.column.unit + bins.column.min >= 0
-    apart = np.append(bins.spikes, np.ones(bins.count - bins.numbers, dtype=np.bool_))
-    side = np.append(np.where(positive, 1, -1), np.zeros(bins.count - bins.numbers, dtype=np.int64))
-    out = (itself[:, None] - itself) * side > 0
-    beyond = out & (side[:, None] == side) & ~apart[:, None] & ~apart
-    return np.where(beyond, itself[:, None], itself)
+    above, below = np.flatnonzero(numbers & positive), np.flatnonzero(numbers & ~positive)
+    found[above] = np.minimum.accumulate(rare[above][::-1])[::-1]
+    found[below] = np.minimum.accumulate(rare[below])
+    return found
+
+
+def histograms_by_column(bins: Sequence[Bins]) -> tuple[tuple[int, ...], ...]:
+    """The places of each column's histograms, which stand behind each other."""
+    places: dict[str, list[int]] = {}
+    for i, each in enumerate(bins):
+        places.setdefault(each.column.name, []).append(i)
+    return tuple(tuple(found) for found in places.values())
 
 
 def standardisation(histograms: Histograms, column: int) -> tuple[float, float]:
@@ -230,7 +248,7 @@ class RarityBounds:
     """Bounds on every record's score, whatever noise the histograms draw within its tails."""
 
     columns: tuple[tuple[_Certain, ...], ...]
-    """For each column, in every way in which it may be binned."""
+    """For each column those of its histograms: the rarest counts."""
     tail: float
     """How many standard deviations no noise exceeds: all bins and all sums of score bins at once."""
     spread: float
@@ -243,17 +261,18 @@ class RarityBounds:
         function of independent Gaussian noise, which strays from its mean far less than the sum of what
         each may stray. Each way to cut between the two is valid; the best one counts.
         """
-        bin_of = [[way.bins.of(records) for way in ways] for ways in self.columns]
+        bin_of = [[each.bins.of(records) for each in column] for column in self.columns]
 
-        def gather(name: str, of_ways: Callable[[list[Floats]], Floats]) -> Floats:
+        def gather(name: str) -> Floats:
             every = zip(self.columns, bin_of, strict=True)
             return np.stack(
-                [of_ways([getattr(w, name)[k] for w, k in zip(ways, bins, strict=True)]) for ways, bins in every]
+                [np.maximum.reduce([getattr(c, name)[k] for c, k in zip(*pair, strict=True)]) for pair in every]
             )
 
-        low, high = gather("low", np.minimum.reduce), gather("high", np.maximum.reduce)
-        size, slope = gather("size", np.minimum.reduce), gather("slope", np.maximum.reduce)
-        middle_low, middle_high = gather("middle_low", np.minimum.reduce), gather("middle_high", np.maximum.reduce)
+        low, high = gather("low"), gather("high")
+        alone = np.array([[len(column) == 1] for column in self.columns])  # the mean of a largest one is not known
+        size, slope = np.where(alone, gather("size"), 0.0), gather("slope")
+        middle_low, middle_high = gather("middle_low"), gather("middle_high")
         lows, highs = [], []
         for cut in CUTS:
             large = size >= cut * self.tail
@@ -264,22 +283,13 @@ class RarityBounds:
         return np.max(lows, axis=0) - rounding, np.min(highs, axis=0) + rounding
 
 
-def _ways(exact: Sequence[Histograms], i: int, tail: float) -> tuple[_Certain, ...]:
-    """Bounds for one column. Binned in more ways than one, it is bounded by the worse of them, bin by bin: which
-    one it will be depends on noise, so that no mean can be used."""
-    ways = {id(way.bins[i]): _certain(way, i, tail) for way in exact}
-    if len(ways) == 1:
-        return tuple(ways.values())
-    return tuple(replace(way, size=np.zeros_like(way.size)) for way in ways.values())
-
-
 def _certain(exact: Histograms, i: int, tail: float) -> _Certain:
     """Bounds for one column; `exact` holds the true counts.
 
     Rounding the noise moves the count of a region of k bins by at most k/2, the absent record by 1.
     """
     bins, rows, is_steep = exact.bins[i], exact.rows, steep(exact, i)
-    region, beyond = regions(exact, i), farther_out(exact, i)
+    region = regions(exact, i)
     parts = np.bincount(region)
     count, noise = np.bincount(region, exact.noisy(i)), exact.sigma_of(i) * np.sqrt(parts)
     slack = parts / 2 + 1
@@ -291,14 +301,12 @@ def _certain(exact: Histograms, i: int, tail: float) -> _Certain:
     # Within the noise, a large bin's rarity is the plain convex −log: above its floor and below the kink.
     plain = (smallest > noise / 2) & (not is_steep or smallest > rows * math.exp(-RARE))
     slope = np.where(plain, noise / np.where(plain, smallest, 1.0), 0.0)
-    if len(beyond) > 1:  # the least of several: not convex
-        plain, slope = np.zeros_like(plain), np.zeros_like(slope)
     return _Certain(
         bins=bins,
-        low=rarity(count + slack + tail * noise)[region][beyond].min(axis=0),
-        high=rarity(smallest)[region][beyond].min(axis=0),
+        low=outward(exact, i, rarity(count + slack + tail * noise)[region]),
+        high=outward(exact, i, rarity(smallest)[region]),
         middle_low=rarity(count + slack)[region],
         middle_high=(rarity(count - slack) + slope**2 / 2)[region],
         slope=slope[region],
-        size=np.where(plain, count / noise, 0.0)[region],
+        size=np.where(plain & (i not in exact.outward), count / noise, 0.0)[region],
     )

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from repsynth.arrays import Floats
 from repsynth.mechanism.kernels import Count, Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge
@@ -146,40 +147,31 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
 
 
 def scored_histograms(histograms: Histograms, ranges: Ranges | None) -> Histograms:
-    """The histograms that scores are made of: for columns that were located, those of the first look.
+    """The histograms that scores are made of: for a wide column those of the first look, one behind the other.
 
-    Where its bins lie does not depend on noise, so that a score can be bounded before any noise is drawn.
+    Where their bins lie does not depend on noise, so that a score can be bounded before any noise is drawn.
     """
-    return histograms if ranges is None else by_magnitude(histograms, ranges, histograms.located)
-
-
-def scoring_ways(stage: StageOne, *, fine: bool) -> tuple[Histograms, ...]:
-    """The ways in which columns may be binned for scores, whatever noise is drawn: the counts are those of this
-    release, or 0. A column that a look may locate is binned by magnitude or in equal bins."""
-    histograms, ranges = stage.histograms, stage.ranges
     if ranges is None:
-        return (histograms,)
-    equal = choose_bins(stage.schema, rows=histograms.rows, sigma=histograms.sigma, fine=fine)
-    counts = np.zeros(sum(bins.count for bins in equal), dtype=np.int64)
-    plain = Histograms(equal, counts, histograms.sigma, histograms.rows)
-    return plain, by_magnitude(plain, ranges, frozenset(ranges.columns))
-
-
-def by_magnitude(histograms: Histograms, ranges: Ranges, columns: frozenset[int]) -> Histograms:
-    """The histograms, but of these columns those of the first look."""
-    place = {i: k for k, i in enumerate(ranges.columns) if i in columns}
-    bins: list[Bins] = []
-    counts, sigmas = [], []
-    for i, each in enumerate(histograms.bins):
-        wide = i in place
-        bins.append(ranges.first.bins[place[i]] if wide else each)
-        counts.append(ranges.first.noisy(place[i]) if wide else histograms.noisy(i))
-        sigmas.append(ranges.first.sigma if wide else histograms.sigma)
+        return histograms
+    place = {i: k for k, i in enumerate(ranges.columns)}
+    parts: list[tuple[Bins, Floats]] = []
+    wide, outward = set(), set()
+    for i, bins in enumerate(histograms.bins):
+        if i not in place:
+            parts.append((bins, histograms.noisy(i)))
+            continue
+        wide.add(len(parts))
+        parts.append((ranges.first.bins[place[i]], ranges.first.noisy(place[i])))
+        if i in ranges.numbers:
+            outward.add(len(parts) - 1)
+            wide.add(len(parts))
+            parts.append((ranges.equal.bins[ranges.numbers[i]], ranges.equal.noisy(ranges.numbers[i])))
     return Histograms(
-        tuple(bins),
-        np.concatenate(counts).astype(np.int64),
+        tuple(bins for bins, _ in parts),
+        np.concatenate([counts for _, counts in parts]).astype(np.int64),
         histograms.sigma,
         histograms.rows,
-        located=columns,
-        sigmas=tuple(sigmas),
+        located=frozenset(wide),
+        outward=frozenset(outward),
+        sigmas=tuple(ranges.first.sigma if k in wide else histograms.sigma for k in range(len(parts))),
     )
