@@ -22,8 +22,9 @@ TEXTS = ("string", "large_string", "string_view")
 def layout_of(source: Source, schema: Schema) -> Layout:
     """The layout to imitate, column by column where that storage can hold the public domain.
 
-    The schema decides between whole and real numbers: pandas stores whole ones as real as soon as one is
-    missing, and that must not show.
+    pandas guesses its types from the cells, and that must not show: it stores whole numbers as real as soon as
+    one is missing, and as text as soon as one has its thousands marked. So the schema decides between whole and
+    real numbers, and makes text of what has a form.
     """
     by_name = {column.name: column for column in schema.columns}
     columns = []
@@ -32,7 +33,7 @@ def layout_of(source: Source, schema: Schema) -> Layout:
         if dtype is None:
             stored = ColumnLayout(name, str(_output_type(column, arrow_type)))
         elif dtype.endswith("[pyarrow]"):
-            stored = ColumnLayout(name, str(_output_type(column, arrow_type)), PYARROW)
+            stored = ColumnLayout(name, str(_pandas_arrow_type(column, arrow_type)), PYARROW)
         else:
             stored = ColumnLayout(name, str(_pandas_type(column, dtype)), _output_dtype(column, dtype))
         if not _survives(stored, column, source.kind):
@@ -101,7 +102,7 @@ def _numeric_type(column: Numeric, came: pa.DataType | None) -> pa.DataType:
     if came is None:
         return _csv_type(column)
     plain = _plain_type(column)
-    if types.is_dictionary(came) and str(came.value_type) in TEXTS:
+    if types.is_dictionary(came) and _is_text(came):
         wide = str(came) in SIMPLE and came.index_type.bit_width >= 32
         came = came if wide else pa.dictionary(pa.int32(), pa.string())
         return came if has_form(column) or plain == pa.string() else plain
@@ -151,13 +152,19 @@ def _pandas_type(column: Column, dtype: str) -> pa.DataType:
         return pa.string()
     if not isinstance(column, Integer | Number | Datetime):
         return _output_type(column, None)
-    if dtype in ("str", "string", "category") or (dtype == "object" and has_form(column)):
+    if dtype in ("str", "string", "category") or has_form(column):
         return _output_type(column, pa.string())
     if isinstance(column, Datetime):
         zone = dtype.split(", ")[1].rstrip("]") if ", " in dtype else None
-        return _output_type(column, pa.int64() if numbers else pa.timestamp("us", tz=zone))
+        return _output_type(column, pa.timestamp("us", tz=zone))
     span = re.fullmatch(r"timedelta64\[(s|ms|us|ns)\]", dtype)
     return _output_type(column, pa.duration(span[1])) if span else _plain_type(column)
+
+
+def _pandas_arrow_type(column: Column, came: pa.DataType) -> pa.DataType:
+    """The type of a pandas column that is Arrow's: its kind of text where the column has a form."""
+    formed = isinstance(column, Numeric) and has_form(column)
+    return _output_type(column, pa.string() if formed and not _is_text(came) else came)
 
 
 def _output_dtype(column: Column, came: str) -> str | None:
@@ -167,15 +174,16 @@ def _output_dtype(column: Column, came: str) -> str | None:
     holds, and what survives is mostly a choice that no cell brings about: a width, a nullable type, a
     category, a time's unit and zone.
     """
+    arrow_type = _pandas_type(column, came)
+    text = isinstance(column, Numeric) and str(arrow_type) in TEXTS
     if (came[:1].isupper() or came in ("boolean", "string", "category")) and DTYPE.fullmatch(came):
-        return came
+        return "string" if text and came != "category" else came
     plain_integer = re.fullmatch(r"u?int\d+", came) is not None
     missing = not isinstance(column, Id) and column.missing
-    arrow_type = _pandas_type(column, came)
     match column:
-        case Integer() | Number() | Datetime() if str(arrow_type) in TEXTS or pa.types.is_duration(arrow_type):
+        case Integer() | Number() | Datetime() if text or pa.types.is_duration(arrow_type):
             return None
-        case Integer() | Datetime() if pa.types.is_integer(arrow_type):
+        case Integer() if pa.types.is_integer(arrow_type):
             return "float64" if missing else came if plain_integer else "int64"
         case Category() if plain_integer or came.startswith("float"):
             return None if not _holds(pa.int64(), column.values) else "float64" if missing else "int64"
@@ -186,6 +194,10 @@ def _output_dtype(column: Column, came: str) -> str | None:
         case Datetime():
             return came if DTYPE.fullmatch(came) and came.startswith("datetime64") else "datetime64[us]"
     return None
+
+
+def _is_text(arrow_type: pa.DataType) -> bool:
+    return str(arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type) in TEXTS
 
 
 def _days_as_numbers(column: Datetime) -> bool:

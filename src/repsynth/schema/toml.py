@@ -43,7 +43,9 @@ _MOST_DECIMALS = 12
 _LONGEST_TEXT = 32
 _THOUSANDS = (",", ".", "'", "’", " ", "_", "\u00a0", "\u202f")
 _PREFIX = re.compile(r"|(?=.{0,31}[^\s.,'’_])(?!\s)[^0-9+\x00-\x1f-]{1,32}")  # not taken for a part of the number
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: the only text that UTF-8 cannot hold
 _MOST_BYTES = 64 * 2**20
+_NOT_UTF8 = "not valid UTF-8: a character in it is incomplete; write it anew"
 
 
 def load_schema(path: str | Path) -> Schema:
@@ -104,7 +106,8 @@ def schema_from_dict(
 
     def report(column: str | None, key: str | None, message: str) -> None:
         subject = f"column '{column}': " if column is not None else ""
-        problems.append(f"{where(column, key)}: {subject}{message}")
+        problem = f"{where(column, key)}: {subject}{message}"
+        problems.append(problem.encode("utf-8", errors="backslashreplace").decode("utf-8"))
 
     for key in raw.keys() - {"columns", "label", "confirmed"}:
         report(None, key, f"unknown key '{key}'{_did_you_mean(key, ('columns', 'label', 'confirmed'))}")
@@ -187,9 +190,14 @@ def _column(name: str, table: Any, report: _Report) -> Column | None:
         hint = _did_you_mean(kind, _TYPES) if isinstance(kind, str) else ""
         report(name, "type", f"{said}{hint}; use one of {', '.join(_TYPES)}")
         return None
-    sound = True
+    sound = _is_utf8(name)
+    if not sound:
+        report(name, None, f"the name is {_NOT_UTF8}")
     for key in table.keys() - _KEYS[kind]:
         report(name, key, f"unknown key '{key}' for type {kind}{_did_you_mean(key, _KEYS[kind])}")
+        sound = False
+    for key in (key for key in _KEYS[kind] if not _is_utf8(table.get(key))):
+        report(name, key, f"'{key}' is {_NOT_UTF8}")
         sound = False
     missing = table.get("missing", False)
     if not isinstance(missing, bool):
@@ -242,7 +250,10 @@ def _bounded(name: str, kind: str, table: dict[str, Any], missing: bool, report:
     if problems:
         return None
     column = {"integer": Integer, "number": Number, "datetime": Datetime}[kind]
-    made: Column = column(name=name, min=low, max=high, **more)
+    made: Numeric = column(name=name, min=low, max=high, **more)
+    if _is_all_special(made):
+        report(name, "special", "every value from 'min' to 'max' is 'special'; declare a category of them instead")
+        return None
     return made
 
 
@@ -296,6 +307,21 @@ def _special(name: str, kind: str, values: Any, report: _Report) -> tuple[str, .
     if twice:
         report(name, "special", f'{twice} special value(s) listed twice (-9 and "-9.0" are the same); keep one')
     return texts
+
+
+def _is_all_special(column: Numeric) -> bool:
+    """Whether no value of the grid is left that would not read as a special one."""
+    if column.steps >= len(column.special):
+        return False
+    places = range(column.steps + 1)
+    if isinstance(column, Datetime):
+        form = DateFormat(column.dates) if column.dates else None
+        times = {(form and form.read(text)) or _datetime(text) for text in column.special}
+        times = {time if isinstance(time, datetime) else _midnight(time) for time in times if time is not None}
+        return {column.start + place * column.unit for place in places} <= times
+    least, distance = exactly(column.min), exactly(column.unit)
+    numbers = {exactly(n) for n in map(plain_number, column.special) if n is not None}
+    return {least + place * distance for place in places} <= numbers
 
 
 def _grid(
@@ -392,8 +418,18 @@ def _datetime(value: Any) -> Any:
         except ValueError:
             return None
     if isinstance(value, datetime):
-        return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        try:
+            return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        except OverflowError:  # before the first or after the last year in UTC
+            return None
     return value if isinstance(value, date) else None
+
+
+def _is_utf8(value: Any) -> bool:
+    """Whether a text, or all those in a list, can be written to a file: Python's may hold half a character."""
+    if isinstance(value, list):
+        return all(map(_is_utf8, value))
+    return not isinstance(value, str) or _SURROGATE.search(value) is None
 
 
 def _did_you_mean(word: Any, words: Any) -> str:

@@ -63,13 +63,17 @@ class Grains:
         values = self._values(np.where(number, codes, 0))
         # A round number may lie anywhere in its interval: 1 counts as one even where the middle is below it.
         size = self.sizes(np.abs(values) + self._reach)
-        round_ = np.zeros(len(codes), dtype=np.int64)
-        left = np.arange(len(codes))  # what is no multiple of a power is none of a larger one
+        cell = size * (size + 1) // 2 + np.minimum(self.largest_power(values), size)
+        return np.where(number & (np.abs(values) > self.column.unit / 2), cell, self.count - 1)
+
+    def largest_power(self, values: Floats) -> Ints:
+        """The largest power that divides each number, as a place among `powers`."""
+        found = np.zeros(len(values), dtype=np.int64)
+        left = np.arange(len(values))  # what is no multiple of a power is none of a larger one
         for k in range(1, len(self.powers)):
             left = left[self._divides(10.0 ** self.powers[k], values[left])]
-            round_[left] = k
-        cell = size * (size + 1) // 2 + np.minimum(round_, size)
-        return np.where(number & (np.abs(values) > self.column.unit / 2), cell, self.count - 1)
+            found[left] = k
+        return found
 
     def _values(self, positions: Ints) -> Floats:
         """The number at each position; without a grid, the middle of its interval."""
@@ -117,10 +121,12 @@ class Roundness:
         its mass out of the table first.
         """
         masses = np.maximum(masses, 0.0)
-        exactly = self._exactly(low, high)
-        size = self.grains.sizes(np.where((low <= 0) & (high > 0), 0.0, (low + high) / 2))
         alone = high - low <= self.grains.column.unit * 1.5
-        parts = np.where(alone[:, None], exactly > 0.5, exactly / np.maximum(high - low, 1e-300)[:, None])
+        exactly = self._exactly(low, high)
+        middle = (low + high) / 2
+        exactly[alone] = np.eye(len(self.grains.powers))[self.grains.largest_power(low[alone])]
+        size = self.grains.sizes(np.where(alone, low, np.where((low <= 0) & (high > 0), 0.0, middle)))
+        parts = np.where(alone[:, None], exactly, exactly / np.maximum(high - low, 1e-300)[:, None])
         parts = parts * masses[:, None]
         taken = np.zeros_like(self.table)
         np.add.at(taken, size[alone], parts[alone])
@@ -155,11 +161,14 @@ class Roundness:
     def rounded(
         self, values: Floats, low: Floats, high: Floats, k: Ints, generator: np.random.Generator
     ) -> Floats:
-        """Numbers drawn from [low, high), replaced by multiples of the k-th power where there are some in it."""
+        """Numbers drawn from [low, high), replaced by multiples of the k-th power and of no larger one, where there
+        are some in it."""
         step = 10.0 ** np.array(self.grains.powers, dtype=np.float64)[k]
         first, behind = _first(low, step), _first(high, step)
-        multiple = (first + np.floor(generator.random(len(values)) * (behind - first))) * step
-        return np.where((k > 0) & (behind > first), multiple, values)
+        times = first + np.floor(generator.random(len(values)) * (behind - first))
+        rounder = (times % 10 == 0) & (k + 1 < len(self.grains.powers))
+        times = np.where(rounder, np.where(times + 1 < behind, times + 1, np.maximum(times - 1, first)), times)
+        return np.where((k > 0) & (behind > first), times * step, values)
 
 
 def read_grains(column: Integer | Number, powers: NDArray[Any]) -> Grains:

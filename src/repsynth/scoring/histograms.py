@@ -129,12 +129,12 @@ class Histograms:
         towards the mean of all that have the same bins, the others towards equal probabilities. Bins that a look
         has placed have about equal mass.
         """
-        raw = [self.noisy(i)[:-1] / self.rows for i in range(len(self.bins))]
+        raw = [self.noisy(i)[:-1] / self.rows / (1 - self._absent(i)) for i in range(len(self.bins))]
         typical = {i: np.full(bins.values, 1 / bins.values) for i, bins in enumerate(self.bins)}
         groups: dict[tuple[int, int], list[int]] = {}
         for i, bins in enumerate(self.bins):
             if i in self.located:
-                raw[i] = self.clean(i) / self.rows
+                raw[i] = self.clean(i) / max(float(self.clean(i).sum()), self.sigma_of(i))
                 typical[i] = np.where(raw[i] > 0, 1.0, 0.0) / max(int((raw[i] > 0).sum()), 1)
             elif bins.starts is not None:
                 groups.setdefault((bins.count, bins.numbers), []).append(i)
@@ -152,6 +152,12 @@ class Histograms:
             shrunk[kept] = to_simplex(shrunk[kept])
             found.append(shrunk)
         return tuple(found)
+
+    def _absent(self, column: int) -> float:
+        """The fraction of cells that are in none of the bins of values, declared or not, where it stands above
+        the noise."""
+        absent = float(self.noisy(column)[-1])
+        return min(absent / self.rows, 0.9) if absent > 2 * self.sigma_of(column) else 0.0
 
     def missing_fraction(self, column: int) -> float:
         """The fraction of missing cells in a column that declares them, shrunk; 0 in any other."""
