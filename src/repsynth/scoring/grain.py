@@ -161,8 +161,8 @@ class Roundness:
     def rounded(
         self, values: Floats, low: Floats, high: Floats, k: Ints, generator: np.random.Generator
     ) -> Floats:
-        """Numbers drawn from [low, high), replaced by multiples of the k-th power and of no larger one, where there
-        are some in it."""
+        """Numbers drawn from [low, high), replaced by multiples of the k-th power and of no larger one, where
+        there are some in it."""
         step = 10.0 ** np.array(self.grains.powers, dtype=np.float64)[k]
         first, behind = _first(low, step), _first(high, step)
         times = first + np.floor(generator.random(len(values)) * (behind - first))
