@@ -14,7 +14,7 @@ from repsynth.schema.dates import DateFormat
 NAMES = st.text(alphabet="abcXYZ 0-_.é\"'", min_size=1, max_size=6)
 TEXTS = st.text(alphabet="abc=+-@é 1", min_size=1, max_size=4).map(str.strip).filter(bool)
 SPECIAL = st.lists(
-    st.sampled_from(["-9", "-8.5", "0", "99", "1000", "n/a", "=x", "2000-01-01", "9999-12-31"]),
+    st.sampled_from(["-9", "-8.5", "0", "99", "1001", "n/a", "=x", "2000-01-01", "9999-12-31"]),
     max_size=3,
     unique=True,
 ).map(tuple)

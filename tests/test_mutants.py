@@ -30,7 +30,7 @@ from scipy.stats import chisquare
 
 from repsynth.auditing.audit import audit
 from repsynth.data import encode
-from repsynth.data.records import MISSING, Records, join
+from repsynth.data.records import MISSING, Records, join, no_records
 from repsynth.data.sources import open_source
 from repsynth.engines import local
 from repsynth.engines.local import LocalEngine
@@ -168,6 +168,56 @@ def a_charge_forgotten() -> Fault:
         return measured
 
     return seeded(Meter, "measure", make)
+
+
+def another_look(name: str, look: Callable[[Meter, Any, float], Any]) -> Fault:
+    """One of the looks at wide columns is taken in another way."""
+
+    def make(original: Any, reached: Reached) -> Any:
+        def measured(meter: Meter, *arguments: Any, **options: Any) -> Any:
+            def measure(statistic: Any, *, mu: float) -> Any:
+                if statistic.name != name:
+                    return meter.measure(statistic, mu=mu)
+                reached()
+                return look(meter, statistic, mu)
+
+            return original(SimpleNamespace(measure=measure), *arguments, **options)
+
+        return measured
+
+    return seeded(stage, "measure_ranges", make)
+
+
+def a_look_without_a_charge() -> Fault:
+    """Past the meter: with noise, and with nothing written down."""
+    return another_look(
+        "zoom",
+        lambda meter, statistic, mu: (
+            meter.engine.sum(statistic)
+            + noise.rounded_gaussian(10.0, len(statistic.total(no_records())), meter.entropy)
+        ),
+    )
+
+
+def a_look_at_a_lower_charge() -> Fault:
+    """Twice the budget that its event states."""
+
+    def look(meter: Meter, statistic: Any, mu: float) -> Any:
+        found = meter.measure(statistic, mu=mu)
+        meter.events[-1] = msgspec.structs.replace(meter.events[-1], sigma=meter.events[-1].sigma * 2)
+        return found
+
+    return another_look("ranges", look)
+
+
+def bins_placed_by_the_private_counts() -> Fault:
+    """The look is charged, but where the bins lie that follow from it is read off the data."""
+
+    def look(meter: Meter, statistic: Any, mu: float) -> Any:
+        meter.measure(statistic, mu=mu)
+        return meter.engine.sum(statistic)
+
+    return another_look("ranges", look)
 
 
 def histograms_that_claim_weights() -> Fault:
@@ -588,6 +638,9 @@ MUTANTS: list[tuple[Callable[[], Fault], str]] = [
     (one_seed_for_all_noise, "independent noise"),
     (sensitivity_of_one_column, "contribution"),
     (a_charge_forgotten, "spends its plan"),
+    (a_look_without_a_charge, "spends its plan"),
+    (a_look_at_a_lower_charge, "spends its plan"),
+    (bins_placed_by_the_private_counts, "replay on a neighbour"),
     (weights_above_one, "contribution"),
     (no_clip, "contribution"),
     (divided_by_the_private_number_of_records, "replay on a neighbour"),

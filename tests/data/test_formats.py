@@ -234,12 +234,56 @@ def test_numbers_that_came_as_numbers_stay_numbers() -> None:
         column = FRANC if pa.types.is_integer(arrow_type) else PRICE
         table = pa.table({"a": pa.array([1, 1000], pa.int64() if column is FRANC else arrow_type)})
         assert there_and_back(table, column).equals(table)
-    frame = pd.DataFrame({"a": [1.5, 1000.25]})
-    assert there_and_back(frame, PRICE).equals(frame)
     days = pa.table({"a": pa.array([date(2020, 1, 1)])})
     assert there_and_back(days, SWISS_DAY).equals(days)
     numbers = pa.table({"a": pa.array([20200131, 20291231], pa.int32())})
     assert there_and_back(numbers, Datetime(name="a", dates="%Y%m%d", **DAYS)).equals(numbers)
+
+
+DAY_NUMBERS = Datetime(name="a", dates="%Y%m%d", **DAYS)
+WORDS = Integer(name="a", min=0, max=10, special=("refused",))
+GUESSED = [
+    pd.Series([1, 2]),
+    pd.Series([1.5, None]),
+    pd.Series([1, "4,000"]),
+    pd.Series(["1", "4,000"]),
+    pd.Series([1, 2], dtype=object),
+    pd.Series([True, False]),
+    pd.Series([20200131, "x"]),
+    pd.Series([2**63]),
+    pd.Series([date(2020, 1, 31)]),
+    pd.Series([datetime(2020, 1, 31)]),
+    pd.Series([datetime(2020, 1, 31)]).dt.tz_localize("UTC"),
+    pd.Series([timedelta(seconds=1)]),
+    pd.Series([], dtype=object),
+]
+
+
+@pytest.mark.parametrize("column", [PRICE, EURO, FRANC, COMMA, SWISS_DAY, US_TIME, DAY_NUMBERS, WORDS], ids=repr)
+@pytest.mark.parametrize("backend", [None, "numpy_nullable", "pyarrow"])
+def test_what_pandas_guesses_from_cells_does_not_show_in_columns_with_a_form(column: Column, backend: Any) -> None:
+    """One odd cell makes a column of numbers one of objects; the layout is published and must not tell."""
+    series = [cells if backend is None else cells.convert_dtypes(dtype_backend=backend) for cells in GUESSED]
+    if backend is not None:  # what Arrow or the nullable types cannot hold stays as pandas guessed it
+        own = "[pyarrow]" if backend == "pyarrow" else ("Int64", "Float64", "UInt64", "boolean", "string")
+        series = [cells for cells in series if str(cells.dtype).endswith(own)]
+    assert len({str(cells.dtype) for cells in series}) > 3
+    schema = Schema(columns=(column,))
+    layouts = {layout_of(open_source(pd.DataFrame({"a": cells})), schema) for cells in series}
+    dtype = {None: None, "numpy_nullable": "string", "pyarrow": "pyarrow"}[backend]
+    assert layouts == {Layout("pandas", (ColumnLayout("a", "string", dtype),))}
+
+
+def test_chosen_dtypes_of_columns_with_a_form_are_kept_as_text() -> None:
+    for cells in ([1, 1000], ["Fr. 1", "Fr. 1'000"]):
+        for dtype in ("string", "category", pd.ArrowDtype(pa.string())):
+            frame = pd.DataFrame({"a": pd.Series(cells).astype(dtype)})
+            out = there_and_back(frame, FRANC)
+            assert str(out["a"].dtype) == str(frame["a"].dtype)
+            assert out["a"].tolist() == ["Fr. 1", "Fr. 1'000"]
+    for dtype in ("int8", "float32", "Int64", "int64[pyarrow]"):
+        out = there_and_back(pd.DataFrame({"a": pd.Series([1, 100], dtype=dtype)}), FRANC)
+        assert out["a"].tolist() == ["Fr. 1", "Fr. 100"]
 
 
 CELLS = st.one_of(

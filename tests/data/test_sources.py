@@ -74,6 +74,15 @@ def test_the_output_type_of_whole_numbers_does_not_tell_whether_one_was_missing(
     assert str(whole["a"].dtype) == str(holed["a"].dtype) == "int64"
 
 
+def test_the_output_type_of_a_form_does_not_tell_whether_a_cell_had_it() -> None:
+    """pandas turns numbers into text as soon as one is written with its thousands; the schema decides instead."""
+    schema = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9999\nthousands = ","\n')
+    plain = synthesize(pd.DataFrame({"a": [1, 2, 3, 4]}), schema, epsilon=1.0)
+    written = synthesize(pd.DataFrame({"a": [1, 2, 3, "4,000"]}), schema, epsilon=1.0)
+    assert plain.layout == written.layout
+    assert plain.sample(50)["a"].str.fullmatch("[0-9]{1,3}|[0-9],[0-9]{3}").all()
+
+
 def test_missing_values_survive(schema: Schema) -> None:
     """4.1 and 5.2 % are missing: even if 20,000 rows were drawn independently, the bounds would be more than 7
     standard deviations away, a chance below 1e-14; at this budget noise adds nothing."""

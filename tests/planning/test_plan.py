@@ -5,14 +5,14 @@ import math
 import pytest
 from conftest import ALL_TYPES
 
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Share
 from repsynth.models.naive_bayes.model import NaiveBayes
 from repsynth.models.registry import MODELS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.gaussian import compose
-from repsynth.schema import parse_schema
+from repsynth.schema import Boolean, Category, Column, Integer, Schema, parse_schema
 
 SCHEMA = parse_schema(ALL_TYPES)
 SHORT = {"epochs": 1.0, "sampling_rate": 0.5}
@@ -54,3 +54,19 @@ def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.Monke
 def test_a_plan_that_leaves_nothing_for_the_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="less than a twentieth"):
         make_plan(SCHEMA, Settings.of(epsilon=1.0, score_share=0.9, threshold_share=0.09))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Category(name="a", values=("x", "\ud800")),
+        Boolean(name="\ud800"),
+        Integer(name="a", min=0, max=9, special=("\ud800",)),
+        Integer(name="a", min=0, max=9, prefix="\ud800"),
+    ],
+    ids=ascii,
+)
+def test_text_that_no_release_can_hold_is_refused_before_anything_is_spent(column: Column) -> None:
+    label = column.name if isinstance(column, Boolean) else None
+    with pytest.raises(SchemaError, match="not valid UTF-8"):
+        make_plan(Schema(columns=(column, Boolean(name="other")), label=label), Settings.of(epsilon=1.0))

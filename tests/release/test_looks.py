@@ -109,6 +109,10 @@ DAMAGE: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [
     ("naive-bayes", "range_counts", lambda array: array[:-1]),
     ("naive-bayes", "range_counts", lambda array: np.append(array, 0)),
     ("naive-bayes", "range_counts", lambda array: replaced(array, 0, -(2**63))),
+    ("naive-bayes", "equal_counts", lambda array: array[1:]),
+    ("naive-bayes", "equal_starts_1", lambda array: swapped(array, 3, 4)),
+    ("naive-bayes", "grain_counts", lambda array: array[1:]),
+    ("naive-bayes", "grain_counts", lambda array: array.astype(np.float64)),
     ("naive-bayes", "zoom_counts", lambda array: array[1:]),
     ("naive-bayes", "zoom_counts", lambda array: replaced(array, 0, 2**62)),
     ("naive-bayes", "grain_powers_0", lambda array: array[:-1]),
@@ -155,7 +159,7 @@ def test_damaged_arrays_of_the_looks_are_refused(
     "name",
     [
         *("range_columns", "range_counts", "range_starts_3", "zoom_counts", "zoom_starts_5"),
-        *("grain_powers_2", "located", "z_4"),
+        *("equal_counts", "equal_starts_3", "grain_counts", "grain_powers_2", "located", "z_4"),
     ],
 )
 def test_arrays_of_the_looks_that_are_left_out_are_missed(

@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from repsynth.errors import SchemaError
 from repsynth.schema import (
+    Boolean,
+    Category,
+    Column,
     Datetime,
+    Id,
     Integer,
     Number,
     Schema,
@@ -175,6 +179,28 @@ prefix = "5"
             'type = "datetime"\nmin = 2020-01-01T01:00:00\nmax = 2021-01-01\ndates = "%d.%m.%Y"',
             "names no time of day, but the bounds do",
         ),
+        ('type = "integer"\nmin = 0\nmax = 3\nspecial = [0, "1", 2.0, "3e0", -9]', "declare a category"),
+        ('type = "integer"\nmin = -5\nmax = 5\nstep = 5\nspecial = [-5, 0, 5]', "declare a category"),
+        ('type = "number"\nmin = 0.1\nmax = 0.3\nstep = 0.1\nspecial = [0.1, 0.2, 0.3]', "declare a category"),
+        ('type = "number"\nmin = 0\nmax = 0.1\ndecimals = 1\nspecial = ["-0.0", ".1"]', "declare a category"),
+        (
+            'type = "datetime"\nmin = 2020-01-01\nmax = 2020-01-02\nspecial = [2020-01-01, 2020-01-02]',
+            "declare a category",
+        ),
+        (
+            'type = "datetime"\nmin = 2020-01-01\nmax = 2020-01-02\ndates = "%d.%m.%Y"\n'
+            'special = ["01.01.2020", "2020-01-02T00:00:00"]',
+            "declare a category",
+        ),
+        (
+            'type = "datetime"\nmin = "0001-01-01T00:00:00+10:00"\nmax = 2020-01-01',
+            "'min' is not a usable datetime",
+        ),
+        ('type = "datetime"\nmin = 0001-01-01T00:00:00+10:00\nmax = 2020-01-01', "'min' is not a usable datetime"),
+        (
+            'type = "datetime"\nmin = 2020-01-01\nmax = "9999-12-31T23:59:59-10:00"',
+            "'max' is not a usable datetime",
+        ),
     ],
 )
 def test_mistakes_in_grids_forms_and_special_values(keys: str, message: str) -> None:
@@ -182,6 +208,62 @@ def test_mistakes_in_grids_forms_and_special_values(keys: str, message: str) -> 
         parse_schema(f"[columns.a]\n{keys}\n")
     assert message in str(caught.value)
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Integer(name="a", min=0, max=3, special=("0", "1", "3", "1.5")),
+        Number(name="a", min=0.0, max=0.2, step=0.1, special=("0", "0.1", "0.20001", "1e300")),
+        Number(name="a", min=0.0, max=1.0, special=("0", "1")),
+        Datetime(name="a", min=date(2020, 1, 1), max=date(2020, 1, 2), special=("2020-01-01", "2020-01-02T01:00")),
+        Datetime(name="a", min=date(2020, 1, 1), max=date(2020, 1, 2), special=("1.1.2020", "none")),
+    ],
+    ids=repr,
+)
+def test_special_values_may_leave_one_number(column: Column) -> None:
+    schema = Schema(columns=(column,))
+    assert schema_from_dict(schema_to_dict(schema)) == schema
+
+
+HALF = "\ud800"  # half a character, which Python's texts may hold and no file can
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Boolean(name=HALF),
+        Id(name=f"a{HALF}"),
+        Category(name="a", values=("x", f"y{HALF}")),
+        Integer(name="a", min=0, max=9, special=("-9", HALF)),
+        Integer(name="a", min=0, max=9, prefix=HALF),
+        Integer(name="a", min=0, max=9, thousands=HALF),
+        Number(name="a", min=0.0, max=9.0, decimal=HALF),
+        Datetime(name="a", min=date(2020, 1, 1), max=date(2021, 1, 1), dates=f"%d{HALF}%m %Y"),
+    ],
+    ids=ascii,
+)
+def test_text_that_no_file_can_hold_is_refused(column: Column) -> None:
+    schema = Schema(columns=(column, Boolean(name="other")))
+    with pytest.raises(SchemaError, match="not valid UTF-8") as caught:
+        schema_from_dict(schema_to_dict(schema))
+    assert len(caught.value.problems) == 1
+    assert str(caught.value).encode(), "the message itself can be printed"
+
+
+def test_keys_and_labels_that_no_file_can_hold_are_refused_in_words_that_one_can() -> None:
+    boolean = {"type": "boolean"}
+    for raw in (
+        {"columns": {"a": boolean | {HALF: 1}}},
+        {"columns": {"a": boolean}, HALF: 1},
+        {"columns": {"a": boolean}, "label": HALF},
+        {"columns": {"a": boolean, HALF: boolean}, "label": HALF},
+        {"columns": {"a": {"type": HALF}}},
+        {"columns": {HALF: 3}},
+    ):
+        with pytest.raises(SchemaError) as caught:
+            schema_from_dict(raw)
+        assert str(caught.value).encode()
 
 
 @given(

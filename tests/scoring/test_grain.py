@@ -202,9 +202,6 @@ def test_the_masses_of_bins_of_plain_numbers_come_out(column: Number) -> None:
         check_masses(column, Bins.by_magnitude(column), seed)
 
 
-@pytest.mark.xfail(
-    reason="floats tell a value's own power from others too coarsely, and twice on grids such as fives"
-)
 @pytest.mark.parametrize(
     "column",
     [
@@ -311,7 +308,7 @@ def test_a_rounded_number_stays_in_its_interval(column: Integer | Number, seed: 
     assert np.all(~changed | ((found >= low - slack) & (found < high + slack)))
     assert not np.any(changed & (k == 0))
     units = found / step
-    assert np.all(~changed | (np.abs(units - np.rint(units)) < 1e-6))
+    assert np.all(~changed | (np.abs(units - np.rint(units)) <= 1e-9 + 1e-15 * np.abs(units)))
 
 
 def test_every_multiple_in_the_interval_is_drawn_and_only_those() -> None:

@@ -200,15 +200,15 @@ def drawn_from_one_bin() -> np.ndarray:
 
 
 def test_numbers_are_rounded_in_their_bin() -> None:
-    """The whole stays where it was; one in ten of the multiples of a power is one of the next by chance."""
+    """The whole stays where it was."""
     drawn = drawn_from_one_bin()
     assert drawn.min() >= 1000
     assert drawn.mean() == pytest.approx(5500, abs=60)
-    assert 0.385 <= np.mean(drawn % 100 == 0) <= 0.445
+    assert 0.385 <= np.mean(drawn % 100 == 0) <= 0.415
     assert 0.635 <= np.mean(drawn % 10 == 0) <= 0.70
 
 
-@pytest.mark.xfail(reason="multiples of a power are drawn with those of larger ones among them")
+@pytest.mark.xfail(reason="one in ten of the numbers that are not rounded is a multiple of ten by chance")
 def test_numbers_are_rounded_as_often_as_the_column_s_are() -> None:
     drawn = drawn_from_one_bin()
     assert np.mean(drawn % 100 == 0) == pytest.approx(0.40, abs=0.01)
@@ -234,7 +234,6 @@ def test_a_drawn_table_has_the_fractions_of_a_table_without_noise() -> None:
     assert drawn[13] == real[13] == 1500
 
 
-@pytest.mark.xfail(reason="what the missing take is added to all bins alike")
 def test_the_fractions_of_numbers_do_not_depend_on_how_many_are_missing() -> None:
     """With so many missing at random, the standard deviation of a count is below 30."""
     drawn, real = drawn_and_real(missing=1500)

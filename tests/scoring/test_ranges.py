@@ -33,8 +33,8 @@ from repsynth.scoring.base import NAT
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import ColumnHistograms, Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, look_sensitivity, measure_ranges, wide_columns
-from repsynth.scoring.rarity import farther_out, make_rarity
-from repsynth.scoring.stage import StageOne, by_magnitude, measure_stage_one, scored_histograms, scoring_ways
+from repsynth.scoring.rarity import make_rarity
+from repsynth.scoring.stage import StageOne, measure_stage_one
 from repsynth.scoring.weights import FULL
 
 WIDE_SCHEMA = parse_schema(WIDE)
@@ -92,8 +92,8 @@ def test_the_looks_and_the_histograms_share_what_the_histograms_would_have(
         assert not wide or rows is not None
         return
     assert wide
-    rounded = sum(not isinstance(column, Datetime) for column in wide)
-    assert look_sensitivity(schema, RANGES) ** 2 == pytest.approx(len(wide) + rounded)
+    numbers = sum(not isinstance(column, Datetime) for column in wide)
+    assert look_sensitivity(schema, RANGES) ** 2 == pytest.approx(len(wide) + 2 * numbers)
     assert look_sensitivity(schema, ZOOM) ** 2 == pytest.approx(len(wide))
     noise = len(schema.learned) ** 0.5 / plan.charges["histograms"].mu
     for name in (RANGES, ZOOM):
@@ -284,18 +284,19 @@ def test_columns_stay_as_they_are_where_a_look_shows_nothing_or_equal_bins_suffi
 
 def test_the_mean_of_numbers_in_a_corner_of_their_bounds_comes_out() -> None:
     """Between 0 and 1,000 under bounds of a hundred million: one record in 1,000 that noise sends far out would
-    make the mean a hundred times too large. Noise of 12 in a bin is as much as a fortieth of the standard
-    deviation of the numbers, so that four times that is allowed; without noise, one."""
+    make the mean a hundred times too large. In most runs it stays within some standard errors of itself: noise
+    that a bin behind the last numbers holds together with them may move it by more."""
     column = Integer(name="x", min=-(10**6), max=10**8)
     codes = np.clip(np.random.default_rng(0).gamma(3, 100, ROWS), 0, 1000).astype(np.int64) + 10**6
     real = Records(rows=ROWS, codes={"x": codes})
     error = codes.std() / ROWS**0.5
-    for mu, errors in ((1e5, 1.0), (0.5, 4.0)):
-        means = []
+    for mu, errors, exceptions in ((1e5, 1.0, 0), (1.0, 2.0, 0), (0.5, 4.0, 1)):
+        off = []
         for seed in range(6):
             drawn = staged(column, real, mu=mu, seed=seed).histograms.draw(ROWS, np.random.default_rng(seed))
-            means.append(drawn.codes["x"].mean())
-        assert np.abs(np.array(means) - codes.mean()).max() <= errors * error
+            off.append(abs(drawn.codes["x"].mean() - codes.mean()) / error)
+        assert sum(each > errors for each in off) <= exceptions
+        assert max(off) < 20
 
 
 # --- scores ---
@@ -312,8 +313,8 @@ def test_a_number_is_as_rare_as_the_least_rare_of_those_farther_out() -> None:
     ):
         bins = Bins.by_magnitude(column)
         counts = generator.choice([0, 3, 40, 2000], bins.count)
-        located = Histograms((bins,), counts, 5.0, 1e4, located=frozenset({0}))
-        rarity = make_rarity(located, None).rarity[0].tolist()
+        looked = Histograms((bins,), counts, 5.0, 1e4, located=frozenset({0}), outward=frozenset({0}))
+        rarity = make_rarity(looked, None).rarity[0].tolist()
         own = [
             rare * NAT for rare in np.where(counts > 2.5, -np.log(np.maximum(counts, 2.5) / 1e4), -np.log(2.5e-4))
         ]
@@ -330,16 +331,6 @@ def test_a_number_is_as_rare_as_the_least_rare_of_those_farther_out() -> None:
         assert sum(rarity[k] < own[k] - 2 for k in range(bins.count)) > 5
 
 
-def test_dates_and_equal_bins_have_no_farther_out() -> None:
-    day = Datetime(name="x", min=date(1900, 1, 1), max=date(2099, 12, 31))
-    bins = Bins.by_magnitude(day)
-    located = Histograms((bins,), np.zeros(bins.count, dtype=np.int64), 5.0, 1e4, located=frozenset({0}))
-    assert farther_out(located, 0).tolist() == [list(range(bins.count))]
-    pay = Bins.binned(Integer(name="x", min=0, max=10**6), 64)
-    equal = Histograms((pay,), np.zeros(pay.count, dtype=np.int64), 5.0, 1e4)
-    assert farther_out(equal, 0).tolist() == [list(range(pay.count))]
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_small_number_is_no_outlier_and_an_extreme_one_is(seed: int) -> None:
     """Pay of some 20,000 to 60,000, ten records of each odd one: of 3, of -700 and of a million."""
@@ -353,38 +344,44 @@ def test_a_small_number_is_no_outlier_and_an_extreme_one_is(seed: int) -> None:
     score = stage.score.of(real) / NAT
     usual = score[30:][(pay[30:] > 20_000) & (pay[30:] < 60_000)]
     assert score[0] <= np.median(usual), "3 is not rarer than what most have"
-    assert score[20] == score[pay > 0].max(), "of what is above zero, a million is rarest"
     assert score[20] >= usual.max() + 1
     assert score[10] >= usual.max() + 1, "below zero nobody else is"
-    order = np.argsort(pay[pay > 0])
-    assert np.all(np.diff(score[pay > 0][order]) >= 0), "farther from zero, nothing is less rare"
 
 
-def test_scores_are_made_of_the_first_look_where_a_column_is_located() -> None:
-    table = make_wide(600)
-    release = run(plan_of(WIDE_SCHEMA, mu=3.0), open_source(table), noise_seed=1)
-    stage, ranges = release.stage, release.stage.ranges
+def test_scores_are_made_of_the_public_bins_of_the_first_look() -> None:
+    """Of a wide column, located or not, the rarer of its bin by magnitude and its equal bin counts."""
+    release = run(plan_of(WIDE_SCHEMA, mu=3.0), open_source(make_wide(600)), noise_seed=1)
+    scored, ranges = release.stage.scored, release.stage.ranges
     assert ranges is not None
-    located = release.histograms.located
-    assert len(located) >= 4
-    scored = scored_histograms(release.histograms, ranges)
-    for i, bins in enumerate(scored.bins):
-        if i in located:
-            k = ranges.columns.index(i)
-            assert bins is ranges.first.bins[k]
-            assert np.array_equal(scored.noisy(i), ranges.first.noisy(k))
-            assert scored.sigma_of(i) == ranges.first.sigma
-        else:
-            assert bins is release.histograms.bins[i]
-            assert np.array_equal(scored.noisy(i), release.histograms.noisy(i))
-            assert scored.sigma_of(i) == release.histograms.sigma
-    none = by_magnitude(release.histograms, ranges, frozenset())
-    assert np.array_equal(none.counts, release.histograms.counts)
-    plain, sized = scoring_ways(stage, fine=False)
-    assert all(
-        a is not b for i, (a, b) in enumerate(zip(plain.bins, sized.bins, strict=True)) if i in ranges.columns
-    )
-    assert not plain.counts.any(), "what was measured in other bins says nothing of these"
+    assert [(bins.column.name, k in scored.outward) for k, bins in enumerate(scored.bins)] == [
+        *((name, by_size) for name in ("pay", "wealth", "price", "grant") for by_size in (True, False)),
+        *((name, False) for name in ("born", "seen", "age", "owner")),
+    ]
+    for k, (bins, sigma) in enumerate(zip(scored.bins, scored.sigmas, strict=True)):
+        column = bins.column
+        narrow = column.name in ("age", "owner")
+        assert sigma == (release.histograms.sigma if narrow else ranges.first.sigma)
+        assert (k in scored.located) == (not narrow)
+        if not narrow:
+            assert isinstance(column, Numeric)
+            fixed = Bins.by_magnitude(column) if (k < 8 and k % 2 == 0) or k >= 8 else Bins.binned(column, 32)
+            assert np.array_equal(bins.starts, fixed.starts)  # type: ignore[arg-type]
+    counts = [*(np.append(ranges.first.noisy(k), ranges.equal.noisy(k)) for k in range(4))]
+    counts += [
+        ranges.first.noisy(4),
+        ranges.first.noisy(5),
+        release.histograms.noisy(6),
+        release.histograms.noisy(7),
+    ]
+    assert np.array_equal(scored.counts, np.concatenate(counts).astype(np.int64))
+
+    records = records_of(make_wide(50, seed=2), WIDE_SCHEMA)
+    tables = dict(enumerate(make_rarity(scored, "owner").rarity))
+    rare = [table[scored.bins[k].of(records)] for k, table in tables.items()]
+    wanted = sum(np.maximum(rare[k], rare[k + 1]) for k in (0, 2, 4, 6)) + rare[8] + rare[9] + rare[10]
+    assert np.array_equal(release.score.of(records), wanted)
+    assert release.score.columns == 7
+    assert release.score.lowest <= release.score.of(records).min()
 
 
 # --- the guarantee where noise decides which bins a column has ---
@@ -403,13 +400,13 @@ def runs() -> Runs:
     rows, sim = 30_000, datasets.load("sim")
     generator = np.random.default_rng(0)
     table, columns = datasets.simulate(rows, seed=3), []
-    for fraction in (0.4, 0.5, 0.55, 0.6):
+    for fraction in (0.72, 0.76, 0.8):
         pay = generator.integers(0, 10**6, rows).astype(str)
         name = f"pay {fraction}"
         table = table.append_column(name, pa.array(np.where(generator.random(rows) < fraction, "N", pay)))
         columns.append(Integer(name=name, min=0, max=10**6, special=("N",)))
     schema = Schema(columns=(*sim.schema.columns, *columns), label=sim.schema.label)
-    plan = plan_of(schema, epsilon=4.0, public_rows=rows)
+    plan = plan_of(schema, epsilon=8.0, public_rows=rows)
     without = table.slice(1)
     made = [run(plan, open_source(without if seed % 2 else table), noise_seed=seed) for seed in range(6)]
     return Runs(records_of(table, schema), tuple(made))
@@ -421,10 +418,10 @@ def test_the_guarantee_holds_whichever_columns_are_located(runs: Runs) -> None:
     of at most 6 η."""
     first = runs.releases[0]
     located = {release.histograms.located for release in runs.releases}
-    assert len(located) > 2, "noise decides"
+    assert len(located) > 1, "noise decides"
     assert why_none(first) is None
     bounds = [guaranteed_weights(release, [runs.records], eta=1e-11) for release in runs.releases[:3]]
-    assert 0.002 < np.mean(bounds[0] < 1) < 0.3, "the guarantee is neither empty nor for everybody"
+    assert 0.005 < np.mean(bounds[0] < 1) < 0.3, "the guarantee is neither empty nor for everybody"
     for other in bounds[1:]:
         assert np.array_equal(bounds[0], other), "it does not depend on the noise that was drawn"
     for release in runs.releases:
@@ -436,9 +433,8 @@ def test_the_guarantee_holds_whichever_columns_are_located(runs: Runs) -> None:
 def test_scores_stay_within_their_bounds_whichever_columns_are_located(runs: Runs) -> None:
     """Made for an eighth of the noise, the bounds would not hold."""
     first = runs.releases[0]
-    engine = LocalEngine([runs.records])
-    ways = scoring_ways(first.stage, fine=first.plan.fine_bins)
-    exact = [replace(way, counts=engine.sum(ColumnHistograms(way.bins))) for way in ways]
+    scored = first.stage.scored
+    exact = replace(scored, counts=LocalEngine([runs.records]).sum(ColumnHistograms(scored.bins)))
     bounds, narrow = (first.score.bounds(exact, tail=tail, eta=1e-11, rows=30_000) for tail in (8.0, 1.0))
     low, high = bounds.of(runs.records)
     narrow_low, narrow_high = replace(narrow, spread=narrow.spread / 8).of(runs.records)

@@ -1,0 +1,265 @@
+"""Special values, zeros, bounds and round numbers come out of every model as often as they went in."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from checks import records_of
+from conftest import WIDE, make_wide
+
+from repsynth.curator.check import check_table
+from repsynth.data.records import MISSING, Records
+from repsynth.data.sources import open_source
+from repsynth.models.groups import NONE, choose_groups, coarser, levels, of_finer, probabilities_within
+from repsynth.models.naive_bayes.statistic import FARTHEST, Ranks, make_contribution
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.release.release import Release
+from repsynth.schema import Integer, Numeric, Schema, parse_schema
+from repsynth.scoring.bins import Bins
+from repsynth.scoring.histograms import Histograms
+
+ROWS = 3000
+SCHEMA = parse_schema(WIDE)
+UNLABELLED = parse_schema(WIDE.replace('label = "owner"', ""))
+TRAINING = {"sampling_rate": 0.1, "epochs": 4.0}
+KINDS = {
+    "naive-bayes": (SCHEMA, {}),
+    "naive-bayes without a label": (UNLABELLED, {}),
+    "mst": (SCHEMA, {}),
+    "aim": (SCHEMA, {}),
+    "neural": (SCHEMA, TRAINING),
+}
+SEEDS = {"naive-bayes": 4, "naive-bayes without a label": 2, "mst": 3, "aim": 1, "neural": 1}
+"""Runs of each; the slower ones have fewer."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A run with seeded noise: ε = 3 and 3,000 records, about 13 records of noise in a bin."""
+
+    schema: Schema
+    release: Release
+    table: pa.Table
+    records: Records
+
+
+@cache
+def made_by(kind: str, seed: int) -> Made:
+    schema, knobs = KINDS[kind]
+    model = kind.partition(" ")[0]
+    plan = make_plan(schema, Settings.of(epsilon=3.0, delta=1e-6, public_rows=ROWS, model=model, **knobs))
+    release = run(plan, open_source(make_wide(ROWS)), noise_seed=seed)
+    table = release.sample(ROWS, seed=seed)
+    return Made(schema, release, table, records_of(table, schema))
+
+
+REAL = records_of(make_wide(ROWS), SCHEMA)
+SPECIAL = [column for column in SCHEMA.numeric if column.special]
+EVERY = pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        pytest.param(kind, seed, marks=pytest.mark.slow if kind == "neural" else ())
+        for kind, seeds in SEEDS.items()
+        for seed in range(seeds)
+    ],
+)
+
+
+def fraction(records: Records, column: Numeric, code: int) -> float:
+    return float(np.mean(records.codes[column.name] == code))
+
+
+@EVERY
+def test_special_values_come_out_as_often_as_they_went_in(kind: str, seed: int) -> None:
+    """Within two points of 10 and 15 %: noise makes a standard deviation of half a point."""
+    made = made_by(kind, seed)
+    for column in SPECIAL:
+        real = fraction(REAL, column, column.steps + 1)
+        assert real > 0.08
+        assert fraction(made.records, column, column.steps + 1) == pytest.approx(real, abs=0.02), column.name
+
+
+@EVERY
+def test_special_values_are_no_numbers_and_numbers_no_special_values(kind: str, seed: int) -> None:
+    """In the cells of the table: as they are written, and all others inside their bounds."""
+    made = made_by(kind, seed)
+    pay, age, born = (made.table[name].to_pylist() for name in ("pay", "age", "born"))
+    assert all(cell == "N" or -20_000 <= int(cell) <= 2_000_000 for cell in pay)
+    assert all(cell == -9 or 0 <= cell <= 99 for cell in age)
+    assert all(cell == "31.12.9999" or 1900 <= int(cell[6:]) <= 2099 for cell in born)
+    for name, cells, special in (("pay", pay, "N"), ("age", age, -9), ("born", born, "31.12.9999")):
+        (column,) = (column for column in SPECIAL if column.name == name)
+        codes = made.records.codes[name]
+        assert [cell == special for cell in cells] == (codes == column.steps + 1).tolist()
+
+
+@EVERY
+def test_special_values_are_neither_missing_nor_unreadable(kind: str, seed: int) -> None:
+    made = made_by(kind, seed)
+    for column in SCHEMA.numeric:
+        assert column.missing or not np.any(made.records.codes[column.name] == MISSING)
+    (price,) = (column for column in SCHEMA.numeric if column.name == "price")
+    assert fraction(made.records, price, MISSING) == pytest.approx(fraction(REAL, price, MISSING), abs=0.025)
+    for column in check_table(made.table, made.schema).columns:
+        assert (column.unreadable, column.undeclared, column.below, column.above) == (0, 0, 0, 0), column.name
+        if column.name in {special.name for special in SPECIAL}:
+            assert column.special > 0.05
+
+
+@EVERY
+def test_zeros_and_round_numbers_come_out_as_often_as_they_went_in(kind: str, seed: int) -> None:
+    """Of pay 10 % are zero and 60 % of the others are multiples of 1,000; half of the grants are zero."""
+    made, thousands = made_by(kind, seed), []
+    for records in (REAL, made.records):
+        pay = records.codes["pay"][records.codes["pay"] <= 2_020_000] - 20_000
+        thousands.append(np.mean(pay[pay != 0] % 1000 == 0))
+        assert np.mean(records.codes["pay"] == 20_000) == pytest.approx(0.085, abs=0.02)
+        assert np.mean(records.codes["grant"] == 0) == pytest.approx(0.5, abs=0.05)
+    assert thousands[0] == pytest.approx(0.6, abs=0.03)
+    assert thousands[1] == pytest.approx(thousands[0], abs=0.1)
+    far = made.records.codes["wealth"]
+    (wealth,) = (column for column in SCHEMA.numeric if column.name == "wealth")
+    value = wealth.min + far * float(wealth.unit)  # type: ignore[operator]
+    assert np.mean((value > -500) & (value < 1500)) > 0.97, "of a range of a billion"
+
+
+@EVERY
+def test_hardly_anybody_is_at_a_bound_that_the_data_do_not_reach(kind: str, seed: int) -> None:
+    records = made_by(kind, seed).records
+    for column in SCHEMA.numeric:
+        codes = records.codes[column.name]
+        assert np.sum(codes == column.steps) <= 3, column.name
+        assert column.name == "grant" or np.sum(codes == 0) <= 3, column.name
+
+
+@pytest.mark.parametrize("kind", ["naive-bayes", "mst"])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_nor_where_noise_is_large(kind: str, epsilon: float) -> None:
+    schema, table = KINDS[kind][0], make_wide(ROWS)
+    for seed in range(2):
+        plan = make_plan(schema, Settings.of(epsilon=epsilon, delta=1e-6, public_rows=ROWS, model=kind))
+        records = records_of(run(plan, open_source(table), noise_seed=seed).sample(ROWS, seed=seed), schema)
+        for column in schema.numeric:
+            codes = records.codes[column.name]
+            assert np.sum(codes == column.steps) <= 30, column.name
+            assert column.name == "grant" or np.sum(codes == 0) <= 30, column.name
+
+
+def test_zeros_and_both_bounds_come_out_where_the_data_reach_them() -> None:
+    """A fifth of the records at each."""
+    generator = np.random.default_rng(0)
+    pay = np.rint(generator.lognormal(10, 0.5, ROWS))
+    pay = np.choose(
+        generator.integers(0, 5, ROWS), [np.full(ROWS, v) for v in (-20_000, 0, 2_000_000)] + [pay, pay]
+    )
+    column = Integer(name="pay", min=-20_000, max=2_000_000)
+    schema = Schema(columns=(column, *SCHEMA.columns[-1:]), label="owner")
+    table = pa.table({"pay": pay.astype(np.int64), "owner": make_wide(ROWS)["owner"]})
+    for model in ("naive-bayes", "mst"):
+        plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6, public_rows=ROWS, model=model))
+        drawn = records_of(run(plan, open_source(table), noise_seed=1).sample(ROWS, seed=1), schema)
+        for code in (0, 20_000, column.steps):
+            assert fraction(drawn, column, code) == pytest.approx(0.2, abs=0.03), (model, code)
+
+
+# --- groups ---
+
+
+def placed(seed: int, sigma: float) -> tuple[Histograms, int]:
+    """A located column with two special values, with empty bins and full ones."""
+    generator = np.random.default_rng(seed)
+    column = Integer(name="x", min=0, max=10**6, special=("N", "-9"), missing=bool(seed % 2))
+    bins = Bins.at(column, np.unique(generator.integers(1, 10**6, 30)))
+    exact = generator.choice([0, 0, 4, 60, 500], bins.count)
+    exact[-1] *= seed % 2
+    counts = (exact + generator.normal(0, sigma, bins.count)).astype(np.int64)
+    return Histograms((bins,), counts, sigma, float(exact.sum()), located=frozenset({0})), seed
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("sigma", [0.1, 20.0, 300.0])
+def test_special_values_have_groups_of_their_own_and_no_group_of_numbers_is_empty(seed: int, sigma: float) -> None:
+    histograms, _ = placed(seed, sigma)
+    bins = histograms.bins[0]
+    (groups,) = choose_groups(histograms, None, most=16)
+    for each in (groups, coarser(histograms, 0, groups)):
+        numbers = each.of_bin[: bins.numbers]
+        assert numbers[0] == 0
+        assert set(np.diff(numbers).tolist()) <= {0, 1}, "intervals, in order"
+        others = each.of_bin[bins.numbers :].tolist()
+        first = int(numbers.max()) + 1
+        assert others == [first, first + 1, first + 2 if bins.column.missing else NONE]
+    assert np.array_equal(
+        of_finer(groups, coarser(histograms, 0, groups))[groups.of_bin[: bins.values]],
+        coarser(histograms, 0, groups).of_bin[: bins.values],
+    )
+    counts = levels(histograms, 0)
+    found = groups.sum_up(np.append(counts[: bins.numbers], np.zeros(bins.count - bins.numbers)))
+    if np.any(counts[: bins.numbers] > 0):
+        assert np.all(np.bincount(groups.of_bin[: bins.numbers], counts[: bins.numbers] != 0)[: len(found)] > 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("sigma", [0.1, 20.0])
+def test_what_is_empty_stays_so_within_its_group(seed: int, sigma: float) -> None:
+    histograms, _ = placed(seed, sigma)
+    (groups,) = choose_groups(histograms, None, most=16)
+    within = probabilities_within(histograms, 0, groups)
+    assert within.sum(axis=1) == pytest.approx(np.ones(groups.count))
+    counts, bins = levels(histograms, 0), histograms.bins[0]
+    empty = np.flatnonzero(counts[: bins.numbers] == 0)
+    assert len(empty) > 3 or sigma > 1
+    assert np.all(within[:, empty] < 1e-6)
+    for k in range(bins.values):  # nothing is drawn from another group's bin
+        assert np.flatnonzero(within[:, k]).tolist() in ([groups.of_bin[k]], [])
+
+
+# --- ranks ---
+
+
+def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
+    """In order, with mean 0 and variance 1, cut off at three; 0 for special values and missing ones."""
+    column = Integer(name="x", min=0, max=10**9, special=("N",), missing=True)
+    starts = np.array([0, 1, 10, 100, 1000, 10**4, 10**5, 10**6, 10**7])
+    bins = Bins.at(column, starts)
+    counts = np.array([0, 10, 200, 900, 1800, 1900, 900, 250, 40, 500, 0])
+    assert len(counts) == bins.count
+    histograms = Histograms((bins,), counts, 0.01, 6500.0, located=frozenset({0}))
+    ranks = Ranks.of_column(histograms, 0)
+    assert np.all(np.diff(ranks.z) >= 0)
+    assert np.abs(ranks.z).max() <= FARTHEST
+    mass = counts[:9] / counts[:9].sum()
+    assert mass @ ranks.z == pytest.approx(0, abs=0.03)
+    assert mass @ ranks.z**2 == pytest.approx(1, abs=0.05)
+    codes = np.array([0, 5, 10**4 + 3, 10**9, 10**9 + 1, MISSING])
+    z = ranks.of(Records(rows=6, codes={"x": codes}))
+    assert z.tolist() == [ranks.z[0], ranks.z[1], ranks.z[5], ranks.z[8], 0.0, 0.0]
+    contribution = make_contribution(Schema(columns=(column,)), histograms)
+    assert list(contribution.ranks) == [0]
+    nothing = contribution.squared_norm(Records(rows=2, codes={"x": codes[-2:]}))
+    assert nothing.tolist() == [contribution.constant**2] * 2, "a special value is no number, nor is a missing one"
+
+
+def test_a_label_s_numbers_differ_as_the_real_ones_do() -> None:
+    """Wealth is some 200 or 500 under bounds of a billion: positions say nothing of that, ranks do."""
+    release = made_by("naive-bayes", 0).release
+    means = {}
+    for name, records in (("real", REAL), ("made", made_by("naive-bayes", 0).records)):
+        owner, wealth = records.codes["owner"], records.codes["wealth"] * 1.001e9 / 2**40 - 1e6
+        means[name] = [np.median(wealth[owner == k]) for k in (0, 1)]
+    assert means["made"][1] - means["made"][0] > 0.5 * (means["real"][1] - means["real"][0]) > 100
+    assert sorted(release.fit.statistic.contribution.ranks) == [0, 1, 2, 3, 4, 5]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["naive-bayes", "mst", "aim"])
+def test_the_rows_of_one_label_have_special_values_too(kind: str) -> None:
+    sampler = made_by(kind, 0).release.fit.sampler()
+    records = sampler.draw(2000, np.random.default_rng(0), label=1)
+    assert set(records.codes["owner"].tolist()) == {1}
+    for column in SPECIAL:
+        real = fraction(REAL, column, column.steps + 1)
+        assert fraction(records, column, column.steps + 1) == pytest.approx(real, abs=0.06)
