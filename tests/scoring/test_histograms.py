@@ -208,7 +208,6 @@ def test_numbers_are_rounded_in_their_bin() -> None:
     assert 0.635 <= np.mean(drawn % 10 == 0) <= 0.70
 
 
-@pytest.mark.xfail(reason="one in ten of the numbers that are not rounded is a multiple of ten by chance")
 def test_numbers_are_rounded_as_often_as_the_column_s_are() -> None:
     drawn = drawn_from_one_bin()
     assert np.mean(drawn % 100 == 0) == pytest.approx(0.40, abs=0.01)

@@ -166,9 +166,13 @@ class Roundness:
         step = 10.0 ** np.array(self.grains.powers, dtype=np.float64)[k]
         first, behind = _first(low, step), _first(high, step)
         times = first + np.floor(generator.random(len(values)) * (behind - first))
+        # One in ten multiples is one of the next power, too, and so is one in ten numbers that are not rounded.
+        plain = k == 0
+        times = np.where(plain, np.rint(values / step), times)
         rounder = (times % 10 == 0) & (k + 1 < len(self.grains.powers))
         times = np.where(rounder, np.where(times + 1 < behind, times + 1, np.maximum(times - 1, first)), times)
-        return np.where((k > 0) & (behind > first), times * step, values)
+        counted = self.grains.column.unit == 10.0 ** self.grains.powers[0]
+        return np.where((behind > first) & (~plain | (rounder & counted)), times * step, values)
 
 
 def read_grains(column: Integer | Number, powers: NDArray[Any]) -> Grains:
