@@ -107,6 +107,17 @@ def test_the_cell_of_a_plain_number_of_few_digits(column: Number, data: st.DataO
     assert cells_of(grains, [position]) == [slow_cell(value, grains.powers)]
 
 
+@pytest.mark.parametrize("most", [2e3, 1e6, 3e7, 1e9])
+def test_powers_of_ten_have_their_own_size_under_any_bounds(most: float) -> None:
+    """However wide the interval that such a number falls in, and wherever in it it lies."""
+    for column in (Number(name="x", min=0.0, max=most), Number(name="x", min=-most, max=most / 3)):
+        grains = Grains.of_column(column)
+        values = [Decimal(10) ** power for power in grains.powers[2:] if 10.0**power <= column.max]
+        assert len(values) > 5
+        positions = positions_of(np.array([float(value) for value in values]), column)
+        assert cells_of(grains, positions) == [slow_cell(value, grains.powers) for value in values]
+
+
 def test_plain_numbers_are_multiples_by_chance_only_rarely() -> None:
     """Of numbers from a continuum, one in a hundred is taken for a multiple of the second power at most."""
     for column in PLAIN:

@@ -174,6 +174,15 @@ def test_a_drawn_position_is_in_its_bin_and_no_special_value(column: Numeric, se
     assert np.all((drawn >= start) & (drawn < end))
 
 
+def test_positions_that_would_read_as_special_values_are_left_out() -> None:
+    column = Integer(name="x", min=0, max=20, special=("7", "12", "13"))
+    bins = Bins.at(column, np.array([5, 15]))
+    histograms = Histograms((bins,), np.array([10, 500, 10, 0, 0, 0, 0]), 1.0, 520.0)
+    generator = np.random.default_rng(0)
+    drawn = histograms.positions(0, np.ones(2000, dtype=np.int64), generator.random(2000), generator)
+    assert set(drawn.tolist()) == {*range(5, 15)} - {7, 12, 13}
+
+
 def test_a_spike_is_drawn_at_its_value_and_what_is_none_over_the_bin_beside_it() -> None:
     generator = np.random.default_rng(1)
     cell, inside = np.full(1000, 6), generator.random(1000)
@@ -214,7 +223,7 @@ def test_numbers_are_rounded_as_often_as_the_column_s_are() -> None:
     assert np.mean(drawn % 10 == 0) == pytest.approx(0.65, abs=0.01)
 
 
-def drawn_and_real(missing: int) -> tuple[np.ndarray, np.ndarray]:
+def drawn_and_real(missing: int, *, located: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """How many records are in each bin, without noise: an even stretch, a spike, a special value, some missing."""
     generator = np.random.default_rng(3)
     codes = np.concatenate([generator.integers(100, 700, 5000), np.full(2000, 500), np.full(1500, 1001)])
@@ -222,7 +231,8 @@ def drawn_and_real(missing: int) -> tuple[np.ndarray, np.ndarray]:
     real = Records(rows=len(codes), codes={"x": codes, "y": np.arange(len(codes)) % 2})
     kernel = ColumnHistograms((BINS, Bins.discrete(Boolean(name="y"))))
     counts = kernel.total(real)
-    histograms = Histograms(kernel.bins, counts, 1e-3, float(len(codes)), located=frozenset({0}))  # type: ignore[arg-type]
+    places = frozenset({0}) if located else frozenset[int]()
+    histograms = Histograms(kernel.bins, counts, 1e-3, float(len(codes)), located=places)  # type: ignore[arg-type]
     return kernel.total(histograms.draw(len(codes), generator)), counts
 
 
@@ -235,8 +245,9 @@ def test_a_drawn_table_has_the_fractions_of_a_table_without_noise() -> None:
 
 def test_the_fractions_of_numbers_do_not_depend_on_how_many_are_missing() -> None:
     """With so many missing at random, the standard deviation of a count is below 30."""
-    drawn, real = drawn_and_real(missing=1500)
-    assert np.abs(drawn - real).max() <= 90
+    for located in (True, False):
+        drawn, real = drawn_and_real(missing=1500, located=located)
+        assert np.abs(drawn - real).max() <= 90
 
 
 def test_the_statistic_is_one_cell_of_each_histogram() -> None:

@@ -270,6 +270,22 @@ def test_with_noise_it_is_still_close(shape: str, times: int) -> None:
         assert distance(real, stage.histograms) <= most
 
 
+def test_frequent_round_numbers_get_bins_of_their_own() -> None:
+    """Of 5,000 records, 60 % at multiples of 1,000: the frequent ones, far more than noise, and no others."""
+    generator = np.random.default_rng(0)
+    pay = generator.lognormal(9.5, 0.6, ROWS)
+    pay = np.where(generator.random(ROWS) < 0.6, np.rint(pay / 1000) * 1000, np.rint(pay))
+    column = Integer(name="x", min=0, max=10**7)
+    histograms = staged(column, Records(rows=ROWS, codes={"x": pay.astype(np.int64)}), mu=1.0).histograms
+    bins = histograms.bins[0]
+    assert bins.starts is not None
+    alone = bins.starts[: bins.numbers][bins.ends - bins.starts[: bins.numbers] == 1]
+    alone = set(alone.tolist()) - {0, 1, column.max}
+    value, count = np.unique(pay, return_counts=True)
+    assert {*range(6000, 16_000, 1000)} <= set(value[count > 100].astype(int).tolist()) <= alone
+    assert all(number % 1000 == 0 for number in alone)
+
+
 def test_columns_stay_as_they_are_where_a_look_shows_nothing_or_equal_bins_suffice() -> None:
     even = Records(rows=2000, codes={"x": np.random.default_rng(0).integers(0, 10**6, 2000)})
     column = Integer(name="x", min=0, max=10**6 - 1)

@@ -35,15 +35,15 @@ RANGES, ZOOM = "ranges", "zoom"
 NOISE = 2.0
 """The noise of a bin in each look, in units of that of the histograms."""
 
-_NARROW = 1024
+_NARROW = 1024  # values of a column that equal bins can still tell
 _ABOVE_NOISE = 3.0
-_LEAST_SIGNAL = 24.0
+_LEAST_SIGNAL = 24.0  # records in units of a look's noise: of fewer, a look sees no more than eight pieces
 _EQUAL, _UNKNOWN = 32, 16
 _MOST_LOADED = 4096
 _FEWEST = 8
 _FULL = 8.0  # a bin that noise does not drown, in units of it
-_COARSER = 1.5
-_FEW = 8.0
+_COARSER = 1.5  # how many such bins an equal one may hold before it is too coarse
+_FEW = 8.0  # pieces: of fewer, the shape is not known yet
 
 
 def wide_columns(schema: Schema) -> tuple[int, ...]:
