@@ -19,7 +19,7 @@ from repsynth.schema import Integer, Number
 from repsynth.storage.checks import ints, require
 
 _SLACK = 1e-9
-_HALF = 0.5 + 1e-6  # of a unit
+_HALF = 0.5 + 1e-3  # of a unit
 _PASSES = 12
 _MOST_POWER, _MOST_POWERS = 300, 64
 _MOST_SPIKES = 8  # round numbers in a bin that are looked at one by one
@@ -94,7 +94,8 @@ class Grains:
     def sizes(self, values: Floats) -> Ints:
         """The power of ten of each number, as a place among `powers`."""
         edges = 10.0 ** np.array(self.powers[1:], dtype=np.float64)
-        return np.searchsorted(edges * (1 - _SLACK), np.abs(values), side="right")
+        # Floats may miss a power of ten by less than a quarter of a unit.
+        return np.searchsorted(edges * (1 - _SLACK), np.abs(values) + self.column.unit / 4, side="right")
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,14 @@ class Roundness:
         table = np.zeros((powers, powers))
         table[np.tril_indices(powers)] = self.counts[:-1]
         return np.where(table > 2 * self.sigma, table, 0.0)
+
+    @cached_property
+    def _rounder_ones(self) -> Bools:
+        """(sizes, powers): whether numbers of a size that are rounder stand above the noise. Where they do not,
+        they are drawn among the others."""
+        known = np.cumsum(self.table[:, ::-1], axis=1)[:, ::-1] > 0
+        rounder: Bools = np.pad(known, ((0, 0), (0, 1)))[:, 1:]
+        return rounder
 
     def spread(self, low: Floats, high: Floats, masses: Floats) -> tuple[Floats, Floats]:
         """For intervals [low, high) of numbers with these masses: the mass of each that is how round, and how many
@@ -143,7 +152,7 @@ class Roundness:
     def _exactly(self, low: Floats, high: Floats) -> Floats:
         """(intervals, powers): how many numbers are multiples of a power and of no larger one."""
         multiples = np.stack([_multiples(low, high, 10.0**power) for power in self.grains.powers], axis=1)
-        exactly: Floats = multiples - np.pad(multiples, ((0, 0), (0, 1)))[:, 1:]
+        exactly: Floats = np.maximum(multiples - np.pad(multiples, ((0, 0), (0, 1)))[:, 1:], 0.0)
         exactly[:, 0] = np.maximum(exactly[:, 0], _SLACK)
         return exactly
 
@@ -169,7 +178,7 @@ class Roundness:
         # One in ten multiples is one of the next power, too, and so is one in ten numbers that are not rounded.
         plain = k == 0
         times = np.where(plain, np.rint(values / step), times)
-        rounder = (times % 10 == 0) & (k + 1 < len(self.grains.powers))
+        rounder = (times % 10 == 0) & self._rounder_ones[self.grains.sizes((low + high) / 2), k]
         times = np.where(rounder, np.where(times + 1 < behind, times + 1, np.maximum(times - 1, first)), times)
         counted = self.grains.column.unit == 10.0 ** self.grains.powers[0]
         return np.where((behind > first) & (~plain | (rounder & counted)), times * step, values)
