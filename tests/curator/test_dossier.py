@@ -121,6 +121,22 @@ def test_the_scores_stay_within_their_bounds_which_are_not_too_wide(runs: Runs) 
     assert outside > 100
 
 
+def test_the_bounds_know_that_a_look_has_more_noise(runs: Runs) -> None:
+    """Twice the noise in the histograms of the wide columns alone, and the scores are less certain."""
+    scored = runs.releases[0].stage.scored
+    assert scored.located
+    exact = replace(scored, counts=LocalEngine([runs.records]).sum(ColumnHistograms(scored.bins)))
+    louder = replace(exact, sigmas=tuple(s * (1 + (i in scored.located)) for i, s in enumerate(exact.sigmas)))
+    few = runs.records.take(np.arange(50))
+    (low, high), (lower, higher) = (
+        bounds.of(few)
+        for way in (exact, louder)
+        if (bounds := runs.releases[0].score.bounds(way, tail=6.0, eta=1e-9, rows=50)) is not None
+    )
+    assert np.all(lower < low)
+    assert np.mean(higher > high) > 0.8  # of the rarest, more noise hides how rare they are
+
+
 def test_the_guarantee_does_not_depend_on_the_noise_that_was_drawn(runs: Runs) -> None:
     """It holds before stage 1 is run, so every run must state the same."""
     first, *others = (guaranteed_weights(release, [runs.records], eta=1e-6) for release in runs.releases[:3])

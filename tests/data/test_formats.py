@@ -556,3 +556,59 @@ def test_a_release_keeps_all_of_it(tmp_path: Path) -> None:
     seconds = out["wait"].dt.total_seconds()
     assert (seconds % 30 == 0).all()
     assert math.isclose(seconds.max(), seconds.clip(0, 600).max())
+
+
+# --- no cell changes how another is read ---
+
+ODD_TEXTS = [
+    *(
+        "31.12.2020",
+        "2020-12-31",
+        "12/31/2020",
+        "31.12.2020 00:00",
+        "",
+        "N",
+        "-9",
+        "1.1.2020",
+        None,
+        "\u00a031.12.2020",
+    ),
+    *(
+        "5",
+        "$5",
+        "-$5",
+        "$-5",
+        "$\u00a05",
+        "$\u202f5",
+        "EUR 5",
+        "EUR\u00a05",
+        "EUR\u202f1.234,5",
+        "1,234",
+        "1.234",
+    ),
+    *("1234,5", "1,23,4", "1e3", "nan", "inf", "٣", "0x10", "1_000", "5 $", "\ufeff5", "−5", "5\u0000"),
+]
+FORMS: list[Column] = [
+    Datetime(name="x", min=date(2020, 1, 1), max=date(2029, 12, 31), dates="%d.%m.%Y", special=("N",)),
+    Datetime(name="x", min=date(2020, 1, 1), max=date(2029, 12, 31)),
+    Integer(name="x", min=0, max=10_000, prefix="$", thousands=",", special=("-9",)),
+    Number(name="x", min=-9.0, max=10_000.0, prefix="EUR ", thousands=".", decimal=",", decimals=1),
+    Number(name="x", min=0.0, max=1e6),
+]
+
+
+@pytest.mark.parametrize("column", FORMS, ids=lambda column: type(column).__name__)
+def test_a_text_reads_alike_alone_and_among_others(column: Column) -> None:
+    alone = [codes_of([text], column, pa.string())[0] for text in ODD_TEXTS]
+    assert codes_of(ODD_TEXTS, column, pa.string()) == alone
+    assert codes_of(ODD_TEXTS[::-1], column, pa.string()) == alone[::-1]
+    assert len(set(alone)) > 1
+
+
+def test_only_the_declared_form_of_a_date_is_read() -> None:
+    assert codes_of(["2020-12-31"], FORMS[0]) == [-1]
+    assert codes_of(["31.12.2020"], FORMS[1]) == [-1]
+
+
+def test_blanks_that_do_not_break_stand_between_prefix_and_number() -> None:
+    assert codes_of(["$\u00a05", "$\u202f5", "$ 5", "$5"], FORMS[2]) == [5, 5, 5, 5]

@@ -25,7 +25,7 @@ from repsynth.scoring.histograms import Histograms
 ROWS = 3000
 SCHEMA = parse_schema(WIDE)
 UNLABELLED = parse_schema(WIDE.replace('label = "owner"', ""))
-TRAINING = {"sampling_rate": 0.1, "epochs": 4.0}
+TRAINING = {"sampling_rate": 1.0, "epochs": 2.0}
 KINDS = {
     "naive-bayes": (SCHEMA, {}),
     "naive-bayes without a label": (UNLABELLED, {}),
@@ -33,7 +33,7 @@ KINDS = {
     "aim": (SCHEMA, {}),
     "neural": (SCHEMA, TRAINING),
 }
-SEEDS = {"naive-bayes": 4, "naive-bayes without a label": 2, "mst": 3, "aim": 1, "neural": 1}
+SEEDS = {"naive-bayes": 3, "naive-bayes without a label": 1, "mst": 2, "aim": 1, "neural": 1}
 """Runs of each; the slower ones have fewer."""
 
 
@@ -59,34 +59,22 @@ def made_by(kind: str, seed: int) -> Made:
 
 REAL = records_of(make_wide(ROWS), SCHEMA)
 SPECIAL = [column for column in SCHEMA.numeric if column.special]
-EVERY = pytest.mark.parametrize(
-    ("kind", "seed"),
-    [
-        pytest.param(kind, seed, marks=pytest.mark.slow if kind == "neural" else ())
-        for kind, seeds in SEEDS.items()
-        for seed in range(seeds)
-    ],
-)
 
 
 def fraction(records: Records, column: Numeric, code: int) -> float:
     return float(np.mean(records.codes[column.name] == code))
 
 
-@EVERY
-def test_special_values_come_out_as_often_as_they_went_in(kind: str, seed: int) -> None:
+def check_fractions_of_special_values(made: Made) -> None:
     """Within two points of 10 and 15 %: noise makes a standard deviation of half a point."""
-    made = made_by(kind, seed)
     for column in SPECIAL:
         real = fraction(REAL, column, column.steps + 1)
         assert real > 0.08
         assert fraction(made.records, column, column.steps + 1) == pytest.approx(real, abs=0.02), column.name
 
 
-@EVERY
-def test_special_values_are_no_numbers_and_numbers_no_special_values(kind: str, seed: int) -> None:
+def check_cells(made: Made) -> None:
     """In the cells of the table: as they are written, and all others inside their bounds."""
-    made = made_by(kind, seed)
     pay, age, born = (made.table[name].to_pylist() for name in ("pay", "age", "born"))
     assert all(cell == "N" or -20_000 <= int(cell) <= 2_000_000 for cell in pay)
     assert all(cell == -9 or 0 <= cell <= 99 for cell in age)
@@ -97,9 +85,7 @@ def test_special_values_are_no_numbers_and_numbers_no_special_values(kind: str, 
         assert [cell == special for cell in cells] == (codes == column.steps + 1).tolist()
 
 
-@EVERY
-def test_special_values_are_neither_missing_nor_unreadable(kind: str, seed: int) -> None:
-    made = made_by(kind, seed)
+def check_that_special_values_are_neither_missing_nor_unreadable(made: Made) -> None:
     for column in SCHEMA.numeric:
         assert column.missing or not np.any(made.records.codes[column.name] == MISSING)
     (price,) = (column for column in SCHEMA.numeric if column.name == "price")
@@ -110,10 +96,9 @@ def test_special_values_are_neither_missing_nor_unreadable(kind: str, seed: int)
             assert column.special > 0.05
 
 
-@EVERY
-def test_zeros_and_round_numbers_come_out_as_often_as_they_went_in(kind: str, seed: int) -> None:
+def check_zeros_and_round_numbers(made: Made) -> None:
     """Of pay 10 % are zero and 60 % of the others are multiples of 1,000; half of the grants are zero."""
-    made, thousands = made_by(kind, seed), []
+    thousands = []
     for records in (REAL, made.records):
         pay = records.codes["pay"][records.codes["pay"] <= 2_020_000] - 20_000
         thousands.append(np.mean(pay[pay != 0] % 1000 == 0))
@@ -127,18 +112,32 @@ def test_zeros_and_round_numbers_come_out_as_often_as_they_went_in(kind: str, se
     assert np.mean((value > -500) & (value < 1500)) > 0.97, "of a range of a billion"
 
 
-@EVERY
-def test_hardly_anybody_is_at_a_bound_that_the_data_do_not_reach(kind: str, seed: int) -> None:
-    records = made_by(kind, seed).records
+def check_that_hardly_anybody_is_at_a_bound_that_the_data_do_not_reach(made: Made) -> None:
     for column in SCHEMA.numeric:
-        codes = records.codes[column.name]
+        codes = made.records.codes[column.name]
         assert np.sum(codes == column.steps) <= 3, column.name
         assert column.name == "grant" or np.sum(codes == 0) <= 3, column.name
 
 
-@pytest.mark.parametrize("kind", ["naive-bayes", "mst"])
-@pytest.mark.parametrize("epsilon", [0.3, 1.0])
-def test_nor_where_noise_is_large(kind: str, epsilon: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        pytest.param(kind, seed, marks=pytest.mark.slow if kind in ("aim", "neural") else ())
+        for kind, seeds in SEEDS.items()
+        for seed in range(seeds)
+    ],
+)
+def test_values_come_out_as_they_went_in(kind: str, seed: int) -> None:
+    made = made_by(kind, seed)
+    check_fractions_of_special_values(made)
+    check_cells(made)
+    check_that_special_values_are_neither_missing_nor_unreadable(made)
+    check_zeros_and_round_numbers(made)
+    check_that_hardly_anybody_is_at_a_bound_that_the_data_do_not_reach(made)
+
+
+@pytest.mark.parametrize(("kind", "epsilon"), [("naive-bayes", 0.3), ("naive-bayes", 1.0), ("mst", 1.0)])
+def test_hardly_anybody_is_at_a_bound_where_noise_is_large_either(kind: str, epsilon: float) -> None:
     schema, table = KINDS[kind][0], make_wide(ROWS)
     for seed in range(2):
         plan = make_plan(schema, Settings.of(epsilon=epsilon, delta=1e-6, public_rows=ROWS, model=kind))
@@ -169,7 +168,7 @@ def test_zeros_and_both_bounds_come_out_where_the_data_reach_them() -> None:
 # --- groups ---
 
 
-def placed(seed: int, sigma: float) -> tuple[Histograms, int]:
+def placed(seed: int, sigma: float) -> Histograms:
     """A located column with two special values, with empty bins and full ones."""
     generator = np.random.default_rng(seed)
     column = Integer(name="x", min=0, max=10**6, special=("N", "-9"), missing=bool(seed % 2))
@@ -177,36 +176,35 @@ def placed(seed: int, sigma: float) -> tuple[Histograms, int]:
     exact = generator.choice([0, 0, 4, 60, 500], bins.count)
     exact[-1] *= seed % 2
     counts = (exact + generator.normal(0, sigma, bins.count)).astype(np.int64)
-    return Histograms((bins,), counts, sigma, float(exact.sum()), located=frozenset({0})), seed
+    return Histograms((bins,), counts, sigma, float(exact.sum()), located=frozenset({0}))
 
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("sigma", [0.1, 20.0, 300.0])
 def test_special_values_have_groups_of_their_own_and_no_group_of_numbers_is_empty(seed: int, sigma: float) -> None:
-    histograms, _ = placed(seed, sigma)
+    histograms = placed(seed, sigma)
     bins = histograms.bins[0]
     (groups,) = choose_groups(histograms, None, most=16)
-    for each in (groups, coarser(histograms, 0, groups)):
+    coarse = coarser(histograms, 0, groups)
+    for each in (groups, coarse):
         numbers = each.of_bin[: bins.numbers]
         assert numbers[0] == 0
         assert set(np.diff(numbers).tolist()) <= {0, 1}, "intervals, in order"
-        others = each.of_bin[bins.numbers :].tolist()
         first = int(numbers.max()) + 1
-        assert others == [first, first + 1, first + 2 if bins.column.missing else NONE]
-    assert np.array_equal(
-        of_finer(groups, coarser(histograms, 0, groups))[groups.of_bin[: bins.values]],
-        coarser(histograms, 0, groups).of_bin[: bins.values],
-    )
-    counts = levels(histograms, 0)
-    found = groups.sum_up(np.append(counts[: bins.numbers], np.zeros(bins.count - bins.numbers)))
-    if np.any(counts[: bins.numbers] > 0):
-        assert np.all(np.bincount(groups.of_bin[: bins.numbers], counts[: bins.numbers] != 0)[: len(found)] > 0)
+        assert each.of_bin[bins.numbers :].tolist() == [
+            *(first, first + 1),
+            first + 2 if bins.column.missing else NONE,
+        ]
+    assert np.array_equal(of_finer(groups, coarse)[groups.of_bin[: bins.values]], coarse.of_bin[: bins.values])
+    full = levels(histograms, 0)[: bins.numbers] != 0
+    if full.any():
+        assert set(groups.of_bin[: bins.numbers][full]) == set(groups.of_bin[: bins.numbers])
 
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("sigma", [0.1, 20.0])
 def test_what_is_empty_stays_so_within_its_group(seed: int, sigma: float) -> None:
-    histograms, _ = placed(seed, sigma)
+    histograms = placed(seed, sigma)
     (groups,) = choose_groups(histograms, None, most=16)
     within = probabilities_within(histograms, 0, groups)
     assert within.sum(axis=1) == pytest.approx(np.ones(groups.count))
@@ -226,14 +224,15 @@ def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
     column = Integer(name="x", min=0, max=10**9, special=("N",), missing=True)
     starts = np.array([0, 1, 10, 100, 1000, 10**4, 10**5, 10**6, 10**7])
     bins = Bins.at(column, starts)
-    counts = np.array([0, 10, 200, 900, 1800, 1900, 900, 250, 40, 500, 0])
+    counts = np.array([0, 6000, 200, 900, 1800, 1900, 900, 250, 40, 500, 0])
     assert len(counts) == bins.count
-    histograms = Histograms((bins,), counts, 0.01, 6500.0, located=frozenset({0}))
+    histograms = Histograms((bins,), counts, 0.01, 12_490.0, located=frozenset({0}))
     ranks = Ranks.of_column(histograms, 0)
     assert np.all(np.diff(ranks.z) >= 0)
     assert np.abs(ranks.z).max() <= FARTHEST
-    mass = counts[:9] / counts[:9].sum()
-    assert mass @ ranks.z == pytest.approx(0, abs=0.03)
+    mass = histograms.probabilities[0][:9] / histograms.probabilities[0][:9].sum()
+    assert mass[2:] == pytest.approx(counts[2:9] / counts[:9].sum(), abs=1e-3)
+    assert mass @ ranks.z == pytest.approx(0, abs=0.01)
     assert mass @ ranks.z**2 == pytest.approx(1, abs=0.05)
     codes = np.array([0, 5, 10**4 + 3, 10**9, 10**9 + 1, MISSING])
     z = ranks.of(Records(rows=6, codes={"x": codes}))
@@ -242,6 +241,22 @@ def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
     assert list(contribution.ranks) == [0]
     nothing = contribution.squared_norm(Records(rows=2, codes={"x": codes[-2:]}))
     assert nothing.tolist() == [contribution.constant**2] * 2, "a special value is no number, nor is a missing one"
+
+
+def test_ranks_lead_back_to_the_numbers_where_noise_blurs_the_histogram() -> None:
+    """40 records of noise in each bin, of 3,000: its shape is not trusted, but numbers stay where they are."""
+    generator = np.random.default_rng(1)
+    column = Integer(name="x", min=0, max=10**8)
+    schema = Schema(columns=(column, *SCHEMA.columns[-1:]), label="owner")
+    pay = generator.lognormal(9, 0.5, ROWS).astype(np.int64)
+    table = pa.table({"x": pay, "owner": make_wide(ROWS)["owner"]})
+    plan = make_plan(schema, Settings.of(mu=0.2, delta=1e-6, public_rows=ROWS))
+    release = run(plan, open_source(table), noise_seed=1)
+    assert release.histograms.located == {0}
+    assert not release.histograms.clear(0)
+    drawn = records_of(release.sample(ROWS, seed=1), schema).codes["x"]
+    levels_ = [0.1, 0.25, 0.5, 0.75, 0.9]
+    assert np.quantile(drawn, levels_) == pytest.approx(np.quantile(pay, levels_), rel=0.25)
 
 
 def test_a_label_s_numbers_differ_as_the_real_ones_do() -> None:
@@ -255,7 +270,7 @@ def test_a_label_s_numbers_differ_as_the_real_ones_do() -> None:
     assert sorted(release.fit.statistic.contribution.ranks) == [0, 1, 2, 3, 4, 5]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", ["naive-bayes", "mst", "aim"])
+@pytest.mark.parametrize("kind", ["naive-bayes", "mst"])
 def test_the_rows_of_one_label_have_special_values_too(kind: str) -> None:
     sampler = made_by(kind, 0).release.fit.sampler()
     records = sampler.draw(2000, np.random.default_rng(0), label=1)

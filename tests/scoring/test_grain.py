@@ -227,6 +227,16 @@ def test_a_number_that_stands_alone_takes_its_mass_out_of_the_cells_first() -> N
     assert parts == pytest.approx(true, abs=5)
 
 
+def test_with_many_values_that_stand_alone_the_cells_come_out() -> None:
+    """Every multiple of 1,000 has a bin of its own: what is left is as round as in the cells, not more."""
+    codes = rounded_pay(20_000)
+    thousands = np.arange(1000, 99_000, 1000)
+    bins = Bins.at(PAY, np.concatenate([thousands, thousands + 1]))
+    true = true_parts(codes, bins, 5)
+    parts, _ = roundness_of(codes, PAY).spread(*intervals_of(bins), true.sum(axis=1).astype(float))
+    assert parts.sum(axis=0) == pytest.approx(true.sum(axis=0), rel=0.03, abs=20)
+
+
 def test_what_noise_may_have_made_is_left_out() -> None:
     grains = Grains.of_column(Integer(name="x", min=0, max=99))
     assert Roundness(grains, np.array([7, 5, 90, -40]), 3.0).table.tolist() == [[7.0, 0.0], [0.0, 90.0]]

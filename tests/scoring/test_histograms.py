@@ -223,6 +223,13 @@ def test_numbers_are_rounded_as_often_as_the_column_s_are() -> None:
     assert np.mean(drawn % 10 == 0) == pytest.approx(0.65, abs=0.01)
 
 
+@pytest.mark.xfail(reason="a multiple that is rounder than wanted is always replaced by the next one")
+def test_no_digit_is_preferred() -> None:
+    drawn = drawn_from_one_bin()
+    digits = np.bincount(drawn[drawn % 10 > 0] % 10, minlength=10)[1:]
+    assert digits.max() <= 1.3 * digits.mean()
+
+
 def drawn_and_real(missing: int, *, located: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """How many records are in each bin, without noise: an even stretch, a spike, a special value, some missing."""
     generator = np.random.default_rng(3)
