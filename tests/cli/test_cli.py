@@ -680,7 +680,6 @@ def test_the_shell_gets_commands_and_flags(tmp_path: Path) -> None:
 STARTED = """
 import sys
 from repsynth.cli import main
-from repsynth.data.write import write_table
 try:
     main(sys.argv[1:])
 except SystemExit as stopped:

@@ -588,7 +588,7 @@ ODD_TEXTS = [
     ),
     *("1234,5", "1,23,4", "1e3", "nan", "inf", "٣", "0x10", "1_000", "5 $", "\ufeff5", "−5", "5\u0000"),
 ]
-FORMS: list[Column] = [
+DECLARED: list[Column] = [
     Datetime(name="x", min=date(2020, 1, 1), max=date(2029, 12, 31), dates="%d.%m.%Y", special=("N",)),
     Datetime(name="x", min=date(2020, 1, 1), max=date(2029, 12, 31)),
     Integer(name="x", min=0, max=10_000, prefix="$", thousands=",", special=("-9",)),
@@ -597,7 +597,7 @@ FORMS: list[Column] = [
 ]
 
 
-@pytest.mark.parametrize("column", FORMS, ids=lambda column: type(column).__name__)
+@pytest.mark.parametrize("column", DECLARED, ids=lambda column: type(column).__name__)
 def test_a_text_reads_alike_alone_and_among_others(column: Column) -> None:
     alone = [codes_of([text], column, pa.string())[0] for text in ODD_TEXTS]
     assert codes_of(ODD_TEXTS, column, pa.string()) == alone
@@ -606,9 +606,9 @@ def test_a_text_reads_alike_alone_and_among_others(column: Column) -> None:
 
 
 def test_only_the_declared_form_of_a_date_is_read() -> None:
-    assert codes_of(["2020-12-31"], FORMS[0]) == [-1]
-    assert codes_of(["31.12.2020"], FORMS[1]) == [-1]
+    assert codes_of(["2020-12-31"], DECLARED[0]) == [-1]
+    assert codes_of(["31.12.2020"], DECLARED[1]) == [-1]
 
 
 def test_blanks_that_do_not_break_stand_between_prefix_and_number() -> None:
-    assert codes_of(["$\u00a05", "$\u202f5", "$ 5", "$5"], FORMS[2]) == [5, 5, 5, 5]
+    assert codes_of(["$\u00a05", "$\u202f5", "$ 5", "$5"], DECLARED[2]) == [5, 5, 5, 5]

@@ -115,8 +115,9 @@ def check_zeros_and_round_numbers(made: Made) -> None:
 def check_that_hardly_anybody_is_at_a_bound_that_the_data_do_not_reach(made: Made) -> None:
     for column in SCHEMA.numeric:
         codes = made.records.codes[column.name]
-        assert np.sum(codes == column.steps) <= 3, column.name
-        assert column.name == "grant" or np.sum(codes == 0) <= 3, column.name
+        most = 15 if column.name == "age" else 3  # where every number has a bin, so have the bounds
+        assert np.sum(codes == column.steps) <= most, column.name
+        assert column.name == "grant" or np.sum(codes == 0) <= most, column.name
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,6 @@ def test_numbers_are_rounded_as_often_as_the_column_s_are() -> None:
     assert np.mean(drawn % 10 == 0) == pytest.approx(0.65, abs=0.01)
 
 
-@pytest.mark.xfail(reason="a multiple that is rounder than wanted is always replaced by the next one")
 def test_no_digit_is_preferred() -> None:
     drawn = drawn_from_one_bin()
     digits = np.bincount(drawn[drawn % 10 > 0] % 10, minlength=10)[1:]

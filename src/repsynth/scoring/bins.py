@@ -146,15 +146,16 @@ def how_many_bins(rows: float, sigma: float, *, fine: bool = False) -> int:
     """Bins for so much noise in each: the less noise per record there is, the finer.
 
     The power of two near rows/σ up to 16, and beyond only eight times as slowly: finer bins than the noise can
-    fill make every estimate worse. A marginal model takes `fine` bins, near a quarter of rows/σ and eight at
-    least: it merges those that noise drowns itself.
+    fill make every estimate worse. A marginal model takes `fine` bins, near a quarter of rows/σ up to 16, an
+    eighth beyond, and eight at least: it merges those that noise drowns itself.
 
     >>> [how_many_bins(rows, 100.0) for rows in (500, 5_000, 500_000)]
     [4, 16, 64]
     """
     signal = max(rows / sigma, 1.0)
     if fine:
-        return int(np.clip(_power_of_two(signal / 8), 2 * _FEWEST_BINS, MOST_BINS))
+        fewest = np.clip(_power_of_two(signal / 4), 2 * _FEWEST_BINS, 16)
+        return int(np.clip(_power_of_two(signal / 8), fewest, MOST_BINS))
     most = np.clip(_power_of_two(signal / 8), 16, MOST_BINS)
     return int(np.clip(_power_of_two(signal), _FEWEST_BINS, most))
 

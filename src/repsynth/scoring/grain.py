@@ -21,7 +21,7 @@ from repsynth.storage.checks import ints, require
 _SLACK = 1e-9
 _HALF = 0.5 + 1e-3  # of a unit
 _PASSES = 12
-_MOST_POWER, _MOST_POWERS = 300, 64
+_MOST_POWER, _NEAR = 400, 3
 _MOST_SPIKES = 8  # round numbers in a bin that are looked at one by one
 
 
@@ -146,7 +146,7 @@ class Roundness:
             others = others * np.where(now > 0, wanted / np.maximum(now, 1e-300), 0.0)[size]
             whole = others.sum(axis=1)
             others[whole <= 0, 0], whole[whole <= 0] = 1.0, 1.0
-            others = others * (masses / whole)[:, None]
+            others = others * (np.where(alone, 0.0, masses) / whole)[:, None]
         return np.where(alone[:, None], parts, others), exactly
 
     def _exactly(self, low: Floats, high: Floats) -> Floats:
@@ -179,7 +179,9 @@ class Roundness:
         plain = k == 0
         times = np.where(plain, np.rint(values / step), times)
         rounder = (times % 10 == 0) & self._rounder_ones[self.grains.sizes((low + high) / 2), k]
-        times = np.where(rounder, np.where(times + 1 < behind, times + 1, np.maximum(times - 1, first)), times)
+        other = times + generator.integers(1, 10, len(values))
+        nearest = np.where(times + 1 < behind, times + 1, np.maximum(times - 1, first))
+        times = np.where(rounder, np.where(other < behind, other, nearest), times)
         counted = self.grains.column.unit == 10.0 ** self.grains.powers[0]
         return np.where((behind > first) & (~plain | (rounder & counted)), times * step, values)
 
@@ -187,10 +189,9 @@ class Roundness:
 def read_grains(column: Integer | Number, powers: NDArray[Any]) -> Grains:
     """The cells of a column from a stranger's file."""
     found = ints(powers, most=_MOST_POWER).tolist()
-    require(
-        0 < len(found) <= _MOST_POWERS and found == list(range(found[0], found[0] + len(found))),
-        "its powers of ten have gaps",
-    )
+    known = Grains.of_column(column).powers
+    near = bool(found) and abs(found[0] - known[0]) <= _NEAR and abs(found[-1] - known[-1]) <= _NEAR
+    require(near and found == list(range(found[0], found[-1] + 1)), "its powers of ten are not its column's")
     return Grains(column, tuple(found))
 
 

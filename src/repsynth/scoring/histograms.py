@@ -295,6 +295,8 @@ def within_noise(counts: Floats, sigma: float, times: float) -> slice | None:
         above = np.flatnonzero((ordered > times * sigma) | (added > times * sigma))
         if not above.size:
             return None
+        if ordered[above[0]] > times * sigma:
+            return int(above[0])
         together = np.cumsum(ordered[above[0] :: -1]) / np.sqrt(np.arange(1, above[0] + 2))
         return int(above[0] - np.argmax(together))
 

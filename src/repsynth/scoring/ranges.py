@@ -42,7 +42,7 @@ _EQUAL, _UNKNOWN = 32, 16
 _MOST_LOADED = 4096
 _FEWEST = 8
 _FULL = 8.0  # a bin that noise does not drown, in units of it
-_COARSER = 1.5  # how many such bins an equal one may hold before it is too coarse
+_COARSER = 3.0  # how many such bins an equal one may hold before it is too coarse
 _FEW = 8.0  # pieces: of fewer, the shape is not known yet
 
 
@@ -61,9 +61,10 @@ def look_shares(schema: Schema, mu: float, share: float, public_rows: int | None
     no column is wide or because the table is known to be too small for either to show anything."""
     columns = len(schema.learned)
     looks = {name: look_sensitivity(schema, name) ** 2 / columns / NOISE**2 for name in (RANGES, ZOOM)}
-    rest = share / (1 + sum(looks.values()))
-    sigma = NOISE * columns**0.5 / (mu * rest**0.5)
-    if not wide_columns(schema) or (public_rows is not None and public_rows < _LEAST_SIGNAL * sigma):
+    whole = 1 + sum(looks.values())
+    rest = share / whole
+    least = _LEAST_SIGNAL * whole * NOISE * columns**0.5 / (mu * rest**0.5)  # the more they cost, the more records
+    if not wide_columns(schema) or (public_rows is not None and public_rows < least):
         return {}
     return {name: part * rest for name, part in looks.items()}
 

@@ -231,7 +231,7 @@ def _sizes(schema: "Schema") -> list[int]:
     from repsynth.schema import Numeric
 
     return [
-        (_MOST_GROUPS if isinstance(column, Numeric) else column.size) + column.missing
+        (_MOST_GROUPS + len(column.special) if isinstance(column, Numeric) else column.size) + column.missing
         for column in schema.learned
         if column.name != schema.label
     ]
