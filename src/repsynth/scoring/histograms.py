@@ -23,6 +23,9 @@ _SPREAD = 0.1
 # Where all bins are equal, an end of noise does not reach far, and losing a true one is worse.
 _ABOVE_NOISE, _NEAR_BY = 4.0, 2.0
 
+# Times the width of a bin beside it; a power of ten is ten times the one before.
+_FAR = 20
+
 
 class Cells(Protocol):
     """A public cell for every record."""
@@ -225,12 +228,25 @@ class Histograms:
         for i in np.flatnonzero(weak):
             one, other = (i, i + 1) if i + 1 < len(starts) else (i - 1, i)
             starts[other], ends[one] = starts[one], ends[other]
+        if column in self.located:
+            self._shorten_ends(column, starts, ends)
         if column not in self.roundness:
             return _Drawn(starts, ends)
         low, high = _intervals(starts, ends, bins)
         parts, _ = self.roundness[column].spread(low, high, self.clean(column)[: bins.numbers])
         whole = np.maximum(parts.sum(axis=1, keepdims=True), 1e-300)
         return _Drawn(starts, ends, low, high, np.cumsum(parts / whole, axis=1)[:, :-1])
+
+    def _shorten_ends(self, column: int, starts: Ints, ends: Ints) -> None:
+        """The first and the last bin with numbers may reach far beyond them: what is there is taken to be close to
+        the rest, within some times the width of the bin beside it."""
+        bins = self.bins[column]
+        full = np.flatnonzero(self.clean(column)[: bins.numbers] * ~bins.spikes)
+        if len(full) < 3:
+            return
+        first, second, before, last = full[[0, 1, -2, -1]]
+        starts[first] = max(starts[first], ends[first] - _FAR * (ends[second] - starts[second]))
+        ends[last] = min(ends[last], starts[last] + _FAR * (ends[before] - starts[before]))
 
     def draw(self, rows: int, generator: np.random.Generator) -> Records:
         """Records whose columns are independent and follow the probabilities: post-processing."""
@@ -295,8 +311,6 @@ def within_noise(counts: Floats, sigma: float, times: float) -> slice | None:
         above = np.flatnonzero((ordered > times * sigma) | (added > times * sigma))
         if not above.size:
             return None
-        if ordered[above[0]] > times * sigma:
-            return int(above[0])
         together = np.cumsum(ordered[above[0] :: -1]) / np.sqrt(np.arange(1, above[0] + 2))
         return int(above[0] - np.argmax(together))
 
