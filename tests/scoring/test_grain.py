@@ -174,6 +174,16 @@ def roundness_of(codes: np.ndarray, column: Integer | Number, sigma: float = 0.1
     return Roundness(grains, np.bincount(cells_of(grains, codes), minlength=grains.count), sigma)
 
 
+def test_a_round_number_that_stands_alone_is_as_round_as_it_is_without_a_grid() -> None:
+    """Its interval of the fine grid begins up to a unit below it."""
+    column = Number(name="x", min=0.0, max=1e6)
+    numbers = np.arange(1, 100) * 1000.0
+    low = positions_of(numbers, column) * column.unit
+    parts, _ = roundness_of(np.zeros(1, dtype=np.int64), column).spread(low, low + column.unit, np.ones(99))
+    powers = np.array(Grains.of_column(column).powers)[parts.argmax(axis=1)]
+    assert powers.tolist() == [4 if number % 10_000 == 0 else 3 for number in numbers]
+
+
 def true_parts(codes: np.ndarray, bins: Bins, powers: int) -> np.ndarray:
     """(bins, powers): how many numbers of each bin are how round."""
     round_ = sum((codes % 10**k == 0).astype(int) for k in range(1, powers))

@@ -62,7 +62,7 @@ class Grains:
         number = (codes != MISSING) & (codes <= self.column.steps)
         values = self._values(np.where(number, codes, 0))
         # A round number may lie anywhere in its interval: 1 counts as one even where the middle is below it.
-        size = self.sizes(np.abs(values) + self._reach)
+        size = self.sizes(np.abs(values) + self.reach)
         cell = size * (size + 1) // 2 + np.minimum(self.largest_power(values), size)
         return np.where(number & (np.abs(values) > self.column.unit / 2), cell, self.count - 1)
 
@@ -77,11 +77,11 @@ class Grains:
 
     def _values(self, positions: Ints) -> Floats:
         """The number at each position; without a grid, the middle of its interval."""
-        values: Floats = self.column.min + positions.astype(np.float64) * self.column.unit + self._reach
+        values: Floats = self.column.min + positions.astype(np.float64) * self.column.unit + self.reach
         return values
 
     @property
-    def _reach(self) -> float:
+    def reach(self) -> float:
         """How far from the middle of its interval a number may be."""
         exact = isinstance(self.column, Integer) or self.column.on_grid
         return 0.0 if exact else self.column.unit / 2
@@ -132,9 +132,10 @@ class Roundness:
         masses = np.maximum(masses, 0.0)
         alone = high - low <= self.grains.column.unit * 1.5
         exactly = self._exactly(low, high)
-        middle = (low + high) / 2
-        exactly[alone] = np.eye(len(self.grains.powers))[self.grains.largest_power(low[alone])]
-        size = self.grains.sizes(np.where(alone, low, np.where((low <= 0) & (high > 0), 0.0, middle)))
+        middle, reach = (low + high) / 2, self.grains.reach
+        exactly[alone] = np.eye(len(self.grains.powers))[self.grains.largest_power(low[alone] + reach)]
+        single = np.abs(low + reach) + reach
+        size = self.grains.sizes(np.where(alone, single, np.where((low <= 0) & (high > 0), 0.0, middle)))
         parts = np.where(alone[:, None], exactly, exactly / np.maximum(high - low, 1e-300)[:, None])
         parts = parts * masses[:, None]
         taken = np.zeros_like(self.table)
