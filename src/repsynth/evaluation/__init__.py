@@ -4,4 +4,5 @@ matrix      records as numbers, category codes and labels, and the space they li
 split       a dataset split into members, non-members and a reference
 nearest     distances to nearest neighbours: membership attacks and outlyingness
 utility     train on synthetic, test on real
+distances   how far synthetic values are from real ones, column by column and pair by pair
 """

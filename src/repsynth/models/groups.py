@@ -107,7 +107,7 @@ def probabilities_within(histograms: Histograms, i: int, groups: Groups) -> Floa
     if groups.bins.starts is not None:
         numbers = groups.bins.numbers
         values, of_bin = counts[:numbers], groups.of_bin[:numbers]
-        widths = (groups.bins.ends - groups.bins.starts[:numbers]).astype(np.float64)
+        widths = groups.bins.widths.astype(np.float64)
         for group in range(int(of_bin.max()) + 1):
             inside = np.flatnonzero((of_bin == group) & (values != 0))  # what is empty stays so
             if not inside.size:

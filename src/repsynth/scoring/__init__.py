@@ -1,7 +1,8 @@
 """Stage 1: who stands out. Every record pays for it in full.
 
 bins         public bins of each column
-histograms   one noisy histogram per column
+ranges       two looks that find where in wide bounds the numbers are;  grain: how round they are
+histograms   one noisy histogram per column, and how values are drawn from it
 base         what a scorer is;  rarity, random: the scorers
 threshold    where outliers begin: a noisy histogram of the scores
 weights      from scores to weights: the rules

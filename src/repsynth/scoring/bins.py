@@ -110,12 +110,16 @@ class Bins:
         return np.append(self.starts[1 : self.numbers], self.column.steps + 1)
 
     @property
+    def widths(self) -> Ints:
+        """How many positions each bin of numbers has; numeric columns only."""
+        assert self.starts is not None
+        return self.ends - self.starts[: self.numbers]
+
+    @property
     def spikes(self) -> Bools:
         """Which bins of numbers hold one position between wider ones: a value that is measured on its own."""
-        assert self.starts is not None
-        width = self.ends - self.starts[: self.numbers]
-        beside = np.concatenate([[4], width, [4]])
-        alone: Bools = (width == 1) & (beside[:-2] >= 4) & (beside[2:] >= 4)
+        beside = np.concatenate([[4], self.widths, [4]])
+        alone: Bools = (self.widths == 1) & (beside[:-2] >= 4) & (beside[2:] >= 4)
         return alone
 
     def of(self, records: Records) -> Ints:

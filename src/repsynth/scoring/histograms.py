@@ -1,7 +1,7 @@
 """Stage 1: one noisy histogram per column, measured together, and what they tell about each column."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -84,8 +84,7 @@ class Histograms:
 
     def noisy(self, column: int) -> Floats:
         """The noisy counts of one column as they were measured."""
-        start = sum(bins.count for bins in self.bins[:column])
-        return self.counts[start : start + self.bins[column].count].astype(np.float64)
+        return counts_of(self.bins, self.counts, column)
 
     def sigma_of(self, column: int) -> float:
         """The noise of one column's bins."""
@@ -107,7 +106,7 @@ class Histograms:
             outside = np.ones(len(numbers), dtype=np.bool_)
             outside[inside] = False
             numbers = np.where(outside & ~(bins.spikes & ~weak), 0.0, numbers)
-        width = bins.ends - bins.starts[: bins.numbers]  # type: ignore[index]
+        width = bins.widths
         for i in np.flatnonzero(weak):
             pair = [i, i + 1] if i + 1 < len(numbers) else [i - 1, i]
             numbers[pair] = numbers[pair].sum() * width[pair] / width[pair].sum()
@@ -118,8 +117,7 @@ class Histograms:
         """Bins of one value that do not stand above their neighbours by more than noise."""
         bins, sigma = self.bins[column], self.sigma_of(column)
         numbers = self.noisy(column)[: bins.numbers]
-        width = bins.ends - bins.starts[: bins.numbers]  # type: ignore[index]
-        beside = np.where(bins.spikes, 0.0, np.maximum(numbers, 0.0) / width)
+        beside = np.where(bins.spikes, 0.0, np.maximum(numbers, 0.0) / bins.widths)
         expected = np.maximum(np.append(beside[1:], 0.0), np.insert(beside[:-1], 0, 0.0))
         weak: Bools = bins.spikes & (numbers - expected < _ABOVE_NOISE * sigma)
         return weak
@@ -280,6 +278,12 @@ class _Drawn:
     low: Floats = field(default_factory=lambda: np.zeros(0))
     high: Floats = field(default_factory=lambda: np.zeros(0))
     rounding: Floats | None = None
+
+
+def counts_of(bins: Sequence[Bins], counts: Ints, column: int) -> Floats:
+    """One column's counts of those that stand one behind the other."""
+    start = sum(each.count for each in bins[:column])
+    return counts[start : start + bins[column].count].astype(np.float64)
 
 
 def intervals_of(bins: Bins) -> tuple[Floats, Floats]:

@@ -12,22 +12,19 @@ bins are for scores: both kinds are fixed by the schema, so that a score can be 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
 from repsynth.data.positions import positions_of
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge
 from repsynth.schema import Datetime, Numeric, Schema
+from repsynth.scoring.base import Arrays
 from repsynth.scoring.bins import MOST_BINS, Bins, own_positions, read_bins
 from repsynth.scoring.grain import Grains, Roundness, read_grains
-from repsynth.scoring.histograms import ColumnHistograms, intervals_of, merge_neighbours, within_noise
+from repsynth.scoring.histograms import ColumnHistograms, counts_of, intervals_of, merge_neighbours, within_noise
 from repsynth.storage.checks import ints, require
-
-Arrays = dict[str, NDArray[Any]]
 
 RANGES, ZOOM = "ranges", "zoom"
 """The two looks."""
@@ -101,8 +98,7 @@ class Look:
 
     def noisy(self, k: int) -> Floats:
         """The noisy counts of the k-th wide column, missing last."""
-        start = sum(bins.count for bins in self.bins[:k])
-        return self.counts[start : start + self.bins[k].count].astype(np.float64)
+        return counts_of(self.bins, self.counts, k)
 
 
 @dataclass(frozen=True)
@@ -118,8 +114,9 @@ class _Found:
         """Neighbouring bins taken together until they stand above the noise; values with bins of their own count
         for nothing. None where all may be noise."""
         bins = look.bins[k]
+        assert isinstance(bins.column, Numeric)
         counts = look.noisy(k)[: bins.numbers]
-        counts[np.isin(_starts(bins)[: bins.numbers], _own(bins)) & bins.spikes] = 0.0
+        counts[np.isin(_starts(bins)[: bins.numbers], own_positions(bins.column)) & bins.spikes] = 0.0
         least = _ABOVE_NOISE * look.sigma
         inside = within_noise(counts, look.sigma, _ABOVE_NOISE)
         if inside is None:
@@ -278,16 +275,10 @@ def load_ranges(schema: Schema, arrays: Arrays, sigma: float, zoom_sigma: float)
     return Ranges(columns, first, equal, grains, grain_counts, look("zoom", wide, zoom_sigma))
 
 
-def _own(bins: Bins) -> Ints:
-    assert isinstance(bins.column, Numeric)
-    return own_positions(bins.column)
-
-
 def _starts(bins: Bins) -> Ints:
     assert bins.starts is not None
     return bins.starts
 
 
 def _edges(bins: Bins) -> Ints:
-    assert bins.starts is not None
-    return np.append(bins.starts[: bins.numbers], bins.ends[-1])
+    return np.append(_starts(bins)[: bins.numbers], bins.ends[-1])
