@@ -177,7 +177,7 @@ class Release:
                 yield (
                     f"about {NoisyFraction.of(unread / self.rows, sigma / self.rows)} of column "
                     f"'{bins.column.name}' could not be read by the schema (missing, unknown category or wrong "
-                    "type); add missing = true or the values"
+                    "type); add missing = true or the values (repsynth check shows, privately, which)"
                 )
 
     def _labels_that_count_less(self) -> Iterator[str]:
