@@ -153,6 +153,7 @@ class Privacy:
         assert self.threshold is not None
         (sigma,) = [e.sigma for e in self.events if e.name == SCORES and isinstance(e, GaussianEvent)]
         lowest = min(int(self.threshold.edges[0]), self.weights.start) - 1
+        sigma *= math.sqrt(self.threshold.rows)
         return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=self.rows)
 
     @property

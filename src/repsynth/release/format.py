@@ -4,6 +4,7 @@ A release carries its plan, so it is checked against its own charges and never a
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -31,7 +32,8 @@ from repsynth.scoring.bins import Bins, read_bins
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, scored_histograms
-from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.shifted import with_threshold
+from repsynth.scoring.threshold import Threshold, moved, rows_of
 from repsynth.scoring.weights import FULL, RULES, WeightFunction
 from repsynth.storage.checks import ints, positive, require
 
@@ -115,6 +117,9 @@ def arrays_of(release: Release) -> Arrays:
     if release.threshold:
         arrays["threshold_edges"] = release.threshold.edges
         arrays["threshold_counts"] = release.threshold.counts
+        if release.threshold.by_label is not None and release.threshold.shifts is not None:
+            arrays["threshold_by_label"] = release.threshold.by_label.ravel()
+            arrays["threshold_shifts"] = release.threshold.shifts
     for i, bins in enumerate(release.histograms.bins):
         if bins.starts is not None:
             arrays[f"starts_{i}"] = bins.starts
@@ -231,7 +236,8 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
     roundness = ranges.roundness if ranges else {}
     histograms = Histograms(bins, counts, _sigma(file, HISTOGRAMS), file.rows, roundness, located)
     score = plan.scorer.load(scored_histograms(histograms, ranges), schema.label, arrays)
-    threshold = _threshold(file.threshold, arrays)
+    threshold = _threshold(file.threshold, arrays, schema.label_column)
+    score = with_threshold(score, threshold, schema.label_column)
     table = ints(arrays["weights"])
     require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
     require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
@@ -258,7 +264,7 @@ def _sigma(file: ReleaseFile, name: str) -> float:
     return event.sigma
 
 
-def _threshold(file: ThresholdFile | None, arrays: Arrays) -> Threshold | None:
+def _threshold(file: ThresholdFile | None, arrays: Arrays, label: Discrete | None) -> Threshold | None:
     if file is None:
         return None
     edges = ints(arrays["threshold_edges"], most=2**50)
@@ -266,7 +272,16 @@ def _threshold(file: ThresholdFile | None, arrays: Arrays) -> Threshold | None:
     counts = ints(arrays["threshold_counts"], len(edges) + 1)
     known = 0 < file.fraction < 1 and 0 <= file.fraction_error < math.inf
     require(known, "its threshold's fraction is out of range")
-    return Threshold(file.value, edges, counts, file.fraction, file.fraction_error)
+    threshold = Threshold(file.value, edges, counts, file.fraction, file.fraction_error)
+    if "threshold_shifts" not in arrays:
+        return threshold
+    require(label is not None, "its threshold is one by label, and there is none")
+    assert label is not None
+    rows = rows_of(label)
+    by_label = ints(arrays["threshold_by_label"], rows * len(counts)).reshape(rows, -1)
+    shifts = ints(arrays["threshold_shifts"], rows, most=2**50)
+    require(np.array_equal(moved(edges, by_label, shifts), counts), "its scores are not moved as it says")
+    return replace(threshold, by_label=by_label, shifts=shifts)
 
 
 def _bins(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Bins:

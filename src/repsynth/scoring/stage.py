@@ -16,6 +16,7 @@ from repsynth.scoring.base import Score, Scorer
 from repsynth.scoring.bins import Bins, choose_bins
 from repsynth.scoring.histograms import ColumnHistograms, Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, measure_ranges
+from repsynth.scoring.shifted import ShiftedScore, with_threshold
 from repsynth.scoring.threshold import ScoreHistogram, Threshold, choose_score_bins
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
@@ -57,8 +58,14 @@ class StageOne:
         found[HISTOGRAMS] = ColumnHistograms(self.histograms.bins)
         found |= self.score.kernels()
         if self.threshold:
-            found[SCORES] = ScoreHistogram(self.score, self.threshold.edges)
+            found[SCORES] = self._score_histogram(self.threshold)
         return found
+
+    def _score_histogram(self, threshold: Threshold) -> ScoreHistogram:
+        """It counted scores as they were before the threshold moved them."""
+        if isinstance(self.score, ShiftedScore):
+            return ScoreHistogram(self.score.score, threshold.edges, self.score.label)
+        return ScoreHistogram(self.score, threshold.edges)
 
 
 class StagePlan(Protocol):
@@ -134,9 +141,10 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
     if SCORES in charges:
         on_step(SCORES)
         sigma = sigma_for(ScoreHistogram.sensitivity, charges[SCORES].mu)
-        score_bins = choose_score_bins(score, histograms, sigma=sigma)
-        noisy = meter.measure(ScoreHistogram(score, score_bins.edges), mu=charges[SCORES].mu)
+        score_bins = choose_score_bins(score, histograms, sigma=sigma, label=schema.label_column)
+        noisy = meter.measure(ScoreHistogram(score, score_bins.edges, score_bins.label), mu=charges[SCORES].mu)
         threshold = score_bins.threshold(noisy, fraction=plan.outlier_fraction, rows=rows, sigma=sigma)
+        score = with_threshold(score, threshold, schema.label_column)
     weights = make_weights(
         plan.rule,
         threshold=threshold.value if threshold else score.lowest,

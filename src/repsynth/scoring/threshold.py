@@ -5,6 +5,10 @@ threshold is where the wanted fraction of records lies above. With many records 
 counts, in steps of a fixed width. With few, counting is noise: then the bins are few, at quantiles of
 the scores of records drawn from the released histograms, and the real distribution is fitted as a shift
 and a stretch of theirs.
+
+What tells the labels apart is often rare, so one threshold for all would take the signal for risk: the rarer label
+would have most of the outliers. Where the table can bear it, the histogram is one by label, at the same charge, and
+each label has a threshold of its own; its scores are moved so that one number serves for all.
 """
 
 import math
@@ -14,7 +18,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.records import Records
+from repsynth.data.records import MISSING, Records
+from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.weights import FULL, WeightFunction
@@ -24,6 +29,9 @@ READABLE = 200.0
 
 MOST_BINS = 48
 
+FEW = 25.0
+"""Records, in units of a bin's noise, at which a label's own threshold counts half."""
+
 _DRAWN = 20_000
 _LUMP = 0.1  # of a bin's records that have one and the same score
 _SHIFT_SD, _LOG_STRETCH_SD = 2.0, 0.3
@@ -32,25 +40,44 @@ _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02
 
 @dataclass(frozen=True)
 class ScoreHistogram:
-    """The statistic: each record adds one to the bin of its score. Bins lie between and beyond `edges`."""
+    """The statistic: each record adds one to the bin of its score. Bins lie between and beyond `edges`; where
+    `label` is given, every label has such bins of its own."""
 
     score: Score
     edges: Ints
+    label: Discrete | None = None
     name: str = "scores"
     sensitivity: float = 1.0
     weighted: bool = False
 
     def total(self, records: Records) -> Ints:
-        """Counts below the first edge, between edges, and from the last edge on."""
-        bins = np.searchsorted(self.edges, self.score.of(records), side="right")
-        return np.bincount(bins, minlength=len(self.edges) + 1)
+        """Counts below the first edge, between edges, and from the last edge on; label by label."""
+        bins, width = np.searchsorted(self.edges, self.score.of(records), side="right"), len(self.edges) + 1
+        if self.label is None:
+            return np.bincount(bins, minlength=width)
+        codes = records.codes[self.label.name]
+        rows = np.where(codes == MISSING, self.label.size, codes)
+        counts = np.bincount(rows * width + bins, minlength=(self.label.size + 1) * width)
+        return counts[: rows_of(self.label) * width]
+
+
+def rows_of(label: Discrete) -> int:
+    """How many rows a histogram by label has: one for each label, one for missing ones where they are declared.
+
+    >>> from repsynth.schema import Boolean
+    >>> rows_of(Boolean(name="smoker")), rows_of(Boolean(name="smoker", missing=True))
+    (2, 3)
+    """
+    return label.size + label.missing
 
 
 @dataclass(frozen=True)
 class Threshold:
     """A released threshold, the noisy histogram behind it, and the fraction of records at or above it.
 
-    `fraction_error` is one standard deviation of the fraction, from the noise alone.
+    Where the histogram is one by label, `by_label` holds it, and `shifts` what is added to the scores of each label
+    so that `value` is the threshold of all; `counts` are then those of the scores so moved. `fraction_error` is one
+    standard deviation of the fraction, from the noise alone.
     """
 
     value: int
@@ -58,6 +85,13 @@ class Threshold:
     counts: Ints
     fraction: float
     fraction_error: float
+    by_label: Ints | None = None
+    shifts: Ints | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many noisy histograms its counts are the sum of."""
+        return 1 if self.by_label is None else len(self.by_label)
 
     def mean_weight(self, weights: WeightFunction) -> float:
         """About the mean weight of the records at or above the threshold, by the noisy histogram."""
@@ -78,16 +112,61 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ScoreBins:
-    """The edges of the score histogram, and whether its counts will be read or fitted."""
+    """The edges of the score histogram, whether its counts will be read or fitted, and the label where every label
+    gets a histogram of its own."""
 
     edges: Ints
     readable: bool
+    label: Discrete | None = None
 
     def threshold(self, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
         """The threshold with this `fraction` of the records above it: post-processing of the noisy counts."""
+        if self.label is not None:
+            return by_label(self.edges, counts.reshape(rows_of(self.label), -1), fraction=fraction, sigma=sigma)
         find = _read if self.readable else _fit
         value, error = find(self.edges, counts.astype(np.float64), fraction=fraction, rows=rows, sigma=sigma)
         return Threshold(value, self.edges, counts, fraction, error)
+
+
+def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
+    """A threshold for each label, from a histogram with a row for each.
+
+    A label with few records is pulled towards the threshold of all, as far as its noise demands. And no threshold
+    lies above the one that leaves a third of the fraction above it in all: who stands out most in the whole table
+    is an outlier, whatever its label.
+    """
+    noisy, pooled = counts.astype(np.float64), counts.sum(axis=0).astype(np.float64)
+    total = max(float(pooled.sum()), 1.0)
+    noise = sigma * math.sqrt(len(counts))
+    common, error = _read(edges, pooled, fraction=fraction, rows=total, sigma=noise)
+    highest, _ = _read(edges, pooled, fraction=fraction / 3, rows=total, sigma=noise)
+    values = []
+    for row in noisy:
+        records = max(float(row.sum()), 1.0)
+        own, _ = _read(edges, row, fraction=fraction, rows=records, sigma=sigma)
+        pulled = common + (own - common) * records / (records + FEW * sigma)
+        values.append(min(int(pulled), highest))
+    shifts = common - np.array(values, dtype=np.int64)
+    return Threshold(common, edges, moved(edges, counts, shifts), fraction, error, counts, shifts)
+
+
+def moved(edges: Ints, counts: Ints, shifts: Ints) -> Ints:
+    """The sum of histograms whose records are moved by `shifts`: each bin is shared out by width over the two that
+    it then lies in. What leaves the range stays in the last bin on that side.
+
+    >>> moved(np.array([0, 10, 20]), np.array([[0, 8, 4, 0], [0, 0, 6, 2]]), np.array([5, 0])).tolist()
+    [0, 4, 12, 4]
+    """
+    width = int(edges[1] - edges[0]) if len(edges) > 1 else 1
+    found = np.zeros(counts.shape[1])
+    last = counts.shape[1] - 1
+    for row, shift in zip(counts, shifts, strict=True):
+        whole, part = divmod(int(shift), width)
+        inner = np.arange(1, last)
+        for step, share in ((whole, 1 - part / width), (whole + 1, part / width)):
+            np.add.at(found, np.clip(inner + step, 0, last), row[1:last] * share)
+        found[[0, last]] += row[[0, last]]
+    return np.rint(found).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -117,8 +196,11 @@ def _drawn_scores(score: Score, histograms: Histograms) -> Ints:
     return score.of(histograms.draw(_DRAWN, np.random.default_rng(0)))
 
 
-def choose_score_bins(score: Score, histograms: Histograms, *, sigma: float) -> ScoreBins:
-    """Bins for the noise `sigma`, from the released histograms: post-processing.
+def choose_score_bins(
+    score: Score, histograms: Histograms, *, sigma: float, label: Discrete | None = None
+) -> ScoreBins:
+    """Bins for the noise `sigma`, from the released histograms: post-processing. A label gets bins of its own where
+    all of them together can still be read.
 
     Edges that will be read are whole multiples of a step that depends on the number of columns alone,
     from the lowest possible score on; the real scores spread wider than the drawn ones, whose columns are
@@ -133,7 +215,9 @@ def choose_score_bins(score: Score, histograms: Histograms, *, sigma: float) -> 
     step = bin_width(score.columns)
     first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
     last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
-    return ScoreBins(np.arange(first, last + 1, dtype=np.int64) * step, readable=True)
+    labelled = label is not None and histograms.rows / sigma >= READABLE * math.sqrt(rows_of(label))
+    edges = np.arange(first, last + 1, dtype=np.int64) * step
+    return ScoreBins(edges, readable=True, label=label if labelled else None)
 
 
 def bin_width(columns: int) -> int:

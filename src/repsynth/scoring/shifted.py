@@ -1,0 +1,62 @@
+"""Scores with a threshold of their own for each label: moved by a released number, so that one serves for all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from repsynth.arrays import Ints
+from repsynth.data.records import MISSING, Records
+from repsynth.schema import Discrete
+from repsynth.scoring.base import Arrays, Score, ScoreBounds
+from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.threshold import Threshold
+
+if TYPE_CHECKING:
+    from repsynth.mechanism.kernels import Statistic
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class ShiftedScore:
+    """A score plus what is released for the record's label; a record without a label keeps its score, unless missing
+    labels are declared."""
+
+    score: Score
+    label: Discrete
+    shifts: Ints
+
+    @property
+    def columns(self) -> int:
+        """Those of the score; the label does not count."""
+        return self.score.columns
+
+    @property
+    def lowest(self) -> int:
+        """The lowest score, moved down as far as any label's is."""
+        return self.score.lowest + min(int(self.shifts.min()), 0)
+
+    def of(self, records: Records) -> Ints:
+        """The score of each record."""
+        codes = records.codes[self.label.name]
+        rows = np.where(codes == MISSING, self.label.size, codes)
+        return self.score.of(records) + np.append(self.shifts, 0)[rows]
+
+    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> ScoreBounds | None:
+        """Those of the score as it is: what it is moved by depends on noise of its own."""
+        return self.score.bounds(exact, tail=tail, eta=eta, rows=rows)
+
+    def kernels(self) -> "Mapping[str, Statistic]":
+        """Those of the score."""
+        return self.score.kernels()
+
+    def dump(self) -> Arrays:
+        """That of the score; the threshold keeps the shifts."""
+        return self.score.dump()
+
+
+def with_threshold(score: Score, threshold: Threshold | None, label: Discrete | None) -> Score:
+    """The score that a threshold belongs to."""
+    if threshold is None or threshold.shifts is None or label is None:
+        return score
+    return ShiftedScore(score, label, threshold.shifts)
