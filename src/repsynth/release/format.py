@@ -31,8 +31,8 @@ from repsynth.scoring.base import Arrays
 from repsynth.scoring.bins import Bins, read_bins
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, scored_histograms
 from repsynth.scoring.shifted import with_threshold
+from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, scored_histograms
 from repsynth.scoring.threshold import Threshold, moved, rows_of
 from repsynth.scoring.weights import FULL, RULES, WeightFunction
 from repsynth.storage.checks import ints, positive, require

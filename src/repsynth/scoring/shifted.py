@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from repsynth.arrays import Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
@@ -14,13 +16,11 @@ from repsynth.scoring.threshold import Threshold
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Statistic
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class ShiftedScore:
-    """A score plus what is released for the record's label; a record without a label keeps its score, unless missing
-    labels are declared."""
+    """A score plus what is released for the record's label; a record without a label keeps its score, unless
+    missing labels are declared."""
 
     score: Score
     label: Discrete
@@ -40,7 +40,8 @@ class ShiftedScore:
         """The score of each record."""
         codes = records.codes[self.label.name]
         rows = np.where(codes == MISSING, self.label.size, codes)
-        return self.score.of(records) + np.append(self.shifts, 0)[rows]
+        moved: Ints = self.score.of(records) + np.append(self.shifts, 0)[rows]
+        return moved
 
     def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> ScoreBounds | None:
         """Those of the score as it is: what it is moved by depends on noise of its own."""

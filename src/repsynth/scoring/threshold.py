@@ -6,9 +6,9 @@ counts, in steps of a fixed width. With few, counting is noise: then the bins ar
 the scores of records drawn from the released histograms, and the real distribution is fitted as a shift
 and a stretch of theirs.
 
-What tells the labels apart is often rare, so one threshold for all would take the signal for risk: the rarer label
-would have most of the outliers. Where the table can bear it, the histogram is one by label, at the same charge, and
-each label has a threshold of its own; its scores are moved so that one number serves for all.
+What tells the labels apart is often rare, so one threshold for all would take the signal for risk: the rarer
+label would have most of the outliers. Where the table can bear it, the histogram is one by label, at the same
+charge, and each label has a threshold of its own; its scores are moved so that one number serves for all.
 """
 
 import math
@@ -75,9 +75,9 @@ def rows_of(label: Discrete) -> int:
 class Threshold:
     """A released threshold, the noisy histogram behind it, and the fraction of records at or above it.
 
-    Where the histogram is one by label, `by_label` holds it, and `shifts` what is added to the scores of each label
-    so that `value` is the threshold of all; `counts` are then those of the scores so moved. `fraction_error` is one
-    standard deviation of the fraction, from the noise alone.
+    Where the histogram is one by label, `by_label` holds it, and `shifts` what is added to the scores of each
+    label so that `value` is the threshold of all; `counts` are then those of the scores so moved. `fraction_error`
+    is one standard deviation of the fraction, from the noise alone.
     """
 
     value: int
@@ -199,8 +199,8 @@ def _drawn_scores(score: Score, histograms: Histograms) -> Ints:
 def choose_score_bins(
     score: Score, histograms: Histograms, *, sigma: float, label: Discrete | None = None
 ) -> ScoreBins:
-    """Bins for the noise `sigma`, from the released histograms: post-processing. A label gets bins of its own where
-    all of them together can still be read.
+    """Bins for the noise `sigma`, from the released histograms: post-processing. Every label gets bins of its own
+    where all of them together can still be read.
 
     Edges that will be read are whole multiples of a step that depends on the number of columns alone,
     from the lowest possible score on; the real scores spread wider than the drawn ones, whose columns are

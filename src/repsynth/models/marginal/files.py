@@ -8,6 +8,7 @@ import numpy as np
 
 from repsynth.models.groups import NONE, coarser, of_finer, read_groups
 from repsynth.models.marginal.fit import FOREST
+from repsynth.models.marginal.label_tables import UNIT, LabelTables
 from repsynth.models.marginal.rounds import LABEL_TABLES, PAIRS_A_ROUND
 from repsynth.models.marginal.tables import Pair, Tables, is_forest
 from repsynth.models.marginal.views import Measured, Views
@@ -17,10 +18,13 @@ from repsynth.storage.checks import ints, require
 
 
 class TablesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A measurement: the views that its tables cross."""
+    """A measurement: the views that its tables cross; of the label's tables also their constant and clip, which
+    plain counts, as earlier releases have them, do without."""
 
     name: str
     pairs: tuple[tuple[int, int], ...]
+    constant: int | None = None
+    clip: int | None = None
 
 
 def read_tables(
@@ -48,10 +52,37 @@ def read_tables(
     for k, file in enumerate(files):
         _check_pairs(file, views, before)
         before = file.pairs
-        tables = Tables(views.all_groups, file.pairs, stage.score, stage.weights, file.name)
+        tables = _statistic(file, views, arrays)
         cells = sum(rows * width for rows, width in tables.shapes)
         require(labels * cells <= most_cells, "its tables are too large")
-        yield Measured(tables, ints(arrays[f"tables_{k}"], cells, most=2**62), sigmas[file.name])
+        yield Measured(tables, ints(arrays[f"tables_{k}"], tables.entries, most=2**62), sigmas[file.name])
+
+
+def _statistic(file: TablesFile, views: Views, arrays: Arrays) -> Tables | LabelTables:
+    stage = views.stage
+    if file.constant is None or file.clip is None:
+        return Tables(views.all_groups, file.pairs, stage.score, stage.weights, file.name)
+    require(
+        views.label is not None and list(file.pairs) == views.label_pairs, "its label's tables are not all there"
+    )
+    require(0 < file.constant <= 2**30 and 0 < file.clip <= 2**30, "its clip is out of range")
+    offsets = []
+    for k, (_, i) in enumerate(file.pairs):
+        offset = ints(arrays[f"offset_{k}"], views.groups[i].count)
+        require(
+            bool(offset.min() >= 0) and int(offset.sum()) == UNIT, "its tables are centred on no probabilities"
+        )
+        offsets.append(offset)
+    return LabelTables(
+        groups=views.all_groups,
+        pairs=file.pairs,
+        offsets=tuple(offsets),
+        constant=file.constant,
+        clip=file.clip,
+        score=stage.score,
+        weights=stage.weights,
+        name=file.name,
+    )
 
 
 def _check_pairs(file: TablesFile, views: Views, before: tuple[Pair, ...]) -> None:

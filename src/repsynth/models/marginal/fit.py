@@ -1,14 +1,16 @@
 """The model that follows from noisy tables: a tree and, where more was measured, a pool raked to it."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from repsynth.arrays import Floats
-from repsynth.models.groups import Groups, of_finer
+from repsynth.arrays import Floats, Ints
+from repsynth.models.groups import of_finer
+from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.raked import Pool, Target, make_pool
-from repsynth.models.marginal.tables import Pair
+from repsynth.models.marginal.tables import Pair, Tables
 from repsynth.models.marginal.tree import NoisyTable, Tree, fit_tree
 from repsynth.models.marginal.views import Measured, Views
 from repsynth.scoring.weights import FULL
@@ -17,80 +19,175 @@ FOREST = "tables"
 """The measurement whose tables, with those of the label, make the tree."""
 
 _LEAST_WEIGHT = 0.1
+_DRAWN, _FEW = 50_000, 30.0
 
 
 @dataclass(frozen=True)
 class MeanWeights:
-    """About the mean weight of the records in each cell of a table: released values alone."""
+    """About the mean weight of the records in each group of a column and in each cell of a table: released values
+    alone, or weights of drawn records."""
 
     mean: float
     by_group: dict[int, Floats]
+    drawn: Ints | None = None
+    """(records, views): the groups of drawn records."""
+    weights: Floats | None = None
 
     def of(self, pair: Pair) -> Floats | float:
-        """By both columns, as if weights had nothing to do with how the two depend on each other."""
+        """By both columns, as if weights had nothing to do with how the two depend on each other; where records
+        were drawn, as these say where there are many."""
         if not self.by_group:
             return self.mean
-        weights: Floats = np.outer(self.by_group[pair[0]], self.by_group[pair[1]]) / self.mean
-        return np.clip(weights, _LEAST_WEIGHT, 1.0)
+        first, second = (self.by_group[i] for i in pair)
+        found: Floats = np.clip(np.outer(first, second) / self.mean, _LEAST_WEIGHT, 1.0)
+        if self.drawn is not None and self.weights is not None:
+            cell = self.drawn[:, pair[0]] * len(second) + self.drawn[:, pair[1]]
+            count = np.bincount(cell, minlength=found.size).reshape(found.shape)
+            total = np.bincount(cell, self.weights, minlength=found.size).reshape(found.shape)
+            found = np.clip((total + _FEW * found) / (count + _FEW), _LEAST_WEIGHT, 1.0)
+        return found
 
 
-def mean_weights(views: Views, measured: Sequence[Measured]) -> MeanWeights:
+@dataclass(frozen=True)
+class Weights:
+    """What a record counts for on average: in tables its weight, in those of the label also what clipping leaves.
+    `error` is how far, as a fraction of itself, the mean of a group may be off."""
+
+    in_tables: MeanWeights
+    with_label: MeanWeights
+    error: float = 0.0
+
+    def of(self, tables: Tables | LabelTables) -> MeanWeights:
+        """Those of a statistic."""
+        return self.with_label if isinstance(tables, LabelTables) else self.in_tables
+
+
+def measured_weights(views: Views, measured: Sequence[Measured]) -> Weights:
     """A column's weights: the margin of its weighted table by label over its histogram, which has no weights."""
     stage, histograms = views.stage, views.stage.histograms
-    if not stage.weighted:
-        return MeanWeights(1.0, {})
-    fraction = stage.threshold.fraction if stage.threshold else 0.0
+    full = MeanWeights(1.0, {})
     if views.label is None:
-        return MeanWeights(float(np.clip(1 - fraction * (1 - stage.outlier_weight), 0.02, 1.0)), {})
+        fraction = stage.threshold.fraction if stage.threshold else 0.0
+        mean = float(np.clip(1 - fraction * (1 - stage.outlier_weight), 0.02, 1.0))
+        return Weights(MeanWeights(mean, {}), full)
     tables = measured[0].tables.split(measured[0].noisy)
     mean = float(np.clip(np.mean([table.sum() for table in tables.values()]) / histograms.rows, 0.02, 1.0))
     by_group: dict[int, Floats] = {views.label: np.full(views.groups[views.label].count, mean)}
-    columns = len(views.groups)
     for (_, i), table in tables.items():
-        total, error = _histogram(histograms.noisy(i), histograms.sigma, views.groups[i])
+        total, error = _histogram(views, i)
         weight = (np.maximum(table.sum(axis=0), 0.0) + error * mean) / (np.maximum(total, 0.0) + error)
         by_group[i] = np.clip(weight, _LEAST_WEIGHT, 1.0)
+    found = MeanWeights(mean, by_group | _coarse(views, by_group))
+    return Weights(found if stage.weighted else full, found)
+
+
+def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> Weights:
+    """The same from a model: weights are a public function of a record, so records drawn from the model tell what
+    each group weighs. How far that is off, the margins of the measured tables tell."""
+    drawn = make_pool(tree, views.all_groups, _DRAWN).records
+    records = tree.decode(drawn[:, : len(views.groups)], np.random.default_rng(0))
+    stage = views.stage
+    in_tables = with_label = _means(views, drawn, stage.weights.of(stage.score.of(records)) / FULL)
+    for tables in {type(m.tables): m.tables for m in measured}.values():
+        if isinstance(tables, LabelTables):
+            with_label = _means(views, drawn, tables.multiplier(records) / FULL)
+    found = Weights(in_tables, with_label)
+    return replace(found, error=_error(views, measured, found))
+
+
+def _means(views: Views, drawn: Ints, weights: Floats) -> MeanWeights:
+    mean = float(weights.mean())
+    by_group = {}
+    for i, groups in enumerate(views.all_groups):
+        count = np.bincount(drawn[:, i], minlength=groups.count)
+        total = np.bincount(drawn[:, i], weights, minlength=groups.count)
+        by_group[i] = np.clip((total + _FEW * mean) / (count + _FEW), _LEAST_WEIGHT, 1.0)
+    return MeanWeights(mean, by_group, drawn, weights)
+
+
+def _error(views: Views, measured: Sequence[Measured], weights: Weights) -> float:
+    """How much more than their noise the margins of tables differ from what weights make of the histograms."""
+    signal = weight = 0.0
+    for m in measured:
+        by_group, variances = weights.of(m.tables).by_group, m.tables.variances(m.sigma)
+        for pair, table in m.tables.split(m.noisy).items():
+            for i, axis in ((pair[0], 1), (pair[1], 0)):
+                if i >= len(views.groups):
+                    continue
+                total, error = _histogram(views, i)
+                expected = by_group[i] * np.maximum(total, 0.0)
+                noise = variances[pair].sum(axis=axis) + (by_group[i] * error) ** 2
+                scale = expected**2 / (noise + (0.05 * expected) ** 2) ** 2
+                signal += float((((table.sum(axis=axis) - expected) ** 2 - noise) * scale).sum())
+                weight += float((expected**2 * scale).sum())
+    return math.sqrt(max(signal / max(weight, 1e-300), 0.0))
+
+
+def _coarse(views: Views, by_group: dict[int, Floats]) -> dict[int, Floats]:
+    """The mean weights of coarse groups, from those of the groups in them."""
+    found, columns = {}, len(views.groups)
+    for i, weights in by_group.items():
         coarse = views.all_groups[i + columns]
-        mass = np.maximum(total, 1e-9)
+        mass = np.maximum(_histogram(views, i)[0], 1e-9)
         of_fine = of_finer(views.groups[i], coarse)
-        by_group[i + columns] = np.bincount(of_fine, by_group[i] * mass) / np.bincount(of_fine, mass)
-    return MeanWeights(mean, by_group)
+        found[i + columns] = np.bincount(of_fine, weights * mass) / np.bincount(of_fine, mass)
+    return found
 
 
-def _histogram(counts: Floats, sigma: float, groups: Groups) -> tuple[Floats, Floats]:
+def _histogram(views: Views, i: int) -> tuple[Floats, Floats]:
     """A column's noisy histogram by group, and its standard error."""
-    return groups.sum_up(counts), sigma * np.sqrt(groups.sum_up(np.ones(len(counts))))
+    histograms, groups = views.stage.histograms, views.groups[i]
+    counts = histograms.noisy(i)
+    return groups.sum_up(counts), histograms.sigma * np.sqrt(groups.sum_up(np.ones(len(counts))))
 
 
-def fit_views(views: Views, measured: Sequence[Measured]) -> Tree | Pool:
-    """A tree of the label's pairs and of the forest; where more was measured, a pool drawn from it and raked."""
-    weight = mean_weights(views, measured)
+def fit_views(views: Views, measured: Sequence[Measured]) -> tuple[Tree | Pool, MeanWeights]:
+    """A tree of the label's pairs and of the forest; where more was measured, a pool drawn from it and raked. And
+    the weights in tables."""
+    weights = measured_weights(views, measured)
+    if not measured:
+        return _fit_tree(views, measured, weights, levels_from_tables=True), weights.in_tables
+    plain = not views.stage.weighted and not any(isinstance(m.tables, LabelTables) for m in measured)
+    tree = _fit_tree(views, measured, weights, levels_from_tables=plain)
+    if not plain and views.label is not None:
+        weights = expected_weights(views, measured, tree)
+        tree = _fit_tree(views, measured, weights, levels_from_tables=True)
+    of_tree = _of_tree(measured)
+    further = {pair: table for pair, table in _combined(measured, weights).items() if pair not in of_tree}
+    model: Tree | Pool = tree
+    if further:
+        targets = [Target(pair, table) for pair, table in further.items()]
+        model = make_pool(tree, views.all_groups).raked_to(targets)
+    return model, weights.in_tables
+
+
+def _of_tree(measured: Sequence[Measured]) -> set[Pair]:
     forest = next((k for k, m in enumerate(measured) if m.tables.name == FOREST), len(measured) - 1)
-    every = _combined(measured, weight)
-    of_tree = {pair for m in measured[: forest + 1] for pair in m.tables.pairs}
-    tables = {pair: table for pair, table in every.items() if pair in of_tree}
-    label = views.label
-    tree = fit_tree(
+    return {pair for m in measured[: forest + 1] for pair in m.tables.pairs}
+
+
+def _fit_tree(views: Views, measured: Sequence[Measured], weights: Weights, *, levels_from_tables: bool) -> Tree:
+    of_tree, label = _of_tree(measured), views.label
+    tables = {pair: table for pair, table in _combined(measured, weights).items() if pair in of_tree}
+    return fit_tree(
         views.stage.histograms,
         views.groups,
         label,
         {j: table for (i, j), table in tables.items() if i == label},
         {pair: table for pair, table in tables.items() if pair[0] != label},
-        levels_from_tables=not views.stage.weighted,
+        levels_from_tables=levels_from_tables,
+        error=weights.error,
     )
-    further = [pair for pair in every if pair not in of_tree]
-    if not further:
-        return tree
-    return make_pool(tree, views.all_groups).raked_to([Target(pair, every[pair]) for pair in further])
 
 
-def _combined(measured: Sequence[Measured], weight: MeanWeights) -> dict[Pair, NoisyTable]:
+def _combined(measured: Sequence[Measured], weights: Weights) -> dict[Pair, NoisyTable]:
     """Tables at full weight; what was measured twice, by precision."""
     tables: dict[Pair, NoisyTable] = {}
     for m in measured:
+        variances = m.tables.variances(m.sigma)
         for pair, counts in m.tables.split(m.noisy).items():
-            factor = weight.of(pair)
-            table = NoisyTable(counts / factor, np.broadcast_to((m.sigma / FULL / factor) ** 2, counts.shape))
+            factor = weights.of(m.tables).of(pair)
+            table = NoisyTable(counts / factor, variances[pair] / np.square(factor))
             if pair in tables:
                 other = tables[pair]
                 precision = 1 / other.variance + 1 / table.variance

@@ -8,10 +8,13 @@ from repsynth.errors import ConfigError
 from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Resources, Share
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from repsynth.arrays import Floats
     from repsynth.data.records import Records
     from repsynth.mechanism.kernels import Chosen
     from repsynth.mechanism.meter import Meter
+    from repsynth.models.marginal.label_tables import LabelTables
     from repsynth.models.marginal.raked import Pool
     from repsynth.models.marginal.tables import Tables
     from repsynth.models.marginal.tree import Tree
@@ -132,13 +135,13 @@ class MarginalFit:
         """The weight: in no table, and in no utility, does a record count for more."""
         return self.measured[-1].tables.influence(records)
 
-    def kernels(self, *, choices: bool = True) -> "dict[str, Tables | Chosen]":
+    def kernels(self, *, choices: bool = True) -> "dict[str, Tables | LabelTables | Chosen]":
         """The tables and, made again from what was released before each, the choices."""
         from repsynth.mechanism.kernels import Chosen
         from repsynth.models.marginal.rounds import make_choice, rounds_of
         from repsynth.models.marginal.views import Views
 
-        found: dict[str, Tables | Chosen] = {}
+        found: dict[str, Tables | LabelTables | Chosen] = {}
         rounds = {round_.tables: round_ for round_ in rounds_of(list(self.plan.charges))}
         views = Views.of_tables(self.stage, self.measured[0].tables)
         for k, m in enumerate(self.measured):
@@ -168,22 +171,23 @@ class MarginalFit:
         return found
 
     def norms(self, records: "Records") -> "tuple[Floats, Floats]":
-        """All records count the same: nothing is clipped."""
+        """Those of the label's tables; in others all records count the same, and nothing is clipped."""
         import numpy as np
 
-        return np.ones(records.rows), np.ones(records.rows)
+        first = self.measured[0].tables
+        return first.norms(records) if _centred(first) else (np.ones(records.rows), np.ones(records.rows))
 
     def label_masses(self) -> "tuple[Floats, float] | None":
-        """The mean over the tables of label and column."""
+        """As the label's tables say; of earlier releases, the mean over them."""
         import numpy as np
-
-        from repsynth.scoring.weights import FULL
 
         first = self.measured[0]
         if self.stage.schema.label_column is None:
             return None
+        if _centred(first.tables):
+            return first.tables.masses(first.noisy), first.sigma / first.tables.mass_unit
         tables = list(first.tables.split(first.noisy).values())
-        noise = first.sigma / FULL * sum(table.shape[1] for table in tables) ** 0.5 / len(tables)
+        noise = first.sigma / first.tables.unit * sum(table.shape[1] for table in tables) ** 0.5 / len(tables)
         return np.mean([table.sum(axis=1) for table in tables], axis=0), noise
 
     def sampler(self) -> "Tree | Pool":
@@ -191,19 +195,26 @@ class MarginalFit:
         from repsynth.models.marginal.fit import fit_views
         from repsynth.models.marginal.views import Views
 
-        return fit_views(Views.of_tables(self.stage, self.measured[0].tables), self.measured)
+        return fit_views(Views.of_tables(self.stage, self.measured[0].tables), self.measured)[0]
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         """Which tables were measured, and their cells."""
         from repsynth.models.marginal.views import Views
 
         views = Views.of_tables(self.stage, self.measured[0].tables)
-        tables = [{"name": m.tables.name, "pairs": m.tables.pairs} for m in self.measured]
-        return {"tables": tables}, {
+        centred = [m.tables for m in self.measured if _centred(m.tables)]
+        return {"tables": [m.tables.describe() for m in self.measured]}, {
             **{f"tables_{k}": m.noisy for k, m in enumerate(self.measured)},
             **{f"groups_{i}": groups.of_bin for i, groups in enumerate(views.groups)},
             **{f"coarse_{i}": groups.of_bin for i, groups in enumerate(views.coarse)},
+            **{f"offset_{k}": offset for tables in centred[:1] for k, offset in enumerate(tables.offsets)},
         }
+
+
+def _centred(tables: "Tables | LabelTables") -> "TypeIs[LabelTables]":
+    from repsynth.models.marginal.label_tables import LabelTables
+
+    return isinstance(tables, LabelTables)
 
 
 def _max_cells(plan: ModelPlan) -> int:

@@ -106,9 +106,9 @@ def pool_size(rows: float) -> int:
     return int(np.clip(_TIMES * rows, _FEWEST, _MOST))
 
 
-def make_pool(tree: Tree, groups: tuple[Groups, ...]) -> Pool:
+def make_pool(tree: Tree, groups: tuple[Groups, ...], count: int | None = None) -> Pool:
     """Records drawn from the tree, all of the same mass. A fixed seed: this is post-processing."""
-    count = pool_size(tree.histograms.rows)
+    count = count or pool_size(tree.histograms.rows)
     fine = tree.draw_groups(count, np.random.default_rng(0))
     coarse = [of_finer(groups[i], g)[fine[:, i]] for i, g in enumerate(groups[len(tree.groups) :])]
     return Pool(tree, groups, np.hstack([fine, np.stack(coarse, axis=1)]), np.full(count, 1 / count))

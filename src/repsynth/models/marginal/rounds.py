@@ -19,7 +19,8 @@ import numpy as np
 
 from repsynth.arrays import Floats, Ints
 from repsynth.mechanism.meter import Meter, sigma_for
-from repsynth.models.marginal.fit import FOREST, fit_views, mean_weights
+from repsynth.models.marginal.fit import FOREST, fit_views
+from repsynth.models.marginal.label_tables import LabelTables, make_label_tables
 from repsynth.models.marginal.raked import make_pool
 from repsynth.models.marginal.tables import Pair, TableChoice, Tables
 from repsynth.models.marginal.tree import Tree
@@ -75,7 +76,11 @@ def measure_tables(
 
     def measure(pairs: Sequence[Pair], name: str) -> None:
         on_step(name)
-        tables = Tables(views.all_groups, tuple(pairs), stage.score, stage.weights, name)
+        tables: Tables | LabelTables
+        if views.label is not None and list(pairs) == views.label_pairs:
+            tables = make_label_tables(stage, views.all_groups, tuple(pairs), name)
+        else:
+            tables = Tables(views.all_groups, tuple(pairs), stage.score, stage.weights, name)
         noisy = meter.measure(tables, mu=charges[name].mu)
         measured.append(Measured(tables, noisy, sigma_for(tables.sensitivity, charges[name].mu)))
 
@@ -121,10 +126,10 @@ def make_choice(
 
 def _expected(views: Views, measured: Sequence[Measured], pairs: Sequence[Pair], *, first: bool) -> Floats:
     """What the model so far expects of weighted tables, one behind the other."""
-    model = fit_views(views, measured)
+    model, weight = fit_views(views, measured)
     if isinstance(model, Tree) and not first:
         model = make_pool(model, views.all_groups)  # it knows coarse pairs, and those further apart
-    weight, rows = mean_weights(views, measured), views.stage.histograms.rows
+    rows = views.stage.histograms.rows
     return np.concatenate([(rows * weight.of(pair) * model.pair(pair)).ravel() for pair in pairs])
 
 

@@ -30,6 +30,7 @@ class Tables:
     weights: WeightFunction
     name: str
     weighted: bool = True
+    unit: int = FULL
 
     @property
     def sensitivity(self) -> float:
@@ -40,6 +41,11 @@ class Tables:
     def shapes(self) -> tuple[Pair, ...]:
         """Rows and columns of each table."""
         return tuple((self.groups[i].count, self.groups[j].count) for i, j in self.pairs)
+
+    @property
+    def entries(self) -> int:
+        """How many numbers are measured."""
+        return int(self.starts[-1])
 
     @cached_property
     def starts(self) -> Ints:
@@ -60,9 +66,22 @@ class Tables:
             parts.append(np.bincount(cell, np.where(inside, weights, 0), minlength=rows * columns))
         return np.concatenate(parts).astype(np.int64)
 
+    def multiplier(self, records: Records) -> Ints:
+        """What each record adds to its cells: its weight."""
+        return self.weights.of(self.score.of(records))
+
     def influence(self, records: Records) -> Floats:
         """The weight: in no table, and in no utility, does a record count for more."""
-        return self.weights.of(self.score.of(records)) / FULL
+        return self.multiplier(records) / FULL
+
+    def variances(self, sigma: float) -> dict[Pair, Floats]:
+        """Of the noise in each cell of `split`, where `sigma` is that of an entry."""
+        cell = np.array((sigma / self.unit) ** 2)
+        return {pair: np.broadcast_to(cell, shape) for pair, shape in zip(self.pairs, self.shapes, strict=True)}
+
+    def describe(self) -> dict[str, Any]:
+        """What a release's file says of it."""
+        return {"name": self.name, "pairs": self.pairs}
 
     def split(self, flat: NDArray[np.generic]) -> dict[Pair, Floats]:
         """The tables by their columns, in units of records."""

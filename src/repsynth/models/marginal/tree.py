@@ -123,6 +123,7 @@ def fit_tree(
     edges: dict[Pair, NoisyTable],
     *,
     levels_from_tables: bool,
+    error: float = 0.0,
 ) -> Tree:
     """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
@@ -133,10 +134,14 @@ def fit_tree(
     totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
 
     def level(i: int, seen: list[NoisyTable]) -> tuple[Floats, Floats]:
-        """Counts of a column's groups from all that was seen of it, by precision; and their variance."""
-        parts = [totals[i], *(seen if levels_from_tables else [])]
-        precision = np.sum([1 / part.variance for part in parts], axis=0)
-        return np.sum([part.counts / part.variance for part in parts], axis=0) / precision, 1 / precision
+        """Counts of a column's groups from all that was seen of it, by precision; and their variance. What tables
+        say of a group is off by the same factor in all of them."""
+        both = totals[i]
+        if seen and levels_from_tables:
+            tables = _by_precision(seen)
+            off = (error * tables.counts) ** 2
+            both = _by_precision([both, NoisyTable(tables.counts, tables.variance + off)])
+        return both.counts, both.variance
 
     p_label = np.ones(1)
     if label is not None:
@@ -170,6 +175,12 @@ def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTabl
 
 def _margin(table: NoisyTable, axis: int) -> NoisyTable:
     return NoisyTable(table.counts.sum(axis=axis), table.variance.sum(axis=axis))
+
+
+def _by_precision(parts: list[NoisyTable]) -> NoisyTable:
+    precision = np.sum([1 / part.variance for part in parts], axis=0)
+    mean = np.sum([part.counts / part.variance for part in parts], axis=0) / precision
+    return NoisyTable(mean, 1 / precision)
 
 
 def _proper(counts: Floats, variance: Floats, rows: float) -> Floats:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from repsynth.arrays import Ints
 from repsynth.models.groups import Groups, choose_groups, coarser, how_many
+from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.tables import Pair, Tables
 from repsynth.scoring.stage import StageOne
 
@@ -14,7 +15,7 @@ from repsynth.scoring.stage import StageOne
 class Measured:
     """The tables that were measured, and the noisy result."""
 
-    tables: Tables
+    tables: Tables | LabelTables
     noisy: Ints
     sigma: float
 
@@ -39,7 +40,7 @@ class Views:
         return cls(stage, groups, tuple(coarser(histograms, i, each) for i, each in enumerate(groups)))
 
     @classmethod
-    def of_tables(cls, stage: StageOne, tables: Tables) -> "Views":
+    def of_tables(cls, stage: StageOne, tables: Tables | LabelTables) -> "Views":
         """The views that tables were measured with."""
         columns = len(stage.histograms.bins)
         return cls(stage, tables.groups[:columns], tables.groups[columns:])
