@@ -152,7 +152,7 @@ class NonzeroScore:
     def of(self, records: Records) -> Ints:
         return np.where(records.codes[self.column] > 0, records.codes[self.column] % 7, 0) * NAT
 
-    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> None:
+    def tails(self, exact: Histograms) -> None:
         return None
 
     def kernels(self) -> dict[str, Zeros]:

@@ -1,7 +1,7 @@
 """The dossier: realised and guaranteed losses, inequality, bias; and that it stays where it is asked for."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,22 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from checks import records_of
-from scipy.special import ndtri
 
 from repsynth import datasets, synthesize
 from repsynth.curator.dossier import dossier, gini, max_to_median, quantile_gap, write_dossier
 from repsynth.curator.guarantee import guaranteed_weights, why_none
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
 from repsynth.models.naive_bayes.statistic import UNIT
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
 from repsynth.schema import Schema
-from repsynth.scoring.base import NAT
-from repsynth.scoring.histograms import ColumnHistograms
 from repsynth.scoring.weights import FULL
 
 
@@ -100,43 +96,6 @@ def test_the_guarantee_holds_whatever_stage_1_draws(runs: Runs) -> None:
         assert np.all(weight <= bound)
 
 
-def test_the_scores_stay_within_their_bounds_which_are_not_too_wide(runs: Runs) -> None:
-    """Fixed by the seeds; with any others, the bounds fail with a chance of at most 13 η, about 1e-10. Made for a
-    quarter of the noise, they would not hold: in most runs, hundreds of the records leave them."""
-    eta, rows, first = 1e-11, runs.records.rows, runs.releases[0]
-    scored = first.stage.scored
-    exact = replace(scored, counts=LocalEngine([runs.records]).sum(ColumnHistograms(scored.bins)))
-    tail = -float(ndtri(eta / 2 / (2 * sum(bins.count for bins in scored.bins))))
-    bounds = runs.releases[0].score.bounds(exact, tail=tail, eta=eta / 2, rows=rows)
-    narrow = runs.releases[0].score.bounds(exact, tail=tail / 4, eta=eta / 2, rows=rows)
-    assert bounds is not None
-    assert narrow is not None
-    low, high = bounds.of(runs.records)
-    narrow_low, narrow_high = replace(narrow, spread=bounds.spread / 4).of(runs.records)
-    outside = 0
-    for drawn in runs.releases:
-        score = drawn.score.of(runs.records) / NAT
-        assert np.all((low <= score) & (score <= high))
-        outside += int(np.sum((score < narrow_low) | (score > narrow_high)))
-    assert outside > 100
-
-
-def test_the_bounds_know_that_a_look_has_more_noise(runs: Runs) -> None:
-    """Twice the noise in the histograms of the wide columns alone, and the scores are less certain."""
-    scored = runs.releases[0].stage.scored
-    assert scored.located
-    exact = replace(scored, counts=LocalEngine([runs.records]).sum(ColumnHistograms(scored.bins)))
-    louder = replace(exact, sigmas=tuple(s * (1 + (i in scored.located)) for i, s in enumerate(exact.sigmas)))
-    few = runs.records.take(np.arange(50))
-    (low, high), (lower, higher) = (
-        bounds.of(few)
-        for way in (exact, louder)
-        if (bounds := runs.releases[0].score.bounds(way, tail=6.0, eta=1e-9, rows=50)) is not None
-    )
-    assert np.all(lower < low)
-    assert np.mean(higher > high) > 0.8  # of the rarest, more noise hides how rare they are
-
-
 def test_the_guarantee_does_not_depend_on_the_noise_that_was_drawn(runs: Runs) -> None:
     """It holds before stage 1 is run, so every run must state the same."""
     first, *others = (guaranteed_weights(release, [runs.records], eta=1e-6) for release in runs.releases[:3])
@@ -144,17 +103,8 @@ def test_the_guarantee_does_not_depend_on_the_noise_that_was_drawn(runs: Runs) -
         assert np.array_equal(first, other)
 
 
-@pytest.mark.parametrize("rule", ["targeted", "hinge-exp"])
-def test_no_guarantee_where_more_records_were_declared_than_there_are(rule: str) -> None:
-    """Then the noisy histogram never reaches the wanted fraction, and the threshold falls to its first edge."""
-    dataset = datasets.Dataset("sim", datasets.simulate(8000, seed=3), datasets.load("sim").schema)
-    release = synthesize(dataset.table, dataset.schema, epsilon=4.0, public_rows=40_000, weights=rule)
-    assert why_none(release) is None
-    assert np.all(guaranteed_weights(release, [records_of(dataset.table, dataset.schema)], eta=0.01) == 1)
-
-
 def test_guaranteed_at_least_realised(data_dir: Path) -> None:
-    """With fresh noise: the guarantee fails with a chance of at most δ/11, some 4e-11."""
+    """With fresh noise: the guarantee fails with a chance of at most δ/2, some 2e-10."""
     adult = datasets.load("adult", data_dir=data_dir)
     release = synthesize(adult.table, adult.schema, epsilon=4.0, public_rows=adult.table.num_rows)
     table, summary = dossier(adult.table, release)

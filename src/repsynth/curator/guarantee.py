@@ -1,32 +1,38 @@
 """The guaranteed loss: a bound on a record's weight that holds before stage 1 is run.
 
 The realised loss of a record depends on its weight, which depends on stage 1's noise. Outside of an
-event of probability η, no noise exceeds its tail bounds, and then the record's score is at least some
-level and the threshold at most another, so the record's weight is at most w̄. The record then has
-(ε(w̄), δ + η)-DP, whatever stage 1 releases. All bounds hold on the table with and without the record.
-They are private: functions of the data.
+event of probability η, the record's score is at least some level and the threshold of its label at most
+another, so the record's weight is at most w̄. The record then has (ε(w̄), δ + η)-DP, whatever stage 1
+releases. All bounds hold on the table with and without the record. They are private: functions of the data.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
-from repsynth.arrays import Floats
-from repsynth.data.records import Records
+from repsynth.arrays import Floats, Ints
+from repsynth.data.records import MISSING, Records
 from repsynth.engines.local import LocalEngine
 from repsynth.privacy.events import GaussianEvent
 from repsynth.release.release import Release
-from repsynth.scoring.base import NAT
+from repsynth.schema import Discrete
+from repsynth.scoring.base import NAT, Tails
 from repsynth.scoring.histograms import ColumnHistograms
 from repsynth.scoring.stage import SCORES
-from repsynth.scoring.threshold import MOST_BINS, READABLE, bin_width
+from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width, rows_of
 from repsynth.scoring.weights import FULL
 
-ETA_SHARE = 1 / 11
-"""The part of δ for the chance η that the noise exceeds its bounds: a tenth of the rest."""
+ETA_SHARE = 1 / 2
+"""The part of δ for the chance η that the noise exceeds its bounds: half of δ costs little in ε."""
+
+_CHANCES = 10.0 ** -np.arange(0.0, 24.0)
+"""Where records that hardly ever reach a level are told from those that may."""
+
+_LOOKED_AT = 4
+"""Edges whose numbers of records are bounded each; at those above them there are no more records."""
 
 
 def why_none(release: Release) -> str | None:
@@ -39,7 +45,7 @@ def why_none(release: Release) -> str | None:
         return "the number of records was not declared public"
     if release.rows / _threshold_sigma(release) < READABLE:
         return "too few records for this budget: the threshold was fitted, not read"
-    if release.score.bounds(release.stage.scored, tail=1.0, eta=0.5, rows=1) is None:
+    if release.score.tails(release.stage.scored) is None:
         return "too few records for this budget: some histogram is not clear"
     return None
 
@@ -50,27 +56,132 @@ def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float)
     if why_none(release) is not None or rows == 0:
         return np.ones(rows)
     bins = release.stage.scored.bins
-    exact = replace(release.stage.scored, counts=LocalEngine(data).sum(ColumnHistograms(bins)))
-    # Half of η for all bins and all sums of score bins, on both sides; the other half for the scores.
-    tail = -float(ndtri(eta / 2 / (2 * (sum(b.count for b in bins) + MOST_BINS))))
-    bounds = release.score.bounds(exact, tail=tail, eta=eta / 2, rows=rows)
-    assert bounds is not None
-    scores = [bounds.of(records) for records in data]
-    low, high = (np.concatenate([pair[side] for pair in scores]) for side in (0, 1))
-    above = low - _highest_threshold(release, high, tail)
+    tails = release.score.tails(
+        replace(release.stage.scored, counts=LocalEngine(data).sum(ColumnHistograms(bins)))
+    )
+    assert tails is not None
+    # Half of η for the record's own score, half for the threshold of its label.
+    low = np.concatenate([tails.lower(records, eta / 2) for records in data])
+    above = low - _highest_thresholds(release, data, tails, low, eta / 2)
     # The released table itself, so that every rounding of the weights is the one that will be used.
     nearest = release.weights.start + np.floor(np.clip(above, -1.0, 1e6) * NAT).astype(np.int64)
     return release.weights.of(nearest) / FULL
 
 
-def _highest_threshold(release: Release, high: Floats, tail: float) -> float:
-    """In nats: above it, too few records can score for the noisy histogram to reach the wanted fraction."""
-    sigma = _threshold_sigma(release)
-    noise = tail * sigma * math.sqrt(MOST_BINS) + MOST_BINS / 2
-    few = math.floor(release.plan.outlier_fraction * release.rows - noise)
-    if not 1 <= few <= len(high):  # too few to tell, or fewer records than were declared
+def _highest_thresholds(
+    release: Release, data: Sequence[Records], tails: Tails, low: Floats, chance: float
+) -> Floats:
+    """For each record a level, in nats, that the threshold of its label exceeds with at most this chance."""
+    sigma, fraction = _threshold_sigma(release), release.plan.outlier_fraction
+    width, label = bin_width(release.score.columns) / NAT, release.schema.label_column
+    # No threshold worth knowing lies below what half of the records are sure to score.
+    levels = (math.floor(float(np.median(low)) / width) + np.arange(float(MOST_BINS))) * width
+    assert release.threshold is not None
+    # Whether each label has a threshold of its own follows from the noise and the public number of records.
+    if label is None or release.threshold.shifts is None:
+        (reaching,) = _count(data, [np.zeros(records.rows, dtype=np.int64) for records in data], 1, tails, levels)
+        return np.full(len(low), reaching.highest(chance, fraction=fraction, sigma=sigma, rows=release.rows))
+    groups = [_label_rows(records, label) for records in data]
+    rows = rows_of(label)
+    every = _count(data, groups, rows, tails, levels)
+    pooled = _Reaching.together(every)
+    cap = pooled.highest(chance, fraction=fraction * CAP, sigma=sigma)
+    common = pooled.highest(chance / 3, fraction=fraction, sigma=sigma)
+    pulled = [_pulled(own, common, chance / 3, fraction=fraction, sigma=sigma) for own in every]
+    # A record whose label cannot be read keeps its score, and with it the threshold of all.
+    found = np.append(np.minimum(pulled, cap), common) + 2 / NAT  # for roundings to units
+    return found[np.concatenate(groups)]
+
+
+def _pulled(own: "_Reaching", common: float, chance: float, *, fraction: float, sigma: float) -> float:
+    """The same for a label, whose own threshold is pulled towards the one of all by how many records it seems to
+    have; two things may fail, each with this chance."""
+    highest = own.highest(chance, fraction=fraction, sigma=sigma)
+    if math.inf in (highest, common):
         return math.inf
-    return float(np.sort(high)[::-1][few - 1]) + (bin_width(release.score.columns) + 1) / NAT
+    noise = -float(ndtri(chance / 2)) * sigma * math.sqrt(MOST_BINS) + MOST_BINS / 2
+    records = np.maximum(np.array([own.records - 1 - noise, own.records + noise]), 1.0)
+    share = records / (records + FEW * sigma)
+    return float(np.max(common + share * (highest - common)))
+
+
+def _label_rows(records: Records, label: Discrete) -> Ints:
+    """The row of each record in a histogram by label; the one after the last where it is in none."""
+    codes = records.codes[label.name]
+    return np.where(codes == MISSING, label.size, codes)
+
+
+@dataclass(frozen=True)
+class _Reaching:
+    """How many records may score at or above each of the levels, edges of score bins one width apart.
+
+    `records` is their number, `often` how many reach a level with more than each of `_CHANCES`, and `seldom` the
+    sum of the chances of the others: chances × levels. `histograms` is how many noisy ones they are counted in.
+    """
+
+    levels: Floats
+    records: int
+    often: Floats
+    seldom: Floats
+    histograms: int = 1
+
+    @classmethod
+    def together(cls, parts: "Sequence[_Reaching]") -> "_Reaching":
+        """Those of several histograms that are added up."""
+        return cls(
+            parts[0].levels,
+            sum(part.records for part in parts),
+            np.sum([part.often for part in parts], axis=0),
+            np.sum([part.seldom for part in parts], axis=0),
+            len(parts),
+        )
+
+    def at_most(self, chance: float) -> Floats:
+        """For each level a number of records that more do not reach, but for this chance: Markov's inequality
+        bounds how many of those do that reach it seldom."""
+        found: Floats = np.min(self.often + self.seldom / chance, axis=0)
+        return found
+
+    def highest(self, chance: float, *, fraction: float, sigma: float, rows: float | None = None) -> float:
+        """A level that a threshold read off the noisy histogram exceeds with at most this chance.
+
+        It exceeds a level between two edges only if the noisy numbers of records at or above those, taken in
+        proportion, exceed the wanted one, or if that of a higher edge reaches it. `rows` is their public number,
+        where that says how many are wanted; else the noisy total does, whose noise is in part the same.
+        """
+        number = self.at_most(chance / 2 / _LOOKED_AT)
+        largest = 1.0 if rows is not None else max(1 - fraction, fraction)  # factor of a bin's noise
+        noise = largest * sigma * math.sqrt(MOST_BINS * self.histograms)
+        rounding = largest * MOST_BINS * self.histograms / 2
+        room = fraction * (self.records - 1 if rows is None else rows) - rounding
+        for k in range(len(self.levels) - _LOOKED_AT):
+            above = number[k + 1 : k + _LOOKED_AT]
+            several = np.append(np.ones(len(above) - 1), MOST_BINS)  # no edge above has more records
+            left = chance / 2 - float(several @ ndtr((above - room) / noise))
+            if left <= 0 or above[0] >= self.records - 1:
+                continue
+            wanted = room + noise * float(ndtri(left))
+            if above[0] <= wanted:
+                part = max(number[k] - wanted, 0.0) / max(number[k] - above[0], 1e-9)
+                return float(self.levels[k] + min(part, 1.0) * (self.levels[k + 1] - self.levels[k]))
+        return math.inf
+
+
+def _count(
+    data: Sequence[Records], groups: Sequence[Ints], rows: int, tails: Tails, levels: Floats
+) -> list[_Reaching]:
+    """The same for the records of each of so many groups; those beyond are in no histogram."""
+    records = np.zeros(rows, dtype=np.int64)
+    often, seldom = (np.zeros((rows, len(_CHANCES), len(levels))) for _ in range(2))
+    for batch, group in zip(data, groups, strict=True):
+        chances = tails.exceed(batch, levels)
+        for row in range(rows):
+            own = chances[group == row]
+            records[row] += len(own)
+            for k, chance in enumerate(_CHANCES):
+                often[row, k] += np.sum(own > chance, axis=0)
+                seldom[row, k] += np.sum(np.where(own > chance, 0.0, own), axis=0)
+    return [_Reaching(levels, int(records[row]), often[row], seldom[row]) for row in range(rows)]
 
 
 def _threshold_sigma(release: Release) -> float:

@@ -26,11 +26,15 @@ NAT = 2**16
 Arrays = dict[str, NDArray[Any]]
 
 
-class ScoreBounds(Protocol):
-    """Bounds on the scores that noise may give a record, for the guaranteed loss."""
+class Tails(Protocol):
+    """How far noise may move the score of a record, for the guaranteed loss: bounds for each record alone."""
 
-    def of(self, records: Records) -> tuple[Floats, Floats]:
-        """A lower and an upper bound on the score of each record, in nats."""
+    def lower(self, records: Records, chance: float) -> Floats:
+        """For each record a score, in nats, that it falls below with at most this chance."""
+        ...
+
+    def exceed(self, records: Records, levels: Floats) -> Floats:
+        """The largest chance that each record's score reaches each of the levels, in nats: records × levels."""
         ...
 
 
@@ -51,9 +55,9 @@ class Score(Protocol):
         """The score of each record."""
         ...
 
-    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> ScoreBounds | None:
-        """Bounds for all of `rows` records at once, which fail with probability at most `eta` where no noise of a
-        bin exceeds `tail` standard deviations; `exact` holds the true counts. None where there are none."""
+    def tails(self, exact: Histograms) -> Tails | None:
+        """Bounds on what noise makes of scores, on the table with these true counts and on the same table without
+        the record in question; None where there are none."""
         ...
 
     def kernels(self) -> "Mapping[str, Statistic]":

@@ -60,7 +60,7 @@ class RandomScore:
         """The score of each record."""
         return _hashed([records.codes[name] for name in self.names], records.rows, self.salt)
 
-    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> None:
+    def tails(self, exact: Histograms) -> None:
         """None: the salt, and with it every score, depends on all the noise."""
 
     def kernels(self) -> "Mapping[str, Statistic]":

@@ -27,6 +27,7 @@ from repsynth.schema import Integer, Number, Numeric
 from repsynth.scoring.base import NAT, Arrays, Scorer
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.tails import STEP, Part, SumTails
 from repsynth.storage.checks import floats, ints
 
 if TYPE_CHECKING:
@@ -104,16 +105,15 @@ class RarityScore:
                 score += np.floor(z * z * (_EXTREMES * NAT)).astype(np.int64)
         return score
 
-    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> "RarityBounds | None":
+    def tails(self, exact: Histograms) -> SumTails | None:
         """Where every histogram is clear: a squared z-score has no bound worth stating."""
         if not all(map(math.isinf, self.scale)):
             return None
         scored = {bins.column.name for bins in self.bins}
         kept = [i for i, bins in enumerate(exact.bins) if bins.column.name in scored]
-        certain = [_certain(exact, i, tail) for i in kept]
-        columns = (tuple(certain[k] for k in places) for places in self._of_column)
-        spread = math.sqrt(2 * math.log(2 * len(CUTS) * rows / eta))
-        return RarityBounds(tuple(columns), tail, spread)
+        grid = _grid(exact, kept)
+        parts = [_part(exact, i, grid) for i in kept]
+        return SumTails(tuple(tuple(parts[k] for k in places) for places in self._of_column))
 
     def kernels(self) -> "Mapping[str, Statistic]":
         """None: all of it follows from the histograms."""
@@ -156,6 +156,18 @@ def rarity_of(counts: Floats, noise: Floats, rows: float, *, steep: bool) -> Flo
     return rare + 2 * np.maximum(rare - RARE, 0.0) if steep else rare
 
 
+def count_of(rarity: Floats, rows: float, *, steep: bool) -> Floats:
+    """The count at which a region has this r, in nats; r is smaller where there are more.
+
+    >>> rare = rarity_of(np.array([100.0, 5.0]), np.ones(2), 1000.0, steep=True)
+    >>> count_of(rare, 1000.0, steep=True).round(6).tolist()
+    [100.0, 5.0]
+    """
+    plain = np.where(rarity > RARE, (rarity + 2 * RARE) / 3, rarity) if steep else rarity
+    found: Floats = rows * np.exp(-plain)
+    return found
+
+
 def steep(histograms: Histograms, column: int) -> bool:
     """Whether rare regions of a column count more: numeric columns with a clear histogram, or with bins by
     magnitude, which tell extreme numbers apart under any noise."""
@@ -185,16 +197,19 @@ def outward(histograms: Histograms, column: int, rare: Floats) -> Floats:
     """
     if column not in histograms.outward:
         return rare
-    bins = histograms.bins[column]
+    found = rare.copy()
+    for inward in outward_orders(histograms.bins[column]):
+        found[inward] = np.minimum.accumulate(rare[inward])
+    return found
+
+
+def outward_orders(bins: Bins) -> tuple[Ints, Ints]:
+    """The bins by magnitude on each side of zero, from the farthest inwards."""
     assert bins.starts is not None
     assert isinstance(bins.column, Integer | Number)
-    found = rare.copy()
     numbers = ~bins.spikes
     positive = bins.starts[: bins.numbers] * bins.column.unit + bins.column.min >= 0
-    above, below = np.flatnonzero(numbers & positive), np.flatnonzero(numbers & ~positive)
-    found[above] = np.minimum.accumulate(rare[above][::-1])[::-1]
-    found[below] = np.minimum.accumulate(rare[below])
-    return found
+    return np.flatnonzero(numbers & positive)[::-1], np.flatnonzero(numbers & ~positive)
 
 
 def histograms_by_column(bins: Sequence[Bins]) -> tuple[tuple[int, ...], ...]:
@@ -219,94 +234,51 @@ def standardise(positions: Ints, last: int, centre: float, scale: float, farthes
     return np.where((positions == MISSING) | (positions > last), 0.0, z)
 
 
-# Bounds on what noise can make of a score.
-
-CUTS = (1.5, 2.0, 4.0, math.inf)
-"""Times the tail: from which count on, in units of noise, a bin is large."""
+# What noise can make of a score.
 
 
-@dataclass(frozen=True)
-class _Certain:
-    """What is certain about the score of each bin of one column.
+def _part(exact: Histograms, i: int, grid: Floats) -> Part:
+    """What one histogram can add to a score; `exact` holds the true counts.
 
-    `low` and `high` hold if no noise exceeds its tail bound. For a large bin, `middle_low` and
-    `middle_high` bound the mean score and `slope` how much one standard deviation of noise moves it.
+    Rounding the noise moves the count of a region of k bins by at most k/2. The table may lack the record.
     """
+    from scipy.special import ndtr  # the command line starts without it
 
-    bins: Bins
-    low: Floats
-    high: Floats
-    middle_low: Floats
-    middle_high: Floats
-    slope: Floats
-    size: Floats
-    """The bin's count in units of its noise; 0 where the score has a kink within the noise."""
-
-
-@dataclass(frozen=True)
-class RarityBounds:
-    """Bounds on every record's score, whatever noise the histograms draw within its tails."""
-
-    columns: tuple[tuple[_Certain, ...], ...]
-    """For each column those of its histograms: the rarest counts."""
-    tail: float
-    """How many standard deviations no noise exceeds: all bins and all sums of score bins at once."""
-    spread: float
-    """The same for a Lipschitz function of many noises at once: all records, all ways to cut."""
-
-    def of(self, records: Records) -> tuple[Floats, Floats]:
-        """A lower and an upper bound on the score of each record, in nats.
-
-        Small bins are bounded one by one. Large ones are bounded together: their sum is a Lipschitz
-        function of independent Gaussian noise, which strays from its mean far less than the sum of what
-        each may stray. Each way to cut between the two is valid; the best one counts.
-        """
-        bin_of = [[each.bins.of(records) for each in column] for column in self.columns]
-
-        def gather(name: str) -> Floats:
-            every = zip(self.columns, bin_of, strict=True)
-            return np.stack(
-                [np.maximum.reduce([getattr(c, name)[k] for c, k in zip(*pair, strict=True)]) for pair in every]
-            )
-
-        low, high = gather("low"), gather("high")
-        alone = np.array([[len(column) == 1] for column in self.columns])  # the mean of a largest one is not known
-        size, slope = np.where(alone, gather("size"), 0.0), gather("slope")
-        middle_low, middle_high = gather("middle_low"), gather("middle_high")
-        lows, highs = [], []
-        for cut in CUTS:
-            large = size >= cut * self.tail
-            stray = self.spread * np.sqrt(np.where(large, slope**2, 0.0).sum(axis=0))
-            lows.append(np.where(large, middle_low, low).sum(axis=0) - stray)
-            highs.append(np.where(large, middle_high, high).sum(axis=0) + stray)
-        rounding = (len(self.columns) + 1) / NAT  # every column's score is rounded down to a unit
-        return np.max(lows, axis=0) - rounding, np.min(highs, axis=0) + rounding
-
-
-def _certain(exact: Histograms, i: int, tail: float) -> _Certain:
-    """Bounds for one column; `exact` holds the true counts.
-
-    Rounding the noise moves the count of a region of k bins by at most k/2, the absent record by 1.
-    """
-    bins, rows, is_steep = exact.bins[i], exact.rows, steep(exact, i)
     region = regions(exact, i)
-    parts = np.bincount(region)
-    count, noise = np.bincount(region, exact.noisy(i)), exact.sigma_of(i) * np.sqrt(parts)
-    slack = parts / 2 + 1
+    size = np.bincount(region)
+    count, noise = np.bincount(region, exact.noisy(i)), exact.sigma_of(i) * np.sqrt(size)
+    is_steep = steep(exact, i)
+    rarest = rarity_of(np.zeros(len(count)), noise, exact.rows, steep=is_steep)
+    needed = count_of(grid, exact.rows, steep=is_steep)
+    with_it = (count + size / 2 - needed[:, None]) / noise
+    without_it = (needed[:, None] - (count - 1 - size / 2)) / noise
+    possible = grid[:, None] <= rarest
+    below = np.where(possible, ndtr(with_it), 1.0).T[region]
+    above = np.where(possible, ndtr(without_it), 0.0).T[region]
+    return Part(exact.bins[i], grid, *_outward_chances(exact, i, below, above))
 
-    def rarity(counts: Floats) -> Floats:
-        return rarity_of(counts, noise, rows, steep=is_steep)
 
-    smallest = count - slack - tail * noise
-    # Within the noise, a large bin's rarity is the plain convex −log: above its floor and below the kink.
-    plain = (smallest > noise / 2) & (not is_steep or smallest > rows * math.exp(-RARE))
-    slope = np.where(plain, noise / np.where(plain, smallest, 1.0), 0.0)
-    return _Certain(
-        bins=bins,
-        low=outward(exact, i, rarity(count + slack + tail * noise)[region]),
-        high=outward(exact, i, rarity(smallest)[region]),
-        middle_low=rarity(count + slack)[region],
-        middle_high=(rarity(count - slack) + slope**2 / 2)[region],
-        slope=slope[region],
-        size=np.where(plain & (i not in exact.outward), count / noise, 0.0)[region],
-    )
+def _outward_chances(exact: Histograms, i: int, below: Floats, above: Floats) -> tuple[Floats, Floats]:
+    """The same for the smallest of a bin by magnitude and all farther ones: see `outward`."""
+    if i not in exact.outward:
+        return below, above
+    found_below, found_above = below.copy(), above.copy()
+    for sequence in outward_orders(exact.bins[i]):
+        with np.errstate(divide="ignore"):
+            found_below[sequence] = -np.expm1(np.cumsum(np.log1p(-below[sequence]), axis=0))
+        found_above[sequence] = np.cumprod(above[sequence], axis=0)
+    return found_below, found_above
+
+
+def _grid(exact: Histograms, places: Sequence[int]) -> Floats:
+    """From below what any bin can add, but for noise of ten standard deviations, to above it."""
+    low, high = math.inf, -math.inf
+    for i in places:
+        region = regions(exact, i)
+        parts = np.bincount(region)
+        noise = exact.sigma_of(i) * np.sqrt(parts)
+        most = np.bincount(region, exact.noisy(i)) + parts / 2 + 10 * noise
+        low = min(low, float(rarity_of(most, noise, exact.rows, steep=steep(exact, i)).min()))
+        high = max(high, float(rarity_of(0 * noise, noise, exact.rows, steep=steep(exact, i)).max()))
+    steps = np.arange(math.floor(low / STEP), math.floor(high / STEP) + 2)
+    return steps.astype(np.float64) * STEP

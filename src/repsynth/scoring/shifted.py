@@ -9,7 +9,7 @@ import numpy as np
 from repsynth.arrays import Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
-from repsynth.scoring.base import Arrays, Score, ScoreBounds
+from repsynth.scoring.base import Arrays, Score, Tails
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.threshold import Threshold
 
@@ -43,9 +43,9 @@ class ShiftedScore:
         moved: Ints = self.score.of(records) + np.append(self.shifts, 0)[rows]
         return moved
 
-    def bounds(self, exact: Histograms, *, tail: float, eta: float, rows: int) -> ScoreBounds | None:
+    def tails(self, exact: Histograms) -> Tails | None:
         """Those of the score as it is: what it is moved by depends on noise of its own."""
-        return self.score.bounds(exact, tail=tail, eta=eta, rows=rows)
+        return self.score.tails(exact)
 
     def kernels(self) -> "Mapping[str, Statistic]":
         """Those of the score."""

@@ -32,6 +32,9 @@ MOST_BINS = 48
 FEW = 25.0
 """Records, in units of a bin's noise, at which a label's own threshold counts half."""
 
+CAP = 1 / 3
+"""Of the fraction: no label's threshold lies above the one of all that leaves so much above it."""
+
 _DRAWN = 20_000
 _LUMP = 0.1  # of a bin's records that have one and the same score
 _SHIFT_SD, _LOG_STRETCH_SD = 2.0, 0.3
@@ -139,7 +142,7 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
     total = max(float(pooled.sum()), 1.0)
     noise = sigma * math.sqrt(len(counts))
     common, error = _read(edges, pooled, fraction=fraction, rows=total, sigma=noise)
-    highest, _ = _read(edges, pooled, fraction=fraction / 3, rows=total, sigma=noise)
+    highest, _ = _read(edges, pooled, fraction=fraction * CAP, rows=total, sigma=noise)
     values = []
     for row in noisy:
         records = max(float(row.sum()), 1.0)

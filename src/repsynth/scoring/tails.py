@@ -1,0 +1,103 @@
+"""How far noise may move a score that is a sum over columns: tail bounds for each record, before it is drawn.
+
+What a column adds is a function of its own bins' noise, so the parts of a score are independent, and Chernoff's
+bound holds: P[s < x] ≤ exp(λx) Π E exp(−λ rᵢ) for every λ > 0. The distribution of each part is known in closed
+form. It is put onto a grid such that every rounding favours the bound: down for lower tails, up for upper ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from repsynth.arrays import Floats
+from repsynth.data.records import Records
+from repsynth.scoring.base import NAT
+from repsynth.scoring.bins import Bins
+
+STEP = 1 / 128
+"""The grid of a column's part of a score, in nats."""
+
+_SLOPES = np.geomspace(0.5, 256.0, 20)  # the λ to choose from
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one histogram can add to a score. `grid` holds scores; for each bin, `below` bounds the chance of less
+    than these, and `above` that of at least these."""
+
+    bins: Bins
+    grid: Floats
+    below: Floats
+    above: Floats
+
+
+@dataclass(frozen=True)
+class SumTails:
+    """Tail bounds of a sum over columns of the largest of each column's parts.
+
+    All noise is independent. The grid is common to all parts; no part reaches its last value, and each lies below
+    its first with no more than the chance in `below`.
+    """
+
+    columns: tuple[tuple[Part, ...], ...]
+
+    def lower(self, records: Records, chance: float) -> Floats:
+        """By Chernoff's bound with the best λ; what lies below the grid counts as a failure."""
+        moments, lost = self._moments(records, -1)
+        left = np.maximum(chance - lost, 0.0)
+        with np.errstate(divide="ignore"):
+            found: Floats = ((np.log(left)[:, None] - moments) / _SLOPES).max(axis=1)
+        found -= (len(self.columns) + 1) / NAT  # every column's part is rounded down to a unit
+        return found
+
+    def exceed(self, records: Records, levels: Floats) -> Floats:
+        """By Chernoff's bound with the best λ."""
+        moments, _ = self._moments(records, 1)
+        found = np.full((records.rows, len(levels)), np.inf)
+        for slope, moment in zip(_SLOPES, moments.T, strict=True):
+            np.minimum(found, moment[:, None] - slope * levels, out=found)
+        chances: Floats = np.exp(np.minimum(found, 0.0))
+        return chances
+
+    def _moments(self, records: Records, side: int) -> tuple[Floats, Floats]:
+        """log E exp(± λ s) of each record, records × λ, and the chance of what is left out."""
+        moments, lost = np.zeros((records.rows, len(_SLOPES))), np.zeros(records.rows)
+        for parts in self.columns:
+            places = np.stack([part.bins.of(records) for part in parts])
+            unique, which = np.unique(places, axis=1, return_inverse=True)
+            which = which.ravel()
+            if side < 0:
+                below = np.prod([part.below[k] for part, k in zip(parts, unique, strict=True)], axis=0)
+                moments += _log_moments(parts[0].grid, np.diff(below, axis=1), -1)[which]
+                lost += below[which, 0]
+            else:
+                above = union([part.above[k] for part, k in zip(parts, unique, strict=True)])
+                above[:, 0] = 1.0
+                moments += _log_moments(parts[0].grid, -np.diff(above, axis=1), 1)[which]
+        return moments, lost
+
+
+def union(chances: Sequence[Floats]) -> Floats:
+    """The chance that any of several independent events happens; exact for the smallest ones, too.
+
+    >>> union([np.array([0.5, 1e-20]), np.array([0.5, 1e-20])]).tolist()
+    [0.75, 2e-20]
+    """
+    with np.errstate(divide="ignore"):
+        none = np.sum([np.log1p(-np.asarray(chance)) for chance in chances], axis=0)
+    found: Floats = -np.expm1(none)
+    return found
+
+
+def _log_moments(grid: Floats, masses: Floats, side: int) -> Floats:
+    """log Σ mass × exp(± λ x) for each row of masses, x at the end of each step that makes it larger: rows × λ."""
+    ends = grid[1:] if side > 0 else grid[:-1]
+    found = np.empty((len(masses), len(_SLOPES)))
+    for row, mass in enumerate(masses):
+        held = np.flatnonzero(mass > 0)
+        x, log_mass = ends[held], np.log(mass[held])
+        exponents = side * _SLOPES[:, None] * x + log_mass
+        highest = exponents.max(axis=1, keepdims=True)
+        found[row] = (highest + np.log(np.exp(exponents - highest).sum(axis=1, keepdims=True)))[:, 0]
+    return found
