@@ -147,7 +147,9 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     readers = {"data.encode", "data.imitate", "engines.local", "curator.check"}
     assert callers("EncodedTable", "encode_batch") == readers
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
-    assert callers("LocalEngine") == {"curator.guarantee", "auditing.white_box", "auditing.training"}
+    assert callers("LocalEngine") == {
+        *("curator.guarantee", "curator.chance", "auditing.white_box", "auditing.training"),
+    }
     looking = {"curator.dossier", "auditing.audit", "paper.sound"}
     assert callers("per_record") == callers("LocalEngine.open") == looking
     assert callers("open_engine") == {"pipeline.run"}

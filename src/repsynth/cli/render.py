@@ -127,6 +127,9 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
     table.add_row("Gini coefficient", f"{summary.gini:.3f}")
     table.add_row("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}")
     table.add_row("fraction with a guaranteed ε below the total", f"{summary.guaranteed_fraction:.1%}")
+    if summary.protected_fraction is not None and summary.undecided_fraction is not None:
+        table.add_row("mean chance of a record to be protected", f"{summary.protected_fraction:.1%}")
+        table.add_row("fraction for which the noise decides that", f"{summary.undecided_fraction:.1%}")
     table.add_row("bias bound, from weights", f"{summary.weight_bias:.4g}")
     clipped = "changes from round to round" if summary.clip_bias is None else f"{summary.clip_bias:.4g}"
     table.add_row("bias bound, from clipping", clipped)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repsynth.arrays import Floats
+from repsynth.curator.chance import protected_probability
 from repsynth.curator.guarantee import ETA_SHARE, guaranteed_weights, why_none
 from repsynth.data.records import Records
 from repsynth.data.sources import check_columns, open_source
@@ -32,7 +33,9 @@ class Summary(msgspec.Struct, frozen=True):
     the realised ε. Bias: the two terms of the bound on how far weighting and clipping move the mean
     contribution of a record, in units of the contribution; of the clip norm where a model was trained, and
     without what clipping takes there, which changes from round to round. `guaranteed_fraction` is the fraction of
-    records whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why.
+    records whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why. `protected_fraction`
+    is the mean chance of a record to be protected, over the noise of stage 1, and `undecided_fraction` the fraction
+    of records for which this noise decides: with a chance between 10 % and 90 %. Both are None without a threshold.
     """
 
     records: int
@@ -43,6 +46,8 @@ class Summary(msgspec.Struct, frozen=True):
     quantile_gap: float
     guaranteed_fraction: float
     no_guarantee: str | None
+    protected_fraction: float | None
+    undecided_fraction: float | None
     weight_bias: float
     clip_bias: float | None
 
@@ -60,7 +65,8 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     """The dossier and its summary.
 
     `realised_epsilon` holds given what stage 1 released, `guaranteed_epsilon` before it is run; both at
-    the release's δ.
+    the release's δ. `protected_probability` is how often the record lies above the threshold if stage 1 is done
+    again with fresh noise, in 25 runs; there is no such column where there is no threshold.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
@@ -79,6 +85,7 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * ETA_SHARE)
     guaranteed = _epsilons(privacy.loss, guaranteed_weight, privacy.delta * (1 - ETA_SHARE))
     guaranteed = np.minimum(guaranteed, privacy.epsilon)
+    chance = protected_probability(release.plan, data)
     columns = {
         "score": score,
         "weight": weight,
@@ -87,6 +94,7 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
         "realised_epsilon": realised,
         "guaranteed_weight": guaranteed_weight,
         "guaranteed_epsilon": guaranteed,
+        **({} if chance is None else {"protected_probability": chance}),
     }
     kept, clipped = _norms(data, release)
     count = max(len(score), 1)
@@ -99,6 +107,8 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
         quantile_gap=quantile_gap(realised),
         guaranteed_fraction=float(np.sum(guaranteed < privacy.epsilon) / count),
         no_guarantee=why_none(release),
+        protected_fraction=None if chance is None else float(np.sum(chance) / count),
+        undecided_fraction=None if chance is None else float(np.sum(np.abs(chance - 0.5) < 0.4) / count),
         weight_bias=float(np.sum((1 - weight) * kept) / count),
         clip_bias=None if clipped is None else float(np.sum(clipped) / count),
     )
