@@ -33,9 +33,11 @@ class Summary(msgspec.Struct, frozen=True):
     the realised ε. Bias: the two terms of the bound on how far weighting and clipping move the mean
     contribution of a record, in units of the contribution; of the clip norm where a model was trained, and
     without what clipping takes there, which changes from round to round. `guaranteed_fraction` is the fraction of
-    records whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why. `protected_fraction`
-    is the mean chance of a record to be protected, over the noise of stage 1, and `undecided_fraction` the fraction
-    of records for which this noise decides: with a chance between 10 % and 90 %. Both are None without a threshold.
+    records whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why.
+
+    `protected_fraction` is the mean chance of a record to be protected, over the noise of stage 1, and
+    `undecided_fraction` the fraction of records for which this noise decides: their chance lies between 10 % and
+    90 %. Both are None without a threshold.
     """
 
     records: int
