@@ -217,7 +217,7 @@ def test_tables_that_a_run_could_not_have_measured_are_refused(
 ) -> None:
     release = seeded(sim.table, sim.schema, epsilon=4.0, public_rows=6000, model="mst", weights="uniform")
     first = release.fit.measured[0].tables  # type: ignore[attr-defined]
-    tables = [{"name": first.name, "pairs": first.pairs}, {"name": "tables", "pairs": pairs}]
+    tables = [first.describe(), {"name": "tables", "pairs": pairs}]
     folder = rewritten(release, tmp_path / "release", {}, fit={"tables": tables})
     with pytest.raises(ReleaseError, match=why):
         Release.load(folder)

@@ -71,8 +71,9 @@ class Privacy:
     threshold: Threshold | None
     weights: WeightFunction
     private: bool
-    lumps: Lumps | None = None
-    """Which part of the threshold's own bin of scores lies above it, where width does not tell."""
+    lumps: tuple[Lumps | None, ...] = ()
+    """For each row of the threshold's histogram, which part of the threshold's own bin of scores lies above it,
+    where width does not tell."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -133,7 +134,7 @@ class Privacy:
             return None
         bins, wanted = self._score_bins, self.threshold.fraction
         counted = bins.fraction(bins.starts >= self.threshold.value)
-        if self.lumps is not None or abs(counted.value - wanted) > counted.error:
+        if any(self.lumps) or abs(counted.value - wanted) > counted.error:
             return counted
         return NoisyFraction(wanted, self.threshold.fraction_error)
 
@@ -153,7 +154,6 @@ class Privacy:
         assert self.threshold is not None
         (sigma,) = [e.sigma for e in self.events if e.name == SCORES and isinstance(e, GaussianEvent)]
         lowest = min(int(self.threshold.edges[0]), self.weights.start) - 1
-        sigma *= math.sqrt(self.threshold.rows)
         return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=self.rows)
 
     @property
@@ -198,25 +198,38 @@ class _ScoreBins:
 
     @classmethod
     def of(
-        cls, threshold: Threshold, lumps: Lumps | None, *, lowest: int, sigma: float, rows: float
+        cls, threshold: Threshold, lumps: tuple[Lumps | None, ...], *, lowest: int, sigma: float, rows: float
     ) -> "_ScoreBins":
-        """The bin that the threshold falls into is shared out by its lumps or, without any, by width."""
-        edges, value = threshold.edges, threshold.value
-        counts, k = threshold.counts.astype(np.float64), int(np.searchsorted(edges, value))
-        parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
-        if k == len(edges) or edges[k] != value:
-            inside = 0 < k < len(edges)
-            below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
-            share = np.array([1 - lumps.above, lumps.above] if lumps else [below, 1 - below])
-            error = lumps.error if lumps else 0.0
-            edges = np.insert(edges, k, value)
-            unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
-            counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])
-            parts = np.concatenate([parts[:k], share, parts[k + 1 :]])
-        return cls(np.concatenate([[lowest], edges]), counts, parts, unsure, sigma, rows)
+        """The bins of all rows, ordinary records first."""
+        parts = [
+            _cut(threshold.moved_edges(row), counts.astype(np.float64), threshold.value, lumped, lowest)
+            for row, (counts, lumped) in enumerate(zip(threshold.counts, lumps, strict=True))
+        ]
+        starts, counts, shares, unsure = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.argsort(starts, kind="stable")
+        return cls(starts[order], counts[order], shares[order], unsure[order], sigma, rows)
 
     def fraction(self, kept: Bools) -> NoisyFraction:
         """The fraction of the records in some of the bins."""
         noise = self.sigma * math.sqrt(max(float(self.parts[kept].sum()), 1.0))
         error = math.hypot(noise, float(self.unsure[kept].sum()))
         return NoisyFraction.of(float(self.counts[kept].sum()) / self.rows, error / self.rows)
+
+
+def _cut(
+    edges: Ints, counts: Floats, value: int, lumps: Lumps | None, lowest: int
+) -> tuple[Ints, Floats, Floats, Floats]:
+    """The starts, counts, parts and unsure numbers of one row's bins. The bin that the threshold falls into is
+    shared out by its lumps or, without any, by width."""
+    k = int(np.searchsorted(edges, value))
+    parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
+    if k == len(edges) or edges[k] != value:
+        inside = 0 < k < len(edges)
+        below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
+        share = np.array([1 - lumps.above, lumps.above] if lumps else [below, 1 - below])
+        error = lumps.error if lumps else 0.0
+        edges = np.insert(edges, k, value)
+        unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
+        counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])
+        parts = np.concatenate([parts[:k], share, parts[k + 1 :]])
+    return np.concatenate([[min(lowest, int(edges[0]) - 1)], edges]), counts, parts, unsure

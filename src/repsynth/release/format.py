@@ -4,7 +4,6 @@ A release carries its plan, so it is checked against its own charges and never a
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -33,7 +32,7 @@ from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
 from repsynth.scoring.shifted import with_threshold
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, scored_histograms
-from repsynth.scoring.threshold import Threshold, moved, rows_of
+from repsynth.scoring.threshold import Threshold, rows_of
 from repsynth.scoring.weights import FULL, RULES, WeightFunction
 from repsynth.storage.checks import ints, positive, require
 
@@ -116,9 +115,8 @@ def arrays_of(release: Release) -> Arrays:
     arrays: Arrays = {"histograms": release.histograms.counts, "weights": release.weights.table}
     if release.threshold:
         arrays["threshold_edges"] = release.threshold.edges
-        arrays["threshold_counts"] = release.threshold.counts
-        if release.threshold.by_label is not None and release.threshold.shifts is not None:
-            arrays["threshold_by_label"] = release.threshold.by_label.ravel()
+        arrays["threshold_counts"] = release.threshold.counts.ravel()
+        if release.threshold.shifts is not None:
             arrays["threshold_shifts"] = release.threshold.shifts
     for i, bins in enumerate(release.histograms.bins):
         if bins.starts is not None:
@@ -269,19 +267,16 @@ def _threshold(file: ThresholdFile | None, arrays: Arrays, label: Discrete | Non
         return None
     edges = ints(arrays["threshold_edges"], most=2**50)
     require(0 < len(edges) < 2**20 and bool(np.all(np.diff(edges) > 0)), "its score bins are not in order")
-    counts = ints(arrays["threshold_counts"], len(edges) + 1)
     known = 0 < file.fraction < 1 and 0 <= file.fraction_error < math.inf
     require(known, "its threshold's fraction is out of range")
-    threshold = Threshold(file.value, edges, counts, file.fraction, file.fraction_error)
-    if "threshold_shifts" not in arrays:
-        return threshold
-    require(label is not None, "its threshold is one by label, and there is none")
-    assert label is not None
-    rows = rows_of(label)
-    by_label = ints(arrays["threshold_by_label"], rows * len(counts)).reshape(rows, -1)
-    shifts = ints(arrays["threshold_shifts"], rows, most=2**50)
-    require(np.array_equal(moved(edges, by_label, shifts), counts), "its scores are not moved as it says")
-    return replace(threshold, by_label=by_label, shifts=shifts)
+    shifts = None
+    if "threshold_shifts" in arrays:
+        require(label is not None, "its threshold is one by label, and there is none")
+        assert label is not None
+        shifts = ints(arrays["threshold_shifts"], rows_of(label), most=2**50)
+    rows = 1 if shifts is None else len(shifts)
+    counts = ints(arrays["threshold_counts"], rows * (len(edges) + 1)).reshape(rows, -1)
+    return Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts)
 
 
 def _bins(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Bins:

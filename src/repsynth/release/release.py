@@ -83,7 +83,7 @@ class Release:
             threshold=self.threshold,
             weights=self.weights,
             private=self.private,
-            lumps=find_lumps(self.threshold, self.score, self.histograms) if self.threshold else None,
+            lumps=find_lumps(self.threshold, self.stage.unmoved_score, self.histograms) if self.threshold else (),
         )
 
     @property

@@ -58,14 +58,14 @@ class StageOne:
         found[HISTOGRAMS] = ColumnHistograms(self.histograms.bins)
         found |= self.score.kernels()
         if self.threshold:
-            found[SCORES] = self._score_histogram(self.threshold)
+            label = self.score.label if isinstance(self.score, ShiftedScore) else None
+            found[SCORES] = ScoreHistogram(self.unmoved_score, self.threshold.edges, label)
         return found
 
-    def _score_histogram(self, threshold: Threshold) -> ScoreHistogram:
-        """It counted scores as they were before the threshold moved them."""
-        if isinstance(self.score, ShiftedScore):
-            return ScoreHistogram(self.score.score, threshold.edges, self.score.label)
-        return ScoreHistogram(self.score, threshold.edges)
+    @property
+    def unmoved_score(self) -> Score:
+        """The score before a threshold for each label moves it: the one whose histogram was measured."""
+        return self.score.score if isinstance(self.score, ShiftedScore) else self.score
 
 
 class StagePlan(Protocol):
