@@ -35,6 +35,8 @@ def why_none(release: Release) -> str | None:
         return "the scores are random"
     if release.threshold is None or not release.plan.rule.by_distance:
         return "the weights do not depend on the distance from a threshold alone"
+    if release.plan.scorer.no_bounds is not None:
+        return release.plan.scorer.no_bounds
     if release.plan.public_rows is None:
         return "the number of records was not declared public"
     if release.rows / _threshold_sigma(release) < READABLE:

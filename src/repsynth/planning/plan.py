@@ -129,10 +129,14 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str
     """The μ of every measurement but training."""
     model = settings.model
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
-    histograms = _score_share(settings, budget)
+    scorer = settings.scorer
+    own = scorer.shares(schema)
+    histograms = _score_share(settings, budget) - math.fsum(own.values())
+    if histograms < 1e-6:
+        raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
     looks = look_shares(schema, budget.mu, histograms, settings.public_rows)
     shares |= {**looks, HISTOGRAMS: histograms - math.fsum(looks.values())}
-    shares |= settings.scorer.shares(schema)
+    shares |= own
     if settings.weights.uses_threshold or settings.outlier_epsilon is not None:
         shares[SCORES] = settings.threshold_share
     rest = 1 - math.fsum(shares.values())
@@ -145,7 +149,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str
         # Slightly less than the whole, so that no rounding on the way can exceed it.
         return budget.mu * math.sqrt(share) * (1 - 1e-12)
 
-    charges = {name: Charge(name, mu(share)) for name, share in shares.items()}
+    charges = {name: Charge(name, mu(share), choice=name in scorer.choices) for name, share in shares.items()}
     for share in second:
         part = mu(rest * share.share / whole)
         charges[share.name] = Charge(share.name, part, weighted=share.weighted, choice=share.choice)

@@ -16,7 +16,7 @@ from repsynth.data.decode import decode
 from repsynth.data.layout import DTYPE, Layout
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Chosen
-from repsynth.models.base import Fit, Kept
+from repsynth.models.base import Fit, Kept, Made
 from repsynth.planning.plan import Plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
@@ -30,7 +30,7 @@ from repsynth.scoring.base import Arrays
 from repsynth.scoring.bins import Bins, read_bins
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, scored_histograms
+from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, histograms_for
 from repsynth.scoring.threshold import Threshold
 from repsynth.scoring.weights import FULL, RULES, WeightFunction
 from repsynth.storage.checks import ints, positive, require
@@ -200,7 +200,13 @@ def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
 
 def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit) -> None:
     """No event claims a smaller sensitivity than its function has, or weights where there are none."""
-    kernels, choices = {**stage.kernels(), **fit.kernels(choices=False)}, fit.choices()
+    first = stage.kernels()
+    chosen = {name: kernel for name, kernel in first.items() if isinstance(kernel, Chosen)}
+    choices = {name: Made(len(kernel.chosen), kernel.choice.weighted) for name, kernel in chosen.items()}
+    choices |= fit.choices()
+    kernels = {name: kernel for name, kernel in first.items() if name not in chosen} | {
+        **fit.kernels(choices=False)
+    }
     if not any(event.name == COUNT for event in events):
         del kernels[COUNT]  # the number of records was declared
     sums = {event.name for event in events if not isinstance(event, ExponentialEvent)}
@@ -230,7 +236,7 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
     ranges, located = _ranges(file, plan, arrays)
     roundness = ranges.roundness if ranges else {}
     histograms = Histograms(bins, counts, _sigma(file, HISTOGRAMS), file.rows, roundness, located)
-    score = plan.scorer.load(scored_histograms(histograms, ranges), schema.label, arrays)
+    score = plan.scorer.load(histograms_for(plan.scorer, histograms, ranges), schema.label, arrays)
     threshold = _threshold(file.threshold, arrays)
     table = ints(arrays["weights"])
     require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from repsynth.arrays import Floats
-from repsynth.mechanism.kernels import Count, Statistic
+from repsynth.mechanism.kernels import Chosen, Count, Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge
 from repsynth.schema import Schema
@@ -49,9 +49,9 @@ class StageOne:
         """The histograms that scores are made of: their bins are fixed by the schema and the noise level alone."""
         return scored_histograms(self.histograms, self.ranges)
 
-    def kernels(self) -> dict[str, Statistic]:
-        """The public functions that stage 1 summed up."""
-        found: dict[str, Statistic] = {COUNT: Count()}
+    def kernels(self) -> dict[str, Statistic | Chosen]:
+        """The public functions that stage 1 summed up, or chose by."""
+        found: dict[str, Statistic | Chosen] = {COUNT: Count()}
         if self.ranges:
             found |= self.ranges.kernels()
         found[HISTOGRAMS] = ColumnHistograms(self.histograms.bins)
@@ -128,7 +128,7 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
     counts = meter.measure(ColumnHistograms(bins), mu=charges[HISTOGRAMS].mu)
     roundness = ranges.roundness if ranges else {}
     histograms = Histograms(bins, counts, sigma, rows, roundness, frozenset(located))
-    score = plan.scorer.measure(meter, scored_histograms(histograms, ranges), schema.label, charges)
+    score = plan.scorer.measure(meter, histograms_for(plan.scorer, histograms, ranges), schema.label, charges)
 
     threshold = None
     if SCORES in charges:
@@ -144,6 +144,11 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
         ceiling=plan.ceiling,
     )
     return StageOne(schema, histograms, score, threshold, weights, ranges)
+
+
+def histograms_for(scorer: Scorer, histograms: Histograms, ranges: Ranges | None) -> Histograms:
+    """The histograms that a scorer works with."""
+    return histograms if scorer.by_located else scored_histograms(histograms, ranges)
 
 
 def scored_histograms(histograms: Histograms, ranges: Ranges | None) -> Histograms:
