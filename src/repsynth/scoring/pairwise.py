@@ -9,8 +9,8 @@ So its nearest records are about
 
     s(z) = max over λ of (A(z, λ) − log(rows / 2)) / λ
 
-away. A pair's table corrects A for what its columns tell of each other: a combination that is more frequent than the
-product of its margins is closer to others, one that is rarer is farther away, as far as the table stands above its
+away. A pair's table corrects A for what its columns tell of each other: a combination that is more frequent than
+the product of its margins is closer to others, one that is rarer is farther away, as far as the table stands above its
 noise. Ordinary values in a rare combination stand out then, and what two columns say in common (a degree, and the
 years that it takes) counts once.
 
@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
-from repsynth.mechanism.kernels import OUT, Chosen
 from repsynth.privacy.events import Charge
 from repsynth.schema import Numeric, Schema
 from repsynth.scoring.apart import SHARPNESS, Spread, spreads_of
@@ -39,7 +38,7 @@ from repsynth.scoring.histograms import Histograms
 from repsynth.storage.checks import ints, require
 
 if TYPE_CHECKING:
-    from repsynth.mechanism.kernels import Statistic
+    from repsynth.mechanism.kernels import Chosen, Statistic
     from repsynth.mechanism.meter import Meter
 
 CHOICE, PAIRS = "pair choice", "pairs"
@@ -192,6 +191,8 @@ class PairChoice:
 
     def utilities(self, total: Ints, chosen: tuple[int, ...]) -> Ints:
         """There is no stopping while a pair is left; then each pair's distance from independence."""
+        from repsynth.mechanism.kernels import OUT
+
         pairs = self.tables.pairs
         distances = [
             int(np.abs(self.smooth[a] @ table @ self.smooth[b].T - expected).sum())
@@ -261,6 +262,8 @@ class PairwiseScore:
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
         """The choice and the tables."""
+        from repsynth.mechanism.kernels import Chosen
+
         if not self.pairs:
             return {}
         choice = PairChoice.of(self.spreads, self.rows, len(self.chosen))
