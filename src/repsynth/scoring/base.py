@@ -86,6 +86,10 @@ class Scorer(Knobs, frozen=True):
         them in full."""
         return {}
 
+    def sensitivity(self, schema: Schema, name: str) -> float:
+        """The sensitivity of a measurement of its own, at most: for display."""
+        return 1.0
+
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
     ) -> Score:

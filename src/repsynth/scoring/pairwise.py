@@ -10,9 +10,9 @@ So its nearest records are about
     s(z) = max over λ of (A(z, λ) − log(rows / 2)) / λ
 
 away. A pair's table corrects A for what its columns tell of each other: a combination that is more frequent than
-the product of its margins is closer to others, one that is rarer is farther away, as far as the table stands above its
-noise. Ordinary values in a rare combination stand out then, and what two columns say in common (a degree, and the
-years that it takes) counts once.
+the product of its margins is closer to others, one that is rarer is farther away, as far as the table stands above
+its noise. Ordinary values in a rare combination stand out then, and what two columns say in common (a degree, and
+the years that it takes) counts once.
 
 The table look-ups and sums are integers, so that a score does not depend on how the records are batched.
 """
@@ -69,6 +69,10 @@ class Pairwise(Scorer, frozen=True):
         if len(_features(schema)) < 2:
             return {}
         return {CHOICE: self.pair_share * _CHOICE_PART, PAIRS: self.pair_share * (1 - _CHOICE_PART)}
+
+    def sensitivity(self, schema: Schema, name: str) -> float:
+        """One cell of each table, of as many as may be chosen."""
+        return math.sqrt(min(_MOST_PAIRS, len(_features(schema)) - 1)) if name == PAIRS else 1.0
 
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]

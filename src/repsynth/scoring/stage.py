@@ -14,6 +14,7 @@ from repsynth.privacy.events import Charge
 from repsynth.schema import Schema
 from repsynth.scoring.base import Score, Scorer
 from repsynth.scoring.bins import Bins, choose_bins
+from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.histograms import ColumnHistograms, Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, measure_ranges
 from repsynth.scoring.threshold import ScoreHistogram, Threshold, choose_score_bins
@@ -33,6 +34,8 @@ class StageOne:
     threshold: Threshold | None
     weights: WeightFunction
     ranges: Ranges | None = None
+    borrowed: Borrowed | None = None
+    """Where score and threshold came from, where they were not measured here."""
 
     @property
     def weighted(self) -> bool:
@@ -55,6 +58,8 @@ class StageOne:
         if self.ranges:
             found |= self.ranges.kernels()
         found[HISTOGRAMS] = ColumnHistograms(self.histograms.bins)
+        if self.borrowed:
+            return found  # its scores were measured elsewhere
         found |= self.score.kernels()
         if self.threshold:
             found[SCORES] = ScoreHistogram(self.score, self.threshold.edges)
@@ -104,6 +109,11 @@ class StagePlan(Protocol):
         """Whether the model merges bins itself."""
         ...
 
+    @property
+    def borrowed(self) -> Borrowed | None:
+        """Score function and threshold, where they come from elsewhere."""
+        ...
+
 
 def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], None]) -> StageOne:
     """Measure what stage 2 starts from."""
@@ -128,9 +138,13 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
     counts = meter.measure(ColumnHistograms(bins), mu=charges[HISTOGRAMS].mu)
     roundness = ranges.roundness if ranges else {}
     histograms = Histograms(bins, counts, sigma, rows, roundness, frozenset(located))
-    score = plan.scorer.measure(meter, histograms_for(plan.scorer, histograms, ranges), schema.label, charges)
+    borrowed = plan.borrowed
+    if borrowed:
+        score = borrowed.score
+    else:
+        score = plan.scorer.measure(meter, histograms_for(plan.scorer, histograms, ranges), schema.label, charges)
 
-    threshold = None
+    threshold = borrowed.threshold if borrowed else None
     if SCORES in charges:
         on_step(SCORES)
         sigma = sigma_for(ScoreHistogram.sensitivity, charges[SCORES].mu)
@@ -143,7 +157,7 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
         lowest=score.lowest,
         ceiling=plan.ceiling,
     )
-    return StageOne(schema, histograms, score, threshold, weights, ranges)
+    return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
 
 
 def histograms_for(scorer: Scorer, histograms: Histograms, ranges: Ranges | None) -> Histograms:
