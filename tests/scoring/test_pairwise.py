@@ -163,6 +163,15 @@ def test_a_file_that_says_otherwise_is_refused(tmp_path: Path, name: str, change
         repsynth.Release.load(rewritten(release, tmp_path / "release", arrays))
 
 
+def test_a_table_that_is_known_to_be_small_pays_for_no_pairs(tmp_path: Path) -> None:
+    assert PAIRS in make(public_rows=3000, mu=0.5).charges
+    plan = make(public_rows=300, mu=0.5)
+    assert not {PAIRS, CHOICE} & plan.charges.keys()
+    check_spends_its_plan(plan, make_people(300))
+    release = run(plan, open_source(make_people(300)), noise_seed=1)
+    assert same_release(release, repsynth.Release.load(release.save(tmp_path / "release")))
+
+
 def test_one_feature_has_no_pairs(tmp_path: Path) -> None:
     schema = parse_schema(
         'label = "y"\ncolumns.x = {type = "integer", min = 0, max = 9}\ncolumns.y = {type = "boolean"}'

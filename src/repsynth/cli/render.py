@@ -19,6 +19,7 @@ from repsynth.privacy.ledger import Balance
 from repsynth.privacy.neighbours import NEIGHBOURS
 from repsynth.release.describe import mu_of_event, unit_of
 from repsynth.release.release import Release
+from repsynth.scoring.label_rarity import LABELS
 from repsynth.scoring.pairwise import CHOICE, PAIRS
 from repsynth.scoring.ranges import RANGES, ZOOM
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
@@ -30,6 +31,7 @@ _STAGE_ONE = {
     HISTOGRAMS: "histogram of every column",
     CHOICE: "which pairs of columns depend on each other",
     PAIRS: "two-way tables of these pairs, for scores",
+    LABELS: "histogram of every column by label, for scores",
     SCORES: "histogram of the scores",
 }
 

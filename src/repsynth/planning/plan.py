@@ -161,7 +161,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     model = settings.model
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer = settings.scorer
-    own = scorer.shares(schema) if scored else {}
+    own = scorer.worthwhile_shares(schema, mu=budget.mu, rows=settings.public_rows) if scored else {}
     histograms = _score_share(settings, budget) - math.fsum(own.values())
     if histograms < 1e-6:
         raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")

@@ -86,6 +86,10 @@ class Scorer(Knobs, frozen=True):
         them in full."""
         return {}
 
+    def worthwhile_shares(self, schema: Schema, *, mu: float, rows: int | None) -> Mapping[str, float]:
+        """Those that are worth their charge in a run with this budget, where the number of records is public."""
+        return self.shares(schema)
+
     def sensitivity(self, schema: Schema, name: str) -> float:
         """The sensitivity of a measurement of its own, at most: for display."""
         return 1.0

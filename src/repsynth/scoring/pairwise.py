@@ -70,6 +70,12 @@ class Pairwise(Scorer, frozen=True):
             return {}
         return {CHOICE: self.pair_share * _CHOICE_PART, PAIRS: self.pair_share * (1 - _CHOICE_PART)}
 
+    def worthwhile_shares(self, schema: Schema, *, mu: float, rows: int | None) -> Mapping[str, float]:
+        """None where a table is known to be so small that no pair stands above its noise."""
+        shares = self.shares(schema)
+        small = rows is not None and bool(shares) and rows * mu * math.sqrt(shares[PAIRS]) < _RECORDS_PER_NOISE
+        return {} if small else shares
+
     def sensitivity(self, schema: Schema, name: str) -> float:
         """One cell of each table, of as many as may be chosen."""
         return math.sqrt(min(_MOST_PAIRS, len(_features(schema)) - 1)) if name == PAIRS else 1.0
@@ -96,7 +102,7 @@ class Pairwise(Scorer, frozen=True):
         candidates = all_pairs(len(spreads))
         require(all(0 <= k < len(candidates) for k in chosen), "a pair of columns is unknown")
         pairs = tuple(candidates[k] for k in chosen)
-        require(bool(pairs) == bool(candidates) and _is_forest(pairs), "its pairs of columns are not a forest")
+        require(_is_forest(pairs), "its pairs of columns are not a forest")
         cells = tuple(_read_cells(i, spread, arrays) for i, spread in enumerate(spreads))
         groups = tuple(_read_groups(arrays[f"pair_groups_{i}"], bins) for i, bins in enumerate(cells))
         levels = len(SHARPNESS)
