@@ -280,7 +280,8 @@ def _print_outliers(console: Console, release: Release) -> None:
     for epsilon, fraction in privacy.by_epsilon(rounded_up).items():
         table.add_row(f"{epsilon:.3g}", str(fraction), bar(fraction.value))
     console.print(table)
-    console.print("(the noisy histogram of the scores through their weights: already paid for)\n")
+    paid = "paid for by the earlier release" if privacy.borrowed else "already paid for"
+    console.print(f"(the noisy histogram of the scores through their weights: {paid})\n")
 
 
 def _noise(event: Event, unit: float) -> tuple[str, str]:
