@@ -84,8 +84,11 @@ def spread_of(histograms: Histograms, column: int, *, groups: int) -> Spread:
     if bins.starts is None:
         masses = np.append(probabilities, absent)
         return Spread(bins, masses, np.zeros(0), _most_frequent(masses, groups))
-    starts, ends = histograms.spans(column)
-    numbers = probabilities[: bins.numbers]
+    # An outer bin may reach far beyond its numbers or be full of them: half of it counts as each.
+    numbers = np.tile(probabilities[: bins.numbers] / 2, 2)
+    near = histograms.spans(column)
+    starts = np.concatenate([near[0], bins.starts[: bins.numbers]])
+    ends = np.concatenate([near[1], bins.ends])
     scale = _scale(histograms, column, numbers, starts, ends)
     cells = _fine_cells(bins, starts[numbers > 0], ends[numbers > 0], scale)
     assert cells.starts is not None
@@ -106,9 +109,9 @@ def _scale(histograms: Histograms, column: int, numbers: Floats, starts: Ints, e
     """About the standard deviation, in positions. Where noise may hide a tail, it is between the one without and
     the one with all that may be there: too small a scale would make outliers of half a table."""
     sure = _deviation(numbers, starts, ends)
-    counts = histograms.noisy(column)[: len(numbers)]
     bins = histograms.bins[column]
     assert bins.starts is not None
+    counts = histograms.noisy(column)[: bins.numbers]
     visible = np.where(counts > _VISIBLE * histograms.sigma_of(column), counts, 0.0)
     with_tail = _deviation(visible, bins.starts[: bins.numbers], bins.ends)
     return max(math.sqrt(sure * max(sure, with_tail)), 1e-3)

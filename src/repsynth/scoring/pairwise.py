@@ -7,7 +7,7 @@ If the columns were independent, the number of records within a squared distance
 about rows × exp(λ r − A(z, λ)) for every λ, where A adds up how rare close values are in each column (`apart`).
 So its nearest records are about
 
-    s(z) = max over λ of (A(z, λ) − log(rows / 2)) / λ
+    s(z) = max over λ of (A(z, λ) − log rows) / λ
 
 away. A pair's table corrects A for what its columns tell of each other: a combination that is more frequent than
 the product of its margins is closer to others, one that is rarer is farther away, as far as the table stands above
@@ -44,12 +44,13 @@ if TYPE_CHECKING:
 CHOICE, PAIRS = "pair choice", "pairs"
 Pair = tuple[int, int]
 
-_NEAREST = 2.0  # records: what "close by" means
-_MOST_PAIRS, _RECORDS_PER_NOISE = 8, 60.0
+_MOST_PAIRS, _RECORDS_PER_NOISE = 12, 30.0
+_SMALL = 60.0  # records times the tables' μ: of fewer, no pair stands above its noise
 _MOST_GROUPS, _FEWEST_GROUPS, _MOST_CELLS = 20, 4, 2_000_000
 _CHOICE_PART = 0.2  # of the pairs' share
 _SMOOTH = 3  # the place of the λ by which pairs are compared
 _UNIT = 2**12
+_ABOVE_NOISE = 1.0  # standard deviations
 _RAREST = 0.02  # of the product of the margins: no table makes a combination rarer than that
 
 
@@ -73,7 +74,7 @@ class Pairwise(Scorer, frozen=True):
     def worthwhile_shares(self, schema: Schema, *, mu: float, rows: int | None) -> Mapping[str, float]:
         """None where a table is known to be so small that no pair stands above its noise."""
         shares = self.shares(schema)
-        small = rows is not None and bool(shares) and rows * mu * math.sqrt(shares[PAIRS]) < _RECORDS_PER_NOISE
+        small = rows is not None and bool(shares) and rows * mu * math.sqrt(shares[PAIRS]) < _SMALL
         return {} if small else shares
 
     def sensitivity(self, schema: Schema, name: str) -> float:
@@ -258,8 +259,8 @@ class PairwiseScore:
         return self._largest(levels)
 
     def _largest(self, levels: Sequence[Ints]) -> Ints:
-        """The largest over all sharpness of what is beyond log(rows / 2), over the sharpness, in nats at 1."""
-        few = round(math.log(max(self.rows / _NEAREST, 1.0)) * NAT)
+        """The largest over all sharpness of what is beyond log rows, over the sharpness, in nats at 1."""
+        few = round(math.log(max(self.rows, 1.0)) * NAT)
         beyond = [
             (level - few) * round(_UNIT / sharpness) >> _UNIT.bit_length() - 1
             for level, sharpness in zip(levels, SHARPNESS, strict=True)
@@ -293,7 +294,7 @@ def how_many_pairs(rows: float, mu: float, columns: int) -> int:
     """Pairs to choose: a table of each must still stand above the noise that all of them together get.
 
     >>> how_many_pairs(25_000, 0.025, 14), how_many_pairs(500, 0.025, 14)
-    (8, 1)
+    (12, 1)
     """
     return int(np.clip(rows * mu / _RECORDS_PER_NOISE, 1, min(_MOST_PAIRS, columns - 1)))
 
@@ -337,16 +338,17 @@ def make_score(
 
 def _gain(one: Spread, other: Spread, table: Ints, sigma: float, rows: float, sharpness: float) -> Floats:
     """The log of how much more records are close to a combination of groups than the margins say, shrunk by its
-    noise: what does not exceed one standard deviation counts for nothing."""
+    noise: what does not exceed it counts for nothing. No more can be close to both values than to either."""
     near, by = one.group_closeness(sharpness), other.group_closeness(sharpness)
+    close, close_by = near @ one.group_masses, by @ other.group_masses
     product = rows * np.outer(one.group_masses, other.group_masses)
     expected = near @ product @ by.T
     more = near @ (table - product) @ by.T
     noise = sigma * np.outer(np.linalg.norm(near, axis=1), np.linalg.norm(by, axis=1))
-    kept = more * np.maximum(1 - (noise / np.maximum(np.abs(more), 1e-9)) ** 2, 0.0)
-    return np.log(
-        np.maximum(expected + kept, np.maximum(np.minimum(expected, noise / 2), _RAREST * expected)) / expected
-    )
+    kept = more * np.maximum(1 - (_ABOVE_NOISE * noise / np.maximum(np.abs(more), 1e-9)) ** 2, 0.0)
+    least = np.maximum(np.minimum(expected, noise / 2), _RAREST * expected)
+    most = rows * np.minimum.outer(close, close_by)
+    return np.log(np.minimum(np.maximum(expected + kept, least), most) / expected)
 
 
 def _spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:
