@@ -44,13 +44,14 @@ if TYPE_CHECKING:
 CHOICE, PAIRS = "pair choice", "pairs"
 Pair = tuple[int, int]
 
-_MOST_PAIRS, _RECORDS_PER_NOISE = 12, 30.0
+_MOST_PAIRS, _RECORDS_PER_NOISE = 12, 40.0
 _SMALL = 60.0  # records times the tables' μ: of fewer, no pair stands above its noise
 _MOST_GROUPS, _FEWEST_GROUPS, _MOST_CELLS = 20, 4, 2_000_000
 _CHOICE_PART = 0.2  # of the pairs' share
 _SMOOTH = 3  # the place of the λ by which pairs are compared
 _UNIT = 2**12
-_ABOVE_NOISE = 1.0  # standard deviations
+_SCALE = 2.0  # the sharpness at which a score is in nats: so it spreads about as far as that of `rarity`
+_ABOVE_NOISE = 1.5  # standard deviations
 _RAREST = 0.02  # of the product of the margins: no table makes a combination rarer than that
 
 
@@ -259,10 +260,10 @@ class PairwiseScore:
         return self._largest(levels)
 
     def _largest(self, levels: Sequence[Ints]) -> Ints:
-        """The largest over all sharpness of what is beyond log rows, over the sharpness, in nats at 1."""
+        """The largest over all sharpness of what is beyond log rows, over the sharpness, in nats at `_SCALE`."""
         few = round(math.log(max(self.rows, 1.0)) * NAT)
         beyond = [
-            (level - few) * round(_UNIT / sharpness) >> _UNIT.bit_length() - 1
+            (level - few) * round(_UNIT * _SCALE / sharpness) >> _UNIT.bit_length() - 1
             for level, sharpness in zip(levels, SHARPNESS, strict=True)
         ]
         largest: Ints = few + np.maximum.reduce(beyond)
