@@ -191,6 +191,7 @@ def audit(
     settings: Settings | str | Path | None = None,
     runs: int = 100_000,
     black_box_runs: int = 0,
+    scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Iterator[Finding]":
     """Attack the mechanism and compare with its claims, on a table or on one made up from the schema.
@@ -205,7 +206,7 @@ def audit(
     from repsynth.auditing.audit import audit as attack
     from repsynth.auditing.targets import made_up_table
 
-    made = make_plan(_schema(schema), _settings(settings, knobs))
+    made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
     source = made_up_table(made.schema) if table is None else table
     return attack(made, source, runs=runs, black_box_runs=black_box_runs)
 
