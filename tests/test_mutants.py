@@ -51,6 +51,8 @@ from repsynth.privacy.ledger import Ledger
 from repsynth.schema import Integer, parse_schema
 from repsynth.scoring import stage
 from repsynth.scoring.histograms import ColumnHistograms
+from repsynth.scoring.label_rarity import LabelHistograms
+from repsynth.scoring.pairwise import PairChoice, PairTables
 from repsynth.scoring.weights import FULL, WeightFunction
 
 SCHEMA = parse_schema(ALL_TYPES)
@@ -500,6 +502,47 @@ def other_noise_in_training(other: Callable[[float], float]) -> Fault:
     return seeded(meter, "add_gaussian", make)
 
 
+# --- faults in what scorers measure ---
+
+
+def pairs_with_the_sensitivity_of_one() -> Fault:
+    return read_as(PairTables, "sensitivity", lambda self, value: 1.0)
+
+
+def labels_with_the_sensitivity_of_one() -> Fault:
+    return read_as(LabelHistograms, "sensitivity", lambda self, value: 1.0)
+
+
+def pairs_that_count_twice() -> Fault:
+    return replaced(
+        PairChoice, "utilities", lambda original: lambda self, total, chosen: 2 * original(self, total, chosen)
+    )
+
+
+def pairs_smoothed_without_a_bound() -> Fault:
+    """The rows of a smoothing add up to one, and its columns to whatever they do."""
+
+    def make(original: Any) -> Any:
+        def utilities(self: Any, total: Any, chosen: Any) -> Any:
+            smooth = tuple((s / s.sum(axis=1, keepdims=True) * 2**13).astype(np.int64) for s in self.smooth)
+            return original(dataclasses.replace(self, smooth=smooth), total, chosen)
+
+        return utilities
+
+    return replaced(PairChoice, "utilities", make)
+
+
+def pairs_expected_from_the_data() -> Fault:
+    def make(original: Any) -> Any:
+        def utilities(self: Any, total: Any, chosen: Any) -> Any:
+            peeking = tuple(-3 * int(total.sum()) * expected for expected in self.expected)
+            return original(dataclasses.replace(self, expected=peeking), total, chosen)
+
+        return utilities
+
+    return replaced(PairChoice, "utilities", make)
+
+
 # --- the checks ---
 
 
@@ -686,6 +729,20 @@ OF_TABLES: list[tuple[Callable[[], Fault], str]] = [
 """Faults in the marginal models."""
 
 
+OF_SCORERS: list[tuple[Callable[[], Fault], str, str]] = [
+    (pairs_with_the_sensitivity_of_one, "pairwise", "contribution"),
+    (pairs_that_count_twice, "pairwise", "contribution"),
+    (pairs_smoothed_without_a_bound, "pairwise", "contribution"),
+    (pairs_expected_from_the_data, "pairwise", "contribution"),
+    (choices_at_twice_the_eta, "pairwise", "choices"),
+    (a_charge_forgotten, "pairwise", "spends its plan"),
+    (half_the_noise, "pairwise", "noise scale"),
+    (labels_with_the_sensitivity_of_one, "label-rarity", "contribution"),
+    (a_charge_forgotten, "label-rarity", "spends its plan"),
+]
+"""Faults in what scorers measure."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("check", CHECKS)
@@ -716,6 +773,25 @@ def test_the_mutant_of_tables_is_caught(mutant: Callable[[], Fault], check: str)
         CHECKS[check](make(model="mst", weights="cap"), TABLE)
 
 
+def scorer_plan(scorer: str) -> Plan:
+    """A budget with which even so few records get more than one pair of columns."""
+    return make(scorer=scorer, mu=12.0)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "scorer", "check"), OF_SCORERS, ids=[f"{m.__name__}-{s}-{c}" for m, s, c in OF_SCORERS]
+)
+def test_the_mutant_of_a_scorer_is_caught(mutant: Callable[[], Fault], scorer: str, check: str) -> None:
+    with mutant(), pytest.raises(AssertionError):
+        CHECKS[check](scorer_plan(scorer), TABLE)
+
+
+@pytest.mark.parametrize("scorer", ["pairwise", "label-rarity"])
+@pytest.mark.parametrize("check", ["contribution", "replay on a neighbour", "spends its plan", "noise scale"])
+def test_scorers_pass(check: str, scorer: str) -> None:
+    CHECKS[check](scorer_plan(scorer), TABLE)
+
+
 def training_plan(check: str) -> Plan:
     """All take part where runs on neighbours are compared, and some where the audit judges the sampling."""
     sampled = {"sampling_rate": 0.1, "epochs": 2.0} if check == "audit" else {}
@@ -738,6 +814,7 @@ def main() -> None:
     """Print which check catches which fault."""
     rows = [(*row, make()) for row in MUTANTS]
     rows += [(*row, make(model="mst", weights="cap")) for row in OF_TABLES]
+    rows += [(mutant, check, scorer_plan(scorer)) for mutant, scorer, check in OF_SCORERS]
     rows += [(*row, training_plan(row[1])) for row in OF_TRAINING]
     for mutant, check, plan in rows:
         try:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release
     from repsynth.schema import Schema, load_schema, parse_schema
+    from repsynth.scoring.label_rarity import LabelRarity
+    from repsynth.scoring.pairwise import Pairwise
     from repsynth.scoring.random import Random
     from repsynth.scoring.rarity import Rarity
     from repsynth.scoring.weights import Cap, Equalize, HingeExp, Removal, Targeted, Uniform
@@ -74,6 +76,8 @@ _PLACES = {
     "privacy.ledger": ["Ledger"],
     "release.release": ["Release"],
     "schema": ["Schema", "load_schema", "parse_schema"],
+    "scoring.label_rarity": ["LabelRarity"],
+    "scoring.pairwise": ["Pairwise"],
     "scoring.random": ["Random"],
     "scoring.rarity": ["Rarity"],
     "scoring.weights": ["Cap", "Equalize", "HingeExp", "Removal", "Targeted", "Uniform"],
@@ -88,11 +92,13 @@ __all__ = [
     "DataError",
     "Equalize",
     "HingeExp",
+    "LabelRarity",
     "Ledger",
     "LedgerError",
     "Mst",
     "NaiveBayes",
     "Neural",
+    "Pairwise",
     "Plan",
     "Random",
     "Rarity",

@@ -27,6 +27,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             _add(groups[(own[name].meta.extra or {})["group"]], own[name], own[name].describe())
         else:
             _add_part(groups[_GROUP_OF_PART[name]], name, PARTS[name])
+    groups[OUTLIERS].add_argument(
+        "--scores-from",
+        type=Path,
+        metavar="RELEASE",
+        help="an earlier release of the same columns: its score function and threshold cost nothing",
+    )
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:

@@ -39,6 +39,7 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "outlier_epsilon_at_most": float(plan.loss.epsilon_at(_outlier_weight(plan), delta)),
         "expected_rows": rows,
         "model": plan.model.name,
+        "scores_from": _scores_from(plan),
         "model_megabytes_at_most": resources.megabytes,
         "model_seconds_about": resources.seconds,
         "bins": _planned_bins(plan, rows),
@@ -66,6 +67,11 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             f"{row['share']:.1%}",
         )
     console.print(table)
+    if plan.borrowed is not None:
+        console.print(
+            f"\n[bold]Scores[/bold]  from an earlier release (SHA-256 {plan.borrowed.digest[:12]}, "
+            f"ε = {plan.borrowed.epsilon:.4g}): they cost nothing here, and every weight is public before the run."
+        )
     _print_training(console, plan, rows)
     _print_resources(console, plan, rows)
 
@@ -81,7 +87,8 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         )
     console.print(table)
 
-    console.print("\n[bold]What a record of weight w loses at most[/bold], given the released scores")
+    given = "guaranteed before the run" if plan.borrowed else "given the released scores"
+    console.print(f"\n[bold]What a record of weight w loses at most[/bold], {given}")
     _print_curve(console, plan)
     weight = _outlier_weight(plan)
     if weight < 1:
@@ -92,13 +99,20 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     warnings(console, _warnings(plan, rows))
 
 
+def _scores_from(plan: Plan) -> dict[str, Any] | None:
+    borrowed = plan.borrowed
+    if borrowed is None:
+        return None
+    return {"sha256": borrowed.digest, "epsilon": borrowed.epsilon, "delta": borrowed.delta}
+
+
 def _warnings(plan: Plan, rows: int) -> list[str]:
     return [*cautions(plan, rows), *csv_cautions(plan.schema)]
 
 
 def _outlier_weight(plan: Plan) -> float:
     """The largest weight above the threshold; 1 where there is none."""
-    if SCORES not in plan.charges:
+    if SCORES not in plan.charges and plan.borrowed is None:
         return 1.0
     return min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
 
@@ -159,7 +173,9 @@ def _sensitivity(plan: Plan, charge: Charge) -> float:
         return math.sqrt(len(plan.schema.learned))
     if charge.name in (RANGES, ZOOM):
         return look_sensitivity(plan.schema, charge.name)
-    return plan.model.sensitivity(plan.schema, charge.name) if charge.weighted else 1.0
+    if not charge.weighted:
+        return plan.scorer.sensitivity(plan.schema, charge.name)
+    return plan.model.sensitivity(plan.schema, charge.name)
 
 
 def _print_resources(console: Console, plan: Plan, rows: int) -> None:

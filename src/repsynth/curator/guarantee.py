@@ -5,6 +5,9 @@ event of probability η, no noise exceeds its tail bounds, and then the record's
 level and the threshold at most another, so the record's weight is at most w̄. The record then has
 (ε(w̄), δ + η)-DP, whatever stage 1 releases. All bounds hold on the table with and without the record.
 They are private: functions of the data.
+
+Where scores and threshold come from an earlier release, the weight of a record is a public function of it before
+the run. Then w̄ is the weight itself and η = 0: the realised loss of a record of that weight is guaranteed.
 """
 
 import math
@@ -31,10 +34,14 @@ ETA_SHARE = 1 / 11
 
 def why_none(release: Release) -> str | None:
     """Why no guarantee better than the total can be given, in words; None where it can."""
+    if release.stage.borrowed is not None:
+        return None  # every weight was public before the run
     if not release.plan.scorer.targets_outliers:
         return "the scores are random"
     if release.threshold is None or not release.plan.rule.by_distance:
         return "the weights do not depend on the distance from a threshold alone"
+    if release.plan.scorer.no_bounds is not None:
+        return release.plan.scorer.no_bounds
     if release.plan.public_rows is None:
         return "the number of records was not declared public"
     if release.rows / _threshold_sigma(release) < READABLE:
@@ -44,9 +51,17 @@ def why_none(release: Release) -> str | None:
     return None
 
 
+def eta_share(release: Release) -> float:
+    """The part of δ for the chance that a guarantee fails: none where scores were public before the run."""
+    return 0.0 if release.stage.borrowed is not None else ETA_SHARE
+
+
 def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float) -> Floats:
     """For each record a weight that it exceeds with probability at most `eta`, whatever stage 1 draws."""
     rows = sum(records.rows for records in data)
+    if release.stage.borrowed is not None:
+        weights = [release.weights.of(release.score.of(records)) / FULL for records in data]
+        return np.concatenate([np.zeros(0), *weights])
     if why_none(release) is not None or rows == 0:
         return np.ones(rows)
     bins = release.stage.scored.bins

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
+
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
 from repsynth.planning.cautions import cautions, csv_cautions
@@ -14,6 +16,7 @@ from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
 from repsynth.schema import Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
+from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 from repsynth.scoring.weights import Rule, check_rule
@@ -33,6 +36,8 @@ class Plan:
     """The largest weight above the threshold that meets the asked outlier ε."""
     training: SampledEvent | None = None
     """The rounds of training, with the noise that the rest of the budget allows, where the model is trained."""
+    borrowed: Borrowed | None = None
+    """Score function and threshold, where they come from an earlier release."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -90,8 +95,8 @@ class Plan:
         return (*cautions(self, self.public_rows), *csv_cautions(self.schema))
 
 
-def make_plan(schema: Schema, settings: Settings) -> Plan:
-    """Check the settings and split the budget.
+def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = None) -> Plan:
+    """Check the settings and split the budget; with `borrowed` scores, no part of it goes to scoring.
 
     >>> from repsynth.schema import Boolean
     >>> schema = Schema(columns=(Boolean(name="smoker"),))
@@ -111,10 +116,18 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
             "what training costs has no exact mu or rho; give the budget of the model "
             f"{settings.model.name} as epsilon"
         )
+    if borrowed is not None:
+        settings = _settings_with(borrowed, schema, settings)
     _check(schema, settings, budget)
-    charges = make_charges(schema, settings, budget)
+    charges = make_charges(schema, settings, budget, scored=borrowed is None)
     plan = Plan(
-        schema=schema, settings=settings, budget=budget, charges=charges, rule=settings.weights, ceiling=1.0
+        schema=schema,
+        settings=settings,
+        budget=budget,
+        charges=charges,
+        rule=settings.weights,
+        ceiling=1.0,
+        borrowed=borrowed,
     )
     if rounds is not None:
         training = calibrate(plan.loss, rounds, epsilon=budget.epsilon, delta=budget.delta)
@@ -125,15 +138,37 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
     return replace(plan, rule=settings.weights.at_most(ceiling), ceiling=ceiling)
 
 
-def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str, Charge]:
-    """The μ of every measurement but training."""
+def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Settings:
+    """The settings of a run whose scores come from elsewhere: what these decide cannot be asked for otherwise."""
+    borrowed.check_schema(schema)
+    fraction, default = borrowed.threshold.fraction, Settings()
+    if settings.scorer not in (default.scorer, borrowed.scorer):
+        raise ConfigError("the scores come from an earlier release; leave the scorer out. Nothing was spent")
+    if settings.outlier_fraction not in (default.outlier_fraction, fraction):
+        raise ConfigError(
+            "the threshold comes from an earlier release; leave the outlier fraction out. Nothing was spent"
+        )
+    if not settings.weights.uses_threshold:
+        raise ConfigError(
+            f"{settings.weights.name} weights do not depend on scores: there is nothing to take from an earlier "
+            "release. Nothing was spent"
+        )
+    return msgspec.structs.replace(settings, scorer=borrowed.scorer, outlier_fraction=fraction)
+
+
+def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: bool = True) -> dict[str, Charge]:
+    """The μ of every measurement but training; those of scores only where these are made here."""
     model = settings.model
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
-    histograms = _score_share(settings, budget)
+    scorer = settings.scorer
+    own = scorer.worthwhile_shares(schema, mu=budget.mu, rows=settings.public_rows) if scored else {}
+    histograms = _score_share(settings, budget) - math.fsum(own.values())
+    if histograms < 1e-6:
+        raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
     looks = look_shares(schema, budget.mu, histograms, settings.public_rows)
     shares |= {**looks, HISTOGRAMS: histograms - math.fsum(looks.values())}
-    shares |= settings.scorer.shares(schema)
-    if settings.weights.uses_threshold or settings.outlier_epsilon is not None:
+    shares |= own
+    if scored and (settings.weights.uses_threshold or settings.outlier_epsilon is not None):
         shares[SCORES] = settings.threshold_share
     rest = 1 - math.fsum(shares.values())
     if rest < 0.05:
@@ -145,7 +180,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str
         # Slightly less than the whole, so that no rounding on the way can exceed it.
         return budget.mu * math.sqrt(share) * (1 - 1e-12)
 
-    charges = {name: Charge(name, mu(share)) for name, share in shares.items()}
+    charges = {name: Charge(name, mu(share), choice=name in scorer.choices) for name, share in shares.items()}
     for share in second:
         part = mu(rest * share.share / whole)
         charges[share.name] = Charge(share.name, part, weighted=share.weighted, choice=share.choice)

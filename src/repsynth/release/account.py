@@ -12,6 +12,7 @@ from repsynth.privacy.events import Event, GaussianEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.scoring.base import NAT
+from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import SCORES
 from repsynth.scoring.threshold import Lumps, Threshold
 from repsynth.scoring.weights import FULL, WeightFunction
@@ -74,6 +75,8 @@ class Privacy:
     lumps: tuple[Lumps | None, ...] = ()
     """For each row of the threshold's histogram, which part of the threshold's own bin of scores lies above it,
     where width does not tell."""
+    borrowed: Borrowed | None = None
+    """Where scores and threshold came from: fractions of records are those of that table then."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -152,9 +155,23 @@ class Privacy:
     def _score_bins(self) -> "_ScoreBins":
         """The histogram of the scores with an edge at the threshold."""
         assert self.threshold is not None
-        (sigma,) = [e.sigma for e in self.events if e.name == SCORES and isinstance(e, GaussianEvent)]
         lowest = min(int(self.threshold.edges[0]), self.weights.start) - 1
-        return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=self.rows)
+        if self.borrowed:
+            sigma, rows = self.borrowed.sigma, self.borrowed.rows
+        else:
+            (sigma,) = [e.sigma for e in self.events if e.name == SCORES and isinstance(e, GaussianEvent)]
+            rows = self.rows
+        return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=rows)
+
+    def epsilon_in_both(self, score: int | None = None) -> float | None:
+        """What a record that was in the table of the earlier release, too, has lost in all: ε at δ of both, for a
+        record with this score or, without one, for any. None where all scores are this release's own."""
+        if self.borrowed is None:
+            return None
+        if score is None:
+            return (self.loss + self.borrowed.loss).epsilon(self.delta)
+        here, there = (float(w.of(np.array([score]))[0]) / FULL for w in (self.weights, self.borrowed.weights))
+        return (self.loss.at(here) + self.borrowed.loss.at(there)).epsilon(self.delta)
 
     @property
     def _largest_weights(self) -> Floats:

@@ -14,7 +14,7 @@ from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.threshold import Threshold
 
 if TYPE_CHECKING:
-    from repsynth.mechanism.kernels import Statistic
+    from repsynth.mechanism.kernels import Chosen, Statistic
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ShiftedScore:
         """Those of the score as it is: what it is moved by depends on noise of its own."""
         return self.score.bounds(exact, tail=tail, eta=eta, rows=rows)
 
-    def kernels(self) -> "Mapping[str, Statistic]":
+    def kernels(self) -> "Mapping[str, Statistic | Chosen]":
         """Those of the score."""
         return self.score.kernels()
 
