@@ -8,8 +8,9 @@ import numpy as np
 from repsynth.arrays import Floats
 from repsynth.models.groups import Groups, of_finer
 from repsynth.models.marginal.raked import Pool, Target, make_pool
+from repsynth.models.marginal.shrinkage import NoisyTable
 from repsynth.models.marginal.tables import Pair
-from repsynth.models.marginal.tree import NoisyTable, Tree, fit_tree
+from repsynth.models.marginal.tree import Tree, fit_tree
 from repsynth.models.marginal.views import Measured, Views
 from repsynth.scoring.weights import FULL
 

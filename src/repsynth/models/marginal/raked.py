@@ -11,8 +11,9 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.models.groups import Groups, of_finer
+from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
 from repsynth.models.marginal.tables import Pair
-from repsynth.models.marginal.tree import NoisyTable, Tree, rake, shrunk
+from repsynth.models.marginal.tree import Tree, rake
 
 _TIMES, _FEWEST, _MOST = 4, 60_000, 200_000
 _PASSES = 10
