@@ -9,7 +9,7 @@ from repsynth.arrays import Floats
 from repsynth.models.groups import Groups, of_finer
 from repsynth.models.marginal.raked import Pool, Target, make_pool
 from repsynth.models.marginal.shrinkage import NoisyTable
-from repsynth.models.marginal.tables import Pair
+from repsynth.models.marginal.tables import Cross
 from repsynth.models.marginal.tree import Tree, fit_tree
 from repsynth.models.marginal.views import Measured, Views
 from repsynth.scoring.weights import FULL
@@ -27,11 +27,13 @@ class MeanWeights:
     mean: float
     by_group: dict[int, Floats]
 
-    def of(self, pair: Pair) -> Floats | float:
-        """By both columns, as if weights had nothing to do with how the two depend on each other."""
+    def of(self, pair: Cross) -> Floats | float:
+        """By all columns, as if weights had nothing to do with how these depend on each other."""
         if not self.by_group:
             return self.mean
-        weights: Floats = np.outer(self.by_group[pair[0]], self.by_group[pair[1]]) / self.mean
+        weights = self.by_group[pair[0]]
+        for i in pair[1:]:
+            weights = np.multiply.outer(weights, self.by_group[i]) / self.mean
         return np.clip(weights, _LEAST_WEIGHT, 1.0)
 
 
@@ -45,8 +47,9 @@ def mean_weights(views: Views, measured: Sequence[Measured]) -> MeanWeights:
         return MeanWeights(float(np.clip(1 - fraction * (1 - stage.outlier_weight), 0.02, 1.0)), {})
     tables = measured[0].tables.split(measured[0].noisy)
     mean = float(np.clip(np.mean([table.sum() for table in tables.values()]) / histograms.rows, 0.02, 1.0))
-    by_group: dict[int, Floats] = {views.label: np.full(views.groups[views.label].count, mean)}
     columns = len(views.groups)
+    of_label = np.full(views.groups[views.label].count, mean)
+    by_group: dict[int, Floats] = {views.label: of_label, views.label + columns: of_label}
     for (_, i), table in tables.items():
         total, error = _histogram(histograms.noisy(i), histograms.sigma, views.groups[i])
         weight = (np.maximum(table.sum(axis=0), 0.0) + error * mean) / (np.maximum(total, 0.0) + error)
@@ -63,8 +66,9 @@ def _histogram(counts: Floats, sigma: float, groups: Groups) -> tuple[Floats, Fl
     return groups.sum_up(counts), sigma * np.sqrt(groups.sum_up(np.ones(len(counts))))
 
 
-def fit_views(views: Views, measured: Sequence[Measured]) -> Tree | Pool:
-    """A tree of the label's pairs and of the forest; where more was measured, a pool drawn from it and raked."""
+def fit_views(views: Views, measured: Sequence[Measured], *, max_cells: int) -> Tree | Pool:
+    """A tree of the label's pairs and of the forest; where more was measured, a pool drawn from it and raked:
+    to pairs, and then to triples, of which the pairs are known."""
     weight = mean_weights(views, measured)
     forest = next((k for k, m in enumerate(measured) if m.tables.name == FOREST), len(measured) - 1)
     every = _combined(measured, weight)
@@ -76,18 +80,22 @@ def fit_views(views: Views, measured: Sequence[Measured]) -> Tree | Pool:
         views.groups,
         label,
         {j: table for (i, j), table in tables.items() if i == label},
-        {pair: table for pair, table in tables.items() if pair[0] != label},
+        {(i, j): table for (i, j), table in tables.items() if i != label},
         levels_from_tables=not views.stage.weighted,
     )
     further = [pair for pair in every if pair not in of_tree]
     if not further:
         return tree
-    return make_pool(tree, views.all_groups).raked_to([Target(pair, every[pair]) for pair in further])
+    pool = make_pool(tree, views.all_groups, max_cells=max_cells)
+    for columns in (2, 3):
+        targets = [Target(cross, every[cross]) for cross in further if len(cross) == columns]
+        pool = pool.raked_to(targets) if targets else pool
+    return pool
 
 
-def _combined(measured: Sequence[Measured], weight: MeanWeights) -> dict[Pair, NoisyTable]:
+def _combined(measured: Sequence[Measured], weight: MeanWeights) -> dict[Cross, NoisyTable]:
     """Tables at full weight; what was measured twice, by precision."""
-    tables: dict[Pair, NoisyTable] = {}
+    tables: dict[Cross, NoisyTable] = {}
     for m in measured:
         for pair, counts in m.tables.split(m.noisy).items():
             factor = weight.of(pair)

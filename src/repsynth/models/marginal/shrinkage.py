@@ -1,4 +1,4 @@
-"""How much of a noisy table to believe: what the model expected of it, and of the rest what stands above the noise.
+"""How much of a noisy table to believe: what was expected of it, and of the rest what stands above the noise.
 
 Two estimates, each by the noise that is known, and their mean, which errs less than either:
 
@@ -52,7 +52,7 @@ def _by_cell(rest: Floats, variance: Floats, expected: Floats) -> Floats:
         fractions = fractions / fractions.sum()
     part = likelihood * fractions[:, None]
     kept = (part * (widths / spread).reshape(len(widths), -1)).sum(axis=0) / part.sum(axis=0)
-    return rest * kept.reshape(rest.shape)
+    return np.asarray(rest * kept.reshape(rest.shape))
 
 
 def _by_direction(rest: Floats, variance: Floats) -> Floats:
