@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from repsynth.arrays import Floats, Int32s
+from repsynth.arrays import Floats, Int32s, Ints
 from repsynth.data.records import Records
 from repsynth.models.groups import Groups, of_finer
 from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
@@ -128,11 +128,28 @@ def pool_size(rows: float, *, columns: int, max_cells: int) -> int:
 
 
 def make_pool(tree: Tree, groups: tuple[Groups, ...], *, max_cells: int) -> Pool:
-    """Records drawn from the tree, all of the same mass. A fixed seed: this is post-processing."""
+    """Records drawn from the tree, all of the same mass. A fixed seed: this is post-processing.
+
+    They are lined up by their groups, along the tree: even steps through a pool in order take of like records as
+    many as their masses say, where steps through a shuffled one would draw at random.
+    """
     count = pool_size(tree.histograms.rows, columns=len(tree.groups), max_cells=max_cells)
     fine = tree.draw_groups(count, np.random.default_rng(0))
+    fine = fine[np.argsort(_places(tree, fine), kind="stable")]
     records = np.empty((len(groups), count), dtype=np.int32)
     records[: len(tree.groups)] = fine.T
     for i, coarse in enumerate(groups[len(tree.groups) :]):
         records[len(tree.groups) + i] = of_finer(groups[i], coarse)[fine[:, i]]
     return Pool(tree, groups, records, np.full(count, 1 / count))
+
+
+def _places(tree: Tree, fine: Ints) -> Ints:
+    """Where each record stands in a line by label, then by column from the roots on, as far as 62 bits reach."""
+    columns = [branch.column for branch in tree.branches]
+    place, count = np.zeros(len(fine), dtype=np.int64), 1
+    for i in columns if tree.label is None else [tree.label, *columns]:
+        count *= tree.groups[i].count
+        if count > 2**62:
+            break
+        place = place * tree.groups[i].count + fine[:, i]
+    return place

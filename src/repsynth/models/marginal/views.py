@@ -10,7 +10,7 @@ from repsynth.models.groups import Groups, choose_groups, coarser, how_many, how
 from repsynth.models.marginal.tables import Cross, Pair, Tables
 from repsynth.scoring.stage import StageOne
 
-TRIPLE_NOISE = 0.1
+TRIPLE_NOISE = 0.05
 """The fraction of the records that noise may add to a table of three columns, all cells together."""
 
 MOST_TRIPLES = 2_000
@@ -88,7 +88,7 @@ class Views:
 
     def triples(self, noise: float) -> list[Cross]:
         """Three columns in coarse groups, the label among them or not, in tables to which so much noise in a cell
-        adds at most a tenth of the records: where few records stand against much noise, there are none."""
+        adds at most a twentieth of the records: where few records stand against much noise, there are none."""
         columns = len(self.groups)
         cells = [groups.count for groups in self.coarse]
         most = TRIPLE_NOISE * self.stage.histograms.rows / noise
