@@ -3,9 +3,10 @@
 The table has what pairs of columns show (groups that depend on each other, numbers that depend on groups and on
 one another) and what only triples show: the label depends on whether two columns agree, and so does a further
 column, while each of the two alone says nothing. For each model and number of rows: the mean total variation
-distance of one-, two- and three-way tables from the real ones, AUROC on fresh records of logistic regression and
-of gradient boosting beside that of the same number of real records, CPU seconds (measuring, and drawing 200,000
-records), peak memory, and the exponent of the CPU seconds from one size to the next. ε = 1, δ = 1/n², seeded noise, uniform weights.
+distance of one-, two- and three-way tables from real ones, AUROC on fresh records of logistic regression and of
+gradient boosting, CPU seconds (measuring, and drawing 200,000 records), their exponent from one size to the next,
+and peak memory. "Real" are the same number of real records, 200,000 at most: not the model's records, so their
+distances are what chance alone makes. ε = 1, δ = 1/n², seeded noise, uniform weights.
 
     python benchmarks/growth.py --rows 10000 100000 1000000 --models naive-bayes mst aim
 """
