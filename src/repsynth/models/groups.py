@@ -83,7 +83,7 @@ def how_many(rows: float, noise: float, labels: int) -> int:
     groups, and what they hide shrinks as they do, so that is where both are equal.
 
     >>> [how_many(rows, 40.0, 2) for rows in (500, 30_000, 1_000_000)]
-    [3, 32, 103]
+    [3, 32, 104]
     """
     bears = rows / (16 * noise * np.sqrt(labels))
     return int(np.clip(bears, _FEWEST, _MANY * max(bears / _MANY, 1.0) ** (1 / 3)))
