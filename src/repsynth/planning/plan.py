@@ -19,7 +19,7 @@ from repsynth.scoring.base import Scorer
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
-from repsynth.scoring.weights import Rule, check_rule
+from repsynth.scoring.weights import Rule, Uniform, check_rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +199,8 @@ def paper_score_share(budget: Budget) -> float:
 def _score_share(settings: Settings, budget: Budget) -> float:
     share = settings.score_share
     if share is None:
-        return settings.model.score_share
+        plain = settings.model.plain_share if isinstance(settings.weights, Uniform) else None
+        return settings.model.score_share if plain is None else plain
     return paper_score_share(budget) if isinstance(share, str) else share
 
 

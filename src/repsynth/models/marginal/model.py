@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from repsynth.scoring.stage import StageOne
 
 _LABEL_TABLES, _CHOICE, _TABLES = "label tables", "choice", "tables"
-_MOST_GROUPS = 33  # of a numeric column, missing included
+_MOST_GROUPS = 65  # of a numeric column, missing included
 _MOST_CELLS = 2**25
 _FEW_RECORDS = 30.0  # records times μ, by the root of the columns
 
@@ -33,6 +33,7 @@ class _Marginal(Model, frozen=True):
     """What both have in common."""
 
     score_share: ClassVar[float] = 0.1  # histograms are the one-way tables of the model, too
+    plain_share: ClassVar[float | None] = 0.2
     fine_bins: ClassVar[bool] = True
     unit: ClassVar[float] = float(2**12)
     what: ClassVar[str] = "Tables take"
@@ -60,6 +61,7 @@ class _Marginal(Model, frozen=True):
     def resources(self, plan: ModelPlan, rows: int) -> Resources:
         """Measured on one core: some 70 ns for a record and a table, 25 ns for one of a pool."""
         from repsynth.models.marginal.raked import pool_size
+        from repsynth.models.marginal.views import MOST_TRIPLES
 
         columns = len(plan.schema.learned)
         noise = (columns - 1) ** 0.5 / plan.charges[_TABLES].mu
@@ -67,7 +69,9 @@ class _Marginal(Model, frozen=True):
         cells = _label_cells(plan.schema) + min(2 * candidates, plan.max_model_mb * 2**17)
         tables = columns + columns * (columns - 1) / 2
         further = sum(name.startswith(f"{_CHOICE} ") for name in plan.charges)
-        seconds = rows * tables * 70e-9 * (1 + further) + further * 2 * tables * pool_size(rows) * 25e-9
+        each = tables + (min(columns * tables / 3, MOST_TRIPLES) if further else 0)
+        pool = pool_size(rows, columns=columns, max_cells=_max_cells(plan))
+        seconds = rows * (tables + further * each) * 70e-9 + further * 2 * each * pool * 25e-9
         few = rows * plan.mu / columns**0.5 < _FEW_RECORDS
         warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
         return Resources(max(1.0, cells * 8 / 2**20), max(1.0, seconds), warnings)
@@ -100,7 +104,7 @@ class Mst(_Marginal, frozen=True):
 
 
 class Aim(_Marginal, frozen=True):
-    """More tables, chosen where the model is wrong; slower."""
+    """More tables, of two and three columns, chosen where the model is wrong; slower."""
 
     name: ClassVar[str] = "aim"
 
@@ -195,7 +199,8 @@ class MarginalFit:
         from repsynth.models.marginal.fit import fit_views
         from repsynth.models.marginal.views import Views
 
-        return fit_views(Views.of_tables(self.stage, self.measured[0].tables), self.measured)[0]
+        views = Views.of_tables(self.stage, self.measured[0].tables)
+        return fit_views(views, self.measured, max_cells=_max_cells(self.plan))[0]
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         """Which tables were measured, and their cells."""
