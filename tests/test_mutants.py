@@ -719,7 +719,7 @@ def test_the_mutant_of_tables_is_caught(mutant: Callable[[], Fault], check: str)
 def training_plan(check: str) -> Plan:
     """All take part where runs on neighbours are compared, and some where the audit judges the sampling."""
     sampled = {"sampling_rate": 0.1, "epochs": 2.0} if check == "audit" else {}
-    return make(model="neural", weights="cap", **sampled)
+    return make(model="autoregressive", weights="cap", **sampled)
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from repsynth.models.marginal.model import Aim, Mst
     from repsynth.models.naive_bayes.model import NaiveBayes
-    from repsynth.models.network.model import Neural
+    from repsynth.models.network.model import Autoregressive
     from repsynth.planning.plan import Plan
     from repsynth.planning.settings import Settings
     from repsynth.privacy.budget import Budget
@@ -67,7 +67,7 @@ _PLACES = {
     ],
     "models.marginal.model": ["Aim", "Mst"],
     "models.naive_bayes.model": ["NaiveBayes"],
-    "models.network.model": ["Neural"],
+    "models.network.model": ["Autoregressive"],
     "planning.plan": ["Plan"],
     "planning.settings": ["Settings"],
     "privacy.budget": ["Budget"],
@@ -82,6 +82,7 @@ _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names
 
 __all__ = [
     "Aim",
+    "Autoregressive",
     "Budget",
     "Cap",
     "ConfigError",
@@ -92,7 +93,6 @@ __all__ = [
     "LedgerError",
     "Mst",
     "NaiveBayes",
-    "Neural",
     "Plan",
     "Random",
     "Rarity",

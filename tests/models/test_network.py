@@ -52,7 +52,7 @@ from repsynth.scoring.weights import FULL, WeightFunction
 
 EVENT = SampledEvent("gradients", float(CLIP_UNITS), 0.001, 1.0, 20, weighted=True)
 
-SMALL = {"epsilon": 2.0, "delta": 1e-6, "model": "neural", "sampling_rate": 0.25, "epochs": 5.0}
+SMALL = {"epsilon": 2.0, "delta": 1e-6, "model": "autoregressive", "sampling_rate": 0.25, "epochs": 5.0}
 
 
 def network_of(table: pa.Table, schema: Schema) -> Network:
@@ -342,7 +342,7 @@ from repsynth import synthesize
 from repsynth.schema import parse_schema
 table = pa.table({"a": np.arange(500) % 2 == 0, "b": np.arange(500) % 3 == 0})
 schema = parse_schema("columns.a = {type = 'boolean'}\\ncolumns.b = {type = 'boolean'}")
-synthesize(table, schema, epsilon=1.0, delta=1e-6, model="neural", sampling_rate=1.0, epochs=1.0)
+synthesize(table, schema, epsilon=1.0, delta=1e-6, model="autoregressive", sampling_rate=1.0, epochs=1.0)
 print(sorted({name.split(".")[0] for name in sys.modules} & {"jax", "jaxlib", "jax_privacy", "optax", "torch"}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -362,7 +362,7 @@ def test_a_column_of_many_values_is_taken_together() -> None:
     assert (network.groups[0].of_bin == network.groups[0].of_bin[-1]).sum() == 1, "gaps have their own"
     columns = (dataclasses.replace(schema.columns[0], missing=False), schema.columns[1])
     with pytest.raises(ConfigError, match="a network takes 256 at most"):
-        make_plan(Schema(columns=columns, label="a"), Settings.of(epsilon=1.0, model="neural"))
+        make_plan(Schema(columns=columns, label="a"), Settings.of(epsilon=1.0, model="autoregressive"))
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def test_what_cannot_be_accounted_for_is_no_training(rate: Any, noise: Any, roun
 def test_the_noise_of_odd_trainings_is_found_too(
     epsilon: float, delta: float, epochs: float, rate: float, schema: Schema
 ) -> None:
-    chosen = Settings.of(epsilon=epsilon, delta=delta, model="neural", epochs=epochs, sampling_rate=rate)
+    chosen = Settings.of(epsilon=epsilon, delta=delta, model="autoregressive", epochs=epochs, sampling_rate=rate)
     plan = make_plan(schema, chosen)
     assert plan.training is not None
     assert plan.training.noise >= 0.249
@@ -455,7 +455,7 @@ def test_rounds_in_which_all_take_part_are_gaussian() -> None:
 
 
 def test_the_loss_rises_with_the_weight_from_the_floor_to_the_total(schema: Schema) -> None:
-    plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6, model="neural"))
+    plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6, model="autoregressive"))
     losses = plan.loss.epsilon_at(np.linspace(0, 1, 9), 1e-6)
     assert np.all(np.diff(losses) > 0)
     assert losses[0] == pytest.approx(float(epsilon_of(plan.loss.floor_mu, 1e-6)))
@@ -475,7 +475,7 @@ def test_the_noise_is_the_least_that_fits() -> None:
 
 
 def test_the_account_refuses_a_training_that_does_not_fit(people: pa.Table, schema: Schema) -> None:
-    plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6, model="neural"))
+    plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6, model="autoregressive"))
     assert plan.training is not None
     training = training_of(network_of(people, schema), 1.0, event=plan.training)
     less = structs.replace(plan.training, sigma=plan.training.sigma * 0.8)
@@ -648,7 +648,7 @@ def test_the_dossier_of_a_trained_model(trained: Release) -> None:
 def test_the_plan_says_what_training_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
     command = ["plan", "--schema", str(tmp_path / "schema.toml"), "--epsilon", "1", "--delta", "1e-6", "--model"]
-    assert main([*command, "neural", "--public-rows", "5000", "--epochs", "10", "--json"]) == 0
+    assert main([*command, "autoregressive", "--public-rows", "5000", "--epochs", "10", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
     training = planned["training"]
     assert training["rounds"] == 200
@@ -656,18 +656,18 @@ def test_the_plan_says_what_training_takes(tmp_path: Path, capsys: pytest.Captur
     spent = SampledEvent("gradients", 1.0, training["noise_multiplier"], training["sampling_rate"], 200)
     assert training["epsilon_alone"] == pytest.approx(Loss.of([spent]).epsilon(1e-6))
     assert planned["epsilon_by_weight"]["1.0"] == pytest.approx(1.0, rel=2e-3)
-    assert main([*command, "neural", "--public-rows", "5000", "--epochs", "10"]) == 0
+    assert main([*command, "autoregressive", "--public-rows", "5000", "--epochs", "10"]) == 0
     assert "10 epochs: 200 rounds" in capsys.readouterr().out
     assert main([*command, "naive-bayes", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["training"] is None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim", "neural"])
+@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim", "autoregressive"])
 def test_one_label_can_be_drawn(model: str, sim: datasets.Dataset) -> None:
     """A model that did not heed the label would be off by 0.16 of the spread at least. In runs with other seeds
     the bound was 8 standard deviations away and more."""
-    budget = {"epsilon": 30.0} if model == "neural" else {"mu": 50.0}
+    budget = {"epsilon": 30.0} if model == "autoregressive" else {"mu": 50.0}
     chosen = Settings.of(delta=1e-6, model=model, weights="uniform", **budget)
     release = run(make_plan(sim.schema, chosen), open_source(sim.table), noise_seed=3)
     frame = sim.table.to_pandas()
@@ -686,7 +686,7 @@ def test_what_depends_on_the_label_is_learnt(sim: datasets.Dataset) -> None:
     """The network finds what naive Bayes finds, gaps of up to 0.6, and how columns hang together given the label,
     by 0.4 on average. In runs with other seeds the bounds were 6.5 and 11 standard deviations away."""
     release = run(
-        make_plan(sim.schema, Settings.of(epsilon=8.0, delta=1e-6, model="neural", weights="uniform")),
+        make_plan(sim.schema, Settings.of(epsilon=8.0, delta=1e-6, model="autoregressive", weights="uniform")),
         open_source(sim.table),
         noise_seed=4,
     )

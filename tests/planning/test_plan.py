@@ -26,10 +26,10 @@ def test_charges_add_up_to_the_budget_and_never_beyond(model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param(m, marks=pytest.mark.slow) if m == "neural" else m for m in MODELS]
+    "model", [pytest.param(m, marks=pytest.mark.slow) if m == "autoregressive" else m for m in MODELS]
 )
 def test_a_record_at_the_ceiling_loses_no_more_than_was_asked(model: str) -> None:
-    knobs = SHORT if model == "neural" else {}
+    knobs = SHORT if model == "autoregressive" else {}
     for asked in (0.9, 1.1, 1.3, 1.5, 1.7):
         settings = Settings.of(epsilon=2.0, delta=1e-6, model=model, outlier_epsilon=asked, **knobs)
         plan = make_plan(SCHEMA, settings)

@@ -27,10 +27,10 @@ _UNITS = [2.0**k for k in range(12, 27)]  # grid units of the clip norm, in this
 _NOISY_ROUND = 0.02  # of the clip norm and the expected sample
 
 
-class Neural(Model, frozen=True):
-    """A network trained by DP-SGD; needs repsynth[neural]."""
+class Autoregressive(Model, frozen=True):
+    """A network trained by DP-SGD; needs repsynth[autoregressive]."""
 
-    name: ClassVar[str] = "neural"
+    name: ClassVar[str] = "autoregressive"
     score_share: ClassVar[float] = 0.1
     fine_bins: ClassVar[bool] = True
     unit: ClassVar[float] = float(2**26)
