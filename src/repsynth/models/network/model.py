@@ -42,6 +42,12 @@ class Autoregressive(Model, frozen=True):
     sampling_rate: Annotated[
         float, Meta(ge=0.001, le=1, description="chance that a record takes part in a round")
     ] = 0.05
+    hidden: Annotated[
+        int | None,
+        Meta(
+            ge=0, le=256, description="hidden units, 0 for none (default: by the number of records and the noise)"
+        ),
+    ] = None
 
     def check(self, schema: "Schema", max_model_mb: int) -> None:
         """It relates columns, so it needs two; and it must fit."""
@@ -98,20 +104,23 @@ class Autoregressive(Model, frozen=True):
 
         from repsynth.models.network.network import Network
         from repsynth.models.network.optimiser import State
+        from repsynth.models.network.recipe import Recipe, units_for
         from repsynth.models.network.train import train
 
         assert plan.training is not None
         hooks.on_step(GRADIENTS)
         start = hooks.keeper.start if hooks.keeper else None
         if start is None:
-            network = Network.of(stage)
+            hidden = units_for(plan.training, stage.histograms.rows) if self.hidden is None else self.hidden
+            network = Network.of(stage, hidden)
             start = NetworkFit(network, plan.training, np.zeros(network.size))
             if hooks.keeper:
                 hooks.keeper.begin(start)
         assert isinstance(start, NetworkFit)
         network, kept = start.network, hooks.keeper.state if hooks.keeper else None
         try:
-            state = State.start(network) if kept is None else State.load(kept, network, plan.training.rounds)
+            begun = State.start(network, Recipe.of(network, plan.training))
+            state = begun if kept is None else State.load(kept, network, plan.training.rounds)
         except (ReleaseError, KeyError):
             raise ConfigError(
                 "the checkpoint is damaged; remove its folder to start anew (what it spent stays spent)"
@@ -124,8 +133,8 @@ class Autoregressive(Model, frozen=True):
         import numpy as np
 
         from repsynth.models.groups import read_groups
-        from repsynth.models.network.network import LARGEST_PARAMETER, Network
-        from repsynth.storage.checks import floats, require
+        from repsynth.models.network.network import LARGEST_PARAMETER, MOST_HIDDEN, Network
+        from repsynth.storage.checks import floats, ints, require
 
         require(not kept.described and kept.plan.training is not None, "its parts are not its model's")
         assert kept.plan.training is not None
@@ -137,9 +146,12 @@ class Autoregressive(Model, frozen=True):
             array = arrays[f"features_{i}"]
             require(len(array) % each.count == 0 and len(array) <= each.count**2, "its features do not fit")
             features.append(np.array(floats(array, len(array))).reshape(each.count, -1))
-        width = sum(feature.shape[1] for feature in features)
+        degrees = ints(arrays.get("degrees", np.zeros(0, dtype=np.int64)))
+        seen = len(degrees) <= MOST_HIDDEN and bool(np.all((degrees >= 1) & (degrees < len(groups))))
+        require(seen and self.hidden in (None, len(degrees)), "its hidden units are out of range")
+        width = sum(feature.shape[1] for feature in features) + len(degrees)
         require(width**2 <= _MOST_CELLS, "its network is too large")
-        network = Network(stage, groups, tuple(features))
+        network = Network(stage, groups, tuple(features), degrees)
         parameters = np.array(floats(arrays["parameters"], network.size))
         for values in (parameters, *features):
             require(float(np.abs(values).max(initial=0.0)) <= LARGEST_PARAMETER, "a parameter is out of range")
@@ -187,6 +199,7 @@ class NetworkFit:
         network = self.network
         return {}, {
             "parameters": self.parameters,
+            **({"degrees": network.degrees} if network.hidden else {}),
             **{f"groups_{i}": groups.of_bin for i, groups in enumerate(network.groups)},
             **{f"features_{i}": features.ravel() for i, features in enumerate(network.features)},
         }
