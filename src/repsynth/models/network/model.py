@@ -98,21 +98,27 @@ class Autoregressive(Model, frozen=True):
         warnings = ("rounds are mostly noise at this size; naive-bayes may do better",) if noisy else ()
         return Resources(megabytes, 1.0 + taking_part * plan.training.rounds * per_record, warnings)
 
+    def _units(self, plan: ModelPlan, rows: float) -> int:
+        """How many hidden units there are to be."""
+        from repsynth.models.network.recipe import units_for
+
+        assert plan.training is not None
+        return units_for(plan.training, rows, len(plan.schema.learned)) if self.hidden is None else self.hidden
+
     def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "NetworkFit":
         """Train; from a checkpoint on where there is one."""
         import numpy as np
 
         from repsynth.models.network.network import Network
         from repsynth.models.network.optimiser import State
-        from repsynth.models.network.recipe import Recipe, units_for
+        from repsynth.models.network.recipe import Recipe
         from repsynth.models.network.train import train
 
         assert plan.training is not None
         hooks.on_step(GRADIENTS)
         start = hooks.keeper.start if hooks.keeper else None
         if start is None:
-            hidden = units_for(plan.training, stage.histograms.rows) if self.hidden is None else self.hidden
-            network = Network.of(stage, hidden)
+            network = Network.of(stage, self._units(plan, stage.histograms.rows))
             start = NetworkFit(network, plan.training, np.zeros(network.size))
             if hooks.keeper:
                 hooks.keeper.begin(start)
