@@ -124,7 +124,7 @@ class Gradients:
             inputs, errors, backs, gains = self._factors(parts[start : start + rows])
             # No record adds more than `units` to a coupling that there is, so these sums are exact, too.
             couplings, into = inputs @ errors.T, inputs[: len(self._into_mask)] @ backs.T
-            sums = [couplings[self._mask], into[self._into_mask], [gains.sum()]]
+            sums = couplings[self._mask], into[self._into_mask], gains.sum(keepdims=True)
             total += np.concatenate(sums).astype(np.int64)
         return total
 
@@ -147,7 +147,9 @@ class Gradients:
         norm = np.sqrt(np.cumsum(squares, axis=0)[-1])
         unit = self.units // FULL  # of norm, for each unit of weight
         scale = weights * (math.sqrt(1 - GAIN**2) * unit * _SLACK) / np.maximum(norm, self.clip)
-        errors, backs = np.trunc(errors * scale), np.trunc(backs * scale)
+        for factor in (errors, backs):  # in place: new memory takes longer than all that is done with it
+            factor *= scale
+            np.trunc(factor, out=factor)
         gains = np.trunc(gain * (weights * (GAIN * unit * _SLACK)))
         # The bound holds whatever the above has come to. The terms are whole and none is negative: up to 2⁵² their
         # sum is exact, and rounding takes no larger one below that, in whatever order.
@@ -171,46 +173,48 @@ class Gradients:
         if hidden is None:
             return np.zeros((0, inputs.shape[1]), dtype=np.bool_)
         seen = len(hidden.into)
-        raised = (hidden.into.T @ inputs[:seen]) * hidden.forth
-        inputs[seen:] = np.rint(np.clip(raised, 0.0, hidden.top))
+        raised = hidden.into.T @ inputs[:seen]
+        raised *= hidden.forth
+        np.rint(np.clip(raised, 0.0, hidden.top, out=inputs[seen:]), out=inputs[seen:])
         alive: Bools = (raised > 0.0) & (raised < hidden.top)
         return alive
 
     def _errors(self, inputs: Floats, codes: Ints) -> tuple[Floats, Floats]:
         """(features, records) and (records,): how much more of each feature was expected than a record has, and
         its gain as a share of the largest. A column in which it has no group takes no part."""
-        most = float(2**_ONE)
-        raised = np.clip(np.rint((self.couplings.T @ inputs) * self.forth), -most, most)
-        errors = np.empty_like(raised)
+        errors = self.couplings.T @ inputs  # what the inputs say, until a column's errors take its place
+        errors *= self.forth
+        np.clip(np.rint(errors, out=errors), -(2.0**_ONE), 2.0**_ONE, out=errors)
         own, mass = np.empty(codes.shape), np.empty(codes.shape)
         records = np.arange(codes.shape[1])
+        gaps = np.any(codes > self._last, axis=1).tolist()
         for k, (block, code) in enumerate(zip(self._blocks, codes, strict=True)):
-            logs = (self.features[k] @ raised[block]) * self.step
+            logs = self.features[k] @ errors[block]
+            logs *= self.step
             own[k] = logs[np.minimum(code, len(logs) - 1), records]
             logs += self.logs[k][:, None]
             highest = logs.max(axis=0)
             own[k] -= highest
             # Half a unit more, since it is cut off to whole ones.
-            powers = _POWERS.take((highest + 0.5 - logs).astype(np.intp), mode="clip")
+            np.subtract(highest + 0.5, logs, out=logs)
+            powers = _POWERS.take(logs.astype(np.intp), mode="clip")
             mass[k] = powers.sum(axis=0)
             expected = np.rint((self.features[k].T @ powers) / mass[k])
             np.subtract(expected, self._feature_tables[k].take(code, axis=1), out=errors[block])
-            if self._is_gap(k, code).any():
-                errors[block] *= ~self._is_gap(k, code)
+            if gaps[k]:
+                errors[block] *= code <= self._last[k]
         gains = np.clip(np.rint(own) - _log(mass), -(2**30), 2**30)  # clipped so that the sum is exact
         gain = (gains * (codes <= self._last)).sum(axis=0)
         return errors, np.clip(gain / (LARGEST_GAIN * _NAT), -1, 1)
-
-    def _is_gap(self, k: int, code: Ints) -> Bools:
-        gap: Bools = code == len(self.features[k])
-        return gap
 
     def _backs(self, errors: Floats, alive: Bools) -> Floats:
         """(units, records): what the errors say of each hidden unit."""
         if self.hidden is None:
             return np.zeros(alive.shape)
-        said = np.rint((self.hidden.back @ errors) * self.hidden.step)
-        backs: Floats = np.clip(said, -_BACK, _BACK) * alive
+        backs: Floats = self.hidden.back @ errors
+        backs *= self.hidden.step
+        np.clip(np.rint(backs, out=backs), -_BACK, _BACK, out=backs)
+        backs *= alive
         return backs
 
     def _lengths(self, inputs: Floats, codes: Ints) -> tuple[Floats, Floats]:
@@ -260,7 +264,8 @@ class Gradients:
     @cached_property
     def _degrees(self) -> Floats:
         """(columns, units): 1 where a column is the first that a hidden unit reaches."""
-        return (np.arange(len(self.features))[:, None] == self._reached).astype(np.float64)
+        first: Bools = np.arange(len(self.features))[:, None] == self._reached
+        return first.astype(np.float64)
 
     @cached_property
     def _column(self) -> Ints:
