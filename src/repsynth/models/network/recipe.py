@@ -25,6 +25,7 @@ HIDDEN = 128
 
 MOMENTUM, AVERAGED = 0.9, 0.5
 _LAST_RATE = 0.1
+_FASTEST = 1.0  # learning rate: few rounds of many records would step too far
 _QUIET = 1e-3  # noise for each column at most, in relation to all records, where there are hidden units
 _HIDDEN = 3.0  # the norm of the scales of all hidden units, beside that of an input
 _INTO = 1.0
@@ -77,7 +78,7 @@ class Recipe:
         lengths = np.append(squares * inputs**2, np.full(network.hidden, hidden**2 / 2))
         clip = max(math.sqrt(lengths @ network.mask @ squares + bias**2 * squares.sum()), 1e-6)
         reach = _reaches(event.rounds)
-        rate = min(0.2 / (clip * noise * float(np.linalg.norm(reach))), 300 / float(reach.sum()))
+        rate = min(0.2 / (clip * noise * float(np.linalg.norm(reach))), 300 / float(reach.sum()), _FASTEST)
         return cls(clip, rate, bias, inputs, hidden, into)
 
     def scaled(self, network: Network, parameters: Floats) -> Floats:
