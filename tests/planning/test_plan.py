@@ -5,6 +5,7 @@ import math
 import pytest
 from conftest import ALL_TYPES
 
+from repsynth import datasets
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Share
 from repsynth.models.naive_bayes.model import NaiveBayes
@@ -70,3 +71,19 @@ def test_text_that_no_release_can_hold_is_refused_before_anything_is_spent(colum
     label = column.name if isinstance(column, Boolean) else None
     with pytest.raises(SchemaError, match="not valid UTF-8"):
         make_plan(Schema(columns=(column, Boolean(name="other")), label=label), Settings.of(epsilon=1.0))
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "seconds"),
+    [
+        *(("naive-bayes", 31_655, 0.47), ("mst", 31_655, 0.83), ("aim", 31_655, 7.7)),
+        pytest.param("autoregressive", 31_655, 8.7, marks=pytest.mark.slow),
+        ("aim", 700, 0.2),
+    ],
+)
+def test_the_seconds_of_a_plan_are_those_of_a_run(model: str, rows: int, seconds: float) -> None:
+    """Adult as it was measured on one core; and as few records as leave aim nothing to choose."""
+    plan = make_plan(
+        parse_schema(datasets.schema_text("adult")), Settings.of(epsilon=1.0, delta=1e-9, model=model)
+    )
+    assert seconds / 2 <= plan.model.resources(plan, rows).seconds <= 2 * seconds

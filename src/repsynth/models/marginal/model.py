@@ -58,12 +58,18 @@ class _Marginal(Model, frozen=True):
         """Measured on one core: some 70 ns for a record and a table; for a further round 50 ns for one of a pool
         and a table, and to draw the pool and rake it 2 µs for each of its cells."""
         from repsynth.models.marginal.raked import pool_size
+        from repsynth.models.marginal.rounds import can_choose
 
         columns = len(plan.schema.learned)
         noise = (columns - 1) ** 0.5 / plan.charges[_TABLES].mu
         candidates, candidate_cells = _most_candidates(plan.schema, rows=rows, noise=noise)
         cells = _label_cells(plan.schema) + min(2 * candidate_cells, plan.max_model_mb * 2**17)
-        further = sum(name.startswith(f"{_CHOICE} ") for name in plan.charges) if candidates else 0
+        mus = {name: charge.mu for name, charge in plan.charges.items()}
+        further = sum(
+            can_choose(1, rows, columns, mu=mus[name.replace(_CHOICE, _TABLES)], choice_mu=mu)
+            for name, mu in mus.items()
+            if name.startswith(f"{_CHOICE} ") and candidates
+        )
         seconds = run_seconds(plan, rows, cell=1.3e-6) + rows * (columns + candidates * (1 + further)) * 70e-9
         if further:
             seconds += pool_size(rows) * (further * candidates * 50e-9 + columns * 2e-6)
