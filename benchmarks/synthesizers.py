@@ -29,11 +29,11 @@ OURS = {
     "mst, hinge-exp 4": {"model": "mst", "weights": "hinge-exp", "gamma": 4.0},
     "aim": {"model": "aim", "weights": "uniform"},
     "aim, targeted": {"model": "aim", "weights": "targeted"},
-    "neural": {"model": "neural", "weights": "uniform"},
-    "neural, targeted": {"model": "neural", "weights": "targeted"},
-    "neural, hinge-exp 1": {"model": "neural", "weights": "hinge-exp", "gamma": 1.0},
-    "neural, hinge-exp 2": {"model": "neural", "weights": "hinge-exp", "gamma": 2.0},
-    "neural, hinge-exp 4": {"model": "neural", "weights": "hinge-exp", "gamma": 4.0},
+    "autoregressive": {"model": "autoregressive", "weights": "uniform"},
+    "autoregressive, targeted": {"model": "autoregressive", "weights": "targeted"},
+    "autoregressive, hinge-exp 1": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 1.0},
+    "autoregressive, hinge-exp 2": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 2.0},
+    "autoregressive, hinge-exp 4": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 4.0},
 }
 PEERS = {"dpmm": ("dpmm MST", "dpmm PrivBayes"), "smartnoise": ("smartnoise MST",)}
 HEADINGS = ("CPU s", "wall s", "peak MB", "LR", "GB", "1-way", "2-way")

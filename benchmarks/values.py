@@ -56,7 +56,7 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Datetime, Integer, Numeric, Schema, schema_from_dict
 
-MODELS = ("mst", "aim", "naive-bayes", "neural")
+MODELS = ("mst", "aim", "naive-bayes", "autoregressive")
 WEIGHTS = ("default", "uniform")
 WIDTHS = (10, 1_000, 100_000)
 WIDE = {width: f"{width:,} times too wide" for width in WIDTHS}
@@ -540,7 +540,7 @@ def tasks_of(arguments: argparse.Namespace) -> list[Task]:
                 if seed < SPLITS:
                     tasks[Task(table, "real", "", seed)] = None
                 for model in models:
-                    if model != "neural" or arguments.seeds or 2 * seed < most:
+                    if model != "autoregressive" or arguments.seeds or 2 * seed < most:
                         tasks |= {Task(table, model, weights, seed): None for weights in arguments.weights}
     return list(tasks)
 

@@ -432,6 +432,19 @@ def gradients_that_count_twice() -> Fault:
     return replaced(Gradients, "total", lambda original: lambda self, parts: 2 * original(self, parts))
 
 
+def hidden_units_beside_the_clip() -> Fault:
+    """What goes into hidden units is neither clipped nor checked: as long as all the rest."""
+
+    def make(original: Any) -> Any:
+        def factors(self: Any, parts: Any) -> Any:
+            inputs, errors, backs, gains = original(self, parts)
+            return inputs, errors, backs + np.abs(errors).max(axis=0), gains
+
+        return factors
+
+    return replaced(Gradients, "_factors", make)
+
+
 def divided_by_the_size_of_the_batch() -> Fault:
     return replaced(
         Gradients,
@@ -716,6 +729,15 @@ OF_TRAINING: list[tuple[Callable[[], Fault], str]] = [
 """Faults in training."""
 
 
+OF_UNITS: list[tuple[Callable[[], Fault], str]] = [
+    (gradients_without_weights, "replay on a neighbour"),
+    (gradients_that_count_twice, "contribution"),
+    (hidden_units_beside_the_clip, "contribution"),
+    (gradients_that_count_twice, "audit"),
+]
+"""Faults in training with hidden units."""
+
+
 OF_TABLES: list[tuple[Callable[[], Fault], str]] = [
     (tables_with_the_sensitivity_of_one, "contribution"),
     (tables_without_weights, "replay on a neighbour"),
@@ -792,10 +814,10 @@ def test_scorers_pass(check: str, scorer: str) -> None:
     CHECKS[check](scorer_plan(scorer), TABLE)
 
 
-def training_plan(check: str) -> Plan:
+def training_plan(check: str, hidden: int = 0) -> Plan:
     """All take part where runs on neighbours are compared, and some where the audit judges the sampling."""
     sampled = {"sampling_rate": 0.1, "epochs": 2.0} if check == "audit" else {}
-    return make(model="neural", weights="cap", **sampled)
+    return make(model="autoregressive", weights="cap", hidden=hidden, **sampled)
 
 
 @pytest.mark.slow
@@ -803,6 +825,19 @@ def training_plan(check: str) -> Plan:
 def test_the_mutant_of_training_is_caught(mutant: Callable[[], Fault], check: str) -> None:
     with mutant(), pytest.raises(AssertionError):
         CHECKS[check](training_plan(check), TABLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_code_passes_with_hidden_units(check: str) -> None:
+    CHECKS[check](training_plan(check, hidden=12), TABLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "check"), OF_UNITS, ids=[f"{m.__name__}-{c}" for m, c in OF_UNITS])
+def test_the_mutant_of_hidden_units_is_caught(mutant: Callable[[], Fault], check: str) -> None:
+    with mutant(), pytest.raises(AssertionError):
+        CHECKS[check](training_plan(check, hidden=12), TABLE)
 
 
 @pytest.mark.slow
@@ -816,6 +851,7 @@ def main() -> None:
     rows += [(*row, make(model="mst", weights="cap")) for row in OF_TABLES]
     rows += [(mutant, check, scorer_plan(scorer)) for mutant, scorer, check in OF_SCORERS]
     rows += [(*row, training_plan(row[1])) for row in OF_TRAINING]
+    rows += [(*row, training_plan(row[1], hidden=12)) for row in OF_UNITS]
     for mutant, check, plan in rows:
         try:
             with mutant():

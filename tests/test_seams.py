@@ -313,13 +313,13 @@ def test_the_claims_are_checked_for_a_new_part_as_for_any_other() -> None:
 
 
 @pytest.mark.usefixtures("toys")
-@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim", "neural", "toy"])
+@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim", "autoregressive", "toy"])
 def test_an_engine_elsewhere_gives_the_same_bits(model: str) -> None:
     """Kernels are picklable, and sums do not depend on the partition."""
     from checks import same_release
 
     schema, source = parse_schema(ALL_TYPES), open_source(make_people(500))
-    training = {"epochs": 1.0, "sampling_rate": 0.5} if model == "neural" else {}
+    training = {"epochs": 1.0, "sampling_rate": 0.5} if model == "autoregressive" else {}
     plan = make_plan(schema, Settings.of(epsilon=3.0, model=model, **training))
     here, there = (run(plan, source, noise_seed=5, engine=engine) for engine in ("local", "scattered"))
     assert same_release(here, there)

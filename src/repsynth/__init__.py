@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from repsynth.models.marginal.model import Aim, Mst
     from repsynth.models.naive_bayes.model import NaiveBayes
-    from repsynth.models.network.model import Neural
+    from repsynth.models.network.model import Autoregressive
     from repsynth.planning.plan import Plan
     from repsynth.planning.settings import Settings
     from repsynth.privacy.budget import Budget
@@ -69,7 +69,7 @@ _PLACES = {
     ],
     "models.marginal.model": ["Aim", "Mst"],
     "models.naive_bayes.model": ["NaiveBayes"],
-    "models.network.model": ["Neural"],
+    "models.network.model": ["Autoregressive"],
     "planning.plan": ["Plan"],
     "planning.settings": ["Settings"],
     "privacy.budget": ["Budget"],
@@ -86,6 +86,7 @@ _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names
 
 __all__ = [
     "Aim",
+    "Autoregressive",
     "Budget",
     "Cap",
     "ConfigError",
@@ -97,7 +98,6 @@ __all__ = [
     "LedgerError",
     "Mst",
     "NaiveBayes",
-    "Neural",
     "Pairwise",
     "Plan",
     "Random",

@@ -623,7 +623,7 @@ def test_flags_beside_a_plan_count_more_and_change_nothing_else(
     ("flags", "message"),
     [
         ("--outlier-weight 0.1", "belongs to the weight rule targeted"),
-        ("--epochs 3", "belongs to the model neural"),
+        ("--epochs 3", "belongs to the model autoregressive"),
     ],
 )
 def test_a_knob_that_the_plan_s_parts_do_not_have_is_refused(

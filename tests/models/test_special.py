@@ -31,9 +31,9 @@ KINDS = {
     "naive-bayes without a label": (UNLABELLED, {}),
     "mst": (SCHEMA, {}),
     "aim": (SCHEMA, {}),
-    "neural": (SCHEMA, TRAINING),
+    "autoregressive": (SCHEMA, TRAINING),
 }
-SEEDS = {"naive-bayes": 3, "naive-bayes without a label": 1, "mst": 2, "aim": 1, "neural": 1}
+SEEDS = {"naive-bayes": 3, "naive-bayes without a label": 1, "mst": 2, "aim": 1, "autoregressive": 1}
 """Runs of each; the slower ones have fewer."""
 
 
@@ -123,7 +123,7 @@ def check_that_hardly_anybody_is_at_a_bound_that_the_data_do_not_reach(made: Mad
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
-        pytest.param(kind, seed, marks=pytest.mark.slow if kind in ("aim", "neural") else ())
+        pytest.param(kind, seed, marks=pytest.mark.slow if kind in ("aim", "autoregressive") else ())
         for kind, seeds in SEEDS.items()
         for seed in range(seeds)
     ],

@@ -67,7 +67,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.mark.parametrize(
     ("rule", "model"),
     [
-        pytest.param(rule, model, marks=pytest.mark.slow if model == "neural" and rule != "targeted" else ())
+        pytest.param(
+            rule, model, marks=pytest.mark.slow if model == "autoregressive" and rule != "targeted" else ()
+        )
         for rule, model in product([*RULES, "random"], MODELS)
     ],
 )
@@ -322,7 +324,7 @@ def test_a_charge_left_out_is_noticed(model: str, saved: Callable[[str], Path], 
 
 @pytest.mark.parametrize("model", list(MODELS))
 def test_charges_above_the_budget_are_refused(model: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
-    too_much = "training does not cost" if model == "neural" else "charges exceed its budget"
+    too_much = "training does not cost" if model == "autoregressive" else "charges exceed its budget"
 
     def larger_charges(described: Described) -> None:
         for charge in described["plan"]["charges"]:
@@ -520,7 +522,7 @@ def test_a_training_far_beyond_its_budget_is_refused_without_working_it_out(
         for event in (described["events"][-1], described["plan"]["training"]):
             event |= {"rounds": 10_000, "rate": 1.0, "sigma": 0.2501 * event["sensitivity"]}
 
-    folder = tampered(saved("neural"), tmp_path / "release", change)
+    folder = tampered(saved("autoregressive"), tmp_path / "release", change)
     monkeypatch.setattr("repsynth.privacy.pld._accountant", lambda *_: pytest.fail("it was worked out"))
     with pytest.raises(ReleaseError, match="does not cost what its budget says"):
         Release.load(folder)

@@ -181,11 +181,11 @@ def _sensitivity(plan: Plan, charge: Charge) -> float:
 def _print_resources(console: Console, plan: Plan, rows: int) -> None:
     """What a model takes."""
     resources = plan.model.resources(plan, rows)
-    if resources.megabytes:
-        console.print(
-            f"{plan.model.what} {resources.megabytes:,.0f} MB at most; {rows:,} records take about "
-            f"{resources.seconds:,.0f} s beyond reading them."
-        )
+    taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
+    console.print(
+        f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
+        "as many included; reading and writing files come on top."
+    )
 
 
 def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
     HingeExp(gamma=2.0)
     >>> Settings.of(epsilon=1.0, epochs=3)
     Traceback (most recent call last):
-    repsynth.errors.ConfigError: epochs belongs to the model neural; naive-bayes has none
+    repsynth.errors.ConfigError: epochs belongs to the model autoregressive; naive-bayes has none
     """
 
     name: ClassVar[str] = "settings"

@@ -149,14 +149,17 @@ def most_tables(rows: float, mu: float) -> int:
 def _how_many(views: Views, round_: Round, mu: float, choice_mu: float) -> int:
     """How many tables to choose: as many as the choice can tell apart by a tenth of the records, and as stand
     above their noise with four by four cells. Where that is none, noise would choose."""
-    rows = views.stage.histograms.rows
+    rows, columns = views.stage.histograms.rows, len(views.groups)
     most = len(views.features) - 1 if round_.forest else most_tables(rows, mu)
-    for tables in range(most, 0, -1):
-        eta = choice_mu / math.sqrt(tables) / MU_PER_ETA
-        noise = MEAN_NOISE * math.sqrt(tables) / mu
-        if 0.1 * rows * eta >= math.log(len(views.groups) ** 2 / 2) and 16 * noise <= 0.1 * rows:
-            return tables
-    return 0
+    able = (k for k in range(most, 0, -1) if can_choose(k, rows, columns, mu=mu, choice_mu=choice_mu))
+    return next(able, 0)
+
+
+def can_choose(tables: int, rows: float, columns: int, *, mu: float, choice_mu: float) -> bool:
+    """Whether so many tables can be told apart, and stand above their noise."""
+    eta = choice_mu / math.sqrt(tables) / MU_PER_ETA
+    noise = MEAN_NOISE * math.sqrt(tables) / mu
+    return 0.1 * rows * eta >= math.log(columns**2 / 2) and 16 * noise <= 0.1 * rows
 
 
 def _worth_a_try(
