@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.cli.render import bar, make_table, purpose, rounded_up, warnings
+from repsynth.cli.render import bar, make_table, model, purpose, rounded_up, warnings
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
@@ -39,6 +39,7 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "outlier_epsilon_at_most": float(plan.loss.epsilon_at(_outlier_weight(plan), delta)),
         "expected_rows": rows,
         "model": plan.model.name,
+        "model_why": plan.why,
         "model_megabytes_at_most": resources.megabytes,
         "model_seconds_about": resources.seconds,
         "bins": _planned_bins(plan, rows),
@@ -54,7 +55,8 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         f"[bold]Budget[/bold]  ε = {budget.epsilon:.4g} at δ = {budget.delta:.3g}   "
         f"(μ = {budget.mu:.4g}, ρ = {budget.rho:.4g})"
     )
-    console.print(f"Neighbours: {NEIGHBOURS}.\n")
+    console.print(f"Neighbours: {NEIGHBOURS}.")
+    console.print(f"{model(plan)}\n")
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
     for row in _measurements(plan):
         table.add_row(

@@ -4,9 +4,12 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
+
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
 from repsynth.planning.cautions import cautions, csv_cautions
+from repsynth.planning.choose import ranked
 from repsynth.planning.settings import PARTS, TENTH, Settings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
@@ -33,6 +36,8 @@ class Plan:
     """The largest weight above the threshold that meets the asked outlier ε."""
     training: SampledEvent | None = None
     """The rounds of training, with the noise that the rest of the budget allows, where the model is trained."""
+    why: str | None = None
+    """Why this model, where none was named; in words that may be published."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -47,7 +52,7 @@ class Plan:
     @property
     def model(self) -> Model:
         """How stage 2 works."""
-        return self.settings.model
+        return _model(self.settings)
 
     @property
     def scorer(self) -> Scorer:
@@ -91,12 +96,13 @@ class Plan:
 
 
 def make_plan(schema: Schema, settings: Settings) -> Plan:
-    """Check the settings and split the budget.
+    """Check the settings, choose a model where none is named, and split the budget.
 
     >>> from repsynth.schema import Boolean
     >>> schema = Schema(columns=(Boolean(name="smoker"),))
-    >>> list(make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6)).charges)
-    ['count', 'histograms', 'scores', 'sums']
+    >>> plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6))
+    >>> list(plan.charges), plan.model.name, plan.why
+    (['count', 'histograms', 'scores', 'sums'], 'naive-bayes', 'there is only one column')
     """
     budget = make_budget(
         epsilon=settings.epsilon,
@@ -105,11 +111,35 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
         delta=settings.delta,
         public_rows=settings.public_rows,
     )
-    rounds = settings.model.rounds()
+    if settings.model is None:
+        return _choose(schema, settings, budget)
+    if settings.goal is not None:
+        raise ConfigError(
+            f"the goal chooses a model, and {settings.model.name} is named already; leave out one of them"
+        )
+    return _with_model(schema, settings, budget)
+
+
+def _choose(schema: Schema, settings: Settings, budget: Budget) -> Plan:
+    """The plan of the best model that can be planned; its settings name it, as if it had been asked for."""
+    refusal: tuple[str, ConfigError] | None = None
+    for choice in ranked(schema, mu=budget.mu, rows=settings.public_rows, goal=settings.goal):
+        named = msgspec.structs.replace(settings, model=choice.model, goal=None)
+        why = choice.why if refusal is None else f"{refusal[0]} would serve better, but {refusal[1]}"
+        try:
+            return replace(_with_model(schema, named, budget), why=why)
+        except ConfigError as error:
+            refusal = refusal or (choice.model.name, error)
+    assert refusal is not None  # something was tried
+    raise refusal[1]
+
+
+def _with_model(schema: Schema, settings: Settings, budget: Budget) -> Plan:
+    model = _model(settings)
+    rounds = model.rounds()
     if rounds is not None and settings.epsilon is None:
         raise ConfigError(
-            "what training costs has no exact mu or rho; give the budget of the model "
-            f"{settings.model.name} as epsilon"
+            f"what training costs has no exact mu or rho; give the budget of the model {model.name} as epsilon"
         )
     _check(schema, settings, budget)
     charges = make_charges(schema, settings, budget)
@@ -127,7 +157,7 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
 
 def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str, Charge]:
     """The μ of every measurement but training."""
-    model = settings.model
+    model = _model(settings)
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     histograms = _score_share(settings, budget)
     looks = look_shares(schema, budget.mu, histograms, settings.public_rows)
@@ -161,10 +191,15 @@ def paper_score_share(budget: Budget) -> float:
     return (mu_of(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2
 
 
+def _model(settings: Settings) -> Model:
+    assert settings.model is not None  # a plan's settings name it
+    return settings.model
+
+
 def _score_share(settings: Settings, budget: Budget) -> float:
     share = settings.score_share
     if share is None:
-        return settings.model.score_share
+        return _model(settings).score_share
     return paper_score_share(budget) if isinstance(share, str) else share
 
 
@@ -204,7 +239,7 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
         )
     _check_that_a_release_could_be_loaded(schema, settings)
     check_rule(settings.weights)
-    settings.model.check(schema, settings.max_model_mb)
+    _model(settings).check(schema, settings.max_model_mb)
     if isinstance(settings.score_share, str) and settings.score_share != TENTH:
         raise ConfigError(f"the score share must be a number or '{TENTH}'")
     asked = settings.outlier_epsilon
