@@ -25,10 +25,11 @@ from pathlib import Path
 import numpy as np
 from judge import measures, split_of
 from threadpoolctl import threadpool_limits
-from values import load, records_of
+from values import records_of
 
 from repsynth.data.sources import open_source
 from repsynth.pipeline.run import run
+from repsynth.planning.choose import PREDICT, THRESHOLDS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 
@@ -146,27 +147,24 @@ def print_cells(means: Means, choice: Choice) -> None:
 
 
 def print_regrets(means: Means, choices: dict[str, Choice]) -> None:
-    print(f"\n{'regret: mean, worst':24}" + "".join(f"{name:>18}" for name in REGRETS))
+    print(f"\n{'regret: mean, worst':32}" + "".join(f"{name:>18}" for name in REGRETS))
     for weights in WEIGHTS:
         part = {cell: models for cell, models in means.items() if cell[2] == weights}
         for name, choice in choices.items():
             found = regrets(part, choice).values()
             numbers = "".join(f"{np.mean(values):9.4f}{max(values):9.4f}" for values in found)
-            print(f"{f'{name}, {weights}':24}{numbers}")
+            print(f"{f'{name}, {weights}':32}{numbers}")
 
 
-def choice_of_auto(data_dir: str | None, splits: Iterable[int]) -> Choice:
+def choice_of_auto(cells: Iterable[tuple[str, float, str]], data_dir: str | None, goal: str) -> Choice:
     """What `auto` chooses in a cell."""
-    split = next(iter(splits))
-
-    def choice(cell: tuple[str, float, str]) -> str:
-        table, epsilon, weights = cell
-        rows = split_of(table, split, data_dir).train.rows
-        _, schema = load(table, data_dir, special=True)
-        task = Run(table, epsilon, weights, "auto", split, 0)
-        return make_plan(schema, settings_of(task, rows)).model.name
-
-    return choice
+    chosen = {}
+    for table, epsilon, weights in cells:
+        split = split_of(table, 0, data_dir)
+        rows = split.train.rows
+        settings = Settings.of(epsilon=epsilon, delta=1 / rows**2, public_rows=rows, goal=goal)
+        chosen[table, epsilon, weights] = make_plan(split.schema, settings).model.name
+    return chosen.__getitem__
 
 
 def main() -> None:
@@ -189,11 +187,11 @@ def main() -> None:
             file.flush()
             print(f"\r{done} of {len(missing)} runs ", end="", file=sys.stderr)
     means = means_of({task: kept[task] for task in wanted if task in kept}, arguments.models)
-    choices = {"auto": choice_of_auto(arguments.data_dir, [wanted[0].split])}
+    cells = sorted(means, key=lambda cell: TABLES.index(cell[0]))
+    choices = {f"auto, {goal}": choice_of_auto(cells, arguments.data_dir, goal) for goal in THRESHOLDS}
+    print_cells(means, choices[f"auto, {PREDICT}"])
     choices |= {f"always {model}": lambda cell, model=model: model for model in arguments.models}
-    auto = {cell: choices["auto"](cell) for cell in means}
-    print_cells(means, auto.__getitem__)
-    print_regrets(means, choices | {"auto": auto.__getitem__})
+    print_regrets(means, choices)
 
 
 if __name__ == "__main__":
