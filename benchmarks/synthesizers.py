@@ -9,12 +9,13 @@ twenty equal bins and on the strict grid. δ = 1/n², 70 % of the complete recor
 
 A peer runs in an environment of its own, which needs the peer alone: dpmm, smartnoise-synth, or opendp[mbi] and
 pandas. Peers are told what is public (bounds and categories) as far as they take it, and run with their defaults.
-A method that fails or takes longer than --timeout has its reason in the table.
+A method that fails or takes longer than --minutes has its reason in the table.
 """
 
 import argparse
 import json
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -173,6 +174,7 @@ RUN = {
 def child(text: str) -> None:
     """Run one method in this process; its cost goes to the standard output as JSON."""
     task = json.loads(text)
+    resource.setrlimit(resource.RLIMIT_CPU, (task["seconds"], task["seconds"] + 5))
     clock = RUN[task["kind"]](task, Path(task["train"]), Path(task["out"]))
     print(json.dumps({"cpu": clock.cpu, "wall": clock.wall, "peak": peak_megabytes()}))
 
@@ -231,18 +233,15 @@ def from_peers(path: Path, schema):
     return pa.table(made)
 
 
-def run_child(python: str, task: dict, timeout: float) -> dict:
+def run_child(python: str, task: dict) -> dict:
     """What a method cost, or why there is nothing."""
-    try:
-        done = subprocess.run(
-            [python, __file__, "--child", json.dumps(task)],
-            capture_output=True, text=True, timeout=timeout, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return {"failed": f"stopped after {timeout / 60:.0f} minutes"}
+    command = [python, __file__, "--child", json.dumps(task)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == -signal.SIGXCPU:
+        return {"failed": f"stopped after {task['seconds'] / 60:.0f} minutes of CPU time"}
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
-        return {"failed": "out of memory" if done.returncode == -9 else said[-1][:90]}
+        return {"failed": "killed, perhaps for its memory" if done.returncode == -9 else said[-1][:90]}
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
@@ -264,7 +263,7 @@ def main() -> None:
     )
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--timeout", type=float, default=1200.0, help="seconds for one method")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of CPU time for one method (20)")
     parser.add_argument("--peers-only", action="store_true")
     parser.add_argument("--only", default="", metavar="NAME", help="only those whose name begins so")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
@@ -299,10 +298,11 @@ def main() -> None:
                     "out": f"{folder}/out.{suffix}",
                     "epsilon": arguments.epsilon,
                     "delta": 1 / split.table.num_rows**2,
+                    "seconds": round(60 * arguments.minutes),
                     "schema": schema_to_dict(split.schema),
                     "domain": domain_of(split.schema),
                 }
-                cost = run_child(python, task, arguments.timeout)
+                cost = run_child(python, task)
                 print(name, cost, flush=True)
                 if "failed" in cost:
                     results[name].append(cost["failed"])
