@@ -113,12 +113,19 @@ def synthesize_dpmm(task: dict, train: Path, out: Path) -> Clock:
 
 
 def synthesize_smartnoise(task: dict, train: Path, out: Path) -> Clock:
+    """Twenty equal bins of each number between its bounds, so that nothing is spent on preparing."""
     from snsynth import Synthesizer
+    from snsynth.transform import BinTransformer
 
     frame = read_frame(task, train)
+    bins = {
+        name: BinTransformer(bins=20, lower=values["lower"], upper=values["upper"])
+        for name, values in task["domain"].items()
+        if "lower" in values
+    }
     with Clock() as clock:
         model = Synthesizer.create(task["method"].split()[1].lower(), epsilon=task["epsilon"], delta=task["delta"])
-        model.fit(frame, preprocessor_eps=0.1 * task["epsilon"])
+        model.fit(frame, transformer=bins, categorical_columns=[name for name in frame if name not in bins])
         made = model.sample(len(frame))
     made.to_csv(out, index=False)
     return clock
