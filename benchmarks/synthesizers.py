@@ -14,6 +14,7 @@ A method that fails or takes longer than --minutes has its reason in the table.
 
 import argparse
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -247,8 +248,9 @@ def run_child(python: str, task: dict) -> dict:
     if done.returncode == -signal.SIGXCPU:
         return {"failed": f"stopped after {task['seconds'] / 60:.0f} minutes of CPU time"}
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
-        return {"failed": "killed, perhaps for its memory" if done.returncode == -9 else said[-1][:90]}
+        said = re.findall(r"^\S*(?:Error|Exception|Interrupt)\b.*(?:\n.+)?", done.stderr, flags=re.MULTILINE)
+        last = " ".join(said[-1].split())[:120] if said else f"ended with {done.returncode}"
+        return {"failed": "killed, perhaps for its memory" if done.returncode == -9 else last}
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
