@@ -61,7 +61,8 @@ TABLE = make_people(120)
 
 def make(**options: Any) -> Plan:
     of_model: dict[str, Any] = options_of(options.get("model", "naive-bayes"), 3.0)
-    return make_plan(SCHEMA, Settings.of(**{"delta": 1e-6, "weights": "hinge-exp", **of_model, **options}))
+    usual = {"delta": 1e-6, "weights": "hinge-exp", "model": "naive-bayes"}
+    return make_plan(SCHEMA, Settings.of(**{**usual, **of_model, **options}))
 
 
 # --- how a fault is seeded ---

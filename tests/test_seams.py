@@ -297,8 +297,9 @@ def test_every_command_knows_a_new_part_of_each_kind(folder: Path, capsys: pytes
     found = printed(capsys, "audit", *schema, *TOYS, "--runs", "2000", "--json")
     assert not found["exceeded"]
     assert {finding["measurement"] for finding in found["findings"]} == {*charges, "all"}
-    assert main(["plan", *map(str, schema), "--epsilon", "1", "--boost", "3"]) == 2
-    assert "boost belongs to the model toy; naive-bayes has none" in capsys.readouterr().err
+    assert main(["plan", *map(str, schema), "--epsilon", "1", "--model", "mst", "--boost", "3"]) == 2
+    assert "boost belongs to the model toy; mst has none" in capsys.readouterr().err
+    assert printed(capsys, "plan", *schema, "--epsilon", "1", "--boost", "3", "--json")["model"] == "toy"
 
 
 @pytest.mark.usefixtures("toys")

@@ -174,7 +174,7 @@ def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
-    >>> inspect_release(synthesize(sim.table, sim.schema, epsilon=1.0))["model"]
+    >>> inspect_release(synthesize(sim.table, sim.schema, epsilon=1.0, model="naive-bayes"))["model"]
     'naive-bayes'
     """
     from repsynth.release.describe import release_data
@@ -199,7 +199,7 @@ def audit(
     With a `table`, what it finds is PRIVATE.
 
     >>> from repsynth import datasets
-    >>> findings = audit(datasets.load("sim").schema, epsilon=1.0, runs=1000)
+    >>> findings = audit(datasets.load("sim").schema, epsilon=1.0, model="naive-bayes", runs=1000)
     >>> sorted({finding.target for finding in findings})[:2]
     ['canary', 'canary alone']
     """

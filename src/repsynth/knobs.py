@@ -73,7 +73,8 @@ class Knob:
             return None
         if isinstance(value, str) and str in self.kinds:
             return value
-        if not _is_number(value) or (float not in self.kinds and value != int(value)):
+        numeric = _is_number(value) and not {int, float}.isdisjoint(self.kinds)
+        if not numeric or (float not in self.kinds and value != int(value)):
             raise ConfigError(f"{self.words} must be {self._wanted()}")
         kept = float(value) if float in self.kinds else int(value)
         self._check_bounds(kept)
@@ -180,6 +181,18 @@ class Registry(dict[str, type[Part]], Generic[Part]):
             for knob in knobs_of(kind):
                 found.setdefault(knob.name, (knob, []))[1].append(name)
         return found
+
+    def owner(self, knob: str) -> str:
+        """The kind that a knob chooses where no kind is named: the only one that has it.
+
+        >>> Registry("stove", []).owner("degrees")
+        Traceback (most recent call last):
+        repsynth.errors.ConfigError: degrees is no knob of a stove; name the stove
+        """
+        owners = [name for name, kind in self.items() if knob in {k.name for k in knobs_of(kind)}]
+        if len(owners) != 1:
+            raise ConfigError(f"{knob.replace('_', ' ')} {self._belongs(knob)}; name the {self.what}")
+        return owners[0]
 
     def dump(self, part: Part) -> dict[str, Any]:
         """A part as plain data."""

@@ -19,7 +19,7 @@ from repsynth.scoring.threshold import MOST_BINS, bin_width
 def test_above_the_highest_threshold_too_few_can_score(tail: float) -> None:
     """The noisy number of records above it, noise at its largest, must stay below the wanted one."""
     people = datasets.load("people")
-    settings = Settings.of(mu=2.0, delta=1e-6, public_rows=people.table.num_rows)
+    settings = Settings.of(mu=2.0, delta=1e-6, public_rows=people.table.num_rows, model="naive-bayes")
     release = run(make_plan(people.schema, settings), open_source(people.table), noise_seed=2)
     scores = np.random.default_rng(1).permutation(people.table.num_rows) / 100
     highest = _highest_threshold(release, scores, tail)

@@ -372,7 +372,7 @@ def test_a_checkpoint_in_use_or_in_the_way_is_refused(people: pa.Table, schema: 
     with pytest.raises(ConfigError, match="neither empty nor a checkpoint"):
         run(plan, open_source(people), checkpoint=tmp_path / "home")
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
-    other = make_plan(schema, Settings.of(epsilon=1.0))
+    other = make_plan(schema, Settings.of(epsilon=1.0, model="naive-bayes"))
     with pytest.raises(ConfigError, match="only a model that is trained"):
         run(other, open_source(people), checkpoint=tmp_path / "d")
 

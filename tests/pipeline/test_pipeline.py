@@ -53,12 +53,14 @@ def cases(values: list[float]) -> list[Any]:
 
 def plan_for(schema: Schema, **options: object) -> Plan:
     of_model = options_of(str(options.get("model", "naive-bayes")), options.pop("mu", None))  # type: ignore[arg-type]
-    return make_plan(schema, Settings.of(**{"epsilon": 2.0, "delta": 1e-6, **of_model, **options}))
+    usual = {"epsilon": 2.0, "delta": 1e-6, "model": "naive-bayes"}
+    return make_plan(schema, Settings.of(**{**usual, **of_model, **options}))
 
 
 def seeded(table: pa.Table, schema: Schema, seed: int = 1, **options: object) -> Release:
     """A release of seeded noise: the same each time, so that nothing is left to chance."""
-    return run(make_plan(schema, Settings.of(**options)), open_source(table), noise_seed=seed)
+    settings = Settings.of(**{"model": "naive-bayes", **options})
+    return run(make_plan(schema, settings), open_source(table), noise_seed=seed)
 
 
 @pytest.mark.parametrize("model", EACH_MODEL)

@@ -43,7 +43,7 @@ def test_a_record_at_the_ceiling_loses_no_more_than_was_asked(model: str) -> Non
 def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
     shares = (Share("sums", 0.5), Share("tally", 0.5, weighted=False))
     monkeypatch.setattr(NaiveBayes, "shares", lambda self, schema: shares)
-    plan = make_plan(SCHEMA, Settings.of(epsilon=1.0))
+    plan = make_plan(SCHEMA, Settings.of(epsilon=1.0, model="naive-bayes"))
     assert {name: charge.weighted for name, charge in plan.charges.items()} == {
         **dict.fromkeys(("count", "ranges", "zoom", "histograms", "scores", "tally"), False),
         "sums": True,

@@ -42,6 +42,8 @@ def test_every_knob_is_a_keyword_a_flag_and_has_a_description() -> None:
 
 def within(knob: Knob) -> st.SearchStrategy[Any]:
     meta = knob.meta
+    if {int, float}.isdisjoint(knob.kinds):
+        return st.sampled_from(["predict", "tables", "any"])
     low = meta.ge if meta.ge is not None else 1e-3
     high = meta.le if meta.le is not None else 0.9
     if float in knob.kinds:
@@ -98,7 +100,10 @@ def test_a_model_is_a_name_or_an_object_and_its_knobs_may_stand_beside_it() -> N
         ({"model": "msd"}, r"unknown model 'msd' \(did you mean 'mst'\?\)"),
         ({"gamma": 1.0}, "gamma belongs to the weight rule hinge-exp; targeted has none"),
         ({"weights": "random", "scorer": "rarity"}, "random weights have random scores"),
-        ({"epochs": 3}, "epochs belongs to the model autoregressive; naive-bayes has none"),
+        ({"epochs": 3, "model": "mst"}, "epochs belongs to the model autoregressive; mst has none"),
+        ({"goal": 1}, "goal must be text"),
+        ({"goal": "speed"}, "unknown goal 'speed'; use one of predict, tables"),
+        ({"goal": "tables", "model": "mst"}, "the goal chooses a model, and mst is named already"),
         ({"weights": "hinge-exp", "gamma": 101}, "gamma is 101; it must be above 0 and at most 100"),
     ],
 )

@@ -28,7 +28,7 @@ columns.smoker = {type = "boolean"}
 
 
 def seeded(table: pa.Table, *, seed: int = 3, **options: object) -> Release:
-    settings = Settings.of(**{"delta": 1e-6, "public_rows": table.num_rows, **options})
+    settings = Settings.of(**{"model": "naive-bayes", "delta": 1e-6, "public_rows": table.num_rows, **options})
     return run(make_plan(SCHEMA, settings), open_source(table), noise_seed=seed)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from repsynth import Release
 from repsynth.models.registry import MODELS
-from repsynth.planning.settings import Settings
 from repsynth.scoring.weights import RULES
 
 KEPT = Path(__file__).parent.parent / "releases"
@@ -71,5 +70,5 @@ def test_a_release_is_read_by_its_own_plan_whatever_the_defaults_are(monkeypatch
     for model in MODELS.values():
         monkeypatch.setattr(model, "score_share", 0.4)
         monkeypatch.setattr(model, "shares", lambda self, schema: ())
-    assert Settings.of(epsilon=1.0).model.score_share == 0.4
+    assert MODELS["aim"]().score_share == 0.4
     assert keep.account_of(Release.load(folder)) == before

@@ -40,7 +40,8 @@ Described = dict[str, Any]
 
 def seeded(table: pa.Table, schema: Schema, **options: object) -> Release:
     """A release of seeded noise: the same each time."""
-    return run(make_plan(schema, Settings.of(**options)), open_source(table), noise_seed=1)
+    settings = Settings.of(**{"model": "naive-bayes", **options})
+    return run(make_plan(schema, settings), open_source(table), noise_seed=1)
 
 
 @pytest.fixture
@@ -469,7 +470,8 @@ def test_a_budget_that_is_not_the_settings_is_noticed(
 
 def test_the_release_holds_no_exact_count(people: pa.Table, schema: Schema) -> None:
     """Every array that depends on the data changes with the noise alone; two agree with a chance below 1e-13."""
-    one, two = (arrays_of(synthesize(people, schema, epsilon=1.0, delta=1e-6)) for _ in range(2))
+    options = {"epsilon": 1.0, "delta": 1e-6, "model": "naive-bayes"}
+    one, two = (arrays_of(synthesize(people, schema, **options)) for _ in range(2))
     for name in ("histograms", "sums", "threshold_counts"):
         assert not np.array_equal(one[name], two[name]), name
 
@@ -578,3 +580,22 @@ def with_arrays(source: Path, folder: Path, packed: bytes) -> Path:
     (folder / "release.json").write_text(json.dumps(described))
     (folder / "arrays.npz").write_bytes(packed)
     return folder
+
+
+@pytest.mark.parametrize("why", ["x" * 501, "two\nlines", "a \x1b[31mred one"])
+def test_a_reason_that_is_not_a_line_of_words_is_refused(
+    why: str, saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    def change(described: dict[str, Any]) -> None:
+        described["plan"]["why"] = why
+
+    with pytest.raises(ReleaseError, match="does not say why"):
+        Release.load(tampered(saved("naive-bayes"), tmp_path / "copy", change))
+
+
+def test_a_release_names_its_model(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    def change(described: dict[str, Any]) -> None:
+        del described["plan"]["settings"]["model"]
+
+    with pytest.raises(ReleaseError, match="model is not named"):
+        Release.load(tampered(saved("naive-bayes"), tmp_path / "copy", change))

@@ -44,7 +44,7 @@ NARROW = Schema(columns=(Integer(name="age", min=0, max=1023), Boolean(name="smo
 
 
 def plan_of(schema: Schema, **options: Any) -> Plan:
-    return make_plan(schema, Settings.of(**{"delta": 1e-6, **options}))
+    return make_plan(schema, Settings.of(**{"delta": 1e-6, "model": "naive-bayes", **options}))
 
 
 def test_a_column_is_wide_from_1025_values_on() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from repsynth.knobs import Knob, Registry, knobs_of
+from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
 
 _GROUP_OF_PART = {"weights": OUTLIERS, "scorer": OUTLIERS, "model": MODEL}
@@ -49,9 +50,10 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _add_part(group: argparse._ArgumentGroup, part: str, registry: Registry[Any]) -> None:
-    default = Settings.__struct_defaults__[Settings.__struct_fields__.index(part)].name
+    default = Settings.__struct_defaults__[Settings.__struct_fields__.index(part)]
     kinds = "; ".join(f"{name}: {_first_sentence(kind)}" for name, kind in registry.items())
-    group.add_argument(f"--{part}", metavar="NAME", help=f"{kinds} ({default})".replace("%", "%%"))
+    name = f"{AUTO}: chosen from public numbers" if default is None else default.name
+    group.add_argument(f"--{part}", metavar="NAME", help=f"{kinds} ({name})".replace("%", "%%"))
     for knob, owners in registry.knobs().values():
         _add(group, knob, f"{', '.join(owners)}: {knob.describe()}")
 

@@ -14,6 +14,7 @@ from repsynth.auditing.bounds import Finding
 from repsynth.curator.dossier import Summary
 from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
+from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.ledger import Balance
 from repsynth.privacy.neighbours import NEIGHBOURS
@@ -65,10 +66,16 @@ def release(console: Console, release: Release) -> None:
                 f"{event.rate:.4g}; composed as a privacy loss distribution."
             )
     source = "declared public" if release.plan.public_rows is not None else "noisy count"
-    console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.\n")
+    console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.")
+    console.print(f"{model(release.plan)}\n")
     _print_borrowed(console, release)
     _print_outliers(console, release)
     warnings(console, [*release.warnings, *csv_cautions(release.schema)])
+
+
+def model(plan: Plan) -> str:
+    """Which model and, where none was named, why."""
+    return f"Model: {plan.model.name}" + (f", chosen because {escape(plan.why)}." if plan.why else ".")
 
 
 def warnings(console: Console, texts: Iterable[str]) -> None:
@@ -83,6 +90,7 @@ def outcome(
     """What `synthesize` did, in a few lines."""
     privacy = release.privacy
     console.print(f"Spent ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}.")
+    console.print(model(release.plan))
     if privacy.borrowed:
         console.print(
             "Scores came from an earlier release. Guaranteed before the run: records above its threshold lose at "

@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.cli.render import bar, make_table, purpose, rounded_up, warnings
+from repsynth.cli.render import bar, make_table, model, purpose, rounded_up, warnings
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
@@ -40,6 +40,7 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "expected_rows": rows,
         "model": plan.model.name,
         "scores_from": _scores_from(plan),
+        "model_why": plan.why,
         "model_megabytes_at_most": resources.megabytes,
         "model_seconds_about": resources.seconds,
         "bins": _planned_bins(plan, rows),
@@ -55,7 +56,8 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         f"[bold]Budget[/bold]  ε = {budget.epsilon:.4g} at δ = {budget.delta:.3g}   "
         f"(μ = {budget.mu:.4g}, ρ = {budget.rho:.4g})"
     )
-    console.print(f"Neighbours: {NEIGHBOURS}.\n")
+    console.print(f"Neighbours: {NEIGHBOURS}.")
+    console.print(f"{model(plan)}\n")
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
     for row in _measurements(plan):
         table.add_row(

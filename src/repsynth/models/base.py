@@ -199,8 +199,6 @@ class Model(Knobs, frozen=True):
 
     score_share: ClassVar[float] = 0.05
     """The share of μ² for the histograms, by default."""
-    plain_share: ClassVar[float | None] = None
-    """The same where all weights are one, so that nobody is protected by a small share; None for no other."""
     fine_bins: ClassVar[bool] = False
     """Whether the histograms should have many bins, which the model merges itself where noise drowns them."""
     unit: ClassVar[float] = 1.0

@@ -9,6 +9,7 @@ import msgspec
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
 from repsynth.planning.cautions import cautions, csv_cautions
+from repsynth.planning.choose import ranked
 from repsynth.planning.settings import PARTS, TENTH, Settings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
@@ -19,7 +20,7 @@ from repsynth.scoring.base import Scorer
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
-from repsynth.scoring.weights import Rule, Uniform, check_rule
+from repsynth.scoring.weights import Rule, check_rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,8 @@ class Plan:
     """The rounds of training, with the noise that the rest of the budget allows, where the model is trained."""
     borrowed: Borrowed | None = None
     """Score function and threshold, where they come from an earlier release."""
+    why: str | None = None
+    """Why this model, where none was named; in words that may be published."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -52,7 +55,7 @@ class Plan:
     @property
     def model(self) -> Model:
         """How stage 2 works."""
-        return self.settings.model
+        return _model(self.settings)
 
     @property
     def scorer(self) -> Scorer:
@@ -96,12 +99,14 @@ class Plan:
 
 
 def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = None) -> Plan:
-    """Check the settings and split the budget; with `borrowed` scores, no part of it goes to scoring.
+    """Check the settings, choose a model where none is named, and split the budget; with `borrowed` scores, none
+    of it goes to scoring.
 
     >>> from repsynth.schema import Boolean
     >>> schema = Schema(columns=(Boolean(name="smoker"),))
-    >>> list(make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6)).charges)
-    ['count', 'histograms', 'scores', 'sums']
+    >>> plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6))
+    >>> list(plan.charges), plan.model.name, plan.why
+    (['count', 'histograms', 'scores', 'sums'], 'naive-bayes', 'there is only one column')
     """
     budget = make_budget(
         epsilon=settings.epsilon,
@@ -110,11 +115,35 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
         delta=settings.delta,
         public_rows=settings.public_rows,
     )
-    rounds = settings.model.rounds()
+    if settings.model is None:
+        return _choose(schema, settings, budget, borrowed)
+    if settings.goal is not None:
+        raise ConfigError(
+            f"the goal chooses a model, and {settings.model.name} is named already; leave out one of them"
+        )
+    return _with_model(schema, settings, budget, borrowed)
+
+
+def _choose(schema: Schema, settings: Settings, budget: Budget, borrowed: Borrowed | None) -> Plan:
+    """The plan of the best model that can be planned; its settings name it, as if it had been asked for."""
+    refusal: tuple[str, ConfigError] | None = None
+    for choice in ranked(schema, mu=budget.mu, rows=settings.public_rows, goal=settings.goal):
+        named = msgspec.structs.replace(settings, model=choice.model, goal=None)
+        why = choice.why if refusal is None else f"{refusal[0]} would serve better, but {refusal[1]}"
+        try:
+            return replace(_with_model(schema, named, budget, borrowed), why=why)
+        except ConfigError as error:
+            refusal = refusal or (choice.model.name, error)
+    assert refusal is not None  # something was tried
+    raise refusal[1]
+
+
+def _with_model(schema: Schema, settings: Settings, budget: Budget, borrowed: Borrowed | None) -> Plan:
+    model = _model(settings)
+    rounds = model.rounds()
     if rounds is not None and settings.epsilon is None:
         raise ConfigError(
-            "what training costs has no exact mu or rho; give the budget of the model "
-            f"{settings.model.name} as epsilon"
+            f"what training costs has no exact mu or rho; give the budget of the model {model.name} as epsilon"
         )
     if borrowed is not None:
         settings = _settings_with(borrowed, schema, settings)
@@ -158,7 +187,7 @@ def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Se
 
 def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: bool = True) -> dict[str, Charge]:
     """The μ of every measurement but training; those of scores only where these are made here."""
-    model = settings.model
+    model = _model(settings)
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer = settings.scorer
     own = scorer.worthwhile_shares(schema, mu=budget.mu, rows=settings.public_rows) if scored else {}
@@ -196,11 +225,15 @@ def paper_score_share(budget: Budget) -> float:
     return (mu_of(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2
 
 
+def _model(settings: Settings) -> Model:
+    assert settings.model is not None  # a plan's settings name it
+    return settings.model
+
+
 def _score_share(settings: Settings, budget: Budget) -> float:
     share = settings.score_share
     if share is None:
-        plain = settings.model.plain_share if isinstance(settings.weights, Uniform) else None
-        return settings.model.score_share if plain is None else plain
+        return _model(settings).score_share
     return paper_score_share(budget) if isinstance(share, str) else share
 
 
@@ -240,7 +273,7 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
         )
     _check_that_a_release_could_be_loaded(schema, settings)
     check_rule(settings.weights)
-    settings.model.check(schema, settings.max_model_mb)
+    _model(settings).check(schema, settings.max_model_mb)
     if isinstance(settings.score_share, str) and settings.score_share != TENTH:
         raise ConfigError(f"the score share must be a number or '{TENTH}'")
     asked = settings.outlier_epsilon

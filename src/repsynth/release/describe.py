@@ -25,6 +25,7 @@ def release_data(release: Release) -> dict[str, Any]:
         "attack_advantage_at_most": privacy.advantage,
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "model": release.plan.model.name,
+        "model_why": release.plan.why,
         "measurements": [
             msgspec.to_builtins(event) | {"mu": mu_of_event(event), "grid": unit_of(event, release)}
             for event in release.events

@@ -59,6 +59,7 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rule: dict[str, Any]
     ceiling: float
     training: SampledEvent | None
+    why: str | None = None
 
 
 class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,6 +113,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
             rule=RULES.dump(plan.rule),
             ceiling=plan.ceiling,
             training=plan.training,
+            why=plan.why,
         ),
         rows=release.rows,
         events=release.events,
@@ -206,6 +208,8 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     require(charged <= budget.mu * (1 + 1e-9), "its charges exceed its budget")
     require(file.training is not None or charged >= 0.99 * budget.mu, "its charges are not its budget's")
     require(0 <= file.ceiling <= 1, "its ceiling is out of range")
+    require(settings.model is not None, "its model is not named")
+    require(file.why is None or (len(file.why) <= 500 and file.why.isprintable()), "it does not say why in words")
     return Plan(
         schema=schema,
         settings=settings,
@@ -214,6 +218,7 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
         rule=RULES.load(file.rule),
         ceiling=file.ceiling,
         training=file.training,
+        why=file.why,
     )
 
 

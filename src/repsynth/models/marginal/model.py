@@ -33,7 +33,6 @@ class _Marginal(Model, frozen=True):
     """What both have in common."""
 
     score_share: ClassVar[float] = 0.1  # histograms are the one-way tables of the model, too
-    plain_share: ClassVar[float | None] = 0.2
     fine_bins: ClassVar[bool] = True
     unit: ClassVar[float] = float(2**12)
     what: ClassVar[str] = "Tables take"
