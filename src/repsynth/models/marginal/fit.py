@@ -31,7 +31,7 @@ class MeanWeights:
     mean: float
     by_group: dict[int, Floats]
     drawn: Ints | None = None
-    """(records, views): the groups of drawn records."""
+    """(views, records): the groups of drawn records."""
     weights: Floats | None = None
 
     def of(self, cross: Cross) -> Floats | float:
@@ -44,7 +44,7 @@ class MeanWeights:
             found = np.multiply.outer(found, self.by_group[i]) / self.mean
         found = np.clip(found, _LEAST_WEIGHT, 1.0)
         if self.drawn is not None and self.weights is not None:
-            cell = np.ravel_multi_index(tuple(self.drawn[:, i] for i in cross), found.shape)
+            cell = np.ravel_multi_index(tuple(self.drawn[i] for i in cross), found.shape)
             count = np.bincount(cell, minlength=found.size).reshape(found.shape)
             total = np.bincount(cell, self.weights, minlength=found.size).reshape(found.shape)
             found = np.clip((total + _FEW * found) / (count + _FEW), _LEAST_WEIGHT, 1.0)
@@ -88,7 +88,7 @@ def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> 
     """The same from a model: weights are a public function of a record, so records drawn from the model tell what
     each group weighs. How far that is off, the margins of the measured tables tell."""
     drawn = make_pool(tree, views.all_groups, _DRAWN).records.astype(np.int64)
-    records = tree.decode(drawn[:, : len(views.groups)], np.random.default_rng(0))
+    records = tree.decode(drawn[: len(views.groups)].T, np.random.default_rng(0))
     stage = views.stage
     in_tables = with_label = _means(views, drawn, stage.weights.of(stage.score.of(records)) / FULL)
     for tables in {type(m.tables): m.tables for m in measured}.values():
@@ -102,8 +102,8 @@ def _means(views: Views, drawn: Ints, weights: Floats) -> MeanWeights:
     mean = float(weights.mean())
     by_group = {}
     for i, groups in enumerate(views.all_groups):
-        count = np.bincount(drawn[:, i], minlength=groups.count)
-        total = np.bincount(drawn[:, i], weights, minlength=groups.count)
+        count = np.bincount(drawn[i], minlength=groups.count)
+        total = np.bincount(drawn[i], weights, minlength=groups.count)
         by_group[i] = np.clip((total + _FEW * mean) / (count + _FEW), _LEAST_WEIGHT, 1.0)
     return MeanWeights(mean, by_group, drawn, weights)
 
