@@ -285,8 +285,8 @@ def threshold_from_the_private_scores() -> Fault:
             private = join(list(meter.engine.per_record()), names)
 
             def make_choose(choose: Any) -> Any:
-                def peeking(score: Any, histograms: Any, *, sigma: float) -> Any:
-                    bins = choose(score, histograms, sigma=sigma)
+                def peeking(score: Any, histograms: Any, *, sigma: float, label: Any) -> Any:
+                    bins = choose(score, histograms, sigma=sigma, label=label)
                     level = int(np.quantile(score.of(private), 0.7))
                     return dataclasses.replace(bins, edges=bins.edges - bins.edges[5] + level)
 

@@ -251,7 +251,7 @@ def test_ranks_lead_back_to_the_numbers_where_noise_blurs_the_histogram() -> Non
     schema = Schema(columns=(column, *SCHEMA.columns[-1:]), label="owner")
     pay = generator.lognormal(9, 0.5, ROWS).astype(np.int64)
     table = pa.table({"x": pay, "owner": make_wide(ROWS)["owner"]})
-    plan = make_plan(schema, Settings.of(mu=0.2, delta=1e-6, public_rows=ROWS))
+    plan = make_plan(schema, Settings.of(mu=0.2, delta=1e-6, public_rows=ROWS, model="naive-bayes"))
     release = run(plan, open_source(table), noise_seed=1)
     assert release.histograms.located == {0}
     assert not release.histograms.clear(0)

@@ -149,7 +149,7 @@ def test_triples_that_a_run_could_not_have_measured_are_refused(
 ) -> None:
     assert isinstance(release.fit, MarginalFit)
     tables: list[dict[str, Any]] = [
-        {"name": m.tables.name, "pairs": [*m.tables.pairs]} for m in release.fit.measured
+        m.tables.describe() | {"pairs": [*m.tables.pairs]} for m in release.fit.measured
     ]
     place = next(k for k, file in enumerate(tables) if file["name"] == where)
     tables[place]["pairs"][-1] = cross

@@ -90,7 +90,7 @@ def test_a_model_that_cannot_be_planned_gives_way_to_one_that_can() -> None:
 
 def test_a_knob_of_one_model_chooses_it() -> None:
     settings = Settings.of(epsilon=1.0, epochs=3)
-    assert settings.model == repsynth.Neural(epochs=3)
+    assert settings.model == repsynth.Autoregressive(epochs=3)
     assert Settings.of(epsilon=1.0, model="auto", epochs=3) == settings
 
 

@@ -54,10 +54,13 @@ def test_the_claims_hold_with_scores_from_elsewhere(model: str, scorer: str) -> 
 
 
 def test_scoring_costs_nothing_and_the_model_gets_what_it_would_have_cost(lender: Release) -> None:
-    own, free = make_plan(SCHEMA, Settings.of(mu=0.5, scorer="pairwise")), later(earlier("pairwise"))
+    own, free = (
+        make_plan(SCHEMA, Settings.of(mu=0.5, model="naive-bayes", scorer="pairwise")),
+        later(earlier("pairwise"), model="naive-bayes"),
+    )
     assert set(own.charges) - set(free.charges) == {"pair choice", "pairs", "scores"}
     assert free.charges["sums"].mu > own.charges["sums"].mu
-    assert free.loss.floor_mu < make_plan(SCHEMA, Settings.of(mu=0.5)).loss.floor_mu
+    assert free.loss.floor_mu < make_plan(SCHEMA, Settings.of(mu=0.5, model="naive-bayes")).loss.floor_mu
     assert later(lender, outlier_epsilon=1.0).ceiling > 0
 
 

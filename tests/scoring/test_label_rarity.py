@@ -70,9 +70,8 @@ def test_what_tells_the_label_is_not_taken_for_risk() -> None:
     records, gap = records_of(table, schema), {}
     odd = high != ill
     for scorer in ("rarity", "label-rarity"):
-        score = (
-            run(make(schema, mu=1.0, scorer=scorer), open_source(table), noise_seed=1).score.of(records) / 2**16
-        )
+        release = run(make(schema, mu=1.0, scorer=scorer), open_source(table), noise_seed=1)
+        score = release.stage.unmoved_score.of(records) / 2**16
         gap[scorer] = score[ill & high].mean() - score[~ill & ~high].mean()
         strange = score[odd].mean() - score[~odd].mean()
     assert gap["rarity"] > 1.5

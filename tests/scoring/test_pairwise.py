@@ -113,11 +113,11 @@ def test_a_rare_combination_of_ordinary_values_stands_out() -> None:
 def test_the_pair_that_depends_most_on_each_other_is_chosen_first() -> None:
     schema, table = parse_schema(TWINS), twins()
     release = run(make(schema, mu=1.0), open_source(table), noise_seed=1)
-    assert release.score.pairs[0] == (0, 1)  # type: ignore[attr-defined]
+    assert release.stage.unmoved_score.pairs[0] == (0, 1)  # type: ignore[attr-defined]
 
 
 def test_pairs_never_close_a_circle() -> None:
-    score = run(make(mu=300.0), open_source(make_people(2000)), noise_seed=1).score
+    score = run(make(mu=300.0), open_source(make_people(2000)), noise_seed=1).stage.unmoved_score
     choice = score.kernels()[CHOICE].choice  # type: ignore[attr-defined]
     assert isinstance(choice, PairChoice)
     total = choice.total(records_of(make_people(50), SCHEMA))
@@ -157,7 +157,7 @@ def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
 )
 def test_a_file_that_says_otherwise_is_refused(tmp_path: Path, name: str, change: Any) -> None:
     release = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2)
-    assert len(release.score.chosen) >= 2  # type: ignore[attr-defined]
+    assert len(release.stage.unmoved_score.chosen) >= 2  # type: ignore[attr-defined]
     arrays = {name: change(arrays_of(release)[name])}
     with pytest.raises(repsynth.ReleaseError):
         repsynth.Release.load(rewritten(release, tmp_path / "release", arrays))

@@ -24,7 +24,7 @@ def borrow(source: Release | str | Path) -> Borrowed:
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
     >>> borrowed = borrow(synthesize(sim.table, sim.schema, epsilon=1.0))
-    >>> later = synthesize(sim.table, sim.schema, epsilon=1.0, scores_from=borrowed)
+    >>> later = synthesize(sim.table, sim.schema, epsilon=1.0, scores_from=borrowed, model="naive-bayes")
     >>> [event.name for event in later.events]
     ['count', 'ranges', 'zoom', 'histograms', 'sums']
     """

@@ -144,8 +144,10 @@ class MarginalFit:
     measured: "tuple[Measured, ...]"
 
     def influence(self, records: "Records") -> "Floats":
-        """The weight: in no table, and in no utility, does a record count for more."""
-        return self.measured[-1].tables.influence(records)
+        """The weight: in no table, clipped or not, and in no utility does a record count for more."""
+        from repsynth.scoring.weights import FULL
+
+        return self.stage.weights.of(self.stage.score.of(records)) / FULL
 
     def kernels(self, *, choices: bool = True) -> "dict[str, Tables | LabelTables | Chosen]":
         """The tables and, made again from what was released before each, the choices."""
