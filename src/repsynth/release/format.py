@@ -36,7 +36,7 @@ from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
 from repsynth.scoring.shifted import with_threshold
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, histograms_for
-from repsynth.scoring.threshold import Threshold, rows_of
+from repsynth.scoring.threshold import Threshold
 from repsynth.scoring.weights import FULL, RULES, WeightFunction
 from repsynth.storage.checks import ints, positive, require
 
@@ -341,7 +341,7 @@ def _threshold(file: ThresholdFile | None, arrays: Arrays, label: Discrete | Non
     if "threshold_shifts" in arrays:
         require(label is not None, "its threshold is one by label, and there is none")
         assert label is not None
-        shifts = ints(arrays["threshold_shifts"], rows_of(label), most=2**50)
+        shifts = ints(arrays["threshold_shifts"], label.size, most=2**50)
     rows = 1 if shifts is None else len(shifts)
     counts = ints(arrays["threshold_counts"], rows * (len(edges) + 1)).reshape(rows, -1)
     return Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts)

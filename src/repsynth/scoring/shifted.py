@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShiftedScore:
-    """A score plus what is released for the record's label; a record without a label keeps its score, unless
-    missing labels are declared."""
+    """A score plus what is released for the record's label; a record without a label keeps its score."""
 
     score: Score
     label: Discrete

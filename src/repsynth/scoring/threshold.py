@@ -41,7 +41,7 @@ _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02
 @dataclass(frozen=True)
 class ScoreHistogram:
     """The statistic: each record adds one to the bin of its score. Bins lie between and beyond `edges`; where
-    `label` is given, every label has such bins of its own."""
+    `label` is given, every label has such bins of its own, and a record without a label is in none."""
 
     score: Score
     edges: Ints
@@ -56,19 +56,8 @@ class ScoreHistogram:
         if self.label is None:
             return np.bincount(bins, minlength=width)
         codes = records.codes[self.label.name]
-        rows = np.where(codes == MISSING, self.label.size, codes)
-        counts = np.bincount(rows * width + bins, minlength=(self.label.size + 1) * width)
-        return counts[: rows_of(self.label) * width]
-
-
-def rows_of(label: Discrete) -> int:
-    """How many rows a histogram by label has: one for each label, one for missing ones where they are declared.
-
-    >>> from repsynth.schema import Boolean
-    >>> rows_of(Boolean(name="smoker")), rows_of(Boolean(name="smoker", missing=True))
-    (2, 3)
-    """
-    return label.size + label.missing
+        labelled = codes != MISSING
+        return np.bincount(codes[labelled] * width + bins[labelled], minlength=self.label.size * width)
 
 
 @dataclass(frozen=True)
@@ -123,7 +112,7 @@ class ScoreBins:
     def threshold(self, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
         """The threshold with this `fraction` of the records above it: post-processing of the noisy counts."""
         if self.label is not None:
-            return by_label(self.edges, counts.reshape(rows_of(self.label), -1), fraction=fraction, sigma=sigma)
+            return by_label(self.edges, counts.reshape(self.label.size, -1), fraction=fraction, sigma=sigma)
         find = _read if self.readable else _fit
         value, error = find(self.edges, counts.astype(np.float64), fraction=fraction, rows=rows, sigma=sigma)
         return Threshold(value, self.edges, counts[None], fraction, error)
@@ -201,7 +190,7 @@ def choose_score_bins(
     step = bin_width(score.columns)
     first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
     last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
-    labelled = label is not None and histograms.rows / sigma >= READABLE * math.sqrt(rows_of(label))
+    labelled = label is not None and histograms.rows / sigma >= READABLE * math.sqrt(label.size)
     edges = np.arange(first, last + 1, dtype=np.int64) * step
     return ScoreBins(edges, readable=True, label=label if labelled else None)
 
