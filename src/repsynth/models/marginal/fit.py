@@ -21,6 +21,7 @@ FOREST = "tables"
 
 _LEAST_WEIGHT = 0.1
 _DRAWN, _FEW = 50_000, 30.0
+_OFF = 0.1
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,17 @@ class MeanWeights:
 @dataclass(frozen=True)
 class Weights:
     """What a record counts for on average: in tables its weight, in those of the label also what clipping leaves.
-    `error` is how far, as a fraction of itself, the mean of a group may be off."""
+    `error` is how far the mean f of a group may be off, in units of √(f (1 − f)): it is sure where all or none of
+    its records are outliers."""
 
     in_tables: MeanWeights
     with_label: MeanWeights
     error: float = 0.0
+
+    def errors(self, i: int) -> Floats:
+        """How far, as a fraction of itself, the mean of each group of a column may be off."""
+        weights = self.with_label.by_group.get(i, np.ones(1))
+        return self.error * np.sqrt((1 - weights) / weights)
 
     def of(self, tables: Tables | LabelTables) -> MeanWeights:
         """Those of a statistic."""
@@ -121,9 +128,10 @@ def _error(views: Views, measured: Sequence[Measured], weights: Weights) -> floa
                 total, error = _histogram(views, i)
                 expected = by_group[i] * np.maximum(total, 0.0)
                 noise = variances[cross].sum(axis=others) + (by_group[i] * error) ** 2
-                scale = expected**2 / (noise + (0.05 * expected) ** 2) ** 2
+                prior = expected**2 * (1 - by_group[i]) / by_group[i]
+                scale = prior / (noise + _OFF**2 * prior + 1e-9) ** 2
                 signal += float((((table.sum(axis=others) - expected) ** 2 - noise) * scale).sum())
-                weight += float((expected**2 * scale).sum())
+                weight += float((prior * scale).sum())
     return math.sqrt(max(signal / max(weight, 1e-300), 0.0))
 
 
@@ -186,7 +194,7 @@ def _fit_tree(views: Views, measured: Sequence[Measured], weights: Weights, *, l
         {j: table for (i, j), table in tables.items() if i == label},
         {(i, j): table for (i, j), table in tables.items() if i != label},
         levels_from_tables=levels_from_tables,
-        error=weights.error,
+        errors={i: weights.errors(i) for i in range(len(views.groups))},
     )
 
 

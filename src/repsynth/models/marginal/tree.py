@@ -8,6 +8,7 @@ as margins. No graphical model has to be fitted: margins are combined by their p
 away, and raking makes the tables agree.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -116,7 +117,7 @@ def fit_tree(
     edges: dict[Pair, NoisyTable],
     *,
     levels_from_tables: bool,
-    error: float = 0.0,
+    errors: Mapping[int, Floats],
 ) -> Tree:
     """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
@@ -132,7 +133,7 @@ def fit_tree(
         both = totals[i]
         if seen and levels_from_tables:
             tables = _by_precision(seen)
-            off = (error * tables.counts) ** 2
+            off = (errors[i] * tables.counts) ** 2
             both = _by_precision([both, NoisyTable(tables.counts, tables.variance + off)])
         return both.counts, both.variance
 
