@@ -91,6 +91,7 @@ def one_seed(task: tuple[str, int, argparse.Namespace]) -> list[tuple[float, Res
     if arguments.weights == "hinge-exp":
         options["gamma"] = arguments.gamma
     options |= {"score_share": arguments.score_share, "threshold_share": arguments.threshold_share}
+    options["scorer"] = arguments.scorer
     repeats = arguments.repeats * REPEATS[name]
     return [
         (
@@ -113,6 +114,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--model", default="naive-bayes")
     parser.add_argument("--weights", default="targeted")
+    parser.add_argument("--scorer")
     parser.add_argument("--gamma", type=float, default=1.0)
     parser.add_argument("--outlier-fraction", type=float)
     parser.add_argument("--score-share", type=float)

@@ -27,7 +27,7 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = datasets.load("adult", data_dir=arguments.data_dir)
     table = complete(dataset.table)
-    plan = make_plan(dataset.schema, Settings.of(epsilon=1.0))
+    plan = make_plan(dataset.schema, Settings.of(epsilon=1.0, model="naive-bayes"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "adult.csv"
         pacsv.write_csv(table, path)

@@ -1,18 +1,22 @@
-"""Synthesizers side by side on Adult: the same split, the same (ε, δ), one process per method.
+"""Synthesizers side by side: the same split, the same (ε, δ), one process per method.
 
-For each: CPU seconds and wall seconds after import, peak memory, AUROC on real records of logistic regression
-and of gradient boosting trained on synthetic ones, and the mean total variation distance of one- and two-way
-tables (numbers in twenty equal bins over the data's range). δ = 1/n², 70 % of the complete records to learn from.
+For each: CPU seconds and wall seconds after import, peak memory, and the measures of `judge.py`; distances on
+twenty equal bins and on the strict grid. δ = 1/n², 70 % of the complete records to learn from.
 
     python benchmarks/synthesizers.py --data-dir FOLDER
-    python benchmarks/synthesizers.py --data-dir FOLDER --peer dpmm=/path/to/its/python
+    python benchmarks/synthesizers.py --data-dir FOLDER --peer dpmm=/path/to/its/python --peer opendp=...
+    python benchmarks/synthesizers.py --data-dir FOLDER --table nist
 
-A peer runs in an environment of its own, which needs the peer alone (dpmm, or smartnoise-synth).
+A peer runs in an environment of its own, which needs the peer alone: dpmm, smartnoise-synth, or opendp[mbi] and
+pandas. Peers are told what is public (bounds and categories) as far as they take it, and run with their defaults.
+A method that fails or takes longer than --minutes has its reason in the table.
 """
 
 import argparse
 import json
+import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,14 +33,26 @@ OURS = {
     "mst, hinge-exp 4": {"model": "mst", "weights": "hinge-exp", "gamma": 4.0},
     "aim": {"model": "aim", "weights": "uniform"},
     "aim, targeted": {"model": "aim", "weights": "targeted"},
-    "neural": {"model": "neural", "weights": "uniform"},
-    "neural, targeted": {"model": "neural", "weights": "targeted"},
-    "neural, hinge-exp 1": {"model": "neural", "weights": "hinge-exp", "gamma": 1.0},
-    "neural, hinge-exp 2": {"model": "neural", "weights": "hinge-exp", "gamma": 2.0},
-    "neural, hinge-exp 4": {"model": "neural", "weights": "hinge-exp", "gamma": 4.0},
+    "autoregressive": {"model": "autoregressive", "weights": "uniform"},
+    "autoregressive, targeted": {"model": "autoregressive", "weights": "targeted"},
+    "autoregressive, hinge-exp 1": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 1.0},
+    "autoregressive, hinge-exp 2": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 2.0},
+    "autoregressive, hinge-exp 4": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 4.0},
 }
-PEERS = {"dpmm": ("dpmm MST", "dpmm PrivBayes"), "smartnoise": ("smartnoise MST",)}
-HEADINGS = ("CPU s", "wall s", "peak MB", "LR", "GB", "1-way", "2-way")
+PEERS = {
+    "dpmm": ("dpmm MST", "dpmm AIM", "dpmm PrivBayes"),
+    "smartnoise": ("smartnoise MST", "smartnoise AIM"),
+    "opendp": ("OpenDP MST",),
+}
+COSTS = {"cpu": "CPU s", "wall": "wall s", "peak": "peak MB"}
+MEASURES = {
+    "LR": "LR",
+    "GB": "GB",
+    "1-way, equal": "1-way",
+    "2-way, equal": "2-way",
+    "1-way": "strict",
+    "2-way": "strict",
+}
 
 
 class Clock:
@@ -54,34 +70,41 @@ class Clock:
 def synthesize_ours(task: dict, train: Path, out: Path) -> Clock:
     import pyarrow.parquet as pq
 
-    from repsynth import datasets
     from repsynth.data.sources import open_source
     from repsynth.pipeline.run import run
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
-    from repsynth.schema import parse_schema
+    from repsynth.schema import schema_from_dict
 
     table = pq.read_table(train)
-    schema = parse_schema(datasets.schema_text("adult"))
     settings = Settings.of(
         epsilon=task["epsilon"], delta=task["delta"], public_rows=table.num_rows, **task["options"]
     )
     with Clock() as clock:
-        made = run(make_plan(schema, settings), open_source(table)).sample(table.num_rows)
+        made = run(make_plan(schema_from_dict(task["schema"]), settings), open_source(table)).sample(
+            table.num_rows
+        )
     pq.write_table(made, out)
     return clock
 
 
-def synthesize_dpmm(task: dict, train: Path, out: Path) -> Clock:
+def read_frame(task: dict, train: Path):
+    """The table as peers get it: categories as text, whatever they look like."""
     import pandas as pd
-    from dpmm.pipelines import MSTPipeline, PrivBayesPipeline
 
-    frame = pd.read_csv(train)
-    pipeline = MSTPipeline if task["method"] == "dpmm MST" else PrivBayesPipeline
+    text = {name: str for name, values in task["domain"].items() if "categories" in values}
+    return pd.read_csv(train, dtype=text, keep_default_na=False)
+
+
+def synthesize_dpmm(task: dict, train: Path, out: Path) -> Clock:
+    from dpmm.pipelines import AIMPipeline, MSTPipeline, PrivBayesPipeline
+
+    frame = read_frame(task, train)
+    pipeline = {"MST": MSTPipeline, "AIM": AIMPipeline, "PrivBayes": PrivBayesPipeline}[task["method"].split()[1]]
     budget = {"epsilon": 0.9 * task["epsilon"], "proc_epsilon": 0.1 * task["epsilon"], "delta": task["delta"]}
     for name, values in task["domain"].items():
         if "categories" in values:
-            frame[name] = frame[name].astype(str).astype("category")
+            frame[name] = frame[name].astype("category")
     with Clock() as clock:
         model = pipeline(**budget)
         model.fit(frame, task["domain"])
@@ -91,25 +114,76 @@ def synthesize_dpmm(task: dict, train: Path, out: Path) -> Clock:
 
 
 def synthesize_smartnoise(task: dict, train: Path, out: Path) -> Clock:
-    import pandas as pd
+    """Twenty equal bins of each number between its bounds, so that nothing is spent on preparing."""
     from snsynth import Synthesizer
+    from snsynth.transform import BinTransformer
 
-    frame = pd.read_csv(train)
+    frame = read_frame(task, train)
+    bins = {
+        name: BinTransformer(bins=20, lower=values["lower"], upper=values["upper"])
+        for name, values in task["domain"].items()
+        if "lower" in values
+    }
     with Clock() as clock:
-        model = Synthesizer.create("mst", epsilon=task["epsilon"], delta=task["delta"])
-        model.fit(frame, preprocessor_eps=0.1 * task["epsilon"])
+        model = Synthesizer.create(task["method"].split()[1].lower(), epsilon=task["epsilon"], delta=task["delta"])
+        model.fit(frame, transformer=bins, categorical_columns=[name for name in frame if name not in bins])
         made = model.sample(len(frame))
     made.to_csv(out, index=False)
     return clock
 
 
+def synthesize_opendp(task: dict, train: Path, out: Path) -> Clock:
+    """Twenty equal cuts of each number between its bounds. All keys are public, so the budget is pure ρ."""
+    import numpy as np
+    import opendp.prelude as dp
+    import polars as pl
+
+    dp.enable_features("contrib")
+    frame = pl.from_pandas(read_frame(task, train))
+    keys, cuts = {}, {}
+    for name, values in task["domain"].items():
+        if "categories" in values:
+            keys[name] = values["categories"]
+        else:
+            ends = np.linspace(values["lower"], values["upper"], 21)[:-1]
+            cuts[name] = np.unique(np.floor(ends).astype(int) if frame[name].dtype == pl.Int64 else ends).tolist()
+    rho = rho_of(task["epsilon"], task["delta"])
+    with Clock() as clock:
+        context = dp.Context.compositor(
+            data=frame.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
+        )
+        query = context.query(rho=rho).contingency_table(keys=keys, cuts=cuts, algorithm=dp.mbi.MST())
+        made = query.release().synthesize(rows=len(frame))
+    made.write_csv(out)
+    return clock
+
+
+def rho_of(epsilon: float, delta: float) -> float:
+    """The largest ρ of zero-concentrated DP that implies (ε, δ): Canonne, Kamath and Steinke (2020)."""
+    import numpy as np
+
+    alpha = 1 + np.geomspace(1e-3, 1e5, 20_000)
+    low, high = 0.0, epsilon
+    for _ in range(60):
+        rho = (low + high) / 2
+        logs = (alpha - 1) * (alpha * rho - epsilon) + alpha * np.log1p(-1 / alpha) - np.log(alpha - 1)
+        low, high = (rho, high) if logs.min() <= np.log(delta) else (low, rho)
+    return low
+
+
+RUN = {
+    "ours": synthesize_ours,
+    "dpmm": synthesize_dpmm,
+    "smartnoise": synthesize_smartnoise,
+    "opendp": synthesize_opendp,
+}
+
+
 def child(text: str) -> None:
     """Run one method in this process; its cost goes to the standard output as JSON."""
     task = json.loads(text)
-    train, out = Path(task["train"]), Path(task["out"])
-    kind = task["kind"]
-    run = {"ours": synthesize_ours, "dpmm": synthesize_dpmm, "smartnoise": synthesize_smartnoise}[kind]
-    clock = run(task, train, out)
+    resource.setrlimit(resource.RLIMIT_CPU, (task["seconds"], task["seconds"] + 5))
+    clock = RUN[task["kind"]](task, Path(task["train"]), Path(task["out"]))
     print(json.dumps({"cpu": clock.cpu, "wall": clock.wall, "peak": peak_megabytes()}))
 
 
@@ -122,78 +196,85 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-class Judge:
-    """The split, and how good a synthetic table is on it."""
-
-    def __init__(self, data_dir: str | None, seed: int) -> None:
-        import numpy as np
-
-        from repsynth import datasets
-        from repsynth.evaluation.matrix import points_of
-        from repsynth.evaluation.split import complete, split_rows
-
-        dataset = datasets.load("adult", data_dir=data_dir)
-        table = complete(dataset.table)
-        points = points_of(table, dataset.schema)
-        train, validation, test = split_rows(points.labels, seed)
-        train = np.concatenate([train, validation])
-        self.schema, self.train = dataset.schema, table.take(train)
-        self.real, self.test = points.take(train), points.take(test)
-
-    def measures(self, made) -> tuple[float, float, float, float]:
-        """AUROC of logistic regression and of boosting, distances of one-way and two-way tables."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
-        from sklearn.metrics import roc_auc_score
-
-        from repsynth.evaluation.matrix import Space, points_of
-        from repsynth.evaluation.utility import tstr
-
-        points = points_of(made, self.schema)
-        space = Space.of(points)
-        boosting = HistGradientBoostingClassifier(random_state=0).fit(space.place(points), points.labels)
-        boosted = roc_auc_score(self.test.labels, boosting.predict_proba(space.place(self.test))[:, 1])
-        return tstr(points, self.test), float(boosted), *self.distances(points)
-
-    def distances(self, made) -> tuple[float, float]:
-        """Mean total variation distance of all one-way and all two-way tables."""
-        import numpy as np
-
-        low, high = self.real.numbers.min(axis=0), self.real.numbers.max(axis=0)
-
-        def cells(points) -> list:
-            numbers = np.clip(np.floor((points.numbers - low) / (high - low) * 20), 0, 19).astype(int)
-            columns = [numbers[:, j] for j in range(numbers.shape[1])]
-            return [*columns, *(points.codes[:, j] + 1 for j in range(points.codes.shape[1])), points.labels]
-
-        def distance(one, two) -> float:
-            size = max(one.max(), two.max()) + 1
-            shares = [np.bincount(codes, minlength=size) / len(codes) for codes in (one, two)]
-            return float(np.abs(shares[0] - shares[1]).sum() / 2)
-
-        ours, theirs = cells(made), cells(self.real)
-        single = [distance(a, b) for a, b in zip(ours, theirs, strict=True)]
-        double = [
-            distance(ours[i] * 1000 + ours[j], theirs[i] * 1000 + theirs[j])
-            for i in range(len(ours))
-            for j in range(i)
-        ]
-        return float(np.mean(single)), float(np.mean(double))
-
-
 def domain_of(schema) -> dict:
-    """What is public, as peers want it."""
-    numeric = {c.name: {"lower": c.min, "upper": c.max} for c in schema.numeric}
+    """What is public, as peers want it. A code among numbers is one more number, just below the others."""
+    numeric = {c.name: {"lower": c.min - bool(c.special), "upper": c.max} for c in schema.numeric}
     return numeric | {c.name: {"categories": list(c.values)} for c in (*schema.discrete, schema.label_column)}
+
+
+def to_peers(table, schema):
+    """A table as peers get it: numbers as such."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from repsynth.schema import Integer
+
+    for column in schema.numeric:
+        values = table[column.name]
+        for code in column.special:
+            values = pc.if_else(pc.equal(values, code), str(column.min - 1), values)
+        kind = pa.int64() if isinstance(column, Integer) else pa.float64()
+        table = table.set_column(table.column_names.index(column.name), column.name, pc.cast(values, kind))
+    return table
+
+
+def from_peers(path: Path, schema):
+    """A table as peers made it, as the schema wants it."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    from repsynth.schema import Integer, Numeric
+
+    types = {c.name: pa.float64() if isinstance(c, Numeric) else pa.string() for c in schema.learned}
+    table = pacsv.read_csv(path, convert_options=pacsv.ConvertOptions(column_types=types))
+    made = {}
+    for column in schema.learned:
+        made[column.name] = table[column.name]
+        if isinstance(column, Numeric):
+            numbers = np.asarray(table[column.name].to_numpy(), dtype=float)
+            numbers = np.rint(numbers) if isinstance(column, Integer) else numbers
+            below = (numbers < column.min) & bool(column.special)
+            numbers = np.clip(numbers, column.min, column.max)
+            as_text = numbers.astype(np.int64).astype(str) if isinstance(column, Integer) else numbers.astype(str)
+            made[column.name] = pa.array(np.where(below, column.special[0] if column.special else "", as_text))
+    return pa.table(made)
+
+
+def run_child(python: str, task: dict) -> dict:
+    """What a method cost, or why there is nothing."""
+    command = [python, __file__, "--child", json.dumps(task)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == -signal.SIGXCPU:
+        return {"failed": f"stopped after {task['seconds'] / 60:.0f} minutes of CPU time"}
+    if done.returncode:
+        said = re.findall(r"^\S*(?:Error|Exception|Interrupt)\b.*(?:\n.+)?", done.stderr, flags=re.MULTILINE)
+        last = " ".join(said[-1].split())[:120] if said else f"ended with {done.returncode}"
+        return {"failed": "killed, perhaps for its memory" if done.returncode == -9 else last}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def methods_of(arguments: argparse.Namespace) -> list[tuple[str, str, str]]:
+    """Each method, whose it is, and its Python."""
+    peers = dict(peer.split("=", 1) for peer in arguments.peer)
+    for peer in PEERS.keys() - peers.keys():
+        print(f"{peer}: skipped; give --peer {peer}=PYTHON of an environment that has it")
+    methods = [] if arguments.peers_only else [(name, "ours", sys.executable) for name in OURS]
+    methods += [(name, peer, peers[peer]) for peer in PEERS if peer in peers for name in PEERS[peer]]
+    return [method for method in methods if method[0].startswith(arguments.only)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir")
+    parser.add_argument(
+        "--table", default="adult", choices=("sim", "breast_cancer", "german_credit", "adult", "nist")
+    )
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--timeout", type=float, default=1200.0, help="seconds for one method")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of CPU time for one method (20)")
     parser.add_argument("--peers-only", action="store_true")
-    parser.add_argument("--only", default="", metavar="NAME", help="of ours, those whose name begins so")
+    parser.add_argument("--only", default="", metavar="NAME", help="only those whose name begins so")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -203,21 +284,19 @@ def main() -> None:
     import numpy as np
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
+    from judge import measures, split_of
+    from values import records_of
 
-    peers = dict(peer.split("=", 1) for peer in arguments.peer)
-    chosen = [name for name in OURS if name.startswith(arguments.only)]
-    methods = [] if arguments.peers_only else [(name, "ours", sys.executable) for name in chosen]
-    for peer, names in PEERS.items():
-        if peer in peers:
-            methods += [(name, peer, peers[peer]) for name in names]
-        else:
-            print(f"{peer}: skipped; give --peer {peer}=PYTHON of an environment that has it")
+    from repsynth.schema import schema_to_dict
+
+    headings = [*COSTS.values(), *MEASURES.values()]
+    methods = methods_of(arguments)
     results: dict[str, list] = {name: [] for name, _, _ in methods}
     for seed in range(arguments.seeds):
-        judge = Judge(arguments.data_dir, seed)
+        split = split_of(arguments.table, seed, arguments.data_dir)
         with tempfile.TemporaryDirectory() as folder:
-            pq.write_table(judge.train, f"{folder}/train.parquet")
-            pacsv.write_csv(judge.train, f"{folder}/train.csv")
+            pq.write_table(split.table, f"{folder}/train.parquet")
+            pacsv.write_csv(to_peers(split.table, split.schema), f"{folder}/train.csv")
             for name, kind, python in methods:
                 suffix = "parquet" if kind == "ours" else "csv"
                 task = {
@@ -227,29 +306,28 @@ def main() -> None:
                     "train": f"{folder}/train.{suffix}",
                     "out": f"{folder}/out.{suffix}",
                     "epsilon": arguments.epsilon,
-                    "delta": 1 / judge.train.num_rows**2,
-                    "domain": domain_of(judge.schema),
+                    "delta": 1 / split.table.num_rows**2,
+                    "seconds": round(60 * arguments.minutes),
+                    "schema": schema_to_dict(split.schema),
+                    "domain": domain_of(split.schema),
                 }
-                try:
-                    done = subprocess.run(
-                        [python, __file__, "--child", json.dumps(task)],
-                        capture_output=True, text=True, timeout=arguments.timeout,
-                    )  # fmt: skip
-                except subprocess.TimeoutExpired:
-                    print(f"{name}: stopped after {arguments.timeout:.0f} s")
+                cost = run_child(python, task)
+                print(name, cost, flush=True)
+                if "failed" in cost:
+                    results[name].append(cost["failed"])
                     continue
-                if done.returncode:
-                    print(f"{name}: failed: {done.stderr.strip().splitlines()[-1]}")
-                    continue
-                cost = json.loads(done.stdout.strip().splitlines()[-1])
-                read = pq.read_table if suffix == "parquet" else pacsv.read_csv
-                measures = judge.measures(read(task["out"]))
-                results[name].append((cost["cpu"], cost["wall"], cost["peak"], *measures))
-    print(f"\n{'method':24}" + "".join(f"{heading:>9}" for heading in HEADINGS))
+                out = Path(task["out"])
+                made = pq.read_table(out) if kind == "ours" else from_peers(out, split.schema)
+                found = measures(arguments.table, split, records_of(made, split.schema))
+                results[name].append([*(cost[key] for key in COSTS), *(found[key] for key in MEASURES)])
+    print(f"\n{'method':24}" + "".join(f"{heading:>9}" for heading in headings))
     for name, rows in results.items():
-        if rows:
-            mean = np.mean(rows, axis=0)
+        done = [row for row in rows if not isinstance(row, str)]
+        if done:
+            mean = np.mean(done, axis=0)
             print(f"{name:24}" + "".join(f"{v:9.1f}" for v in mean[:3]) + "".join(f"{v:9.3f}" for v in mean[3:]))
+        for reason in dict.fromkeys(row for row in rows if isinstance(row, str)):
+            print(f"{name:24} failed: {reason}")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Datetime, Integer, Numeric, Schema, schema_from_dict
 
-MODELS = ("mst", "aim", "naive-bayes", "neural")
+MODELS = ("mst", "aim", "naive-bayes", "autoregressive")
 WEIGHTS = ("default", "uniform")
 WIDTHS = (10, 1_000, 100_000)
 WIDE = {width: f"{width:,} times too wide" for width in WIDTHS}
@@ -291,7 +291,12 @@ def work(task: Task, data_dir: str | None, special: bool, draw: bool) -> Outcome
             "1-way": strict.mean_one_way,
             "2-way": strict.mean_two_way,
             "2-way, equal bins": measure_distances(split.train, made, split.schema, grid=Grid.equal).mean_two_way,
-            **predictions(task.table, split, split.train if task.model == "real" else made),
+            **predictions(
+                task.table,
+                split,
+                split.train if task.model == "real" else made,
+                boosted=task.table in BOOSTED,
+            ),
             **FIGURES.get(task.table, no_figures)(split, made, strict),
             "CPU s": seconds,
         }
@@ -310,15 +315,15 @@ def synthesize(task: Task, split: Split) -> Records:
     return records_of(release.sample(rows, seed=task.seed), split.schema)
 
 
-def predictions(table: str, split: Split, learn: Records) -> dict[str, float]:
-    """AUROC on held-out records of logistic regression and of boosting."""
+def predictions(table: str, split: Split, learn: Records, *, boosted: bool) -> dict[str, float]:
+    """AUROC on held-out records of logistic regression and, if asked for, of boosting."""
     label = split.schema.label_column
     classes = [label.values.index(value) for value in CLASSES.get(table, label.values)]
     learn, test = (records.take(np.isin(records.codes[label.name], classes)) for records in (learn, split.test))
     fill = {column.name: numbers_mean(learn, column) for column in split.schema.numeric}
     points, held_out = (points_of(records, split, fill) for records in (learn, test))
     found = {"LR": tstr(points, held_out)}
-    if table in BOOSTED:
+    if boosted:
         space = Space.of(points)
         model = HistGradientBoostingClassifier(random_state=0).fit(space.place(points), points.labels)
         chances = model.predict_proba(space.place(held_out))[:, 1]
@@ -540,7 +545,7 @@ def tasks_of(arguments: argparse.Namespace) -> list[Task]:
                 if seed < SPLITS:
                     tasks[Task(table, "real", "", seed)] = None
                 for model in models:
-                    if model != "neural" or arguments.seeds or 2 * seed < most:
+                    if model != "autoregressive" or arguments.seeds or 2 * seed < most:
                         tasks |= {Task(table, model, weights, seed): None for weights in arguments.weights}
     return list(tasks)
 

@@ -107,7 +107,7 @@ def seeds(target: str) -> Path:
     corpus = FOLDER / "corpus"
     corpus.mkdir()
     sim = datasets.load("sim")
-    for model in ("naive-bayes", "aim", "neural"):
+    for model in ("naive-bayes", "aim", "autoregressive"):
         release = synthesize(sim.table.slice(0, 500), sim.schema, epsilon=4.0, model=model).save(FOLDER / model)
         SOUND[model] = _files(release)
     for folder in ("mst-targeted", "neural-hinge-exp"):  # of the first version
@@ -117,7 +117,7 @@ def seeds(target: str) -> Path:
             (corpus / name).write_text(datasets.schema_text(name))
     elif target == "plan":
         (corpus / "plan").write_text(
-            settings_to_toml(Settings.of(epsilon=1.0, model="neural", weights="hinge-exp"))
+            settings_to_toml(Settings.of(epsilon=1.0, model="autoregressive", weights="hinge-exp"))
         )
     elif target == "release":
         for bit, sound in enumerate(SOUND.values()):

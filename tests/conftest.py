@@ -31,7 +31,7 @@ settings.load_profile("repsynth")
 def options_of(model: str, mu: float | None = None) -> dict[str, object]:
     """A budget, as μ where it is given and the model has one; a training of two rounds in which all take part. Its
     budget is small, middling or large: each takes long to calibrate."""
-    if model != "neural":
+    if model != "autoregressive":
         return {} if mu is None else {"epsilon": None, "mu": mu}
     level = 0.3 if mu is not None and mu < 1 else 3.0
     budget = {} if mu is None else {"epsilon": 30.0 if mu > 10 else float(epsilon_of(level, 1e-6))}

@@ -51,6 +51,8 @@ from repsynth.privacy.ledger import Ledger
 from repsynth.schema import Integer, parse_schema
 from repsynth.scoring import stage
 from repsynth.scoring.histograms import ColumnHistograms
+from repsynth.scoring.label_rarity import LabelHistograms
+from repsynth.scoring.pairwise import PairChoice, PairTables
 from repsynth.scoring.weights import FULL, WeightFunction
 
 SCHEMA = parse_schema(ALL_TYPES)
@@ -59,7 +61,8 @@ TABLE = make_people(120)
 
 def make(**options: Any) -> Plan:
     of_model: dict[str, Any] = options_of(options.get("model", "naive-bayes"), 3.0)
-    return make_plan(SCHEMA, Settings.of(**{"delta": 1e-6, "weights": "hinge-exp", **of_model, **options}))
+    usual = {"delta": 1e-6, "weights": "hinge-exp", "model": "naive-bayes"}
+    return make_plan(SCHEMA, Settings.of(**{**usual, **of_model, **options}))
 
 
 # --- how a fault is seeded ---
@@ -282,8 +285,8 @@ def threshold_from_the_private_scores() -> Fault:
             private = join(list(meter.engine.per_record()), names)
 
             def make_choose(choose: Any) -> Any:
-                def peeking(score: Any, histograms: Any, *, sigma: float) -> Any:
-                    bins = choose(score, histograms, sigma=sigma)
+                def peeking(score: Any, histograms: Any, *, sigma: float, label: Any) -> Any:
+                    bins = choose(score, histograms, sigma=sigma, label=label)
                     level = int(np.quantile(score.of(private), 0.7))
                     return dataclasses.replace(bins, edges=bins.edges - bins.edges[5] + level)
 
@@ -430,6 +433,19 @@ def gradients_that_count_twice() -> Fault:
     return replaced(Gradients, "total", lambda original: lambda self, parts: 2 * original(self, parts))
 
 
+def hidden_units_beside_the_clip() -> Fault:
+    """What goes into hidden units is neither clipped nor checked: as long as all the rest."""
+
+    def make(original: Any) -> Any:
+        def factors(self: Any, parts: Any) -> Any:
+            inputs, errors, backs, gains = original(self, parts)
+            return inputs, errors, backs + np.abs(errors).max(axis=0), gains
+
+        return factors
+
+    return replaced(Gradients, "_factors", make)
+
+
 def divided_by_the_size_of_the_batch() -> Fault:
     return replaced(
         Gradients,
@@ -498,6 +514,47 @@ def other_noise_in_training(other: Callable[[float], float]) -> Fault:
         return added
 
     return seeded(meter, "add_gaussian", make)
+
+
+# --- faults in what scorers measure ---
+
+
+def pairs_with_the_sensitivity_of_one() -> Fault:
+    return read_as(PairTables, "sensitivity", lambda self, value: 1.0)
+
+
+def labels_with_the_sensitivity_of_one() -> Fault:
+    return read_as(LabelHistograms, "sensitivity", lambda self, value: 1.0)
+
+
+def pairs_that_count_twice() -> Fault:
+    return replaced(
+        PairChoice, "utilities", lambda original: lambda self, total, chosen: 2 * original(self, total, chosen)
+    )
+
+
+def pairs_smoothed_without_a_bound() -> Fault:
+    """The rows of a smoothing add up to one, and its columns to whatever they do."""
+
+    def make(original: Any) -> Any:
+        def utilities(self: Any, total: Any, chosen: Any) -> Any:
+            smooth = tuple((s / s.sum(axis=1, keepdims=True) * 2**13).astype(np.int64) for s in self.smooth)
+            return original(dataclasses.replace(self, smooth=smooth), total, chosen)
+
+        return utilities
+
+    return replaced(PairChoice, "utilities", make)
+
+
+def pairs_expected_from_the_data() -> Fault:
+    def make(original: Any) -> Any:
+        def utilities(self: Any, total: Any, chosen: Any) -> Any:
+            peeking = tuple(-3 * int(total.sum()) * expected for expected in self.expected)
+            return original(dataclasses.replace(self, expected=peeking), total, chosen)
+
+        return utilities
+
+    return replaced(PairChoice, "utilities", make)
 
 
 # --- the checks ---
@@ -673,6 +730,15 @@ OF_TRAINING: list[tuple[Callable[[], Fault], str]] = [
 """Faults in training."""
 
 
+OF_UNITS: list[tuple[Callable[[], Fault], str]] = [
+    (gradients_without_weights, "replay on a neighbour"),
+    (gradients_that_count_twice, "contribution"),
+    (hidden_units_beside_the_clip, "contribution"),
+    (gradients_that_count_twice, "audit"),
+]
+"""Faults in training with hidden units."""
+
+
 OF_TABLES: list[tuple[Callable[[], Fault], str]] = [
     (tables_with_the_sensitivity_of_one, "contribution"),
     (tables_without_weights, "replay on a neighbour"),
@@ -684,6 +750,20 @@ OF_TABLES: list[tuple[Callable[[], Fault], str]] = [
     (rounds_that_cost_nothing, "audit"),
 ]
 """Faults in the marginal models."""
+
+
+OF_SCORERS: list[tuple[Callable[[], Fault], str, str]] = [
+    (pairs_with_the_sensitivity_of_one, "pairwise", "contribution"),
+    (pairs_that_count_twice, "pairwise", "contribution"),
+    (pairs_smoothed_without_a_bound, "pairwise", "contribution"),
+    (pairs_expected_from_the_data, "pairwise", "contribution"),
+    (choices_at_twice_the_eta, "pairwise", "choices"),
+    (a_charge_forgotten, "pairwise", "spends its plan"),
+    (half_the_noise, "pairwise", "noise scale"),
+    (labels_with_the_sensitivity_of_one, "label-rarity", "contribution"),
+    (a_charge_forgotten, "label-rarity", "spends its plan"),
+]
+"""Faults in what scorers measure."""
 
 
 @pytest.mark.slow
@@ -716,10 +796,29 @@ def test_the_mutant_of_tables_is_caught(mutant: Callable[[], Fault], check: str)
         CHECKS[check](make(model="mst", weights="cap"), TABLE)
 
 
-def training_plan(check: str) -> Plan:
+def scorer_plan(scorer: str) -> Plan:
+    """A budget with which even so few records get more than one pair of columns."""
+    return make(scorer=scorer, mu=12.0)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "scorer", "check"), OF_SCORERS, ids=[f"{m.__name__}-{s}-{c}" for m, s, c in OF_SCORERS]
+)
+def test_the_mutant_of_a_scorer_is_caught(mutant: Callable[[], Fault], scorer: str, check: str) -> None:
+    with mutant(), pytest.raises(AssertionError):
+        CHECKS[check](scorer_plan(scorer), TABLE)
+
+
+@pytest.mark.parametrize("scorer", ["pairwise", "label-rarity"])
+@pytest.mark.parametrize("check", ["contribution", "replay on a neighbour", "spends its plan", "noise scale"])
+def test_scorers_pass(check: str, scorer: str) -> None:
+    CHECKS[check](scorer_plan(scorer), TABLE)
+
+
+def training_plan(check: str, hidden: int = 0) -> Plan:
     """All take part where runs on neighbours are compared, and some where the audit judges the sampling."""
     sampled = {"sampling_rate": 0.1, "epochs": 2.0} if check == "audit" else {}
-    return make(model="neural", weights="cap", **sampled)
+    return make(model="autoregressive", weights="cap", hidden=hidden, **sampled)
 
 
 @pytest.mark.slow
@@ -727,6 +826,19 @@ def training_plan(check: str) -> Plan:
 def test_the_mutant_of_training_is_caught(mutant: Callable[[], Fault], check: str) -> None:
     with mutant(), pytest.raises(AssertionError):
         CHECKS[check](training_plan(check), TABLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_code_passes_with_hidden_units(check: str) -> None:
+    CHECKS[check](training_plan(check, hidden=12), TABLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "check"), OF_UNITS, ids=[f"{m.__name__}-{c}" for m, c in OF_UNITS])
+def test_the_mutant_of_hidden_units_is_caught(mutant: Callable[[], Fault], check: str) -> None:
+    with mutant(), pytest.raises(AssertionError):
+        CHECKS[check](training_plan(check, hidden=12), TABLE)
 
 
 @pytest.mark.slow
@@ -738,7 +850,9 @@ def main() -> None:
     """Print which check catches which fault."""
     rows = [(*row, make()) for row in MUTANTS]
     rows += [(*row, make(model="mst", weights="cap")) for row in OF_TABLES]
+    rows += [(mutant, check, scorer_plan(scorer)) for mutant, scorer, check in OF_SCORERS]
     rows += [(*row, training_plan(row[1])) for row in OF_TRAINING]
+    rows += [(*row, training_plan(row[1], hidden=12)) for row in OF_UNITS]
     for mutant, check, plan in rows:
         try:
             with mutant():

@@ -297,8 +297,9 @@ def test_every_command_knows_a_new_part_of_each_kind(folder: Path, capsys: pytes
     found = printed(capsys, "audit", *schema, *TOYS, "--runs", "2000", "--json")
     assert not found["exceeded"]
     assert {finding["measurement"] for finding in found["findings"]} == {*charges, "all"}
-    assert main(["plan", *map(str, schema), "--epsilon", "1", "--boost", "3"]) == 2
-    assert "boost belongs to the model toy; naive-bayes has none" in capsys.readouterr().err
+    assert main(["plan", *map(str, schema), "--epsilon", "1", "--model", "mst", "--boost", "3"]) == 2
+    assert "boost belongs to the model toy; mst has none" in capsys.readouterr().err
+    assert printed(capsys, "plan", *schema, "--epsilon", "1", "--boost", "3", "--json")["model"] == "toy"
 
 
 @pytest.mark.usefixtures("toys")
@@ -313,13 +314,13 @@ def test_the_claims_are_checked_for_a_new_part_as_for_any_other() -> None:
 
 
 @pytest.mark.usefixtures("toys")
-@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim", "neural", "toy"])
+@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim", "autoregressive", "toy"])
 def test_an_engine_elsewhere_gives_the_same_bits(model: str) -> None:
     """Kernels are picklable, and sums do not depend on the partition."""
     from checks import same_release
 
     schema, source = parse_schema(ALL_TYPES), open_source(make_people(500))
-    training = {"epochs": 1.0, "sampling_rate": 0.5} if model == "neural" else {}
+    training = {"epochs": 1.0, "sampling_rate": 0.5} if model == "autoregressive" else {}
     plan = make_plan(schema, Settings.of(epsilon=3.0, model=model, **training))
     here, there = (run(plan, source, noise_seed=5, engine=engine) for engine in ("local", "scattered"))
     assert same_release(here, there)

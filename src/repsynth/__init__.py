@@ -43,13 +43,15 @@ if TYPE_CHECKING:
     )
     from repsynth.models.marginal.model import Aim, Mst
     from repsynth.models.naive_bayes.model import NaiveBayes
-    from repsynth.models.network.model import Neural
+    from repsynth.models.network.model import Autoregressive
     from repsynth.planning.plan import Plan
     from repsynth.planning.settings import Settings
     from repsynth.privacy.budget import Budget
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release
     from repsynth.schema import Schema, load_schema, parse_schema
+    from repsynth.scoring.label_rarity import LabelRarity
+    from repsynth.scoring.pairwise import Pairwise
     from repsynth.scoring.random import Random
     from repsynth.scoring.rarity import Rarity
     from repsynth.scoring.weights import Cap, Equalize, HingeExp, Removal, Targeted, Uniform
@@ -67,13 +69,15 @@ _PLACES = {
     ],
     "models.marginal.model": ["Aim", "Mst"],
     "models.naive_bayes.model": ["NaiveBayes"],
-    "models.network.model": ["Neural"],
+    "models.network.model": ["Autoregressive"],
     "planning.plan": ["Plan"],
     "planning.settings": ["Settings"],
     "privacy.budget": ["Budget"],
     "privacy.ledger": ["Ledger"],
     "release.release": ["Release"],
     "schema": ["Schema", "load_schema", "parse_schema"],
+    "scoring.label_rarity": ["LabelRarity"],
+    "scoring.pairwise": ["Pairwise"],
     "scoring.random": ["Random"],
     "scoring.rarity": ["Rarity"],
     "scoring.weights": ["Cap", "Equalize", "HingeExp", "Removal", "Targeted", "Uniform"],
@@ -82,17 +86,19 @@ _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names
 
 __all__ = [
     "Aim",
+    "Autoregressive",
     "Budget",
     "Cap",
     "ConfigError",
     "DataError",
     "Equalize",
     "HingeExp",
+    "LabelRarity",
     "Ledger",
     "LedgerError",
     "Mst",
     "NaiveBayes",
-    "Neural",
+    "Pairwise",
     "Plan",
     "Random",
     "Rarity",

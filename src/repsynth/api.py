@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from repsynth.curator.dossier import Summary
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release
+    from repsynth.scoring.borrowed import Borrowed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,16 +35,23 @@ def takes_settings(function: F) -> F:
 
 
 @takes_settings
-def plan(schema: Schema | str | Path, *, settings: Settings | str | Path | None = None, **knobs: Any) -> Plan:
+def plan(
+    schema: Schema | str | Path,
+    *,
+    settings: Settings | str | Path | None = None,
+    scores_from: "Release | Borrowed | str | Path | None" = None,
+    **knobs: Any,
+) -> Plan:
     """What a run with these settings would measure and cost; no data is opened.
 
-    Settings are keywords, a `Settings`, or the path of a `plan.toml`; keywords beside a file count more.
+    Settings are keywords, a `Settings`, or the path of a `plan.toml`; keywords beside a file count more. With
+    `scores_from`, an earlier release or its folder, score function and threshold are taken from there.
 
     >>> from repsynth import datasets
     >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="mst").charges)
     ['count', 'ranges', 'zoom', 'histograms', 'scores', 'label tables', 'choice', 'tables']
     """
-    return make_plan(_schema(schema), _settings(settings, knobs))
+    return make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
 
 
 @takes_settings
@@ -56,6 +64,7 @@ def synthesize(
     ledger: "str | Path | Ledger | None" = None,
     dataset: str | None = None,
     engine: str = "local",
+    scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Release":
     """A differentially private release of a table: the data is read and the budget is spent, once.
@@ -65,7 +74,8 @@ def synthesize(
     objects, and their own settings may stand beside them. Everything is checked before data is opened.
     With a `ledger`, the cost is set aside in the budget of `dataset` before the data is opened. A model that is
     trained can be given a folder for its `checkpoint`: the same call goes on from there if it was killed. The
-    folder stays until the release is saved.
+    folder stays until the release is saved. `scores_from` is an earlier release of a table with the same columns,
+    or its folder: score function and threshold are taken from there, cost this table nothing, and are kept.
 
     What a user should know is warned of (`RepsynthWarning`), as far as it is known before anything is spent; what
     the release itself shows comes after, and never keeps it from being handed out. `release.warnings` has it all.
@@ -90,7 +100,7 @@ def synthesize(
 
     if not isinstance(checkpoint, str | Path | None):
         raise ConfigError("the checkpoint must be the path of a folder")
-    made = make_plan(_schema(schema), _settings(settings, knobs))
+    made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
     folder = None if checkpoint is None else Path(checkpoint)
     known = cautions(made, made.public_rows)
     for text in known:
@@ -164,7 +174,7 @@ def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
-    >>> inspect_release(synthesize(sim.table, sim.schema, epsilon=1.0))["model"]
+    >>> inspect_release(synthesize(sim.table, sim.schema, epsilon=1.0, model="naive-bayes"))["model"]
     'naive-bayes'
     """
     from repsynth.release.describe import release_data
@@ -181,6 +191,7 @@ def audit(
     settings: Settings | str | Path | None = None,
     runs: int = 100_000,
     black_box_runs: int = 0,
+    scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Iterator[Finding]":
     """Attack the mechanism and compare with its claims, on a table or on one made up from the schema.
@@ -188,14 +199,14 @@ def audit(
     With a `table`, what it finds is PRIVATE.
 
     >>> from repsynth import datasets
-    >>> findings = audit(datasets.load("sim").schema, epsilon=1.0, runs=1000)
+    >>> findings = audit(datasets.load("sim").schema, epsilon=1.0, model="naive-bayes", runs=1000)
     >>> sorted({finding.target for finding in findings})[:2]
     ['canary', 'canary alone']
     """
     from repsynth.auditing.audit import audit as attack
     from repsynth.auditing.targets import made_up_table
 
-    made = make_plan(_schema(schema), _settings(settings, knobs))
+    made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
     source = made_up_table(made.schema) if table is None else table
     return attack(made, source, runs=runs, black_box_runs=black_box_runs)
 
@@ -204,6 +215,16 @@ def _schema(schema: Schema | str | Path) -> Schema:
     if not isinstance(schema, Schema | str | Path):
         raise ConfigError("the schema must be a Schema, or the path of a schema.toml")
     return schema if isinstance(schema, Schema) else load_schema(schema)
+
+
+def _borrowed(source: "Release | Borrowed | str | Path | None") -> "Borrowed | None":
+    from repsynth.scoring.borrowed import Borrowed
+
+    if source is None or isinstance(source, Borrowed):
+        return source
+    from repsynth.release.lending import borrow
+
+    return borrow(source)
 
 
 def _settings(settings: Settings | str | Path | None, knobs: dict[str, Any]) -> Settings:

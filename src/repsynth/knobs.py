@@ -73,7 +73,8 @@ class Knob:
             return None
         if isinstance(value, str) and str in self.kinds:
             return value
-        if not _is_number(value) or (float not in self.kinds and value != int(value)):
+        numeric = _is_number(value) and not {int, float}.isdisjoint(self.kinds)
+        if not numeric or (float not in self.kinds and value != int(value)):
             raise ConfigError(f"{self.words} must be {self._wanted()}")
         kept = float(value) if float in self.kinds else int(value)
         self._check_bounds(kept)
@@ -128,15 +129,28 @@ class Registry(dict[str, type[Part]], Generic[Part]):
     >>> stoves = Registry("stove", [Kettle])
     >>> stoves.dump(stoves.make("kettle", degrees=40))
     {'name': 'kettle', 'degrees': 40.0}
+
+    A kind that has got another name is still found by the one that it had:
+
+    >>> Registry("stove", [Kettle], renamed={"pot": "kettle"}).load({"name": "pot"})
+    Kettle(degrees=90.0)
     """
 
-    def __init__(self, what: str, kinds: Iterable[type[Part]]) -> None:
+    def __init__(
+        self, what: str, kinds: Iterable[type[Part]], *, renamed: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__({kind.name: kind for kind in kinds})
         self.what = what
+        self._renamed = dict(renamed or {})
+
+    def current(self, name: str) -> str:
+        """What a kind is called now, where earlier versions called it so."""
+        return self._renamed.get(name, name)
 
     def make(self, part: str | Part, **knobs: Any) -> Part:
         """A part from its name and knobs; or the given part, if it could be made from a file again."""
         if isinstance(part, str):
+            part = self.current(part)
             kind = self.get(part)
             if kind is None:
                 raise ConfigError(
@@ -168,6 +182,18 @@ class Registry(dict[str, type[Part]], Generic[Part]):
                 found.setdefault(knob.name, (knob, []))[1].append(name)
         return found
 
+    def owner(self, knob: str) -> str:
+        """The kind that a knob chooses where no kind is named: the only one that has it.
+
+        >>> Registry("stove", []).owner("degrees")
+        Traceback (most recent call last):
+        repsynth.errors.ConfigError: degrees is no knob of a stove; name the stove
+        """
+        owners = [name for name, kind in self.items() if knob in {k.name for k in knobs_of(kind)}]
+        if len(owners) != 1:
+            raise ConfigError(f"{knob.replace('_', ' ')} {self._belongs(knob)}; name the {self.what}")
+        return owners[0]
+
     def dump(self, part: Part) -> dict[str, Any]:
         """A part as plain data."""
         return {"name": part.name, **msgspec.to_builtins(part)}
@@ -176,7 +202,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         """A part from plain data, which may be a stranger's."""
         knobs = dict(table)
         name = knobs.pop("name", None)
-        if not isinstance(name, str) or name not in self:
+        if not isinstance(name, str) or self.current(name) not in self:
             known = f"'{name[:40]}'" if isinstance(name, str) else "without a name"
             raise ConfigError(f"it has a {self.what} {known}, which this version lacks")
         return self.make(name, **knobs)

@@ -38,7 +38,7 @@ def _the_same_every_time() -> Iterator[None]:
 
 
 def plan_for(schema: Schema, **options: object) -> Plan:
-    return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, **options}))
+    return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, "model": "naive-bayes", **options}))
 
 
 @pytest.fixture(scope="module")

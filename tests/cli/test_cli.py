@@ -199,7 +199,7 @@ def test_json_is_one_object_and_nothing_else(
 
 
 def test_json_of_a_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("synthesize people.csv --schema schema.toml --epsilon 1 --delta 1e-6")
+    run("synthesize people.csv --schema schema.toml --epsilon 1 --delta 1e-6 --model naive-bayes")
     capsys.readouterr()
     assert run("inspect release --json") == 0
     account = json.loads(capsys.readouterr().out)
@@ -220,11 +220,29 @@ def test_plan_touches_no_data_and_shows_every_measurement(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "people.csv").unlink()
-    assert run("plan --schema schema.toml --epsilon 1 --delta 1e-6 --outlier-epsilon 0.5") == 0
+    known = "plan --schema schema.toml --epsilon 1 --delta 1e-6 --model naive-bayes"
+    assert run(f"{known} --outlier-epsilon 0.5") == 0
     printed = capsys.readouterr().out
     for word in ("count", "histograms", "scores", "sums", "sensitivity", "noise / records", "attack advantage"):
         assert word in printed
     assert "ε ≤ 0.5" in printed
+
+
+def test_the_model_that_was_chosen_is_told_everywhere_and_why(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = "--schema schema.toml --epsilon 1 --delta 1e-6 --public-rows 600"
+    line = "Model: naive-bayes, chosen because with 600 records a cell of a two-way table holds "
+    for command in (f"plan {settings}", f"synthesize people.csv {settings}", "inspect release"):
+        assert run(command) == 0
+        assert line in capsys.readouterr().out
+    for command in (f"plan {settings}", "inspect release"):
+        assert run(f"{command} --json") == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["model"] == "naive-bayes"
+        assert told["model_why"].startswith("with 600 records")
+    assert run(f"plan {settings} --model naive-bayes") == 0
+    assert "Model: naive-bayes.\n" in capsys.readouterr().out
 
 
 def test_plan_warns_in_words_where_noise_drowns_the_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,9 +294,12 @@ def warned(printed: str) -> list[str]:
 
 
 def test_the_same_warnings_are_everywhere(codes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    synthesize = "synthesize codes.csv --schema codes.toml --epsilon 1 --public-rows 3000"
+    synthesize = "synthesize codes.csv --schema codes.toml --epsilon 1 --public-rows 3000 --model naive-bayes"
     for command, known in (
-        ("plan --schema codes.toml --epsilon 1 --rows 3000", [*KNOWN, "a CSV file gets apostrophes"]),
+        (
+            "plan --schema codes.toml --epsilon 1 --rows 3000 --model naive-bayes",
+            [*KNOWN, "a CSV file gets apostrophes"],
+        ),
         (synthesize, [*KNOWN, "'smoker' could not be read", "synthetic.csv: an apostrophe stands before"]),
         ("inspect release", [*KNOWN, "'smoker' could not be read", "a CSV file gets apostrophes"]),
     ):
@@ -623,7 +644,7 @@ def test_flags_beside_a_plan_count_more_and_change_nothing_else(
     ("flags", "message"),
     [
         ("--outlier-weight 0.1", "belongs to the weight rule targeted"),
-        ("--epochs 3", "belongs to the model neural"),
+        ("--epochs 3", "belongs to the model autoregressive"),
     ],
 )
 def test_a_knob_that_the_plan_s_parts_do_not_have_is_refused(

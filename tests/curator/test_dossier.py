@@ -26,7 +26,7 @@ from repsynth.scoring.weights import FULL
 
 def test_realised_losses(sim: datasets.Dataset) -> None:
     """The noise is seeded, so that some records are certain to lie above the threshold."""
-    plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6))
+    plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6, model="naive-bayes"))
     release = run(plan, open_source(sim.table), noise_seed=1)
     table, summary = dossier(sim.table, release)
     assert table.num_rows == 6000
@@ -74,7 +74,7 @@ class Runs:
 def runs() -> Runs:
     """Seeds fix the noise."""
     table, schema = datasets.simulate(40_000, seed=3), datasets.load("sim").schema
-    plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-6, public_rows=table.num_rows))
+    plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-6, public_rows=table.num_rows, model="naive-bayes"))
     records = records_of(table, schema)
     first = run(plan, open_source(table), noise_seed=1)
     farthest = int(np.argmax(first.score.of(records)))
@@ -106,7 +106,8 @@ def test_the_guarantee_does_not_depend_on_the_noise_that_was_drawn(runs: Runs) -
 def test_guaranteed_at_least_realised(data_dir: Path) -> None:
     """With fresh noise: the guarantee fails with a chance of at most δ/2, some 2e-10."""
     adult = datasets.load("adult", data_dir=data_dir)
-    release = synthesize(adult.table, adult.schema, epsilon=4.0, public_rows=adult.table.num_rows)
+    known = {"public_rows": adult.table.num_rows, "model": "naive-bayes"}
+    release = synthesize(adult.table, adult.schema, epsilon=4.0, **known)
     table, summary = dossier(adult.table, release)
     assert np.all(table["guaranteed_epsilon"].to_numpy() >= table["realised_epsilon"].to_numpy() - 1e-9)
     assert summary.guaranteed_fraction > 0.02
@@ -125,6 +126,7 @@ def test_guaranteed_at_least_realised(data_dir: Path) -> None:
 def test_where_there_is_no_guarantee_it_says_why(
     options: dict[str, object], reason: str, sim: datasets.Dataset
 ) -> None:
+    options = {"model": "naive-bayes", **options}
     release = synthesize(sim.table, sim.schema, epsilon=0.5, delta=1e-6, **options)  # type: ignore[arg-type]
     table, summary = dossier(sim.table, release)
     assert summary.no_guarantee is not None

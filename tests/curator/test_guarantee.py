@@ -70,7 +70,9 @@ class Runs:
 @pytest.fixture(scope="module")
 def runs() -> Runs:
     table = make_table()
-    plan = make_plan(SCHEMA, Settings.of(mu=2.0, delta=1e-6, public_rows=ROWS, weights="hinge-exp"))
+    plan = make_plan(
+        SCHEMA, Settings.of(mu=2.0, delta=1e-6, public_rows=ROWS, weights="hinge-exp", model="naive-bayes")
+    )
     records = records_of(table, SCHEMA)
     release = run(plan, open_source(table), noise_seed=1)
     farthest = int(np.argmax(release.score.of(records)))
@@ -105,7 +107,7 @@ def test_no_record_ever_weighs_more_than_its_bound(runs: Runs, eta: float) -> No
 
 def test_a_bound_by_the_threshold_of_all_would_not_hold(runs: Runs) -> None:
     """The rare label's threshold lies above it."""
-    with mock.patch.object(guarantee, "_pulled", lambda own, common, *_, **__: common):
+    with mock.patch.object(guarantee, "_own_or_common", lambda label, common, *_, **__: common):
         bound = guaranteed_weights(runs.release, [runs.records], eta=0.5)
     wrong = exceeded(runs, bound)
     assert np.mean(wrong[runs.records.codes["rare"] == 1]) > 0.02
@@ -133,7 +135,7 @@ def test_it_holds_where_more_records_were_declared_than_there_are(rule: str, lab
     first edge."""
     schema = replace(SCHEMA, label=label)
     records = records_of(make_table(), schema).take(np.arange(5000))
-    plan = make_plan(schema, Settings.of(mu=3.0, delta=1e-6, public_rows=ROWS, weights=rule))
+    plan = make_plan(schema, Settings.of(mu=3.0, delta=1e-6, public_rows=ROWS, weights=rule, model="naive-bayes"))
     release = run(plan, open_source(make_table().slice(0, 5000)), noise_seed=1)
     assert why_none(release) is None
     bound = guaranteed_weights(release, [records], eta=1e-9)

@@ -8,11 +8,13 @@ from repsynth.errors import DataError
 from repsynth.evaluation.distances import (
     CELLS,
     FREQUENT,
+    TRIPLES,
     Grid,
     fraction_equal,
     fraction_of_multiples,
     measure_distances,
     median_error,
+    sample_triples,
     total_variation,
 )
 from repsynth.schema import Category, Integer, Schema
@@ -141,3 +143,30 @@ def test_fractions_of_no_numbers_are_undefined() -> None:
     assert np.isnan(fraction_equal(np.zeros(0), 0))
     assert np.isnan(fraction_of_multiples(np.zeros(0), 10))
     assert fraction_of_multiples(np.array([999.999, 1_000_000.0, -3000.0, 1.0]), 1000) == 0.5
+
+
+def test_three_way_distances_see_what_pairs_do_not() -> None:
+    """c says whether a and b differ in one table, and is a coin in the other."""
+    schema = Schema(columns=tuple(Category(name=name, values=("0", "1")) for name in "abc"))
+    a, b = np.repeat([0, 0, 1, 1], 100), np.repeat([0, 1, 0, 1], 100)
+    real = Records(rows=400, codes={"a": a, "b": b, "c": a ^ b})
+    made = Records(rows=400, codes={"a": a, "b": b, "c": np.tile([0, 1], 200)})
+    found = measure_distances(real, made, schema, triples=5)
+    assert found.mean_two_way == 0.0
+    assert found.three_way == {("a", "b", "c"): 0.5}
+    assert found.mean_three_way == 0.5
+    assert np.isnan(measure_distances(real, made, schema).mean_three_way)
+
+
+def test_the_triples_are_the_same_every_time_and_spread_over_all() -> None:
+    names = [f"c{i}" for i in range(30)]
+    some = sample_triples(names)
+    assert len(set(some)) == len(some) == TRIPLES
+    assert some == sample_triples(names)
+    assert {name for triple in some for name in triple} == set(names)
+    assert len(sample_triples(names[:5])) == 10
+
+
+def test_tables_of_mostly_empty_cells_need_no_memory() -> None:
+    far = np.array([0, 2**40])
+    assert total_variation(far, np.array([0, 2**41])) == 0.5

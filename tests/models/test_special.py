@@ -31,9 +31,9 @@ KINDS = {
     "naive-bayes without a label": (UNLABELLED, {}),
     "mst": (SCHEMA, {}),
     "aim": (SCHEMA, {}),
-    "neural": (SCHEMA, TRAINING),
+    "autoregressive": (SCHEMA, TRAINING),
 }
-SEEDS = {"naive-bayes": 3, "naive-bayes without a label": 1, "mst": 2, "aim": 1, "neural": 1}
+SEEDS = {"naive-bayes": 3, "naive-bayes without a label": 1, "mst": 2, "aim": 1, "autoregressive": 1}
 """Runs of each; the slower ones have fewer."""
 
 
@@ -123,7 +123,7 @@ def check_that_hardly_anybody_is_at_a_bound_that_the_data_do_not_reach(made: Mad
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
-        pytest.param(kind, seed, marks=pytest.mark.slow if kind in ("aim", "neural") else ())
+        pytest.param(kind, seed, marks=pytest.mark.slow if kind in ("aim", "autoregressive") else ())
         for kind, seeds in SEEDS.items()
         for seed in range(seeds)
     ],
@@ -251,7 +251,7 @@ def test_ranks_lead_back_to_the_numbers_where_noise_blurs_the_histogram() -> Non
     schema = Schema(columns=(column, *SCHEMA.columns[-1:]), label="owner")
     pay = generator.lognormal(9, 0.5, ROWS).astype(np.int64)
     table = pa.table({"x": pay, "owner": make_wide(ROWS)["owner"]})
-    plan = make_plan(schema, Settings.of(mu=0.2, delta=1e-6, public_rows=ROWS))
+    plan = make_plan(schema, Settings.of(mu=0.2, delta=1e-6, public_rows=ROWS, model="naive-bayes"))
     release = run(plan, open_source(table), noise_seed=1)
     assert release.histograms.located == {0}
     assert not release.histograms.clear(0)

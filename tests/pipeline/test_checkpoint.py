@@ -42,7 +42,14 @@ pytestmark = pytest.mark.slow
 
 
 def small(**options: Any) -> dict[str, Any]:
-    return {"epsilon": 2.0, "delta": 1e-6, "model": "neural", "sampling_rate": 0.25, "epochs": 5.0, **options}
+    return {
+        "epsilon": 2.0,
+        "delta": 1e-6,
+        "model": "autoregressive",
+        "sampling_rate": 0.25,
+        "epochs": 5.0,
+        **options,
+    }
 
 
 def paid(schema: Schema, folder: Path, name: str = "ledger.db") -> tuple[Plan, Payer]:
@@ -365,7 +372,7 @@ def test_a_checkpoint_in_use_or_in_the_way_is_refused(people: pa.Table, schema: 
     with pytest.raises(ConfigError, match="neither empty nor a checkpoint"):
         run(plan, open_source(people), checkpoint=tmp_path / "home")
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
-    other = make_plan(schema, Settings.of(epsilon=1.0))
+    other = make_plan(schema, Settings.of(epsilon=1.0, model="naive-bayes"))
     with pytest.raises(ConfigError, match="only a model that is trained"):
         run(other, open_source(people), checkpoint=tmp_path / "d")
 
@@ -430,14 +437,14 @@ def test_without_its_library_nothing_is_spent(
     plan, payer = paid(schema, tmp_path)
     release.save(tmp_path / "release")
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(ConfigError, match=r"install repsynth\[neural\]"):
+    with pytest.raises(ConfigError, match=r"install repsynth\[autoregressive\]"):
         run(plan, open_source(people), payer=payer, checkpoint=tmp_path / "c")
     assert not payer.ledger.balance("data").spendings
     assert not (tmp_path / "c").exists()
     loaded = Release.load(tmp_path / "release")
     assert loaded.sample(5).num_rows == 5, "drawing does not need it"
     pld._accountant.cache_clear()
-    with pytest.raises(ConfigError, match=r"install repsynth\[neural\]"):
+    with pytest.raises(ConfigError, match=r"install repsynth\[autoregressive\]"):
         make_plan(schema, Settings.of(**small(epsilon=1.7)))
 
 
@@ -499,7 +506,7 @@ for line in sys.stdin:  # a child for each command: what they all need is import
 """
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6"]
-TRAINING = ["--schema", "schema.toml", "--model", "neural", "--epochs", "1"]
+TRAINING = ["--schema", "schema.toml", "--model", "autoregressive", "--epochs", "1"]
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ from repsynth.scoring.histograms import ColumnHistograms
 
 RULES = [*weights.RULES, "random"]
 MODELS = list(ALL_MODELS)
-SLOW = {"aim", "neural"}
+SLOW = {"aim", "autoregressive"}
 EACH_MODEL = [pytest.param(model, marks=pytest.mark.slow) if model in SLOW else model for model in MODELS]
 
 
@@ -53,12 +53,14 @@ def cases(values: list[float]) -> list[Any]:
 
 def plan_for(schema: Schema, **options: object) -> Plan:
     of_model = options_of(str(options.get("model", "naive-bayes")), options.pop("mu", None))  # type: ignore[arg-type]
-    return make_plan(schema, Settings.of(**{"epsilon": 2.0, "delta": 1e-6, **of_model, **options}))
+    usual = {"epsilon": 2.0, "delta": 1e-6, "model": "naive-bayes"}
+    return make_plan(schema, Settings.of(**{**usual, **of_model, **options}))
 
 
 def seeded(table: pa.Table, schema: Schema, seed: int = 1, **options: object) -> Release:
     """A release of seeded noise: the same each time, so that nothing is left to chance."""
-    return run(make_plan(schema, Settings.of(**options)), open_source(table), noise_seed=seed)
+    settings = Settings.of(**{"model": "naive-bayes", **options})
+    return run(make_plan(schema, settings), open_source(table), noise_seed=seed)
 
 
 @pytest.mark.parametrize("model", EACH_MODEL)
@@ -107,7 +109,7 @@ def test_replay_on_a_neighbour(
 
     schema = parse_schema(ALL_TYPES if label else ALL_TYPES.replace('label = "smoker"', ""))
     # With a network the noise is found anew for each: test_hostile draws both.
-    known = rows if public and model != "neural" else None
+    known = rows if public and model != "autoregressive" else None
     plan = plan_for(schema, model=model, weights=rule, mu=mu, public_rows=known)
     check_replay(plan, make_people(rows, seed), absent % rows)
 
@@ -211,14 +213,16 @@ def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
     influence = release.influence(records)
     assert above.any()
     for part, most in ((influence[above], asked), (influence, 2.0)):
-        if model == "neural":  # what a weight costs takes long to work out: of some records, and of the heaviest
+        if (
+            model == "autoregressive"
+        ):  # what a weight costs takes long to work out: of some records, and of the heaviest
             part = np.quantile(part, np.linspace(0, 1, 6), method="higher")
         assert release.privacy.epsilon_at(part).max() <= most
     if rule == "targeted":
         weight = release.weights.of(np.array([release.threshold.value])) / 4096
         # The loss of training is worked out in steps of 1/128 of the weight.
         assert release.privacy.epsilon_at(weight)[0] == pytest.approx(
-            asked, rel=2e-2 if model == "neural" else 2e-3
+            asked, rel=2e-2 if model == "autoregressive" else 2e-3
         )
 
 
@@ -333,11 +337,11 @@ def test_the_budget_is_checked_before_the_data_is_touched() -> None:
         {"score_share": "half"},
         {"public_rows": 0},
         {"model": "magic"},
-        {"model": "neural", "epsilon": None, "mu": 1.0},
-        {"model": "neural", "epochs": 0},
-        {"model": "neural", "sampling_rate": 1.5},
-        {"model": "neural", "epochs": 1000, "sampling_rate": 0.01},
-        {"model": "neural", "delta": 1e-12},
+        {"model": "autoregressive", "epsilon": None, "mu": 1.0},
+        {"model": "autoregressive", "epochs": 0},
+        {"model": "autoregressive", "sampling_rate": 1.5},
+        {"model": "autoregressive", "epochs": 1000, "sampling_rate": 0.01},
+        {"model": "autoregressive", "delta": 1e-12},
         {"model": "mst", "epochs": 3},
     ],
 )

@@ -38,7 +38,7 @@ def test_an_ordinary_plan_has_no_cautions() -> None:
 
 
 def test_without_a_label_a_model_that_needs_one_says_so() -> None:
-    (said,) = plan_of(label=None).warnings
+    (said,) = plan_of(label=None, model="naive-bayes").warnings
     assert "naive-bayes draws every column independently" in said
     assert "declare a label" in said
     assert "mst" in said
@@ -71,7 +71,7 @@ def test_of_many_columns_a_few_are_named() -> None:
 
 
 def test_where_noise_drowns_all_no_column_is_singled_out() -> None:
-    plan = plan_of(category("code", 3000))
+    plan = plan_of(category("code", 3000), model="naive-bayes")
     (said,) = cautions(plan, 3 * noise_of(plan))
     assert said.startswith("noise drowns the data")
     assert "noise drowns" not in " ".join(cautions(plan, 5 * noise_of(plan)))
@@ -136,7 +136,9 @@ def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_synthesize_warns_once_of_each_where_it_was_called(seeded: None) -> None:
     with pytest.warns(RepsynthWarning) as caught:
-        release = repsynth.synthesize(TABLE, replace(WITH_ID, label=None), epsilon=8.0, public_rows=900)
+        release = repsynth.synthesize(
+            TABLE, replace(WITH_ID, label=None), epsilon=8.0, public_rows=900, model="naive-bayes"
+        )
     said = [str(warning.message) for warning in caught]
     assert sorted(said) == sorted(release.warnings)
     assert len(said) == 2

@@ -5,6 +5,7 @@ import math
 import pytest
 from conftest import ALL_TYPES
 
+from repsynth import datasets
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Share
 from repsynth.models.naive_bayes.model import NaiveBayes
@@ -26,10 +27,10 @@ def test_charges_add_up_to_the_budget_and_never_beyond(model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param(m, marks=pytest.mark.slow) if m == "neural" else m for m in MODELS]
+    "model", [pytest.param(m, marks=pytest.mark.slow) if m == "autoregressive" else m for m in MODELS]
 )
 def test_a_record_at_the_ceiling_loses_no_more_than_was_asked(model: str) -> None:
-    knobs = SHORT if model == "neural" else {}
+    knobs = SHORT if model == "autoregressive" else {}
     for asked in (0.9, 1.1, 1.3, 1.5, 1.7):
         settings = Settings.of(epsilon=2.0, delta=1e-6, model=model, outlier_epsilon=asked, **knobs)
         plan = make_plan(SCHEMA, settings)
@@ -42,7 +43,7 @@ def test_a_record_at_the_ceiling_loses_no_more_than_was_asked(model: str) -> Non
 def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
     shares = (Share("sums", 0.5), Share("tally", 0.5, weighted=False))
     monkeypatch.setattr(NaiveBayes, "shares", lambda self, schema: shares)
-    plan = make_plan(SCHEMA, Settings.of(epsilon=1.0))
+    plan = make_plan(SCHEMA, Settings.of(epsilon=1.0, model="naive-bayes"))
     assert {name: charge.weighted for name, charge in plan.charges.items()} == {
         **dict.fromkeys(("count", "ranges", "zoom", "histograms", "scores", "tally"), False),
         "sums": True,
@@ -70,3 +71,19 @@ def test_text_that_no_release_can_hold_is_refused_before_anything_is_spent(colum
     label = column.name if isinstance(column, Boolean) else None
     with pytest.raises(SchemaError, match="not valid UTF-8"):
         make_plan(Schema(columns=(column, Boolean(name="other")), label=label), Settings.of(epsilon=1.0))
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "seconds"),
+    [
+        *(("naive-bayes", 31_655, 0.47), ("mst", 31_655, 0.83), ("aim", 31_655, 7.7)),
+        pytest.param("autoregressive", 31_655, 8.7, marks=pytest.mark.slow),
+        ("aim", 700, 0.2),
+    ],
+)
+def test_the_seconds_of_a_plan_are_those_of_a_run(model: str, rows: int, seconds: float) -> None:
+    """Adult as it was measured on one core; and as few records as leave aim nothing to choose."""
+    plan = make_plan(
+        parse_schema(datasets.schema_text("adult")), Settings.of(epsilon=1.0, delta=1e-9, model=model)
+    )
+    assert seconds / 2 <= plan.model.resources(plan, rows).seconds <= 2 * seconds

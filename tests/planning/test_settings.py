@@ -17,7 +17,7 @@ from repsynth.errors import ConfigError, SchemaError
 from repsynth.knobs import Knob, knobs_of
 from repsynth.models.registry import MODELS
 from repsynth.planning.settings import PARTS, Settings, keywords
-from repsynth.planning.settings_file import read_settings, settings_to_toml
+from repsynth.planning.settings_file import read_settings, settings_to_toml, with_given
 from repsynth.schema import Category, Integer, Schema, parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import RULES, Rule, make_weights
@@ -42,6 +42,8 @@ def test_every_knob_is_a_keyword_a_flag_and_has_a_description() -> None:
 
 def within(knob: Knob) -> st.SearchStrategy[Any]:
     meta = knob.meta
+    if {int, float}.isdisjoint(knob.kinds):
+        return st.sampled_from(["predict", "tables", "any"])
     low = meta.ge if meta.ge is not None else 1e-3
     high = meta.le if meta.le is not None else 0.9
     if float in knob.kinds:
@@ -74,14 +76,14 @@ def test_settings_survive_a_file_and_a_release(settings: Settings) -> None:
 
 def test_a_model_is_a_name_or_an_object_and_its_knobs_may_stand_beside_it() -> None:
     made = [
-        Settings.of(epsilon=1.0, model="neural", epochs=3),
-        Settings.of(epsilon=1.0, model=repsynth.Neural(epochs=3)),
+        Settings.of(epsilon=1.0, model="autoregressive", epochs=3),
+        Settings.of(epsilon=1.0, model=repsynth.Autoregressive(epochs=3)),
     ]
     assert made[0] == made[1]
     release = repsynth.synthesize(make_people(60), parse_schema(ALL_TYPES), epsilon=3.0, model=repsynth.Mst())
     assert release.plan.model == repsynth.Mst()
     with pytest.raises(ConfigError, match="give epochs to the model itself"):
-        Settings.of(model=repsynth.Neural(), epochs=3)
+        Settings.of(model=repsynth.Autoregressive(), epochs=3)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,10 @@ def test_a_model_is_a_name_or_an_object_and_its_knobs_may_stand_beside_it() -> N
         ({"model": "msd"}, r"unknown model 'msd' \(did you mean 'mst'\?\)"),
         ({"gamma": 1.0}, "gamma belongs to the weight rule hinge-exp; targeted has none"),
         ({"weights": "random", "scorer": "rarity"}, "random weights have random scores"),
-        ({"epochs": 3}, "epochs belongs to the model neural; naive-bayes has none"),
+        ({"epochs": 3, "model": "mst"}, "epochs belongs to the model autoregressive; mst has none"),
+        ({"goal": 1}, "goal must be text"),
+        ({"goal": "speed"}, "unknown goal 'speed'; use one of predict, tables"),
+        ({"goal": "tables", "model": "mst"}, "the goal chooses a model, and mst is named already"),
         ({"weights": "hinge-exp", "gamma": 101}, "gamma is 101; it must be above 0 and at most 100"),
     ],
 )
@@ -127,7 +132,7 @@ def test_names_of_the_first_version_are_understood() -> None:
     [
         ("epsilon = ", "not valid TOML"),
         ('[model]\nname = "nothing"', "model 'nothing', which this version lacks"),
-        ('[model]\nname = "mst"\nepochs = 3', "epochs belongs to the model neural; mst has none"),
+        ('[model]\nname = "mst"\nepochs = 3', "epochs belongs to the model autoregressive; mst has none"),
         ("[weights]\ngamma = 3", "weight rule without a name"),
     ],
 )
@@ -216,3 +221,15 @@ NUMBER = Integer(name="a", min=0, max=9)
 def test_a_schema_made_in_python_is_checked_as_that_of_a_file(schema: Schema) -> None:
     with pytest.raises(SchemaError):
         repsynth.plan(schema, epsilon=1.0)
+
+
+def test_a_model_is_still_found_by_the_name_that_it_had(tmp_path: Path) -> None:
+    """In keywords, on the command line and in files; what is written says the new one."""
+    made = Settings.of(epsilon=1.0, model="neural", epochs=3)
+    assert made == Settings.of(epsilon=1.0, model=repsynth.Autoregressive(epochs=3))
+    path = tmp_path / "plan.toml"
+    path.write_text('epsilon = 1.0\n[model]\nname = "neural"\nepochs = 3.0\n')
+    assert Settings.of(**read_settings(path)) == made
+    assert 'name = "autoregressive"' in settings_to_toml(made)
+    assert "neural" not in MODELS
+    assert Settings.of(**with_given(read_settings(path), {"model": "neural"})).model == repsynth.Autoregressive()

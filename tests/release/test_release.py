@@ -40,7 +40,8 @@ Described = dict[str, Any]
 
 def seeded(table: pa.Table, schema: Schema, **options: object) -> Release:
     """A release of seeded noise: the same each time."""
-    return run(make_plan(schema, Settings.of(**options)), open_source(table), noise_seed=1)
+    settings = Settings.of(**{"model": "naive-bayes", **options})
+    return run(make_plan(schema, settings), open_source(table), noise_seed=1)
 
 
 @pytest.fixture
@@ -67,7 +68,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.mark.parametrize(
     ("rule", "model"),
     [
-        pytest.param(rule, model, marks=pytest.mark.slow if model == "neural" and rule != "targeted" else ())
+        pytest.param(
+            rule, model, marks=pytest.mark.slow if model == "autoregressive" and rule != "targeted" else ()
+        )
         for rule, model in product([*RULES, "random"], MODELS)
     ],
 )
@@ -217,7 +220,7 @@ def test_tables_that_a_run_could_not_have_measured_are_refused(
 ) -> None:
     release = seeded(sim.table, sim.schema, epsilon=4.0, public_rows=6000, model="mst", weights="uniform")
     first = release.fit.measured[0].tables  # type: ignore[attr-defined]
-    tables = [{"name": first.name, "pairs": first.pairs}, {"name": "tables", "pairs": pairs}]
+    tables = [first.describe(), {"name": "tables", "pairs": pairs}]
     folder = rewritten(release, tmp_path / "release", {}, fit={"tables": tables})
     with pytest.raises(ReleaseError, match=why):
         Release.load(folder)
@@ -322,7 +325,7 @@ def test_a_charge_left_out_is_noticed(model: str, saved: Callable[[str], Path], 
 
 @pytest.mark.parametrize("model", list(MODELS))
 def test_charges_above_the_budget_are_refused(model: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
-    too_much = "training does not cost" if model == "neural" else "charges exceed its budget"
+    too_much = "training does not cost" if model == "autoregressive" else "charges exceed its budget"
 
     def larger_charges(described: Described) -> None:
         for charge in described["plan"]["charges"]:
@@ -467,7 +470,8 @@ def test_a_budget_that_is_not_the_settings_is_noticed(
 
 def test_the_release_holds_no_exact_count(people: pa.Table, schema: Schema) -> None:
     """Every array that depends on the data changes with the noise alone; two agree with a chance below 1e-13."""
-    one, two = (arrays_of(synthesize(people, schema, epsilon=1.0, delta=1e-6)) for _ in range(2))
+    options = {"epsilon": 1.0, "delta": 1e-6, "model": "naive-bayes"}
+    one, two = (arrays_of(synthesize(people, schema, **options)) for _ in range(2))
     for name in ("histograms", "sums", "threshold_counts"):
         assert not np.array_equal(one[name], two[name]), name
 
@@ -520,7 +524,7 @@ def test_a_training_far_beyond_its_budget_is_refused_without_working_it_out(
         for event in (described["events"][-1], described["plan"]["training"]):
             event |= {"rounds": 10_000, "rate": 1.0, "sigma": 0.2501 * event["sensitivity"]}
 
-    folder = tampered(saved("neural"), tmp_path / "release", change)
+    folder = tampered(saved("autoregressive"), tmp_path / "release", change)
     monkeypatch.setattr("repsynth.privacy.pld._accountant", lambda *_: pytest.fail("it was worked out"))
     with pytest.raises(ReleaseError, match="does not cost what its budget says"):
         Release.load(folder)
@@ -576,3 +580,22 @@ def with_arrays(source: Path, folder: Path, packed: bytes) -> Path:
     (folder / "release.json").write_text(json.dumps(described))
     (folder / "arrays.npz").write_bytes(packed)
     return folder
+
+
+@pytest.mark.parametrize("why", ["x" * 501, "two\nlines", "a \x1b[31mred one"])
+def test_a_reason_that_is_not_a_line_of_words_is_refused(
+    why: str, saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    def change(described: dict[str, Any]) -> None:
+        described["plan"]["why"] = why
+
+    with pytest.raises(ReleaseError, match="does not say why"):
+        Release.load(tampered(saved("naive-bayes"), tmp_path / "copy", change))
+
+
+def test_a_release_names_its_model(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    def change(described: dict[str, Any]) -> None:
+        del described["plan"]["settings"]["model"]
+
+    with pytest.raises(ReleaseError, match="model is not named"):
+        Release.load(tampered(saved("naive-bayes"), tmp_path / "copy", change))

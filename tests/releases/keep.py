@@ -14,7 +14,7 @@ from repsynth.scoring.weights import RULES
 
 HERE = Path(__file__).parent
 KNOBS: dict[str, dict[str, Any]] = {
-    "neural": {"epochs": 2.0, "sampling_rate": 0.2},
+    "autoregressive": {"epochs": 2.0, "sampling_rate": 0.2},
     "hinge-exp": {"gamma": 0.5, "outlier_epsilon": 1.2},
     "targeted": {"public_rows": 2000},
 }

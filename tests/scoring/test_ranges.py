@@ -44,7 +44,7 @@ NARROW = Schema(columns=(Integer(name="age", min=0, max=1023), Boolean(name="smo
 
 
 def plan_of(schema: Schema, **options: Any) -> Plan:
-    return make_plan(schema, Settings.of(**{"delta": 1e-6, **options}))
+    return make_plan(schema, Settings.of(**{"delta": 1e-6, "model": "naive-bayes", **options}))
 
 
 def test_a_column_is_wide_from_1025_values_on() -> None:
@@ -167,7 +167,7 @@ def test_one_record_moves_a_look_by_its_sensitivity_and_batches_do_not_matter(
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param(m, marks=pytest.mark.slow if m in ("aim", "neural") else ()) for m in MODELS]
+    "model", [pytest.param(m, marks=pytest.mark.slow if m in ("aim", "autoregressive") else ()) for m in MODELS]
 )
 def test_runs_on_neighbours_agree(model: str) -> None:
     """Wide columns of every type, most of them located; whoever is absent, with a special value or with none."""
@@ -192,7 +192,7 @@ def test_a_run_spends_its_plan(model: str, rows: int | None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["aim", "neural"])
+@pytest.mark.parametrize("model", ["aim", "autoregressive"])
 def test_a_run_of_a_slower_model_spends_its_plan(model: str) -> None:
     check_spends_its_plan(plan_of(WIDE_SCHEMA, model=model, **options_of(model, 5.0)), make_wide(100))
 

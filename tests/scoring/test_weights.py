@@ -138,7 +138,7 @@ def test_a_threshold_that_is_fitted_lies_where_the_fraction_is() -> None:
 
 def test_the_mean_weight_above_is_the_histogram_s() -> None:
     edges = np.arange(10) * NAT
-    threshold = Threshold(5 * NAT, edges, np.full(11, 100), 0.5, 0.01)
+    threshold = Threshold(5 * NAT, edges, np.full((1, 11), 100), 0.5, 0.01)
     assert threshold.mean_weight(make_weights(Targeted(0.2), threshold=5 * NAT, lowest=0)) == pytest.approx(
         0.2, abs=1e-3
     )

@@ -48,7 +48,7 @@ def audit(
     >>> from repsynth.planning.plan import make_plan
     >>> from repsynth.planning.settings import Settings
     >>> sim = datasets.load("sim")
-    >>> plan = make_plan(sim.schema, Settings.of(epsilon=1.0))
+    >>> plan = make_plan(sim.schema, Settings.of(epsilon=1.0, model="naive-bayes"))
     >>> sorted({finding.measurement for finding in audit(plan, sim.table, runs=1000)})
     ['all', 'count', 'histograms', 'ranges', 'scores', 'sums', 'zoom']
     """

@@ -40,6 +40,7 @@ from repsynth.planning.settings_file import read_settings, settings_to_toml, wit
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.release.describe import release_data
+from repsynth.release.lending import borrow
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
 from repsynth.storage.atomic import beside, check_place
@@ -283,7 +284,9 @@ def completion(options: argparse.Namespace) -> None:
 
 def _plan(options: argparse.Namespace) -> Plan:
     kept = {} if options.plan is None else read_settings(options.plan)
-    return make_plan(load_schema(options.schema), Settings.of(**with_given(kept, settings_of(options))))
+    borrowed = None if options.scores_from is None else borrow(options.scores_from)
+    settings = Settings.of(**with_given(kept, settings_of(options)))
+    return make_plan(load_schema(options.schema), settings, borrowed)
 
 
 def _write_sample(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from repsynth.knobs import Knob, Registry, knobs_of
+from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
 
 _GROUP_OF_PART = {"weights": OUTLIERS, "scorer": OUTLIERS, "model": MODEL}
@@ -27,6 +28,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             _add(groups[(own[name].meta.extra or {})["group"]], own[name], own[name].describe())
         else:
             _add_part(groups[_GROUP_OF_PART[name]], name, PARTS[name])
+    groups[OUTLIERS].add_argument(
+        "--scores-from",
+        type=Path,
+        metavar="RELEASE",
+        help="an earlier release of the same columns: its score function and threshold cost nothing",
+    )
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +50,10 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _add_part(group: argparse._ArgumentGroup, part: str, registry: Registry[Any]) -> None:
-    default = Settings.__struct_defaults__[Settings.__struct_fields__.index(part)].name
+    default = Settings.__struct_defaults__[Settings.__struct_fields__.index(part)]
     kinds = "; ".join(f"{name}: {_first_sentence(kind)}" for name, kind in registry.items())
-    group.add_argument(f"--{part}", metavar="NAME", help=f"{kinds} ({default})".replace("%", "%%"))
+    name = f"{AUTO}: chosen from public numbers" if default is None else default.name
+    group.add_argument(f"--{part}", metavar="NAME", help=f"{kinds} ({name})".replace("%", "%%"))
     for knob, owners in registry.knobs().values():
         _add(group, knob, f"{', '.join(owners)}: {knob.describe()}")
 

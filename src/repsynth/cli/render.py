@@ -14,11 +14,14 @@ from repsynth.auditing.bounds import Finding
 from repsynth.curator.dossier import Summary
 from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
+from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.ledger import Balance
 from repsynth.privacy.neighbours import NEIGHBOURS
 from repsynth.release.describe import mu_of_event, unit_of
 from repsynth.release.release import Release
+from repsynth.scoring.label_rarity import LABELS
+from repsynth.scoring.pairwise import CHOICE, PAIRS
 from repsynth.scoring.ranges import RANGES, ZOOM
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 
@@ -27,6 +30,9 @@ _STAGE_ONE = {
     RANGES: "size and roundness of numbers in wide bounds",
     ZOOM: "where they are, closer",
     HISTOGRAMS: "histogram of every column",
+    CHOICE: "which pairs of columns depend on each other",
+    PAIRS: "two-way tables of these pairs, for scores",
+    LABELS: "histogram of every column by label, for scores",
     SCORES: "histogram of the scores",
 }
 
@@ -60,9 +66,16 @@ def release(console: Console, release: Release) -> None:
                 f"{event.rate:.4g}; composed as a privacy loss distribution."
             )
     source = "declared public" if release.plan.public_rows is not None else "noisy count"
-    console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.\n")
+    console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.")
+    console.print(f"{model(release.plan)}\n")
+    _print_borrowed(console, release)
     _print_outliers(console, release)
     warnings(console, [*release.warnings, *csv_cautions(release.schema)])
+
+
+def model(plan: Plan) -> str:
+    """Which model and, where none was named, why."""
+    return f"Model: {plan.model.name}" + (f", chosen because {escape(plan.why)}." if plan.why else ".")
 
 
 def warnings(console: Console, texts: Iterable[str]) -> None:
@@ -77,7 +90,13 @@ def outcome(
     """What `synthesize` did, in a few lines."""
     privacy = release.privacy
     console.print(f"Spent ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}.")
-    if privacy.fraction_above:
+    console.print(model(release.plan))
+    if privacy.borrowed:
+        console.print(
+            "Scores came from an earlier release. Guaranteed before the run: records above its threshold lose at "
+            f"most ε = {rounded_up(privacy.outlier_epsilon):.3g}."
+        )
+    elif privacy.fraction_above:
         who = "outliers" if release.plan.scorer.targets_outliers else "chosen at random"
         console.print(
             f"About {privacy.fraction_above} of the records are {who}. Given the released scores, they lose at "
@@ -241,20 +260,39 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
     console.print(f"[bold red]A claim was exceeded.[/bold red] Look at the measurement: {', '.join(parts)}.")
 
 
+def _print_borrowed(console: Console, release: Release) -> None:
+    """Where scores came from, and what that means for who was in both tables."""
+    borrowed, privacy = release.stage.borrowed, release.privacy
+    if borrowed is None:
+        return
+    both, outliers = privacy.epsilon_in_both(), privacy.epsilon_in_both(borrowed.threshold.value)
+    assert both is not None
+    assert outliers is not None
+    console.print(
+        f"[bold]Scores[/bold] and threshold come from an earlier release (SHA-256 {borrowed.digest[:12]}, "
+        f"ε = {borrowed.epsilon:.4g} at δ = {borrowed.delta:.3g}): they cost nothing here, and every weight was "
+        f"public before the run. Who was in that table, too, has lost ε = {rounded_up(both):.3g} in all at most; "
+        f"above the threshold, given its scores, {rounded_up(outliers):.3g}.\n"
+    )
+
+
 def _print_outliers(console: Console, release: Release) -> None:
     privacy = release.privacy
     if privacy.fraction_above is None:
         console.print("All records weigh the same, so all have the same bound.\n")
         return
+    whose = "of the earlier table's records" if privacy.borrowed else "of the records"
+    given = "guaranteed before the run" if privacy.borrowed else "given the released scores"
     console.print(
-        f"[bold]Who loses how much[/bold], given the released scores: about {privacy.fraction_above} of "
-        "the records lie above the threshold."
+        f"[bold]Who loses how much[/bold], {given}: about {privacy.fraction_above} {whose} lie above the "
+        "threshold."
     )
     table = make_table("ε at most", "noisy fraction of records", "", right_from=0)
     for epsilon, fraction in privacy.by_epsilon(rounded_up).items():
         table.add_row(f"{epsilon:.3g}", str(fraction), bar(fraction.value))
     console.print(table)
-    console.print("(the noisy histogram of the scores through their weights: already paid for)\n")
+    paid = "paid for by the earlier release" if privacy.borrowed else "already paid for"
+    console.print(f"(the noisy histogram of the scores through their weights: {paid})\n")
 
 
 def _noise(event: Event, unit: float) -> tuple[str, str]:

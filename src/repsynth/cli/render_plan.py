@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.cli.render import bar, make_table, purpose, rounded_up, warnings
+from repsynth.cli.render import bar, make_table, model, purpose, rounded_up, warnings
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
@@ -39,6 +39,8 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "outlier_epsilon_at_most": float(plan.loss.epsilon_at(_outlier_weight(plan), delta)),
         "expected_rows": rows,
         "model": plan.model.name,
+        "scores_from": _scores_from(plan),
+        "model_why": plan.why,
         "model_megabytes_at_most": resources.megabytes,
         "model_seconds_about": resources.seconds,
         "bins": _planned_bins(plan, rows),
@@ -54,7 +56,8 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         f"[bold]Budget[/bold]  ε = {budget.epsilon:.4g} at δ = {budget.delta:.3g}   "
         f"(μ = {budget.mu:.4g}, ρ = {budget.rho:.4g})"
     )
-    console.print(f"Neighbours: {NEIGHBOURS}.\n")
+    console.print(f"Neighbours: {NEIGHBOURS}.")
+    console.print(f"{model(plan)}\n")
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
     for row in _measurements(plan):
         table.add_row(
@@ -66,6 +69,11 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             f"{row['share']:.1%}",
         )
     console.print(table)
+    if plan.borrowed is not None:
+        console.print(
+            f"\n[bold]Scores[/bold]  from an earlier release (SHA-256 {plan.borrowed.digest[:12]}, "
+            f"ε = {plan.borrowed.epsilon:.4g}): they cost nothing here, and every weight is public before the run."
+        )
     _print_training(console, plan, rows)
     _print_resources(console, plan, rows)
 
@@ -81,7 +89,8 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         )
     console.print(table)
 
-    console.print("\n[bold]What a record of weight w loses at most[/bold], given the released scores")
+    given = "guaranteed before the run" if plan.borrowed else "given the released scores"
+    console.print(f"\n[bold]What a record of weight w loses at most[/bold], {given}")
     _print_curve(console, plan)
     weight = _outlier_weight(plan)
     if weight < 1:
@@ -92,13 +101,20 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     warnings(console, _warnings(plan, rows))
 
 
+def _scores_from(plan: Plan) -> dict[str, Any] | None:
+    borrowed = plan.borrowed
+    if borrowed is None:
+        return None
+    return {"sha256": borrowed.digest, "epsilon": borrowed.epsilon, "delta": borrowed.delta}
+
+
 def _warnings(plan: Plan, rows: int) -> list[str]:
     return [*cautions(plan, rows), *csv_cautions(plan.schema)]
 
 
 def _outlier_weight(plan: Plan) -> float:
     """The largest weight above the threshold; 1 where there is none."""
-    if SCORES not in plan.charges:
+    if SCORES not in plan.charges and plan.borrowed is None:
         return 1.0
     return min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
 
@@ -159,17 +175,19 @@ def _sensitivity(plan: Plan, charge: Charge) -> float:
         return math.sqrt(len(plan.schema.learned))
     if charge.name in (RANGES, ZOOM):
         return look_sensitivity(plan.schema, charge.name)
-    return plan.model.sensitivity(plan.schema, charge.name) if charge.weighted else 1.0
+    if not charge.weighted:
+        return plan.scorer.sensitivity(plan.schema, charge.name)
+    return plan.model.sensitivity(plan.schema, charge.name)
 
 
 def _print_resources(console: Console, plan: Plan, rows: int) -> None:
     """What a model takes."""
     resources = plan.model.resources(plan, rows)
-    if resources.megabytes:
-        console.print(
-            f"{plan.model.what} {resources.megabytes:,.0f} MB at most; {rows:,} records take about "
-            f"{resources.seconds:,.0f} s beyond reading them."
-        )
+    taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
+    console.print(
+        f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
+        "as many included; reading and writing files come on top."
+    )
 
 
 def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:

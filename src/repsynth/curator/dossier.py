@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from repsynth.arrays import Floats
 from repsynth.curator.chance import protected_probability
-from repsynth.curator.guarantee import ETA_SHARE, guaranteed_weights, why_none
+from repsynth.curator.guarantee import eta_share, guaranteed_weights, why_none
 from repsynth.data.records import Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.engines.local import LocalEngine
@@ -84,8 +84,9 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     weight = _each(data, lambda records: release.weights.of(release.score.of(records)) / FULL)
     influence = _each(data, release.influence)
     realised = _epsilons(privacy.loss, influence, privacy.delta)
-    guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * ETA_SHARE)
-    guaranteed = _epsilons(privacy.loss, guaranteed_weight, privacy.delta * (1 - ETA_SHARE))
+    eta = eta_share(release)
+    guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * eta)
+    guaranteed = _epsilons(privacy.loss, guaranteed_weight, privacy.delta * (1 - eta))
     guaranteed = np.minimum(guaranteed, privacy.epsilon)
     chance = protected_probability(release.plan, data)
     columns = {

@@ -4,6 +4,9 @@ The realised loss of a record depends on its weight, which depends on stage 1's 
 event of probability η, the record's score is at least some level and the threshold of its label at most
 another, so the record's weight is at most w̄. The record then has (ε(w̄), δ + η)-DP, whatever stage 1
 releases. All bounds hold on the table with and without the record. They are private: functions of the data.
+
+Where scores and threshold come from an earlier release, the weight of a record is a public function of it before
+the run. Then w̄ is the weight itself and η = 0: the realised loss of a record of that weight is guaranteed.
 """
 
 import math
@@ -18,11 +21,10 @@ from repsynth.data.records import MISSING, Records
 from repsynth.engines.local import LocalEngine
 from repsynth.privacy.events import GaussianEvent
 from repsynth.release.release import Release
-from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Tails
 from repsynth.scoring.histograms import ColumnHistograms
 from repsynth.scoring.stage import SCORES
-from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width, rows_of
+from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width
 from repsynth.scoring.weights import FULL
 
 ETA_SHARE = 1 / 2
@@ -37,10 +39,14 @@ _LOOKED_AT = 4
 
 def why_none(release: Release) -> str | None:
     """Why no guarantee better than the total can be given, in words; None where it can."""
+    if release.stage.borrowed is not None:
+        return None  # every weight was public before the run
     if not release.plan.scorer.targets_outliers:
         return "the scores are random"
     if release.threshold is None or not release.plan.rule.by_distance:
         return "the weights do not depend on the distance from a threshold alone"
+    if release.plan.scorer.no_bounds is not None:
+        return release.plan.scorer.no_bounds
     if release.plan.public_rows is None:
         return "the number of records was not declared public"
     if release.rows / _threshold_sigma(release) < READABLE:
@@ -50,9 +56,17 @@ def why_none(release: Release) -> str | None:
     return None
 
 
+def eta_share(release: Release) -> float:
+    """The part of δ for the chance that a guarantee fails: none where scores were public before the run."""
+    return 0.0 if release.stage.borrowed is not None else ETA_SHARE
+
+
 def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float) -> Floats:
     """For each record a weight that it exceeds with probability at most `eta`, whatever stage 1 draws."""
     rows = sum(records.rows for records in data)
+    if release.stage.borrowed is not None:
+        weights = [release.weights.of(release.score.of(records)) / FULL for records in data]
+        return np.concatenate([np.zeros(0), *weights])
     if why_none(release) is not None or rows == 0:
         return np.ones(rows)
     bins = release.stage.scored.bins
@@ -81,34 +95,27 @@ def _highest_thresholds(
     if label is None or release.threshold.shifts is None:
         (reaching,) = _count(data, [np.zeros(records.rows, dtype=np.int64) for records in data], 1, tails, levels)
         return np.full(len(low), reaching.highest(chance, fraction=fraction, sigma=sigma, rows=release.rows))
-    groups = [_label_rows(records, label) for records in data]
-    rows = rows_of(label)
-    every = _count(data, groups, rows, tails, levels)
+    groups = [np.where((codes := batch.codes[label.name]) == MISSING, label.size, codes) for batch in data]
+    every = _count(data, groups, label.size, tails, levels)
     pooled = _Reaching.together(every)
     cap = pooled.highest(chance, fraction=fraction * CAP, sigma=sigma)
-    common = pooled.highest(chance / 3, fraction=fraction, sigma=sigma)
-    pulled = [_pulled(own, common, chance / 3, fraction=fraction, sigma=sigma) for own in every]
+    common = pooled.highest(0.45 * chance, fraction=fraction, sigma=sigma)
+    own = [_own_or_common(label, common, chance, fraction=fraction, sigma=sigma) for label in every]
     # A record whose label cannot be read keeps its score, and with it the threshold of all.
-    found = np.append(np.minimum(pulled, cap), common) + 2 / NAT  # for roundings to units
-    return found[np.concatenate(groups)]
+    found: Floats = np.append(np.minimum(own, cap), common)[np.concatenate(groups)]
+    return found
 
 
-def _pulled(own: "_Reaching", common: float, chance: float, *, fraction: float, sigma: float) -> float:
-    """The same for a label, whose own threshold is pulled towards the one of all by how many records it seems to
-    have; two things may fail, each with this chance."""
-    highest = own.highest(chance, fraction=fraction, sigma=sigma)
-    if math.inf in (highest, common):
-        return math.inf
-    noise = -float(ndtri(chance / 2)) * sigma * math.sqrt(MOST_BINS) + MOST_BINS / 2
-    records = np.maximum(np.array([own.records - 1 - noise, own.records + noise]), 1.0)
-    share = records / (records + FEW * sigma)
-    return float(np.max(common + share * (highest - common)))
+def _own_or_common(label: "_Reaching", common: float, chance: float, *, fraction: float, sigma: float) -> float:
+    """The same for one label: the threshold of its own, where it seems to have enough records, or that of all.
 
-
-def _label_rows(records: Records, label: Discrete) -> Ints:
-    """The row of each record in a histogram by label; the one after the last where it is in none."""
-    codes = records.codes[label.name]
-    return np.where(codes == MISSING, label.size, codes)
+    Three things may fail: the label's noisy number of records, its own threshold, and the common one.
+    """
+    noise = -float(ndtri(0.05 * chance)) * sigma * math.sqrt(MOST_BINS) + MOST_BINS / 2
+    own = label.highest(0.45 * chance, fraction=fraction, sigma=sigma)
+    if label.records - 1 - noise >= FEW * sigma:
+        return own
+    return common if label.records + noise < FEW * sigma else max(own, common)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""How far a synthetic table is from a real one: total variation distances of one-way and two-way tables.
+"""How far a synthetic table is from a real one: total variation distances of one-, two- and three-way tables.
 
 Numbers are compared on a grid of the real records. The strict grid gives every frequent value a cell of its own,
 so that a lost spike at zero or at a round number counts in full, and cuts what is left at its quantiles. Missing
 cells, special codes and categories have a cell each. Everything here is computed from data, so it is private.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -18,6 +18,9 @@ from repsynth.schema import Discrete, Numeric, Schema
 
 CELLS = 20
 """How many intervals a grid has."""
+
+TRIPLES = 200
+"""How many triples of columns are looked at: all of them, or every so manyth in their order."""
 
 FREQUENT = 0.02
 """A value that at least this fraction of the real records has gets a cell of its own."""
@@ -93,6 +96,8 @@ class Distances:
     """Of each column."""
     two_way: dict[tuple[str, str], float]
     """Of each pair of columns."""
+    three_way: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    """Of some triples of columns, where they were asked for."""
 
     @property
     def mean_one_way(self) -> float:
@@ -104,6 +109,11 @@ class Distances:
         """The mean over pairs of columns; NaN where there is only one column."""
         return float(np.mean(list(self.two_way.values()))) if self.two_way else float("nan")
 
+    @property
+    def mean_three_way(self) -> float:
+        """The mean over the triples that were looked at; NaN where there are none."""
+        return float(np.mean(list(self.three_way.values()))) if self.three_way else float("nan")
+
 
 def measure_distances(
     real: Records,
@@ -111,8 +121,9 @@ def measure_distances(
     schema: Schema,
     *,
     grid: Callable[[Numeric, Ints], Grid] = Grid.strict,
+    triples: int = 0,
 ) -> Distances:
-    """The distances of all columns and pairs, on grids of the real records.
+    """The distances of all columns and pairs, and of so many triples, on grids of the real records.
 
     >>> from repsynth.schema import Boolean, Integer
     >>> schema = Schema(columns=(Integer(name="gain", min=0, max=1000), Boolean(name="owner")))
@@ -130,7 +141,21 @@ def measure_distances(
     }
     one_way = {name: total_variation(*pair) for name, pair in cells.items()}
     two_way = {(a, b): total_variation(*_crossed(cells[a], cells[b])) for a, b in combinations(cells, 2)}
-    return Distances(one_way, two_way)
+    three_way = {
+        (a, b, c): total_variation(*_crossed(_crossed(cells[a], cells[b]), cells[c]))
+        for a, b, c in sample_triples(list(cells), triples)
+    }
+    return Distances(one_way, two_way, three_way)
+
+
+def sample_triples(names: Sequence[str], most: int = TRIPLES) -> list[tuple[str, str, str]]:
+    """At most so many triples of columns, the same ones every time: of many, every so manyth.
+
+    >>> sample_triples(["a", "b", "c", "d"], 2)
+    [('a', 'b', 'c'), ('a', 'c', 'd')]
+    """
+    every = list(combinations(names, 3))
+    return [every[k * len(every) // most] for k in range(most)] if len(every) > most else every
 
 
 def _cells(
@@ -154,6 +179,9 @@ def total_variation(one: Ints, two: Ints) -> float:
     >>> total_variation(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]))
     0.25
     """
+    if max(one.max(), two.max()) > len(one) + len(two):  # most cells are empty
+        _, cells = np.unique(np.concatenate([one, two]), return_inverse=True)
+        one, two = cells[: len(one)], cells[len(one) :]
     size = int(max(one.max(), two.max())) + 1
     fractions = [np.bincount(cells, minlength=size) / len(cells) for cells in (one, two)]
     return float(np.abs(fractions[0] - fractions[1]).sum() / 2)

@@ -1,4 +1,4 @@
-"""Groups: neighbouring bins and rare categories taken together, so that two-way tables stand above their noise.
+"""Groups: neighbouring bins and rare categories taken together, so that tables stand above their noise.
 
 All of it is post-processing of the stage-1 histograms. A numeric column is cut into groups of about equal
 mass; a bin that holds as much on its own, such as the zeros of a capital gain, stays a group of its own.
@@ -20,8 +20,8 @@ from repsynth.storage.checks import ints, require
 NONE = -1
 """The group of a record that takes no part: a missing cell in a column that declares none."""
 
-_FEWEST, MOST = 3, 32
-_COARSE = 8
+_FEWEST, _MANY = 3, 32
+_COARSE, _MOST_COARSE = 8, 32
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ def choose_groups(histograms: Histograms, label: str | None, *, most: int) -> tu
     )
 
 
-def coarser(histograms: Histograms, i: int, groups: Groups) -> Groups:
-    """The groups of a numeric column taken together to eight of about equal mass; others stay as they are."""
-    if groups.bins.starts is None or groups.count <= _COARSE:
+def coarser(histograms: Histograms, i: int, groups: Groups, most: int = _COARSE) -> Groups:
+    """The groups of a numeric column taken together to so many of about equal mass; others stay as they are."""
+    if groups.bins.starts is None or groups.count <= most:
         return groups
     numbers = groups.bins.numbers
     values = int(groups.of_bin[:numbers].max()) + 1
@@ -64,7 +64,7 @@ def coarser(histograms: Histograms, i: int, groups: Groups) -> Groups:
     counts = histograms.noisy(i) if histograms.clear(i) else np.append(histograms.probabilities[i], 0.0)
     mass = np.maximum(groups.sum_up(counts)[:values], 1e-9)
     middle = (np.cumsum(mass) - mass / 2) / mass.sum()
-    _, of_group = np.unique(np.floor(middle * _COARSE), return_inverse=True)
+    _, of_group = np.unique(np.floor(middle * most), return_inverse=True)
     return Groups(groups.bins, _with_others(groups.bins, of_group[groups.of_bin[:numbers]]))
 
 
@@ -79,10 +79,23 @@ def of_finer(fine: Groups, coarse: Groups) -> Ints:
 def how_many(rows: float, noise: float, labels: int) -> int:
     """Groups that a two-way table with so much noise in a cell can bear in a column.
 
-    >>> how_many(30_000, 40.0, 2), how_many(500, 40.0, 2)
-    (32, 3)
+    Up to 32 in proportion to records by noise. Beyond, by the third root: noise grows with the square of the
+    groups, and what they hide shrinks as they do, so that is where both are equal.
+
+    >>> [how_many(rows, 40.0, 2) for rows in (500, 30_000, 1_000_000)]
+    [3, 32, 104]
     """
-    return int(np.clip(rows / (16 * noise * np.sqrt(labels)), _FEWEST, MOST))
+    bears = rows / (16 * noise * np.sqrt(labels))
+    return int(np.clip(bears, _FEWEST, _MANY * max(bears / _MANY, 1.0) ** (1 / 3)))
+
+
+def how_many_coarse(rows: float, noise: float) -> int:
+    """Coarse groups: eight, and more where noise adds a twentieth of the records to a three-way table of them.
+
+    >>> how_many_coarse(30_000, 40.0), how_many_coarse(1_000_000, 40.0)
+    (8, 10)
+    """
+    return int(np.clip((0.05 * rows / noise) ** (1 / 3), _COARSE, _MOST_COARSE))
 
 
 def levels(histograms: Histograms, i: int) -> Floats:

@@ -70,6 +70,7 @@ def settings_of(cell: Cell, rows: int) -> Settings:
         mu=_NOISELESS if cell.epsilon is None else None,
         delta=1 / rows**2,
         public_rows=rows,
+        model="naive-bayes",
         weights=_RULES[cell.method],
         scorer="random" if cell.method == "random" else "rarity",
     )

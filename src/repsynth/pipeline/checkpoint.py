@@ -109,6 +109,7 @@ class Checkpoint:
         still open in its ledger and has not gone on elsewhere."""
         assert self.release is not None
         other = _differences(self.release.plan.settings.dump(), plan.settings.dump())
+        other += ["source of its scores"] if self.release.plan.borrowed != plan.borrowed else []
         other += ["schema"] if self.release.schema != plan.schema else []
         other += ["columns of the table"] if self.release.layout != layout else []
         if other:

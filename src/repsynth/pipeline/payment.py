@@ -22,6 +22,7 @@ class Payer:
     def reserve(self, plan: Plan) -> Ticket:
         """Set the whole cost of a plan aside."""
         what = f"{plan.model.name}, {plan.rule.name} weights, ε = {plan.budget.epsilon:.4g}"
+        what += f", scores from release {plan.borrowed.digest[:12]}" if plan.borrowed else ""
         charges = {name: charge.mu for name, charge in plan.charges.items()}
         return Ticket(self.dataset, self.ledger.reserve(self.dataset, charges, what=what, training=plan.training))
 

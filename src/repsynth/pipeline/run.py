@@ -56,7 +56,8 @@ def run(
                 planned=plan.charges,
             )
             stage = _again(begun, meter, on_step) if begun else measure_stage_one(meter, plan, on_step)
-            draft = _Draft(plan, layout, stage, meter, private=noise_seed is None)
+            private = noise_seed is None and (plan.borrowed is None or plan.borrowed.private)
+            draft = _Draft(plan, layout, stage, meter, private=private)
             if kept is not None:
                 kept.make_release = draft.release
             release = draft.release(plan.model.measure(meter, stage, plan, Hooks(on_step, on_round, kept)))

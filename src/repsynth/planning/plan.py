@@ -4,9 +4,12 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
+
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
 from repsynth.planning.cautions import cautions, csv_cautions
+from repsynth.planning.choose import ranked
 from repsynth.planning.settings import PARTS, TENTH, Settings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
@@ -14,6 +17,7 @@ from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
 from repsynth.schema import Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
+from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 from repsynth.scoring.weights import Rule, check_rule
@@ -33,6 +37,10 @@ class Plan:
     """The largest weight above the threshold that meets the asked outlier ε."""
     training: SampledEvent | None = None
     """The rounds of training, with the noise that the rest of the budget allows, where the model is trained."""
+    borrowed: Borrowed | None = None
+    """Score function and threshold, where they come from an earlier release."""
+    why: str | None = None
+    """Why this model, where none was named; in words that may be published."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -47,7 +55,7 @@ class Plan:
     @property
     def model(self) -> Model:
         """How stage 2 works."""
-        return self.settings.model
+        return _model(self.settings)
 
     @property
     def scorer(self) -> Scorer:
@@ -90,13 +98,15 @@ class Plan:
         return (*cautions(self, self.public_rows), *csv_cautions(self.schema))
 
 
-def make_plan(schema: Schema, settings: Settings) -> Plan:
-    """Check the settings and split the budget.
+def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = None) -> Plan:
+    """Check the settings, choose a model where none is named, and split the budget; with `borrowed` scores, none
+    of it goes to scoring.
 
     >>> from repsynth.schema import Boolean
     >>> schema = Schema(columns=(Boolean(name="smoker"),))
-    >>> list(make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6)).charges)
-    ['count', 'histograms', 'scores', 'sums']
+    >>> plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6))
+    >>> list(plan.charges), plan.model.name, plan.why
+    (['count', 'histograms', 'scores', 'sums'], 'naive-bayes', 'there is only one column')
     """
     budget = make_budget(
         epsilon=settings.epsilon,
@@ -105,16 +115,48 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
         delta=settings.delta,
         public_rows=settings.public_rows,
     )
-    rounds = settings.model.rounds()
+    if settings.model is None:
+        return _choose(schema, settings, budget, borrowed)
+    if settings.goal is not None:
+        raise ConfigError(
+            f"the goal chooses a model, and {settings.model.name} is named already; leave out one of them"
+        )
+    return _with_model(schema, settings, budget, borrowed)
+
+
+def _choose(schema: Schema, settings: Settings, budget: Budget, borrowed: Borrowed | None) -> Plan:
+    """The plan of the best model that can be planned; its settings name it, as if it had been asked for."""
+    refusal: tuple[str, ConfigError] | None = None
+    for choice in ranked(schema, mu=budget.mu, rows=settings.public_rows, goal=settings.goal):
+        named = msgspec.structs.replace(settings, model=choice.model, goal=None)
+        why = choice.why if refusal is None else f"{refusal[0]} would serve better, but {refusal[1]}"
+        try:
+            return replace(_with_model(schema, named, budget, borrowed), why=why)
+        except ConfigError as error:
+            refusal = refusal or (choice.model.name, error)
+    assert refusal is not None  # something was tried
+    raise refusal[1]
+
+
+def _with_model(schema: Schema, settings: Settings, budget: Budget, borrowed: Borrowed | None) -> Plan:
+    model = _model(settings)
+    rounds = model.rounds()
     if rounds is not None and settings.epsilon is None:
         raise ConfigError(
-            "what training costs has no exact mu or rho; give the budget of the model "
-            f"{settings.model.name} as epsilon"
+            f"what training costs has no exact mu or rho; give the budget of the model {model.name} as epsilon"
         )
+    if borrowed is not None:
+        settings = _settings_with(borrowed, schema, settings)
     _check(schema, settings, budget)
-    charges = make_charges(schema, settings, budget)
+    charges = make_charges(schema, settings, budget, scored=borrowed is None)
     plan = Plan(
-        schema=schema, settings=settings, budget=budget, charges=charges, rule=settings.weights, ceiling=1.0
+        schema=schema,
+        settings=settings,
+        budget=budget,
+        charges=charges,
+        rule=settings.weights,
+        ceiling=1.0,
+        borrowed=borrowed,
     )
     if rounds is not None:
         training = calibrate(plan.loss, rounds, epsilon=budget.epsilon, delta=budget.delta)
@@ -125,15 +167,37 @@ def make_plan(schema: Schema, settings: Settings) -> Plan:
     return replace(plan, rule=settings.weights.at_most(ceiling), ceiling=ceiling)
 
 
-def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str, Charge]:
-    """The μ of every measurement but training."""
-    model = settings.model
+def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Settings:
+    """The settings of a run whose scores come from elsewhere: what these decide cannot be asked for otherwise."""
+    borrowed.check_schema(schema)
+    fraction, default = borrowed.threshold.fraction, Settings()
+    if settings.scorer not in (default.scorer, borrowed.scorer):
+        raise ConfigError("the scores come from an earlier release; leave the scorer out. Nothing was spent")
+    if settings.outlier_fraction not in (default.outlier_fraction, fraction):
+        raise ConfigError(
+            "the threshold comes from an earlier release; leave the outlier fraction out. Nothing was spent"
+        )
+    if not settings.weights.uses_threshold:
+        raise ConfigError(
+            f"{settings.weights.name} weights do not depend on scores: there is nothing to take from an earlier "
+            "release. Nothing was spent"
+        )
+    return msgspec.structs.replace(settings, scorer=borrowed.scorer, outlier_fraction=fraction)
+
+
+def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: bool = True) -> dict[str, Charge]:
+    """The μ of every measurement but training; those of scores only where these are made here."""
+    model = _model(settings)
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
-    histograms = _score_share(settings, budget)
+    scorer = settings.scorer
+    own = scorer.worthwhile_shares(schema, mu=budget.mu, rows=settings.public_rows) if scored else {}
+    histograms = _score_share(settings, budget) - math.fsum(own.values())
+    if histograms < 1e-6:
+        raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
     looks = look_shares(schema, budget.mu, histograms, settings.public_rows)
     shares |= {**looks, HISTOGRAMS: histograms - math.fsum(looks.values())}
-    shares |= settings.scorer.shares(schema)
-    if settings.weights.uses_threshold or settings.outlier_epsilon is not None:
+    shares |= own
+    if scored and (settings.weights.uses_threshold or settings.outlier_epsilon is not None):
         shares[SCORES] = settings.threshold_share
     rest = 1 - math.fsum(shares.values())
     if rest < 0.05:
@@ -145,7 +209,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget) -> dict[str
         # Slightly less than the whole, so that no rounding on the way can exceed it.
         return budget.mu * math.sqrt(share) * (1 - 1e-12)
 
-    charges = {name: Charge(name, mu(share)) for name, share in shares.items()}
+    charges = {name: Charge(name, mu(share), choice=name in scorer.choices) for name, share in shares.items()}
     for share in second:
         part = mu(rest * share.share / whole)
         charges[share.name] = Charge(share.name, part, weighted=share.weighted, choice=share.choice)
@@ -161,10 +225,15 @@ def paper_score_share(budget: Budget) -> float:
     return (mu_of(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2
 
 
+def _model(settings: Settings) -> Model:
+    assert settings.model is not None  # a plan's settings name it
+    return settings.model
+
+
 def _score_share(settings: Settings, budget: Budget) -> float:
     share = settings.score_share
     if share is None:
-        return settings.model.score_share
+        return _model(settings).score_share
     return paper_score_share(budget) if isinstance(share, str) else share
 
 
@@ -204,7 +273,7 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
         )
     _check_that_a_release_could_be_loaded(schema, settings)
     check_rule(settings.weights)
-    settings.model.check(schema, settings.max_model_mb)
+    _model(settings).check(schema, settings.max_model_mb)
     if isinstance(settings.score_share, str) and settings.score_share != TENTH:
         raise ConfigError(f"the score share must be a number or '{TENTH}'")
     asked = settings.outlier_epsilon

@@ -8,8 +8,8 @@ from msgspec import Meta
 from repsynth.errors import ConfigError
 from repsynth.knobs import Knob, Knobs, Registry, did_you_mean, knobs_of
 from repsynth.models.base import Model
-from repsynth.models.naive_bayes.model import NaiveBayes
 from repsynth.models.registry import MODELS
+from repsynth.planning.choose import AUTO, PREDICT, THRESHOLDS
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.random import Random
@@ -40,9 +40,9 @@ class Settings(Knobs, frozen=True, kw_only=True):
 
     >>> Settings.of(epsilon=1.0, model="mst", gamma=2.0, weights="hinge-exp").weights
     HingeExp(gamma=2.0)
-    >>> Settings.of(epsilon=1.0, epochs=3)
+    >>> Settings.of(epsilon=1.0, model="mst", epochs=3)
     Traceback (most recent call last):
-    repsynth.errors.ConfigError: epochs belongs to the model neural; naive-bayes has none
+    repsynth.errors.ConfigError: epochs belongs to the model autoregressive; mst has none
     """
 
     name: ClassVar[str] = "settings"
@@ -84,7 +84,14 @@ class Settings(Knobs, frozen=True, kw_only=True):
     count_share: Annotated[
         float, _knob(SPLIT, "for the number of records, unless it is public", metavar="S", ge=1e-6, le=0.9)
     ] = 0.005
-    model: Model = NaiveBayes()
+    model: Model | None = None
+    """None is `auto`: the plan chooses one."""
+    goal: Annotated[
+        str | None,
+        _knob(
+            MODEL, f"{AUTO}: what the model should serve, {' or '.join(THRESHOLDS)} ({PREDICT})", metavar="GOAL"
+        ),
+    ] = None
     max_model_mb: Annotated[
         int, _knob(MODEL, "memory for the tables of mst and aim, or a network", metavar="MB", ge=1, le=10**6)
     ] = 1000
@@ -96,6 +103,8 @@ class Settings(Knobs, frozen=True, kw_only=True):
         None means the default.
         """
         knobs = {name: value for name, value in knobs.items() if value is not None}
+        if knobs.get("model") == AUTO:
+            del knobs["model"]
         for old, new in _RENAMED.items():
             if old in knobs:
                 knobs.setdefault(new, knobs.pop(old))
@@ -108,8 +117,11 @@ class Settings(Knobs, frozen=True, kw_only=True):
         own = {field.name for field in msgspec.structs.fields(cls)}
         for part, registry in PARTS.items():
             mine = {name: knobs.pop(name) for name in list(knobs) if name not in own and name in registry.knobs()}
-            chosen = knobs.get(part, cls.__struct_defaults__[cls.__struct_fields__.index(part)])
-            knobs[part] = registry.make(chosen.name if mine and part not in knobs else chosen, **mine)
+            default = cls.__struct_defaults__[cls.__struct_fields__.index(part)]
+            if mine and part not in knobs:  # a knob of its own names a part that would be chosen later
+                knobs[part] = default.name if default else registry.owner(next(iter(mine)))
+            if part in knobs:
+                knobs[part] = registry.make(knobs[part], **mine)
         for name in knobs.keys() - own:
             raise ConfigError(f"there is no setting '{name}'{did_you_mean(name, keywords())}")
         return cls(**knobs)
@@ -117,15 +129,15 @@ class Settings(Knobs, frozen=True, kw_only=True):
     def dump(self) -> dict[str, Any]:
         """As plain data; what is left open is left out."""
         own = {knob.name: getattr(self, knob.name) for knob in knobs_of(type(self))}
-        parts = {part: registry.dump(getattr(self, part)) for part, registry in PARTS.items()}
+        parts = {part: registry.dump(value) for part, registry in PARTS.items() if (value := getattr(self, part))}
         return {name: value for name, value in own.items() if value is not None} | parts
 
     @classmethod
     def load(cls, table: dict[str, Any]) -> "Settings":
         """From plain data, which may be a stranger's."""
         parts = {
-            part: registry.load(table[part] if isinstance(table[part], dict) else {"name": table[part]})
-            for part, registry in PARTS.items()
+            part: load_part(part, table[part] if isinstance(table[part], dict) else {"name": table[part]})
+            for part in PARTS
             if part in table
         }
         return cls.of(**{**table, **parts})
@@ -133,6 +145,11 @@ class Settings(Knobs, frozen=True, kw_only=True):
 
 _RENAMED = {"outlier_share": "outlier_fraction"}
 """Names of the first version."""
+
+
+def load_part(part: str, table: dict[str, Any]) -> Any:
+    """A part from plain data, which may be a stranger's; a model may be left to choose."""
+    return AUTO if part == "model" and table == {"name": AUTO} else PARTS[part].load(table)
 
 
 def keywords() -> dict[str, Knob]:

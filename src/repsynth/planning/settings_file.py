@@ -7,7 +7,8 @@ from typing import Any
 
 from repsynth.errors import ConfigError
 from repsynth.knobs import Knob, Knobs, knobs_of
-from repsynth.planning.settings import PARTS, Settings
+from repsynth.planning.choose import AUTO
+from repsynth.planning.settings import PARTS, Settings, load_part
 
 _MOST_BYTES = 2**20
 _BUDGETS = ("epsilon", "mu", "rho")
@@ -23,7 +24,8 @@ def settings_to_toml(settings: Settings) -> str:
     lines += _lines(knobs_of(Settings), settings)
     for part in PARTS:
         value = getattr(settings, part)
-        lines += ["", f"[{part}]", f"name = {json.dumps(value.name)}", *_lines(knobs_of(type(value)), value)]
+        name, knobs = (AUTO, ()) if value is None else (value.name, knobs_of(type(value)))
+        lines += ["", f"[{part}]", f"name = {json.dumps(name)}", *_lines(knobs, value)]
     return "\n".join(lines) + "\n"
 
 
@@ -52,7 +54,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {detail}") from None
     try:
         return {
-            key: PARTS[key].load(value) if key in PARTS and isinstance(value, dict) else value
+            key: load_part(key, value) if key in PARTS and isinstance(value, dict) else value
             for key, value in table.items()
         }
     except ConfigError as error:
@@ -71,6 +73,8 @@ def with_given(kept: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     replaced = set(_BUDGETS) if given.keys() & set(_BUDGETS) else set()
     if given.get("weights") == "random":
         replaced.add("scorer")
+    if given.get("model", AUTO) != AUTO:
+        replaced.add("goal")
     for part, registry in PARTS.items():
         knobs = registry.knobs().keys()
         if part in given:

@@ -1,6 +1,7 @@
-"""Losses of a training, composed numerically as privacy loss distributions by dp-accounting (extra `neural`).
+"""Losses of a training, composed numerically as privacy loss distributions by dp-accounting.
 
-Every figure is rounded towards privacy. Nothing else in the package imports dp-accounting.
+Every figure is rounded towards privacy. Nothing else in the package imports dp-accounting, which comes with the
+extra `autoregressive`.
 """
 
 import importlib.util
@@ -74,6 +75,6 @@ def accounting_library() -> Any:
     except ImportError:
         raise ConfigError(
             "the loss of a trained model is worked out by dp-accounting, which is not installed; "
-            "install repsynth[neural]"
+            "install repsynth[autoregressive]"
         ) from None
     return dp_accounting

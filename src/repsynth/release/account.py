@@ -12,6 +12,7 @@ from repsynth.privacy.events import Event, GaussianEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.scoring.base import NAT
+from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import SCORES
 from repsynth.scoring.threshold import Lumps, Threshold
 from repsynth.scoring.weights import FULL, WeightFunction
@@ -60,7 +61,7 @@ class Privacy:
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
-    >>> privacy = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6).privacy
+    >>> privacy = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes").privacy
     >>> round(privacy.epsilon, 6), bool(privacy.epsilon_at(0.2) < 0.31)
     (1.0, True)
     """
@@ -71,8 +72,11 @@ class Privacy:
     threshold: Threshold | None
     weights: WeightFunction
     private: bool
-    lumps: Lumps | None = None
-    """Which part of the threshold's own bin of scores lies above it, where width does not tell."""
+    lumps: tuple[Lumps | None, ...] = ()
+    """For each row of the threshold's histogram, which part of the threshold's own bin of scores lies above it,
+    where width does not tell."""
+    borrowed: Borrowed | None = None
+    """Where scores and threshold came from: fractions of records are those of that table then."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -133,7 +137,7 @@ class Privacy:
             return None
         bins, wanted = self._score_bins, self.threshold.fraction
         counted = bins.fraction(bins.starts >= self.threshold.value)
-        if self.lumps is not None or abs(counted.value - wanted) > counted.error:
+        if any(self.lumps) or abs(counted.value - wanted) > counted.error:
             return counted
         return NoisyFraction(wanted, self.threshold.fraction_error)
 
@@ -151,10 +155,23 @@ class Privacy:
     def _score_bins(self) -> "_ScoreBins":
         """The histogram of the scores with an edge at the threshold."""
         assert self.threshold is not None
-        (sigma,) = [e.sigma for e in self.events if e.name == SCORES and isinstance(e, GaussianEvent)]
         lowest = min(int(self.threshold.edges[0]), self.weights.start) - 1
-        sigma *= math.sqrt(self.threshold.rows)
-        return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=self.rows)
+        if self.borrowed:
+            sigma, rows = self.borrowed.sigma, self.borrowed.rows
+        else:
+            (sigma,) = [e.sigma for e in self.events if e.name == SCORES and isinstance(e, GaussianEvent)]
+            rows = self.rows
+        return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=rows)
+
+    def epsilon_in_both(self, score: int | None = None) -> float | None:
+        """What a record that was in the table of the earlier release, too, has lost in all: ε at δ of both, for a
+        record with this score or, without one, for any. None where all scores are this release's own."""
+        if self.borrowed is None:
+            return None
+        if score is None:
+            return (self.loss + self.borrowed.loss).epsilon(self.delta)
+        here, there = (float(w.of(np.array([score]))[0]) / FULL for w in (self.weights, self.borrowed.weights))
+        return (self.loss.at(here) + self.borrowed.loss.at(there)).epsilon(self.delta)
 
     @property
     def _largest_weights(self) -> Floats:
@@ -198,25 +215,38 @@ class _ScoreBins:
 
     @classmethod
     def of(
-        cls, threshold: Threshold, lumps: Lumps | None, *, lowest: int, sigma: float, rows: float
+        cls, threshold: Threshold, lumps: tuple[Lumps | None, ...], *, lowest: int, sigma: float, rows: float
     ) -> "_ScoreBins":
-        """The bin that the threshold falls into is shared out by its lumps or, without any, by width."""
-        edges, value = threshold.edges, threshold.value
-        counts, k = threshold.counts.astype(np.float64), int(np.searchsorted(edges, value))
-        parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
-        if k == len(edges) or edges[k] != value:
-            inside = 0 < k < len(edges)
-            below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
-            share = np.array([1 - lumps.above, lumps.above] if lumps else [below, 1 - below])
-            error = lumps.error if lumps else 0.0
-            edges = np.insert(edges, k, value)
-            unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
-            counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])
-            parts = np.concatenate([parts[:k], share, parts[k + 1 :]])
-        return cls(np.concatenate([[lowest], edges]), counts, parts, unsure, sigma, rows)
+        """The bins of all rows, ordinary records first."""
+        parts = [
+            _cut(threshold.moved_edges(row), counts.astype(np.float64), threshold.value, lumped, lowest)
+            for row, (counts, lumped) in enumerate(zip(threshold.counts, lumps, strict=True))
+        ]
+        starts, counts, shares, unsure = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.argsort(starts, kind="stable")
+        return cls(starts[order], counts[order], shares[order], unsure[order], sigma, rows)
 
     def fraction(self, kept: Bools) -> NoisyFraction:
         """The fraction of the records in some of the bins."""
         noise = self.sigma * math.sqrt(max(float(self.parts[kept].sum()), 1.0))
         error = math.hypot(noise, float(self.unsure[kept].sum()))
         return NoisyFraction.of(float(self.counts[kept].sum()) / self.rows, error / self.rows)
+
+
+def _cut(
+    edges: Ints, counts: Floats, value: int, lumps: Lumps | None, lowest: int
+) -> tuple[Ints, Floats, Floats, Floats]:
+    """The starts, counts, parts and unsure numbers of one row's bins. The bin that the threshold falls into is
+    shared out by its lumps or, without any, by width."""
+    k = int(np.searchsorted(edges, value))
+    parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
+    if k == len(edges) or edges[k] != value:
+        inside = 0 < k < len(edges)
+        below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
+        share = np.array([1 - lumps.above, lumps.above] if lumps else [below, 1 - below])
+        error = lumps.error if lumps else 0.0
+        edges = np.insert(edges, k, value)
+        unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
+        counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])
+        parts = np.concatenate([parts[:k], share, parts[k + 1 :]])
+    return np.concatenate([[min(lowest, int(edges[0]) - 1)], edges]), counts, parts, unsure

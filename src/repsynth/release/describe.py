@@ -25,6 +25,7 @@ def release_data(release: Release) -> dict[str, Any]:
         "attack_advantage_at_most": privacy.advantage,
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "model": release.plan.model.name,
+        "model_why": release.plan.why,
         "measurements": [
             msgspec.to_builtins(event) | {"mu": mu_of_event(event), "grid": unit_of(event, release)}
             for event in release.events
@@ -33,6 +34,7 @@ def release_data(release: Release) -> dict[str, Any]:
         "rows_public": release.plan.public_rows is not None,
         "weights": release.plan.rule.name,
         "scorer": release.plan.scorer.name,
+        "scores_from": _scores_from(release),
         "threshold": None
         if threshold is None or above is None
         else {
@@ -47,6 +49,21 @@ def release_data(release: Release) -> dict[str, Any]:
             for s in privacy.distribution()
         ],
         "warnings": [*release.warnings, *csv_cautions(release.schema)],
+    }
+
+
+def _scores_from(release: Release) -> dict[str, Any] | None:
+    borrowed, privacy = release.stage.borrowed, release.privacy
+    if borrowed is None:
+        return None
+    return {
+        "sha256": borrowed.digest,
+        "private": borrowed.private,
+        "epsilon": borrowed.epsilon,
+        "delta": borrowed.delta,
+        "released_rows": borrowed.rows,
+        "epsilon_in_both": privacy.epsilon_in_both(),
+        "outlier_epsilon_in_both": privacy.epsilon_in_both(borrowed.threshold.value),
     }
 
 

@@ -31,16 +31,13 @@ def save_release(release: Release, folder: Path) -> Path:
     """Write the folder beside its place, then move it there: it is whole or it is not."""
     if folder.exists():
         raise ReleaseError(f"{folder}: already exists; a release is never overwritten, choose another folder")
-    buffer = BytesIO()
-    np.savez_compressed(buffer, **arrays_of(release))  # type: ignore[arg-type]
-    packed = buffer.getvalue()
-    text = msgspec.json.format(msgspec.json.encode(describe(release, hashlib.sha256(packed).hexdigest())))
+    packed, text = packed_and_described(release)
     beside: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         beside.chmod(0o755)
-        (beside / "release.json").write_bytes(text + b"\n")
+        (beside / "release.json").write_bytes(text)
         (beside / "arrays.npz").write_bytes(packed)
         os.rename(beside, folder)
     except OSError as error:
@@ -48,6 +45,15 @@ def save_release(release: Release, folder: Path) -> Path:
             shutil.rmtree(beside, ignore_errors=True)
         raise ReleaseError(f"{folder}: cannot be written ({error.strerror}); nothing was left behind") from None
     return folder
+
+
+def packed_and_described(release: Release) -> tuple[bytes, bytes]:
+    """The two files of a release."""
+    buffer = BytesIO()
+    np.savez_compressed(buffer, **arrays_of(release))  # type: ignore[arg-type]
+    packed = buffer.getvalue()
+    text = msgspec.json.format(msgspec.json.encode(describe(release, hashlib.sha256(packed).hexdigest())))
+    return packed, text + b"\n"
 
 
 def load_release(folder: Path) -> Release:

@@ -4,6 +4,7 @@ A release carries its plan, so it is checked against its own charges and never a
 """
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from repsynth.data.decode import decode
 from repsynth.data.layout import DTYPE, Layout
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Chosen
-from repsynth.models.base import Fit, Kept
+from repsynth.models.base import Fit, Kept, Made
 from repsynth.planning.plan import Plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
@@ -25,15 +26,17 @@ from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, Event, ExponentialEvent, GaussianEvent, SampledEvent
 from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
+from repsynth.release.lending import borrowed_from, kept_arrays, their_arrays
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
 from repsynth.scoring.bins import Bins, read_bins
+from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
 from repsynth.scoring.shifted import with_threshold
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, scored_histograms
-from repsynth.scoring.threshold import Threshold, moved, rows_of
+from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, histograms_for
+from repsynth.scoring.threshold import Threshold
 from repsynth.scoring.weights import FULL, RULES, WeightFunction
 from repsynth.storage.checks import ints, positive, require
 
@@ -56,6 +59,7 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rule: dict[str, Any]
     ceiling: float
     training: SampledEvent | None
+    why: str | None = None
 
 
 class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,11 +85,21 @@ class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights_start: int
     fit: dict[str, Any]
     arrays_sha256: str
+    scores_from: "ScoresFromFile | None" = None
+
+
+class ScoresFromFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The release that scores and threshold came from: the SHA-256 of its `release.json`, and that file without
+    its model. Its arrays stand among the others."""
+
+    digest: str
+    described: ReleaseFile
 
 
 def describe(release: Release, digest: str) -> ReleaseFile:
     """The file of a release whose arrays have this digest."""
-    plan, threshold = release.plan, release.threshold
+    plan = release.plan
+    threshold = None if plan.borrowed else release.threshold  # another one's is kept with its release
     return ReleaseFile(
         format=FORMAT,
         repsynth=__version__,
@@ -99,6 +113,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
             rule=RULES.dump(plan.rule),
             ceiling=plan.ceiling,
             training=plan.training,
+            why=plan.why,
         ),
         rows=release.rows,
         events=release.events,
@@ -108,32 +123,43 @@ def describe(release: Release, digest: str) -> ReleaseFile:
         weights_start=release.weights.start,
         fit=release.fit.dump()[0],
         arrays_sha256=digest,
+        scores_from=_describe_borrowed(plan.borrowed) if plan.borrowed else None,
     )
+
+
+def _describe_borrowed(borrowed: Borrowed) -> ScoresFromFile:
+    return ScoresFromFile(borrowed.digest, msgspec.convert(borrowed.described, ReleaseFile))
 
 
 def arrays_of(release: Release) -> Arrays:
     """Everything that is long, under fixed names."""
-    arrays: Arrays = {"histograms": release.histograms.counts, "weights": release.weights.table}
-    if release.threshold:
-        arrays["threshold_edges"] = release.threshold.edges
-        arrays["threshold_counts"] = release.threshold.counts
-        if release.threshold.by_label is not None and release.threshold.shifts is not None:
-            arrays["threshold_by_label"] = release.threshold.by_label.ravel()
-            arrays["threshold_shifts"] = release.threshold.shifts
-    for i, bins in enumerate(release.histograms.bins):
+    return stage_arrays(release.stage) | release.fit.dump()[1]
+
+
+def stage_arrays(stage: StageOne) -> Arrays:
+    """What stage 1 released; with scores from elsewhere, what they are made of."""
+    arrays: Arrays = {"histograms": stage.histograms.counts, "weights": stage.weights.table}
+    for i, bins in enumerate(stage.histograms.bins):
         if bins.starts is not None:
             arrays[f"starts_{i}"] = bins.starts
-    if release.stage.ranges is not None:
-        arrays |= release.stage.ranges.dump()
-        arrays["located"] = np.array(sorted(release.histograms.located), dtype=np.int64)
-    return arrays | release.score.dump() | release.fit.dump()[1]
+    if stage.ranges is not None:
+        arrays |= stage.ranges.dump()
+        arrays["located"] = np.array(sorted(stage.histograms.located), dtype=np.int64)
+    if stage.borrowed is not None:
+        return arrays | kept_arrays(stage.borrowed)
+    if stage.threshold:
+        arrays["threshold_edges"] = stage.threshold.edges
+        arrays["threshold_counts"] = stage.threshold.counts.ravel()
+        if stage.threshold.shifts is not None:
+            arrays["threshold_shifts"] = stage.threshold.shifts
+    return arrays | stage.score.dump()
 
 
 def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     """The release from its parts; an error of ours where they contradict each other."""
     require(file.format == FORMAT, "its format is not known")
     schema = schema_from_dict(file.schema)
-    plan = _plan(file.plan, schema)
+    plan = replace(_plan(file.plan, schema), borrowed=_borrowed(file, schema, arrays))
     _check_events(file.events, plan)
     _check_layout(file.layout, schema)
     stage = _stage(file, plan, arrays)
@@ -142,6 +168,31 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     fit = plan.model.load(Kept(stage, plan, file.fit, arrays, sigmas))
     _check_kernels(file.events, stage, fit)
     return Release(plan=plan, layout=file.layout, stage=stage, fit=fit, events=file.events, private=file.private)
+
+
+def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | None:
+    """The scores from elsewhere, checked as those of the release that they came from were, but for its model."""
+    if file.scores_from is None:
+        return None
+    digest, theirs = file.scores_from.digest, file.scores_from.described
+    require(re.fullmatch("[0-9a-f]{64}", digest) is not None, "it does not say where its scores came from")
+    require(theirs.format == FORMAT and theirs.scores_from is None, "its scores came from elsewhere twice")
+    require(theirs.fit == {} and theirs.threshold is not None, "its scores from elsewhere have no threshold")
+    plan = _plan(theirs.plan, schema_from_dict(theirs.schema))
+    _check_events(theirs.events, plan)
+    stage = _stage(theirs, plan, their_arrays(arrays))
+    kernels = stage.kernels()
+    claimed = {e.name: e for e in theirs.events if e.name in kernels and isinstance(e, GaussianEvent)}
+    for name, event in claimed.items():
+        kernel = kernels[name]
+        require(not isinstance(kernel, Chosen) and not event.weighted, "an event of its scores is not of its kind")
+        assert not isinstance(kernel, Chosen)
+        require(event.sensitivity >= kernel.sensitivity, "it claims a smaller sensitivity than it has")
+    borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
+    borrowed.check_schema(schema)
+    require(file.threshold is None, "it has a threshold of its own beside that from elsewhere")
+    require(theirs.private or not file.private, "it claims to be private, but its scores' release is not")
+    return borrowed
 
 
 def _plan(file: PlanFile, schema: Schema) -> Plan:
@@ -157,6 +208,8 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     require(charged <= budget.mu * (1 + 1e-9), "its charges exceed its budget")
     require(file.training is not None or charged >= 0.99 * budget.mu, "its charges are not its budget's")
     require(0 <= file.ceiling <= 1, "its ceiling is out of range")
+    require(settings.model is not None, "its model is not named")
+    require(file.why is None or (len(file.why) <= 500 and file.why.isprintable()), "it does not say why in words")
     return Plan(
         schema=schema,
         settings=settings,
@@ -165,6 +218,7 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
         rule=RULES.load(file.rule),
         ceiling=file.ceiling,
         training=file.training,
+        why=file.why,
     )
 
 
@@ -205,7 +259,13 @@ def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
 
 def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit) -> None:
     """No event claims a smaller sensitivity than its function has, or weights where there are none."""
-    kernels, choices = {**stage.kernels(), **fit.kernels(choices=False)}, fit.choices()
+    first = stage.kernels()
+    chosen = {name: kernel for name, kernel in first.items() if isinstance(kernel, Chosen)}
+    choices = {name: Made(len(kernel.chosen), kernel.choice.weighted) for name, kernel in chosen.items()}
+    choices |= fit.choices()
+    kernels = {name: kernel for name, kernel in first.items() if name not in chosen} | {
+        **fit.kernels(choices=False)
+    }
     if not any(event.name == COUNT for event in events):
         del kernels[COUNT]  # the number of records was declared
     sums = {event.name for event in events if not isinstance(event, ExponentialEvent)}
@@ -235,15 +295,21 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
     ranges, located = _ranges(file, plan, arrays)
     roundness = ranges.roundness if ranges else {}
     histograms = Histograms(bins, counts, _sigma(file, HISTOGRAMS), file.rows, roundness, located)
-    score = plan.scorer.load(scored_histograms(histograms, ranges), schema.label, arrays)
-    threshold = _threshold(file.threshold, arrays, schema.label_column)
-    score = with_threshold(score, threshold, schema.label_column)
+    borrowed = plan.borrowed
+    if borrowed is None:
+        score = plan.scorer.load(histograms_for(plan.scorer, histograms, ranges), schema.label, arrays)
+        threshold = _threshold(file.threshold, arrays, schema.label_column)
+        score = with_threshold(score, threshold, schema.label_column)
+    else:
+        require(plan.scorer == borrowed.scorer, "its scores are not those that came from elsewhere")
+        score, threshold = borrowed.score, borrowed.threshold
     table = ints(arrays["weights"])
     require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
     require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
     for value in (file.weights_start, threshold.value if threshold else 0):
         require(abs(value) <= 2**50, "a score is out of range")
-    return StageOne(schema, histograms, score, threshold, WeightFunction(file.weights_start, table), ranges)
+    weights = WeightFunction(file.weights_start, table)
+    return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
 
 
 def _ranges(file: ReleaseFile, plan: Plan, arrays: Arrays) -> tuple[Ranges | None, frozenset[int]]:
@@ -269,19 +335,16 @@ def _threshold(file: ThresholdFile | None, arrays: Arrays, label: Discrete | Non
         return None
     edges = ints(arrays["threshold_edges"], most=2**50)
     require(0 < len(edges) < 2**20 and bool(np.all(np.diff(edges) > 0)), "its score bins are not in order")
-    counts = ints(arrays["threshold_counts"], len(edges) + 1)
     known = 0 < file.fraction < 1 and 0 <= file.fraction_error < math.inf
     require(known, "its threshold's fraction is out of range")
-    threshold = Threshold(file.value, edges, counts, file.fraction, file.fraction_error)
-    if "threshold_shifts" not in arrays:
-        return threshold
-    require(label is not None, "its threshold is one by label, and there is none")
-    assert label is not None
-    rows = rows_of(label)
-    by_label = ints(arrays["threshold_by_label"], rows * len(counts)).reshape(rows, -1)
-    shifts = ints(arrays["threshold_shifts"], rows, most=2**50)
-    require(np.array_equal(moved(edges, by_label, shifts), counts), "its scores are not moved as it says")
-    return replace(threshold, by_label=by_label, shifts=shifts)
+    shifts = None
+    if "threshold_shifts" in arrays:
+        require(label is not None, "its threshold is one by label, and there is none")
+        assert label is not None
+        shifts = ints(arrays["threshold_shifts"], label.size, most=2**50)
+    rows = 1 if shifts is None else len(shifts)
+    counts = ints(arrays["threshold_counts"], rows * (len(edges) + 1)).reshape(rows, -1)
+    return Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts)
 
 
 def _bins(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Bins:

@@ -76,6 +76,7 @@ class Release:
     @cached_property
     def privacy(self) -> Privacy:
         """What the release cost: in all, per weight, and how that is spread over the records."""
+        scored = self.stage.borrowed or self.stage
         return Privacy(
             events=self.events,
             delta=self.plan.delta,
@@ -83,7 +84,10 @@ class Release:
             threshold=self.threshold,
             weights=self.weights,
             private=self.private,
-            lumps=find_lumps(self.threshold, self.score, self.histograms) if self.threshold else None,
+            lumps=find_lumps(self.threshold, self.stage.unmoved_score, scored.histograms)
+            if self.threshold
+            else (),
+            borrowed=self.stage.borrowed,
         )
 
     @property

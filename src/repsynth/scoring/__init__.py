@@ -3,7 +3,8 @@
 bins         public bins of each column
 ranges       two looks that find where in wide bounds the numbers are;  grain: how round they are
 histograms   one noisy histogram per column, and how values are drawn from it
-base         what a scorer is;  rarity, random: the scorers
+base         what a scorer is;  rarity, label_rarity, pairwise, random: the scorers
+apart        how far apart records are, by the histograms
 threshold    where outliers begin: a noisy histogram of the scores
 weights      from scores to weights: the rules
 stage        stage 1 from start to end, and what it hands over
@@ -13,7 +14,9 @@ A new scorer is one file and one line below.
 
 from repsynth.knobs import Registry
 from repsynth.scoring.base import Scorer
+from repsynth.scoring.label_rarity import LabelRarity
+from repsynth.scoring.pairwise import Pairwise
 from repsynth.scoring.random import Random
 from repsynth.scoring.rarity import Rarity
 
-SCORERS: Registry[Scorer] = Registry("scorer", [Rarity, Random])
+SCORERS: Registry[Scorer] = Registry("scorer", [Rarity, LabelRarity, Pairwise, Random])

@@ -5,7 +5,7 @@ the record.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
@@ -17,7 +17,7 @@ from repsynth.schema import Schema
 from repsynth.scoring.histograms import Histograms
 
 if TYPE_CHECKING:
-    from repsynth.mechanism.kernels import Statistic
+    from repsynth.mechanism.kernels import Chosen, Statistic
     from repsynth.mechanism.meter import Meter
 
 NAT = 2**16
@@ -60,8 +60,8 @@ class Score(Protocol):
         the record in question; None where there are none."""
         ...
 
-    def kernels(self) -> "Mapping[str, Statistic]":
-        """The public functions that the scorer itself summed up, by the names of their charges."""
+    def kernels(self) -> "Mapping[str, Statistic | Chosen]":
+        """The public functions that the scorer itself summed up or chose by, by the names of their charges."""
         ...
 
     def dump(self) -> Arrays:
@@ -72,14 +72,31 @@ class Score(Protocol):
 class Scorer(Knobs, frozen=True):
     """How records are scored. A new scorer is one file and one line in `SCORERS`."""
 
+    by_located: ClassVar[bool] = False
+    """Whether scores are made of the histograms themselves and not, for wide columns, of the first look, whose
+    bins do not depend on noise."""
+    choices: ClassVar[frozenset[str]] = frozenset()
+    """Which measurements of its own are choices."""
+    no_bounds: ClassVar[str | None] = None
+    """Why its scores cannot be bounded before a run, in words; None where that depends on the histograms."""
+
     @property
     def targets_outliers(self) -> bool:
         """Whether a high score means that a record stands out."""
         return True
 
     def shares(self, schema: Schema) -> Mapping[str, float]:
-        """Measurements of its own beside the histograms, as shares of μ²; every record pays them in full."""
+        """Measurements of its own, as shares of μ² that are taken from that of the histograms; every record pays
+        them in full."""
         return {}
+
+    def worthwhile_shares(self, schema: Schema, *, mu: float, rows: int | None) -> Mapping[str, float]:
+        """Those that are worth their charge in a run with this budget, where the number of records is public."""
+        return self.shares(schema)
+
+    def sensitivity(self, schema: Schema, name: str) -> float:
+        """The sensitivity of a measurement of its own, at most: for display."""
+        return 1.0
 
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]

@@ -130,7 +130,7 @@ class Histograms:
         towards the mean of all that have the same bins, the others towards equal probabilities. Bins that a look
         has placed have about equal mass.
         """
-        raw = [self.noisy(i)[:-1] / self.rows / (1 - self._absent(i)) for i in range(len(self.bins))]
+        raw = [self.noisy(i)[:-1] / self.rows / (1 - self.absent_fraction(i)) for i in range(len(self.bins))]
         typical = {i: np.full(bins.values, 1 / bins.values) for i, bins in enumerate(self.bins)}
         groups: dict[tuple[int, int], list[int]] = {}
         for i, bins in enumerate(self.bins):
@@ -154,7 +154,7 @@ class Histograms:
             found.append(shrunk)
         return tuple(found)
 
-    def _absent(self, column: int) -> float:
+    def absent_fraction(self, column: int) -> float:
         """The fraction of cells that are in none of the bins of values, declared or not, where it stands above
         the noise."""
         absent = float(self.noisy(column)[-1])
@@ -213,6 +213,10 @@ class Histograms:
             found = np.where(rounded == values, found, np.clip(positions_of(rounded, bins.column), start, end - 1))
         found = usual(found, bins.column)
         return np.where(cell >= bins.numbers, bins.starts[cell], found)
+
+    def spans(self, column: int) -> tuple[Ints, Ints]:
+        """From which position on, and up to which, the numbers of each bin of a numeric column are drawn."""
+        return self._drawn[column].starts, self._drawn[column].ends
 
     @cached_property
     def _drawn(self) -> dict[int, "_Drawn"]:

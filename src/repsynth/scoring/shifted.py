@@ -14,13 +14,12 @@ from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.threshold import Threshold
 
 if TYPE_CHECKING:
-    from repsynth.mechanism.kernels import Statistic
+    from repsynth.mechanism.kernels import Chosen, Statistic
 
 
 @dataclass(frozen=True)
 class ShiftedScore:
-    """A score plus what is released for the record's label; a record without a label keeps its score, unless
-    missing labels are declared."""
+    """A score plus what is released for the record's label; a record without a label keeps its score."""
 
     score: Score
     label: Discrete
@@ -47,7 +46,7 @@ class ShiftedScore:
         """Those of the score as it is: what it is moved by depends on noise of its own."""
         return self.score.tails(exact)
 
-    def kernels(self) -> "Mapping[str, Statistic]":
+    def kernels(self) -> "Mapping[str, Statistic | Chosen]":
         """Those of the score."""
         return self.score.kernels()
 

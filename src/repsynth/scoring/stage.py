@@ -8,12 +8,13 @@ from typing import Protocol
 import numpy as np
 
 from repsynth.arrays import Floats
-from repsynth.mechanism.kernels import Count, Statistic
+from repsynth.mechanism.kernels import Chosen, Count, Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge
 from repsynth.schema import Schema
 from repsynth.scoring.base import Score, Scorer
 from repsynth.scoring.bins import Bins, choose_bins
+from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.histograms import ColumnHistograms, Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, measure_ranges
 from repsynth.scoring.shifted import ShiftedScore, with_threshold
@@ -34,6 +35,8 @@ class StageOne:
     threshold: Threshold | None
     weights: WeightFunction
     ranges: Ranges | None = None
+    borrowed: Borrowed | None = None
+    """Where score and threshold came from, where they were not measured here."""
 
     @property
     def weighted(self) -> bool:
@@ -50,22 +53,24 @@ class StageOne:
         """The histograms that scores are made of: their bins are fixed by the schema and the noise level alone."""
         return scored_histograms(self.histograms, self.ranges)
 
-    def kernels(self) -> dict[str, Statistic]:
-        """The public functions that stage 1 summed up."""
-        found: dict[str, Statistic] = {COUNT: Count()}
+    def kernels(self) -> dict[str, Statistic | Chosen]:
+        """The public functions that stage 1 summed up, or chose by."""
+        found: dict[str, Statistic | Chosen] = {COUNT: Count()}
         if self.ranges:
             found |= self.ranges.kernels()
         found[HISTOGRAMS] = ColumnHistograms(self.histograms.bins)
+        if self.borrowed:
+            return found  # its scores were measured elsewhere
         found |= self.score.kernels()
         if self.threshold:
-            found[SCORES] = self._score_histogram(self.threshold)
+            label = self.score.label if isinstance(self.score, ShiftedScore) else None
+            found[SCORES] = ScoreHistogram(self.unmoved_score, self.threshold.edges, label)
         return found
 
-    def _score_histogram(self, threshold: Threshold) -> ScoreHistogram:
-        """It counted scores as they were before the threshold moved them."""
-        if isinstance(self.score, ShiftedScore):
-            return ScoreHistogram(self.score.score, threshold.edges, self.score.label)
-        return ScoreHistogram(self.score, threshold.edges)
+    @property
+    def unmoved_score(self) -> Score:
+        """The score before a threshold for each label moves it: the one whose histogram was measured."""
+        return self.score.score if isinstance(self.score, ShiftedScore) else self.score
 
 
 class StagePlan(Protocol):
@@ -111,6 +116,11 @@ class StagePlan(Protocol):
         """Whether the model merges bins itself."""
         ...
 
+    @property
+    def borrowed(self) -> Borrowed | None:
+        """Score function and threshold, where they come from elsewhere."""
+        ...
+
 
 def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], None]) -> StageOne:
     """Measure what stage 2 starts from."""
@@ -135,9 +145,13 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
     counts = meter.measure(ColumnHistograms(bins), mu=charges[HISTOGRAMS].mu)
     roundness = ranges.roundness if ranges else {}
     histograms = Histograms(bins, counts, sigma, rows, roundness, frozenset(located))
-    score = plan.scorer.measure(meter, scored_histograms(histograms, ranges), schema.label, charges)
+    borrowed = plan.borrowed
+    if borrowed:
+        score = borrowed.score
+    else:
+        score = plan.scorer.measure(meter, histograms_for(plan.scorer, histograms, ranges), schema.label, charges)
 
-    threshold = None
+    threshold = borrowed.threshold if borrowed else None
     if SCORES in charges:
         on_step(SCORES)
         sigma = sigma_for(ScoreHistogram.sensitivity, charges[SCORES].mu)
@@ -151,7 +165,12 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
         lowest=score.lowest,
         ceiling=plan.ceiling,
     )
-    return StageOne(schema, histograms, score, threshold, weights, ranges)
+    return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
+
+
+def histograms_for(scorer: Scorer, histograms: Histograms, ranges: Ranges | None) -> Histograms:
+    """The histograms that a scorer works with."""
+    return histograms if scorer.by_located else scored_histograms(histograms, ranges)
 
 
 def scored_histograms(histograms: Histograms, ranges: Ranges | None) -> Histograms:

@@ -29,8 +29,8 @@ READABLE = 200.0
 
 MOST_BINS = 48
 
-FEW = 25.0
-"""Records, in units of a bin's noise, at which a label's own threshold counts half."""
+FEW = 50.0
+"""Records, in units of a bin's noise, from which on a label has a threshold of its own."""
 
 CAP = 1 / 3
 """Of the fraction: no label's threshold lies above the one of all that leaves so much above it."""
@@ -44,7 +44,7 @@ _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02
 @dataclass(frozen=True)
 class ScoreHistogram:
     """The statistic: each record adds one to the bin of its score. Bins lie between and beyond `edges`; where
-    `label` is given, every label has such bins of its own."""
+    `label` is given, every label has such bins of its own, and a record without a label is in none."""
 
     score: Score
     edges: Ints
@@ -59,50 +59,40 @@ class ScoreHistogram:
         if self.label is None:
             return np.bincount(bins, minlength=width)
         codes = records.codes[self.label.name]
-        rows = np.where(codes == MISSING, self.label.size, codes)
-        counts = np.bincount(rows * width + bins, minlength=(self.label.size + 1) * width)
-        return counts[: rows_of(self.label) * width]
-
-
-def rows_of(label: Discrete) -> int:
-    """How many rows a histogram by label has: one for each label, one for missing ones where they are declared.
-
-    >>> from repsynth.schema import Boolean
-    >>> rows_of(Boolean(name="smoker")), rows_of(Boolean(name="smoker", missing=True))
-    (2, 3)
-    """
-    return label.size + label.missing
+        labelled = codes != MISSING
+        return np.bincount(codes[labelled] * width + bins[labelled], minlength=self.label.size * width)
 
 
 @dataclass(frozen=True)
 class Threshold:
     """A released threshold, the noisy histogram behind it, and the fraction of records at or above it.
 
-    Where the histogram is one by label, `by_label` holds it, and `shifts` what is added to the scores of each
-    label so that `value` is the threshold of all; `counts` are then those of the scores so moved. `fraction_error`
-    is one standard deviation of the fraction, from the noise alone.
+    `counts` has a row for all records or, where the histogram is one by label, a row for each label; `shifts` then
+    says what is added to the scores of each label, so that `value` is the threshold of all. `fraction_error` is
+    one standard deviation of the fraction, from the noise alone.
     """
 
     value: int
     edges: Ints
-    counts: Ints
+    counts: Ints  # (rows, bins)
     fraction: float
     fraction_error: float
-    by_label: Ints | None = None
     shifts: Ints | None = None
 
-    @property
-    def rows(self) -> int:
-        """How many noisy histograms its counts are the sum of."""
-        return 1 if self.by_label is None else len(self.by_label)
+    def moved_edges(self, row: int) -> Ints:
+        """The edges of a row's bins, moved as its scores are."""
+        return self.edges if self.shifts is None else self.edges + self.shifts[row]
 
     def mean_weight(self, weights: WeightFunction) -> float:
         """About the mean weight of the records at or above the threshold, by the noisy histogram."""
-        starts = np.maximum(self.edges, self.value)
-        ends = np.append(self.edges[1:], 2 * self.edges[-1] - self.edges[0])
-        counts = np.where(ends > self.value, np.maximum(self.counts[1:], 0), 0).astype(np.float64)
-        values = weights.of((starts + ends) // 2) / FULL
-        return float(counts @ values / counts.sum()) if counts.any() else float(values[-1])
+        records = weighed = 0.0
+        for row, noisy in enumerate(self.counts):
+            edges = self.moved_edges(row)
+            starts, ends = np.maximum(edges, self.value), np.append(edges[1:], 2 * edges[-1] - edges[0])
+            counts = np.where(ends > self.value, np.maximum(noisy[1:], 0), 0).astype(np.float64)
+            records += float(counts.sum())
+            weighed += float(counts @ weights.of((starts + ends) // 2)) / FULL
+        return weighed / records if records else float(weights.of(np.array([self.value]))[0]) / FULL
 
     def worth_splitting(self, weights: WeightFunction, *, rows: float, noise: float) -> bool:
         """Whether outliers' sums, measured apart and scaled back up, still stand above their noise.
@@ -125,18 +115,17 @@ class ScoreBins:
     def threshold(self, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
         """The threshold with this `fraction` of the records above it: post-processing of the noisy counts."""
         if self.label is not None:
-            return by_label(self.edges, counts.reshape(rows_of(self.label), -1), fraction=fraction, sigma=sigma)
+            return by_label(self.edges, counts.reshape(self.label.size, -1), fraction=fraction, sigma=sigma)
         find = _read if self.readable else _fit
         value, error = find(self.edges, counts.astype(np.float64), fraction=fraction, rows=rows, sigma=sigma)
-        return Threshold(value, self.edges, counts, fraction, error)
+        return Threshold(value, self.edges, counts[None], fraction, error)
 
 
 def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
     """A threshold for each label, from a histogram with a row for each.
 
-    A label with few records is pulled towards the threshold of all, as far as its noise demands. And no threshold
-    lies above the one that leaves a third of the fraction above it in all: who stands out most in the whole table
-    is an outlier, whatever its label.
+    A label with few records has the threshold of all. And none lies above the one that leaves a third of the
+    fraction above it in all: who stands out most in the whole table is an outlier, whatever its label.
     """
     noisy, pooled = counts.astype(np.float64), counts.sum(axis=0).astype(np.float64)
     total = max(float(pooled.sum()), 1.0)
@@ -147,29 +136,9 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
     for row in noisy:
         records = max(float(row.sum()), 1.0)
         own, _ = _read(edges, row, fraction=fraction, rows=records, sigma=sigma)
-        pulled = common + (own - common) * records / (records + FEW * sigma)
-        values.append(min(int(pulled), highest))
+        values.append(min(own if records >= FEW * sigma else common, highest))
     shifts = common - np.array(values, dtype=np.int64)
-    return Threshold(common, edges, moved(edges, counts, shifts), fraction, error, counts, shifts)
-
-
-def moved(edges: Ints, counts: Ints, shifts: Ints) -> Ints:
-    """The sum of histograms whose records are moved by `shifts`: each bin is shared out by width over the two that
-    it then lies in. What leaves the range stays in the last bin on that side.
-
-    >>> moved(np.array([0, 10, 20]), np.array([[0, 8, 4, 0], [0, 0, 6, 2]]), np.array([5, 0])).tolist()
-    [0, 4, 12, 4]
-    """
-    width = int(edges[1] - edges[0]) if len(edges) > 1 else 1
-    found = np.zeros(counts.shape[1])
-    last = counts.shape[1] - 1
-    for row, shift in zip(counts, shifts, strict=True):
-        whole, part = divmod(int(shift), width)
-        inner = np.arange(1, last)
-        for step, share in ((whole, 1 - part / width), (whole + 1, part / width)):
-            np.add.at(found, np.clip(inner + step, 0, last), row[1:last] * share)
-        found[[0, last]] += row[[0, last]]
-    return np.rint(found).astype(np.int64)
+    return Threshold(common, edges, counts, fraction, error, shifts)
 
 
 @dataclass(frozen=True)
@@ -181,22 +150,28 @@ class Lumps:
     error: float
 
 
-def find_lumps(threshold: Threshold, score: Score, histograms: Histograms) -> Lumps | None:
-    """By records drawn from the released histograms: post-processing. None where the scores around the threshold
-    are spread out, so that the width of a bin's parts tells how much is in them."""
-    drawn = _drawn_scores(score, histograms)
-    bin_of = np.searchsorted(threshold.edges, np.append(drawn, threshold.value), side="right")
+def find_lumps(threshold: Threshold, score: Score, histograms: Histograms) -> tuple[Lumps | None, ...]:
+    """Row by row, from records drawn from the released histograms: post-processing; `score` is that of a record
+    before the threshold moves it. None where the scores around the threshold are spread out, so that the width of
+    a bin's parts tells how much is in them."""
+    drawn = score.of(_drawn(histograms))
+    values = threshold.value - (np.zeros(1, dtype=np.int64) if threshold.shifts is None else threshold.shifts)
+    return tuple(_lumps(drawn, threshold.edges, int(value)) for value in values)
+
+
+def _lumps(drawn: Ints, edges: Ints, value: int) -> Lumps | None:
+    bin_of = np.searchsorted(edges, np.append(drawn, value), side="right")
     inside = drawn[bin_of[:-1] == bin_of[-1]]
     lumps = np.unique(inside, return_counts=True)[1] / max(len(inside), 1)
     if not lumps.size or lumps.max() <= _LUMP:
         return None
-    above = float(np.mean(inside >= threshold.value))
+    above = float(np.mean(inside >= value))
     return Lumps(above, math.sqrt(above * (1 - above) * float(lumps @ lumps)))
 
 
-def _drawn_scores(score: Score, histograms: Histograms) -> Ints:
+def _drawn(histograms: Histograms) -> Records:
     # A fixed seed: this is post-processing, and the same release then always has the same edges.
-    return score.of(histograms.draw(_DRAWN, np.random.default_rng(0)))
+    return histograms.draw(_DRAWN, np.random.default_rng(0))
 
 
 def choose_score_bins(
@@ -209,7 +184,7 @@ def choose_score_bins(
     from the lowest possible score on; the real scores spread wider than the drawn ones, whose columns are
     independent, so the edges reach twice as far above the middle. There are never more than `MOST_BINS`.
     """
-    drawn = _drawn_scores(score, histograms)
+    drawn = score.of(_drawn(histograms))
     if histograms.rows / sigma < READABLE:
         edges = np.quantile(drawn, 1 - _DRAWN_ABOVE).astype(np.int64)
         # Few different scores, as in tables of one or two columns, may make quantiles coincide.
@@ -218,7 +193,7 @@ def choose_score_bins(
     step = bin_width(score.columns)
     first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
     last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
-    labelled = label is not None and histograms.rows / sigma >= READABLE * math.sqrt(rows_of(label))
+    labelled = label is not None and histograms.rows / sigma >= READABLE * math.sqrt(label.size)
     edges = np.arange(first, last + 1, dtype=np.int64) * step
     return ScoreBins(edges, readable=True, label=label if labelled else None)
 

@@ -1,5 +1,6 @@
 """Tables read back from a release: only those that a run of its plan could have measured."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 from repsynth.models.groups import NONE, coarser, of_finer, read_groups
 from repsynth.models.marginal.fit import FOREST
 from repsynth.models.marginal.label_tables import UNIT, LabelTables
-from repsynth.models.marginal.rounds import LABEL_TABLES, PAIRS_A_ROUND
-from repsynth.models.marginal.tables import Pair, Tables, is_forest
+from repsynth.models.marginal.rounds import LABEL_TABLES, MEAN_NOISE, most_tables
+from repsynth.models.marginal.tables import Cross, Tables, is_forest
 from repsynth.models.marginal.views import Measured, Views
 from repsynth.scoring.base import Arrays
 from repsynth.scoring.stage import StageOne
+from repsynth.scoring.weights import FULL
 from repsynth.storage.checks import ints, require
 
 
@@ -22,7 +24,7 @@ class TablesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plain counts, as earlier releases have them, do without."""
 
     name: str
-    pairs: tuple[tuple[int, int], ...]
+    pairs: tuple[tuple[int, ...], ...]
     constant: int | None = None
     clip: int | None = None
 
@@ -48,12 +50,12 @@ def read_tables(
         require(whole and bool(np.all(inside == (other.of_bin != NONE))), "its coarse groups divide its groups")
     views = Views(stage, groups, coarse)
     labels = 1 if views.label is None else groups[views.label].count
-    before: tuple[Pair, ...] = ()
+    before: tuple[Cross, ...] = ()
     for k, file in enumerate(files):
-        _check_pairs(file, views, before)
+        _check_pairs(file, views, before, sigmas[file.name] / FULL)
         before = file.pairs
         tables = _statistic(file, views, arrays)
-        cells = sum(rows * width for rows, width in tables.shapes)
+        cells = sum(math.prod(shape) for shape in tables.shapes)
         require(labels * cells <= most_cells, "its tables are too large")
         yield Measured(tables, ints(arrays[f"tables_{k}"], tables.entries, most=2**62), sigmas[file.name])
 
@@ -85,15 +87,19 @@ def _statistic(file: TablesFile, views: Views, arrays: Arrays) -> Tables | Label
     )
 
 
-def _check_pairs(file: TablesFile, views: Views, before: tuple[Pair, ...]) -> None:
+def _check_pairs(file: TablesFile, views: Views, before: tuple[Cross, ...], sigma: float) -> None:
     pairs, columns = set(file.pairs), len(views.groups)
     of_label = set(views.label_pairs if views.label is not None else [])
-    of_columns = set(views.candidates)
+    of_columns: set[Cross] = set(views.candidates)
     require(0 < len(file.pairs) == len(pairs), "a table is there twice")
     if file.name == LABEL_TABLES:
         require(pairs == of_label, "its label's tables are not all there")
     elif file.pairs != before and pairs != of_label:  # these may be measured again
         first = file.name == FOREST
-        coarse = set() if first else {(i + columns, j + columns) for i, j in of_columns}
-        require(pairs <= of_columns | coarse, "a table is not known")
-        require(is_forest(file.pairs) if first else len(pairs) <= PAIRS_A_ROUND, "its tables do not fit")
+        further: set[Cross] = set()
+        if not first:
+            further = {(i + columns, j + columns) for i, j in views.candidates}
+            further |= set(views.triples(MEAN_NOISE * sigma * (1 - 1e-9)))  # rounding aside
+        require(pairs <= of_columns | further, "a table is not known")
+        most = most_tables(views.stage.histograms.rows, len(pairs) ** 0.5 / sigma * (1 + 1e-9))
+        require(is_forest(file.pairs) if first else len(pairs) <= most, "its tables do not fit")

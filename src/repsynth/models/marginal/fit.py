@@ -9,9 +9,10 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.models.groups import of_finer
 from repsynth.models.marginal.label_tables import LabelTables
-from repsynth.models.marginal.raked import Pool, Target, make_pool
-from repsynth.models.marginal.tables import Pair, Tables
-from repsynth.models.marginal.tree import NoisyTable, Tree, fit_tree
+from repsynth.models.marginal.raked import Pool, Target, make_pool, pool_size
+from repsynth.models.marginal.shrinkage import NoisyTable
+from repsynth.models.marginal.tables import Cross, Tables
+from repsynth.models.marginal.tree import Tree, fit_tree
 from repsynth.models.marginal.views import Measured, Views
 from repsynth.scoring.weights import FULL
 
@@ -20,6 +21,7 @@ FOREST = "tables"
 
 _LEAST_WEIGHT = 0.1
 _DRAWN, _FEW = 50_000, 30.0
+_OFF = 0.1
 
 
 @dataclass(frozen=True)
@@ -30,18 +32,20 @@ class MeanWeights:
     mean: float
     by_group: dict[int, Floats]
     drawn: Ints | None = None
-    """(records, views): the groups of drawn records."""
+    """(views, records): the groups of drawn records."""
     weights: Floats | None = None
 
-    def of(self, pair: Pair) -> Floats | float:
-        """By both columns, as if weights had nothing to do with how the two depend on each other; where records
-        were drawn, as these say where there are many."""
+    def of(self, cross: Cross) -> Floats | float:
+        """By all columns, as if weights had nothing to do with how these depend on each other; where records were
+        drawn, as these say where there are many."""
         if not self.by_group:
             return self.mean
-        first, second = (self.by_group[i] for i in pair)
-        found: Floats = np.clip(np.outer(first, second) / self.mean, _LEAST_WEIGHT, 1.0)
+        found = self.by_group[cross[0]]
+        for i in cross[1:]:
+            found = np.multiply.outer(found, self.by_group[i]) / self.mean
+        found = np.clip(found, _LEAST_WEIGHT, 1.0)
         if self.drawn is not None and self.weights is not None:
-            cell = self.drawn[:, pair[0]] * len(second) + self.drawn[:, pair[1]]
+            cell = np.ravel_multi_index(tuple(self.drawn[i] for i in cross), found.shape)
             count = np.bincount(cell, minlength=found.size).reshape(found.shape)
             total = np.bincount(cell, self.weights, minlength=found.size).reshape(found.shape)
             found = np.clip((total + _FEW * found) / (count + _FEW), _LEAST_WEIGHT, 1.0)
@@ -51,11 +55,17 @@ class MeanWeights:
 @dataclass(frozen=True)
 class Weights:
     """What a record counts for on average: in tables its weight, in those of the label also what clipping leaves.
-    `error` is how far, as a fraction of itself, the mean of a group may be off."""
+    `error` is how far the mean f of a group may be off, in units of √(f (1 − f)): it is sure where all or none of
+    its records are outliers."""
 
     in_tables: MeanWeights
     with_label: MeanWeights
     error: float = 0.0
+
+    def errors(self, i: int) -> Floats:
+        """How far, as a fraction of itself, the mean of each group of a column may be off."""
+        weights = self.with_label.by_group.get(i, np.ones(1))
+        return self.error * np.sqrt((1 - weights) / weights)
 
     def of(self, tables: Tables | LabelTables) -> MeanWeights:
         """Those of a statistic."""
@@ -84,8 +94,8 @@ def measured_weights(views: Views, measured: Sequence[Measured]) -> Weights:
 def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> Weights:
     """The same from a model: weights are a public function of a record, so records drawn from the model tell what
     each group weighs. How far that is off, the margins of the measured tables tell."""
-    drawn = make_pool(tree, views.all_groups, _DRAWN).records
-    records = tree.decode(drawn[:, : len(views.groups)], np.random.default_rng(0))
+    drawn = make_pool(tree, views.all_groups, _DRAWN).records.astype(np.int64)
+    records = tree.decode(drawn[: len(views.groups)].T, np.random.default_rng(0))
     stage = views.stage
     in_tables = with_label = _means(views, drawn, stage.weights.of(stage.score.of(records)) / FULL)
     for tables in {type(m.tables): m.tables for m in measured}.values():
@@ -99,8 +109,8 @@ def _means(views: Views, drawn: Ints, weights: Floats) -> MeanWeights:
     mean = float(weights.mean())
     by_group = {}
     for i, groups in enumerate(views.all_groups):
-        count = np.bincount(drawn[:, i], minlength=groups.count)
-        total = np.bincount(drawn[:, i], weights, minlength=groups.count)
+        count = np.bincount(drawn[i], minlength=groups.count)
+        total = np.bincount(drawn[i], weights, minlength=groups.count)
         by_group[i] = np.clip((total + _FEW * mean) / (count + _FEW), _LEAST_WEIGHT, 1.0)
     return MeanWeights(mean, by_group, drawn, weights)
 
@@ -110,16 +120,18 @@ def _error(views: Views, measured: Sequence[Measured], weights: Weights) -> floa
     signal = weight = 0.0
     for m in measured:
         by_group, variances = weights.of(m.tables).by_group, m.tables.variances(m.sigma)
-        for pair, table in m.tables.split(m.noisy).items():
-            for i, axis in ((pair[0], 1), (pair[1], 0)):
+        for cross, table in m.tables.split(m.noisy).items():
+            for axis, i in enumerate(cross):
                 if i >= len(views.groups):
                     continue
+                others = tuple(other for other in range(len(cross)) if other != axis)
                 total, error = _histogram(views, i)
                 expected = by_group[i] * np.maximum(total, 0.0)
-                noise = variances[pair].sum(axis=axis) + (by_group[i] * error) ** 2
-                scale = expected**2 / (noise + (0.05 * expected) ** 2) ** 2
-                signal += float((((table.sum(axis=axis) - expected) ** 2 - noise) * scale).sum())
-                weight += float((expected**2 * scale).sum())
+                noise = variances[cross].sum(axis=others) + (by_group[i] * error) ** 2
+                prior = expected**2 * (1 - by_group[i]) / by_group[i]
+                scale = prior / (noise + _OFF**2 * prior + 1e-9) ** 2
+                signal += float((((table.sum(axis=others) - expected) ** 2 - noise) * scale).sum())
+                weight += float((prior * scale).sum())
     return math.sqrt(max(signal / max(weight, 1e-300), 0.0))
 
 
@@ -141,27 +153,33 @@ def _histogram(views: Views, i: int) -> tuple[Floats, Floats]:
     return groups.sum_up(counts), histograms.sigma * np.sqrt(groups.sum_up(np.ones(len(counts))))
 
 
-def fit_views(views: Views, measured: Sequence[Measured]) -> tuple[Tree | Pool, MeanWeights]:
-    """A tree of the label's pairs and of the forest; where more was measured, a pool drawn from it and raked. And
-    the weights in tables."""
+def pool_of(tree: Tree, views: Views, max_cells: int) -> Pool:
+    """The pool of a tree, as large as its table asks for and as fits into memory."""
+    count = pool_size(tree.histograms.rows, columns=len(tree.groups), max_cells=max_cells)
+    return make_pool(tree, views.all_groups, count)
+
+
+def fit_views(views: Views, measured: Sequence[Measured], *, max_cells: int) -> tuple[Tree | Pool, MeanWeights]:
+    """A tree of the label's pairs and of the forest; where more was measured, a pool drawn from it and raked: to
+    pairs, and then to triples, of which the pairs are known. And the mean weights in tables."""
     weights = measured_weights(views, measured)
-    if not measured:
-        return _fit_tree(views, measured, weights, levels_from_tables=True), weights.in_tables
     plain = not views.stage.weighted and not any(isinstance(m.tables, LabelTables) for m in measured)
     tree = _fit_tree(views, measured, weights, levels_from_tables=plain)
     if not plain and views.label is not None:
         weights = expected_weights(views, measured, tree)
         tree = _fit_tree(views, measured, weights, levels_from_tables=True)
     of_tree = _of_tree(measured)
-    further = {pair: table for pair, table in _combined(measured, weights).items() if pair not in of_tree}
-    model: Tree | Pool = tree
-    if further:
-        targets = [Target(pair, table) for pair, table in further.items()]
-        model = make_pool(tree, views.all_groups).raked_to(targets)
-    return model, weights.in_tables
+    further = {cross: table for cross, table in _combined(measured, weights).items() if cross not in of_tree}
+    if not further:
+        return tree, weights.in_tables
+    pool = pool_of(tree, views, max_cells)
+    for columns in (2, 3):
+        targets = [Target(cross, table) for cross, table in further.items() if len(cross) == columns]
+        pool = pool.raked_to(targets) if targets else pool
+    return pool, weights.in_tables
 
 
-def _of_tree(measured: Sequence[Measured]) -> set[Pair]:
+def _of_tree(measured: Sequence[Measured]) -> set[Cross]:
     forest = next((k for k, m in enumerate(measured) if m.tables.name == FOREST), len(measured) - 1)
     return {pair for m in measured[: forest + 1] for pair in m.tables.pairs}
 
@@ -174,15 +192,15 @@ def _fit_tree(views: Views, measured: Sequence[Measured], weights: Weights, *, l
         views.groups,
         label,
         {j: table for (i, j), table in tables.items() if i == label},
-        {pair: table for pair, table in tables.items() if pair[0] != label},
+        {(i, j): table for (i, j), table in tables.items() if i != label},
         levels_from_tables=levels_from_tables,
-        error=weights.error,
+        errors={i: weights.errors(i) for i in range(len(views.groups))},
     )
 
 
-def _combined(measured: Sequence[Measured], weights: Weights) -> dict[Pair, NoisyTable]:
+def _combined(measured: Sequence[Measured], weights: Weights) -> dict[Cross, NoisyTable]:
     """Tables at full weight; what was measured twice, by precision."""
-    tables: dict[Pair, NoisyTable] = {}
+    tables: dict[Cross, NoisyTable] = {}
     for m in measured:
         variances = m.tables.variances(m.sigma)
         for pair, counts in m.tables.split(m.noisy).items():

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.models.groups import NONE, Groups, levels
-from repsynth.models.marginal.tables import Pair
+from repsynth.models.marginal.tables import Cross, Pair
 from repsynth.scoring.base import Score
 from repsynth.scoring.histograms import to_simplex
 from repsynth.scoring.stage import StageOne
@@ -40,7 +40,7 @@ class LabelTables:
     1/UNIT."""
 
     groups: tuple[Groups, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[Cross, ...]
     offsets: tuple[Ints, ...]
     constant: int
     clip: int
@@ -132,7 +132,7 @@ class LabelTables:
         """What a release's file says of it."""
         return {"name": self.name, "pairs": self.pairs, "constant": self.constant, "clip": self.clip}
 
-    def split(self, flat: NDArray[Any]) -> dict[Pair, Floats]:
+    def split(self, flat: NDArray[Any]) -> dict[Cross, Floats]:
         """The tables by their columns, in units of records: what was expected is added back."""
         sums = np.asarray(flat, dtype=np.float64).reshape(self.labels, -1) / (FULL * UNIT)
         ends = np.cumsum([len(offset) for offset in self.offsets])
@@ -145,7 +145,7 @@ class LabelTables:
             found[pair] = centred + mass * (offset / offset.sum())
         return found
 
-    def variances(self, sigma: float) -> dict[Pair, Floats]:
+    def variances(self, sigma: float) -> dict[Cross, Floats]:
         """Of the noise in each cell of `split`, where `sigma` is that of an entry."""
         noise = (sigma / self.unit) ** 2
         of_mass = (UNIT / self.constant) ** 2
@@ -157,7 +157,7 @@ class LabelTables:
 
 
 def make_label_tables(
-    stage: StageOne, groups: tuple[Groups, ...], pairs: tuple[Pair, ...], name: str
+    stage: StageOne, groups: tuple[Groups, ...], pairs: tuple[Cross, ...], name: str
 ) -> LabelTables:
     """The statistic from the released histograms: post-processing."""
     offsets = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from repsynth.errors import ConfigError
-from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Resources, Share
+from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Resources, Share, run_seconds
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from repsynth.scoring.stage import StageOne
 
 _LABEL_TABLES, _CHOICE, _TABLES = "label tables", "choice", "tables"
-_MOST_GROUPS = 33  # of a numeric column, missing included
+_MOST_GROUPS = 65  # of a numeric column, missing included
 _MOST_CELLS = 2**25
 _FEW_RECORDS = 30.0  # records times μ, by the root of the columns
 
@@ -58,19 +58,31 @@ class _Marginal(Model, frozen=True):
         return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
 
     def resources(self, plan: ModelPlan, rows: int) -> Resources:
-        """Measured on one core: some 70 ns for a record and a table, 25 ns for one of a pool."""
+        """Measured on one core: some 70 ns for a record and a table; for a further round 50 ns for one of a pool
+        and a table, and to draw the pool and rake it 2 µs for each of its cells."""
         from repsynth.models.marginal.raked import pool_size
+        from repsynth.models.marginal.rounds import can_choose
+        from repsynth.models.marginal.views import MOST_TRIPLES
 
         columns = len(plan.schema.learned)
         noise = (columns - 1) ** 0.5 / plan.charges[_TABLES].mu
-        candidates = _most_candidate_cells(plan.schema, rows=rows, noise=noise)
-        cells = _label_cells(plan.schema) + min(2 * candidates, plan.max_model_mb * 2**17)
-        tables = columns + columns * (columns - 1) / 2
-        further = sum(name.startswith(f"{_CHOICE} ") for name in plan.charges)
-        seconds = rows * tables * 70e-9 * (1 + further) + further * 2 * tables * pool_size(rows) * 25e-9
+        candidates, candidate_cells = _most_candidates(plan.schema, rows=rows, noise=noise)
+        cells = _label_cells(plan.schema) + min(2 * candidate_cells, plan.max_model_mb * 2**17)
+        mus = {name: charge.mu for name, charge in plan.charges.items()}
+        further = sum(
+            can_choose(1, rows, columns, mu=mus[name.replace(_CHOICE, _TABLES)], choice_mu=mu)
+            for name, mu in mus.items()
+            if name.startswith(f"{_CHOICE} ") and candidates
+        )
+        seconds = run_seconds(plan, rows, cell=1.3e-6) + rows * (columns + candidates * (1 + further)) * 70e-9
+        if further:
+            pool = pool_size(rows, columns=columns, max_cells=_max_cells(plan))
+            triples = min(columns * candidates / 3, MOST_TRIPLES)
+            seconds += further * triples * (rows * 70e-9 + pool * 50e-9)
+            seconds += pool * (further * candidates * 50e-9 + columns * 2e-6)
         few = rows * plan.mu / columns**0.5 < _FEW_RECORDS
         warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
-        return Resources(max(1.0, cells * 8 / 2**20), max(1.0, seconds), warnings)
+        return Resources(max(1.0, cells * 8 / 2**20), seconds, warnings)
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "MarginalFit":
         """Tables of the label, then rounds of choices and tables."""
@@ -100,7 +112,7 @@ class Mst(_Marginal, frozen=True):
 
 
 class Aim(_Marginal, frozen=True):
-    """More tables, chosen where the model is wrong; slower."""
+    """More tables, of two and three columns, chosen where the model is wrong; slower."""
 
     name: ClassVar[str] = "aim"
 
@@ -132,8 +144,10 @@ class MarginalFit:
     measured: "tuple[Measured, ...]"
 
     def influence(self, records: "Records") -> "Floats":
-        """The weight: in no table, and in no utility, does a record count for more."""
-        return self.measured[-1].tables.influence(records)
+        """The weight: in no table, clipped or not, and in no utility does a record count for more."""
+        from repsynth.scoring.weights import FULL
+
+        return self.stage.weights.of(self.stage.score.of(records)) / FULL
 
     def kernels(self, *, choices: bool = True) -> "dict[str, Tables | LabelTables | Chosen]":
         """The tables and, made again from what was released before each, the choices."""
@@ -195,7 +209,8 @@ class MarginalFit:
         from repsynth.models.marginal.fit import fit_views
         from repsynth.models.marginal.views import Views
 
-        return fit_views(Views.of_tables(self.stage, self.measured[0].tables), self.measured)[0]
+        views = Views.of_tables(self.stage, self.measured[0].tables)
+        return fit_views(views, self.measured, max_cells=_max_cells(self.plan))[0]
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         """Which tables were measured, and their cells."""
@@ -228,14 +243,15 @@ def _label_cells(schema: "Schema") -> int:
     return (label.size + label.missing if label else 1) * sum(_sizes(schema))
 
 
-def _most_candidate_cells(schema: "Schema", *, rows: float, noise: float) -> int:
-    """How many cells the tables of column × column have at most that so much noise leaves to choose from."""
+def _most_candidates(schema: "Schema", *, rows: float, noise: float) -> tuple[int, int]:
+    """How many tables of column × column so much noise leaves to choose from at most, and their cells."""
     import numpy as np
 
     sizes = np.array(_sizes(schema), dtype=np.float64)
     tables = np.outer(sizes, sizes)[np.triu_indices(len(sizes), 1)]
+    left = tables[tables < 2 * rows / noise]
     label = schema.label_column
-    return (label.size + label.missing if label else 1) * int(tables[tables < 2 * rows / noise].sum())
+    return len(left), (label.size + label.missing if label else 1) * int(left.sum())
 
 
 def _sizes(schema: "Schema") -> list[int]:

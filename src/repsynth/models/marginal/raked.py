@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Floats, Int32s, Ints
 from repsynth.data.records import Records
 from repsynth.models.groups import Groups, of_finer
-from repsynth.models.marginal.tables import Pair
-from repsynth.models.marginal.tree import NoisyTable, Tree, rake, shrunk
+from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
+from repsynth.models.marginal.tables import Cross, cells_of
+from repsynth.models.marginal.tree import Tree
 
-_TIMES, _FEWEST, _MOST = 4, 60_000, 200_000
+_TIMES, _FEWEST, _MANY, _MOST = 4, 60_000, 200_000, 4_000_000
 _PASSES = 10
 
 
@@ -22,7 +23,7 @@ _PASSES = 10
 class Target:
     """A noisy table that the pool should agree with."""
 
-    pair: Pair
+    columns: Cross
     table: NoisyTable
 
 
@@ -32,26 +33,24 @@ class Pool:
 
     tree: Tree
     groups: tuple[Groups, ...]
-    records: Ints  # (records, fine and coarse columns)
+    records: Int32s  # (fine and coarse columns, records)
     mass: Floats
-    further: tuple[tuple[Pair, Floats], ...] = ()
+    further: tuple[tuple[Cross, Floats], ...] = ()
 
-    def pair(self, pair: Pair) -> Floats:
-        """(groups, groups): a two-way table of the pool."""
-        shape = self.groups[pair[0]].count, self.groups[pair[1]].count
-        counts = np.bincount(self._cells(pair), self.mass, minlength=shape[0] * shape[1])
+    def table(self, columns: Cross) -> Floats:
+        """The pool's table of some columns, an axis for each."""
+        shape = tuple(self.groups[i].count for i in columns)
+        counts = np.bincount(self._cells(columns), self.mass, minlength=int(np.prod(shape)))
         return counts.reshape(shape).astype(np.float64)
 
     def raked_to(self, targets: list[Target]) -> "Pool":
         """The pool with masses that agree with these tables, too, as far as they stand above their noise."""
-        margins = {i: column.sum(axis=0) for i, column in self.tree.columns.items()}
         further = list(self.further)
         for target in targets:
-            i, j = target.pair
-            now = self.pair(target.pair)
+            now = self.table(target.columns)
             table = shrunk(now, target.table, self.tree.histograms.rows, least=0.05)
-            table = rake(table, self._margin(i, margins), self._margin(j, margins), passes=10)
-            further.append((target.pair, table / table.sum()))
+            table = rake_axes(table, [self._margin(i) for i in target.columns], passes=10)
+            further.append((target.columns, table / table.sum()))
         return replace(self, further=tuple(further), mass=self._raked(further))
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
@@ -59,31 +58,35 @@ class Pool:
         mass = self.mass
         if label is not None:
             assert self.tree.label is not None
-            mass = np.where(self.records[:, self.tree.label] == label, mass, 0.0)
+            mass = np.where(self.records[self.tree.label] == label, mass, 0.0)
             if not mass.any():  # so rare that the pool has none
                 return self.tree.draw(rows, generator, label)
         ends = np.cumsum(mass)
         levels = (np.arange(rows) + generator.random()) / max(rows, 1) * ends[-1]
         chosen = np.minimum(np.searchsorted(ends, levels, side="right"), len(ends) - 1)
         columns = len(self.tree.groups)
-        return self.tree.decode(self.records[generator.permutation(chosen), :columns], generator)
+        drawn = self.records[:columns, generator.permutation(chosen)].T
+        return self.tree.decode(drawn.astype(np.int64), generator)
 
-    def _cells(self, pair: Pair) -> Ints:
-        i, j = pair
-        return self.records[:, i] * self.groups[j].count + self.records[:, j]
+    def _cells(self, columns: Cross) -> Int32s:
+        shape = tuple(self.groups[i].count for i in columns)
+        return cells_of([self.records[i] for i in columns], shape)
 
-    def _margin(self, i: int, margins: dict[int, Floats]) -> Floats:
-        columns = len(self.tree.groups)
+    def _margin(self, i: int) -> Floats:
+        """The probabilities of a column's groups, fine or coarse."""
+        tree, columns = self.tree, len(self.tree.groups)
+        column = i % columns
+        margin = tree.label_probabilities if column == tree.label else tree.columns[column].sum(axis=0)
         if i < columns:
-            return margins[i]
-        fine, coarse = self.groups[i - columns], self.groups[i]
-        merged = np.bincount(of_finer(fine, coarse), margins[i - columns], minlength=coarse.count)
+            return margin
+        fine, coarse = self.groups[column], self.groups[i]
+        merged = np.bincount(of_finer(fine, coarse), margin, minlength=coarse.count)
         return merged.astype(np.float64)
 
-    def _raked(self, further: list[tuple[Pair, Floats]]) -> Floats:
+    def _raked(self, further: list[tuple[Cross, Floats]]) -> Floats:
         """The label's pairs come last, so that they hold best."""
         tree = self.tree
-        targets = [(self._cells(pair), table.ravel()) for pair, table in reversed(further)]
+        targets = [(self._cells(columns), table.ravel()) for columns, table in reversed(further)]
         targets += [(self._cells(pair), joint.sum(axis=0).ravel()) for pair, joint in tree.edges.items()]
         if tree.label is not None:
             targets += [(self._cells((tree.label, i)), column.ravel()) for i, column in tree.columns.items()]
@@ -97,18 +100,55 @@ class Pool:
         return mass
 
 
-def pool_size(rows: float) -> int:
-    """How many records a pool for a table of so many has.
+def rake_axes(table: Floats, margins: list[Floats], *, passes: int) -> Floats:
+    """A table of any number of columns, scaled to the margin of each.
 
-    >>> pool_size(100), pool_size(30_000)
-    (60000, 120000)
+    >>> rake_axes(np.ones((2, 2)), [np.array([0.3, 0.7]), np.array([0.5, 0.5])], passes=3).round(3).tolist()
+    [[0.15, 0.15], [0.35, 0.35]]
     """
-    return int(np.clip(_TIMES * rows, _FEWEST, _MOST))
+    for _ in range(passes):
+        for axis, margin in enumerate(margins):
+            others = tuple(other for other in range(table.ndim) if other != axis)
+            now = table.sum(axis=others, keepdims=True)
+            table = table * (margin.reshape(now.shape) / np.maximum(now, 1e-300))
+    return table
 
 
-def make_pool(tree: Tree, groups: tuple[Groups, ...], count: int | None = None) -> Pool:
-    """Records drawn from the tree, all of the same mass. A fixed seed: this is post-processing."""
-    count = count or pool_size(tree.histograms.rows)
+def pool_size(rows: float, *, columns: int, max_cells: int) -> int:
+    """How many records a pool for a table of so many has: four times as many and, from 200,000 on, as many, as
+    long as they fit into the memory of so many cells; four million at most.
+
+    The records' groups, their cells in every table that is raked to, and what drawing them takes are counted.
+
+    >>> [pool_size(rows, columns=15, max_cells=2**26) for rows in (100, 30_000, 10**6, 10**7)]
+    [60000, 120000, 1000000, 1579032]
+    """
+    wanted = min(max(np.clip(_TIMES * rows, _FEWEST, _MANY), rows), _MOST)
+    return int(min(wanted, max(16 * max_cells / (32 * columns + 200), _FEWEST)))
+
+
+def make_pool(tree: Tree, groups: tuple[Groups, ...], count: int) -> Pool:
+    """So many records drawn from the tree, all of the same mass. A fixed seed: this is post-processing.
+
+    They are lined up by their groups, along the tree: even steps through a pool in order take of like records as
+    many as their masses say, where steps through a shuffled one would draw at random.
+    """
     fine = tree.draw_groups(count, np.random.default_rng(0))
-    coarse = [of_finer(groups[i], g)[fine[:, i]] for i, g in enumerate(groups[len(tree.groups) :])]
-    return Pool(tree, groups, np.hstack([fine, np.stack(coarse, axis=1)]), np.full(count, 1 / count))
+    fine = fine[np.argsort(_places(tree, fine), kind="stable")]
+    records = np.empty((len(groups), count), dtype=np.int32)
+    records[: len(tree.groups)] = fine.T
+    for i, coarse in enumerate(groups[len(tree.groups) :]):
+        records[len(tree.groups) + i] = of_finer(groups[i], coarse)[fine[:, i]]
+    return Pool(tree, groups, records, np.full(count, 1 / count))
+
+
+def _places(tree: Tree, fine: Ints) -> Ints:
+    """Where each record stands in a line by label, then by column from the roots on, as far as 62 bits reach."""
+    columns = [branch.column for branch in tree.branches]
+    place, count = np.zeros(len(fine), dtype=np.int64), 1
+    for i in columns if tree.label is None else [tree.label, *columns]:
+        count *= tree.groups[i].count
+        if count > 2**62:
+            break
+        place = place * tree.groups[i].count + fine[:, i]
+    return place

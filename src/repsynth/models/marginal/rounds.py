@@ -1,10 +1,10 @@
-"""Which two-way tables are measured, and in what order.
+"""Which tables are measured, and in what order.
 
     label tables  label × column, for every column                              (charge)
     choice        choose a forest of pairs of columns                           (charge)
     tables        measure them                                                  (charge)
     and for `aim`, a few times over, on top of what the model knows by then:
-    choice k      choose pairs that the model gets wrong, fine or coarse        (charge)
+    choice k      choose pairs, fine or coarse, and coarse triples that the model gets wrong   (charge)
     tables k      measure them                                                  (charge)
 
 A record's part in every table, and in every utility by which tables are chosen, is at most its weight. Where
@@ -19,10 +19,9 @@ import numpy as np
 
 from repsynth.arrays import Floats, Ints
 from repsynth.mechanism.meter import Meter, sigma_for
-from repsynth.models.marginal.fit import FOREST, fit_views
+from repsynth.models.marginal.fit import FOREST, fit_views, pool_of
 from repsynth.models.marginal.label_tables import LabelTables, make_label_tables
-from repsynth.models.marginal.raked import make_pool
-from repsynth.models.marginal.tables import Pair, TableChoice, Tables
+from repsynth.models.marginal.tables import Cross, TableChoice, Tables
 from repsynth.models.marginal.tree import Tree
 from repsynth.models.marginal.views import Measured, Views
 from repsynth.privacy.events import MU_PER_ETA, Charge
@@ -31,10 +30,9 @@ from repsynth.scoring.weights import FULL
 
 LABEL_TABLES = "label tables"
 
-PAIRS_A_ROUND = 5
-"""How many tables a round of `aim` chooses at most."""
-
-_MEAN_NOISE = math.sqrt(2 / math.pi)  # of |N(0, 1)|
+_FEW_TABLES, _MANY_TABLES = 5, 20
+MEAN_NOISE = math.sqrt(2 / math.pi)
+"""Of |N(0, 1)|."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def measure_tables(
     views = Views.of(stage, charges[LABEL_TABLES if stage.schema.label_column else FOREST].mu)
     measured: list[Measured] = []
 
-    def measure(pairs: Sequence[Pair], name: str) -> None:
+    def measure(pairs: Sequence[Cross], name: str) -> None:
         on_step(name)
         tables: Tables | LabelTables
         if views.label is not None and list(pairs) == views.label_pairs:
@@ -108,7 +106,7 @@ def make_choice(
     rounds = _how_many(views, round_, mu, charges[round_.choice].mu)
     if not rounds and not measured:
         rounds = 1  # something must be measured
-    noise = _MEAN_NOISE * math.sqrt(rounds) / mu  # in a cell, were so many tables measured
+    noise = MEAN_NOISE * math.sqrt(rounds) / mu  # in a cell, were so many tables measured
     pairs = _worth_a_try(views, measured, first=round_.forest, noise=noise, max_cells=max_cells) if rounds else ()
     tables = Tables(views.all_groups, pairs, views.stage.score, views.stage.weights, round_.choice)
     if not pairs:  # only stopping is left
@@ -116,7 +114,7 @@ def make_choice(
         return TableChoice(tables, none, none, rounds=1, forest=round_.forest, name=round_.choice)
     return TableChoice(
         tables=tables,
-        expected=_integers(_expected(views, measured, pairs, first=round_.forest) * FULL),
+        expected=_integers(_expected(views, measured, pairs, round_, max_cells) * FULL),
         penalty=_integers(np.array([noise * views.size(pair) * FULL for pair in pairs])),
         rounds=rounds,
         forest=round_.forest,
@@ -124,35 +122,55 @@ def make_choice(
     )
 
 
-def _expected(views: Views, measured: Sequence[Measured], pairs: Sequence[Pair], *, first: bool) -> Floats:
+def _expected(
+    views: Views, measured: Sequence[Measured], pairs: Sequence[Cross], round_: Round, max_cells: int
+) -> Floats:
     """What the model so far expects of weighted tables, one behind the other."""
-    model, weight = fit_views(views, measured)
-    if isinstance(model, Tree) and not first:
-        model = make_pool(model, views.all_groups)  # it knows coarse pairs, and those further apart
+    model, weight = fit_views(views, measured, max_cells=max_cells)
     rows = views.stage.histograms.rows
-    return np.concatenate([(rows * weight.of(pair) * model.pair(pair)).ravel() for pair in pairs])
+    if isinstance(model, Tree) and round_.forest:
+        return np.concatenate([(rows * weight.of((i, j)) * model.pair((i, j))).ravel() for i, j in pairs])
+    if isinstance(model, Tree):  # a pool knows coarse groups, and columns further apart
+        model = pool_of(model, views, max_cells)
+    return np.concatenate([(rows * weight.of(cross) * model.table(cross)).ravel() for cross in pairs])
+
+
+def most_tables(rows: float, mu: float) -> int:
+    """How many tables a round of `aim` chooses at most: five, and more where the noise of all of them adds no
+    more than a hundredth of the records to each that has eight by eight cells.
+
+    >>> most_tables(30_000, 0.05), most_tables(1_000_000, 0.05)
+    (5, 20)
+    """
+    alone = 64 * MEAN_NOISE / mu
+    return int(np.clip((0.01 * rows / alone) ** 2, _FEW_TABLES, _MANY_TABLES))
 
 
 def _how_many(views: Views, round_: Round, mu: float, choice_mu: float) -> int:
     """How many tables to choose: as many as the choice can tell apart by a tenth of the records, and as stand
     above their noise with four by four cells. Where that is none, noise would choose."""
-    most = len(views.features) - 1 if round_.forest else PAIRS_A_ROUND
-    rows = views.stage.histograms.rows
-    for tables in range(most, 0, -1):
-        eta = choice_mu / math.sqrt(tables) / MU_PER_ETA
-        noise = _MEAN_NOISE * math.sqrt(tables) / mu
-        if 0.1 * rows * eta >= math.log(len(views.groups) ** 2 / 2) and 16 * noise <= 0.1 * rows:
-            return tables
-    return 0
+    rows, columns = views.stage.histograms.rows, len(views.groups)
+    most = len(views.features) - 1 if round_.forest else most_tables(rows, mu)
+    able = (k for k in range(most, 0, -1) if can_choose(k, rows, columns, mu=mu, choice_mu=choice_mu))
+    return next(able, 0)
+
+
+def can_choose(tables: int, rows: float, columns: int, *, mu: float, choice_mu: float) -> bool:
+    """Whether so many tables can be told apart, and stand above their noise."""
+    eta = choice_mu / math.sqrt(tables) / MU_PER_ETA
+    noise = MEAN_NOISE * math.sqrt(tables) / mu
+    return 0.1 * rows * eta >= math.log(columns**2 / 2) and 16 * noise <= 0.1 * rows
 
 
 def _worth_a_try(
     views: Views, measured: Sequence[Measured], *, first: bool, noise: float, max_cells: int
-) -> tuple[Pair, ...]:
-    """The pairs to choose from: not yet measured; small enough that noise does not weigh more than all records,
+) -> tuple[Cross, ...]:
+    """The tables to choose from: not yet measured; small enough that noise does not weigh more than all records,
     or they could never be chosen; and, smallest first, as many as fit into memory, crossed with the label."""
     known = {pair for m in measured for pair in m.tables.pairs}
-    candidates = views.candidates + ([] if first else views.coarse_candidates())
+    candidates: list[Cross] = [*views.candidates]
+    if not first:
+        candidates += [*views.coarse_candidates(), *views.triples(noise)]
     left = [p for p in candidates if p not in known and noise * views.size(p) < 2 * views.stage.histograms.rows]
     left.sort(key=views.size)
     labels = 1 if views.label is None else views.groups[views.label].count

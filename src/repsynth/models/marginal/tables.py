@@ -1,4 +1,4 @@
-"""Weighted two-way tables: the statistic of the marginal models, and the choice of which to measure."""
+"""Weighted tables of two or three columns: the statistic of the marginal models, and which of them to measure."""
 
 import math
 from collections.abc import Sequence
@@ -18,14 +18,17 @@ from repsynth.scoring.weights import FULL, WeightFunction
 
 Pair = tuple[int, int]
 
+Cross = tuple[int, ...]
+"""The columns that a table crosses: two or three."""
+
 
 @dataclass(frozen=True)
 class Tables:
     """The statistic: a record adds its weight, in units of 1/FULL, to one cell of every table."""
 
     groups: tuple[Groups, ...]
-    pairs: tuple[Pair, ...]
-    """Which columns each table crosses, as positions in `groups`."""
+    pairs: tuple[Cross, ...]
+    """Which columns each table crosses, as positions in `groups`: pairs and, in `aim`, triples."""
     score: Score
     weights: WeightFunction
     name: str
@@ -38,9 +41,9 @@ class Tables:
         return FULL * math.sqrt(max(len(self.pairs), 1))
 
     @cached_property
-    def shapes(self) -> tuple[Pair, ...]:
-        """Rows and columns of each table."""
-        return tuple((self.groups[i].count, self.groups[j].count) for i, j in self.pairs)
+    def shapes(self) -> tuple[Cross, ...]:
+        """The groups of each table's columns."""
+        return tuple(tuple(self.groups[i].count for i in cross) for cross in self.pairs)
 
     @property
     def entries(self) -> int:
@@ -50,7 +53,7 @@ class Tables:
     @cached_property
     def starts(self) -> Ints:
         """Where each table begins in the flat result, and where the last one ends."""
-        return np.cumsum([0, *(rows * columns for rows, columns in self.shapes)])
+        return np.cumsum([0, *(math.prod(shape) for shape in self.shapes)])
 
     def total(self, records: Records) -> Ints:
         """All tables, one behind the other.
@@ -58,12 +61,12 @@ class Tables:
         `np.bincount` adds floats; these are whole numbers that stay below 2⁵³ in a batch, so exact.
         """
         weights = self.weights.of(self.score.of(records))
-        group = {i: self.groups[i].of(records) for pair in self.pairs for i in pair}
+        group = {i: self.groups[i].of(records) for cross in self.pairs for i in cross}
         parts: list[NDArray[Any]] = [np.zeros(0)]
-        for (i, j), (rows, columns) in zip(self.pairs, self.shapes, strict=True):
-            inside = (group[i] != NONE) & (group[j] != NONE)
-            cell = np.where(inside, group[i] * columns + group[j], 0)
-            parts.append(np.bincount(cell, np.where(inside, weights, 0), minlength=rows * columns))
+        for cross, shape in zip(self.pairs, self.shapes, strict=True):
+            inside = np.logical_and.reduce([group[i] != NONE for i in cross])
+            cell = np.where(inside, cells_of([group[i] for i in cross], shape), 0)
+            parts.append(np.bincount(cell, np.where(inside, weights, 0), minlength=math.prod(shape)))
         return np.concatenate(parts).astype(np.int64)
 
     def multiplier(self, records: Records) -> Ints:
@@ -74,7 +77,7 @@ class Tables:
         """The weight: in no table, and in no utility, does a record count for more."""
         return self.multiplier(records) / FULL
 
-    def variances(self, sigma: float) -> dict[Pair, Floats]:
+    def variances(self, sigma: float) -> dict[Cross, Floats]:
         """Of the noise in each cell of `split`, where `sigma` is that of an entry."""
         cell = np.array((sigma / self.unit) ** 2)
         return {pair: np.broadcast_to(cell, shape) for pair, shape in zip(self.pairs, self.shapes, strict=True)}
@@ -83,11 +86,11 @@ class Tables:
         """What a release's file says of it."""
         return {"name": self.name, "pairs": self.pairs}
 
-    def split(self, flat: NDArray[np.generic]) -> dict[Pair, Floats]:
+    def split(self, flat: NDArray[np.generic]) -> dict[Cross, Floats]:
         """The tables by their columns, in units of records."""
         parts = np.split(np.asarray(flat, dtype=np.float64) / FULL, self.starts[1:-1])
         return {
-            pair: part.reshape(shape) for pair, part, shape in zip(self.pairs, parts, self.shapes, strict=True)
+            cross: part.reshape(shape) for cross, part, shape in zip(self.pairs, parts, self.shapes, strict=True)
         }
 
 
@@ -126,10 +129,22 @@ class TableChoice:
         if not self.forest:
             return [k in chosen for k in range(len(pairs))]
         part = _parts([pairs[k] for k in chosen])
-        return [part.get(i, i) == part.get(j, j) for i, j in pairs]
+        return [part.get(i, i) == part.get(j, j) for i, j in pairs]  # there are no triples in a forest
 
 
-def is_forest(pairs: Sequence[Pair]) -> bool:
+def cells_of(groups: Sequence[NDArray[Any]], shape: Cross) -> NDArray[Any]:
+    """The cell of each record in a flat table, from its group in each column.
+
+    >>> cells_of([np.array([0, 1]), np.array([2, 0])], (2, 3)).tolist()
+    [2, 3]
+    """
+    cell = groups[0]
+    for group, count in zip(groups[1:], shape[1:], strict=True):
+        cell = cell * count + group
+    return cell
+
+
+def is_forest(pairs: Sequence[Cross]) -> bool:
     """Whether no pairs form a circle.
 
     >>> is_forest([(0, 1), (1, 2)]), is_forest([(0, 1), (1, 2), (0, 2)])
@@ -150,7 +165,7 @@ def is_forest(pairs: Sequence[Pair]) -> bool:
     return True
 
 
-def _parts(pairs: Sequence[Pair]) -> dict[int, int]:
+def _parts(pairs: Sequence[Cross]) -> dict[int, int]:
     """For each column in a pair, a name for all columns that it is connected with."""
     part = {i: i for pair in pairs for i in pair}
     for i, j in pairs:

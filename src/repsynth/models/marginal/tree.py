@@ -8,6 +8,7 @@ as margins. No graphical model has to be fitted: margins are combined by their p
 away, and raking makes the tables agree.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,19 +17,12 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.models.groups import Groups, levels
+from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
 from repsynth.models.marginal.tables import Pair
 from repsynth.models.sampling import quota, values_of
 from repsynth.scoring.histograms import Histograms, to_simplex
 
 _SPREAD = 0.1
-
-
-@dataclass(frozen=True)
-class NoisyTable:
-    """A table in units of records at full weight, and the variance of the noise in each of its cells."""
-
-    counts: Floats
-    variance: Floats
 
 
 @dataclass(frozen=True)
@@ -123,7 +117,7 @@ def fit_tree(
     edges: dict[Pair, NoisyTable],
     *,
     levels_from_tables: bool,
-    error: float = 0.0,
+    errors: Mapping[int, Floats],
 ) -> Tree:
     """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
@@ -139,7 +133,7 @@ def fit_tree(
         both = totals[i]
         if seen and levels_from_tables:
             tables = _by_precision(seen)
-            off = (error * tables.counts) ** 2
+            off = (errors[i] * tables.counts) ** 2
             both = _by_precision([both, NoisyTable(tables.counts, tables.variance + off)])
         return both.counts, both.variance
 
@@ -214,13 +208,6 @@ def _by_label(
         found = expected + difference[i] * variance / (variance + noise[i]) / rows
         columns[i] = rake(np.maximum(found, 0.02 * expected), p_label, ones[i])
     return columns
-
-
-def shrunk(expected: Floats, table: NoisyTable, rows: float, *, least: float) -> Floats:
-    """A table's probabilities: what was expected, and of the rest as much as stands above the noise."""
-    rest, variance = table.counts / rows - expected, table.variance / rows**2 + 1e-300
-    signal = max(float(((rest**2 - variance) / variance**2).sum() / (1 / variance**2).sum()), 0.0)
-    return np.maximum(expected + rest * signal / (signal + variance), least * expected + 1e-12)
 
 
 def rake(table: Floats, rows: Floats, columns: Floats, passes: int = 20) -> Floats:

@@ -3,12 +3,19 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from repsynth.arrays import Ints
-from repsynth.models.groups import Groups, choose_groups, coarser, how_many
+from repsynth.models.groups import Groups, choose_groups, coarser, how_many, how_many_coarse
 from repsynth.models.marginal.label_tables import LabelTables
-from repsynth.models.marginal.tables import Pair, Tables
+from repsynth.models.marginal.tables import Cross, Pair, Tables
 from repsynth.scoring.stage import StageOne
+
+TRIPLE_NOISE = 0.05
+"""The fraction of the records that noise may add to a table of three columns, all cells together."""
+
+MOST_TRIPLES = 2_000
+"""The triples that are chosen from, smallest first: each takes time."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,8 @@ class Views:
         noise = math.sqrt(columns - 1) / mu
         most = how_many(histograms.rows, noise, label.size if label else 1)
         groups = choose_groups(histograms, label.name if label else None, most=most)
-        return cls(stage, groups, tuple(coarser(histograms, i, each) for i, each in enumerate(groups)))
+        few = how_many_coarse(histograms.rows, noise)
+        return cls(stage, groups, tuple(coarser(histograms, i, each, few) for i, each in enumerate(groups)))
 
     @classmethod
     def of_tables(cls, stage: StageOne, tables: Tables | LabelTables) -> "Views":
@@ -79,11 +87,22 @@ class Views:
         coarse = [((i + columns, j + columns), (i, j)) for i, j in self.candidates]
         return [pair for pair, fine in coarse if self.size(pair) < self.size(fine)]
 
-    def size(self, pair: Pair) -> int:
-        """How many cells a table has."""
-        return self.all_groups[pair[0]].count * self.all_groups[pair[1]].count
+    def triples(self, noise: float) -> list[Cross]:
+        """Three columns in coarse groups, the label among them or not, in tables to which so much noise in a cell
+        adds at most a twentieth of the records: where few records stand against much noise, there are none."""
+        columns = len(self.groups)
+        cells = [groups.count for groups in self.coarse]
+        most = TRIPLE_NOISE * self.stage.histograms.rows / noise
+        small = [i for i in range(columns) if cells[i] * 4 <= most]
+        fit = [(i, j, k) for i, j, k in combinations(small, 3) if cells[i] * cells[j] * cells[k] <= most]
+        fit.sort(key=lambda t: cells[t[0]] * cells[t[1]] * cells[t[2]])
+        return [(i + columns, j + columns, k + columns) for i, j, k in fit[:MOST_TRIPLES]]
 
-    def spare_pairs(self, measured: Sequence[Measured]) -> Sequence[Pair]:
+    def size(self, cross: Cross) -> int:
+        """How many cells a table has."""
+        return math.prod(self.all_groups[i].count for i in cross)
+
+    def spare_pairs(self, measured: Sequence[Measured]) -> Sequence[Cross]:
         """What to measure where nothing was chosen: the label's pairs or, without one, what was measured last."""
         if self.label is not None:
             return self.label_pairs

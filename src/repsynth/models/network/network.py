@@ -1,16 +1,20 @@
 """Instantiation B: an autoregressive network, label first, one column after the other.
 
-    log P(column j = g | columns before) = log p(g) + φⱼ(g) · (bⱼ + Σ_{i<j} Wᵢⱼ φᵢ(group of column i)) + const
+    log P(column j = g | columns before) = log p(g) + φⱼ(g) · (bⱼ + Σ_{i<j} Wᵢⱼ φᵢ(group of column i) + Uⱼh) + …
 
 Before training all parameters are zero: the columns are independent, as the histograms show them. A column's
 features φ are a public basis made from its histogram: smooth in a numeric column, and shorter for rare values
-than an indicator would be, so that noise on the parameters moves rare values no more than common ones. The
-network has no hidden layer: with the noise that privacy takes, one brought nothing.
+than an indicator would be, so that noise on the parameters moves rare values no more than common ones.
+
+Where records are many there are hidden units h = clip(c + Σ Vᵢ φᵢ, 0, TOP), which can say what two columns say
+together and neither of them alone. Each sees the columns up to a place of its own, and reaches those behind it.
+With fewer records they bring nothing: what they could say drowns in the noise that privacy takes.
 
 Drawing needs no more than this file.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +36,12 @@ MOST_NETWORK_GROUPS = 256
 SMOOTH_FEATURES = 8
 """Features of a numeric column at most."""
 
+MOST_HIDDEN = 256
+"""Hidden units at most."""
+
+TOP = 4.0
+"""What a hidden unit says at most."""
+
 LARGEST_PARAMETER = 1e6
 """Beyond any that a training would find."""
 
@@ -40,7 +50,17 @@ _REACH = 0.2  # of the ranks: how far apart two values still inform each other
 _RARE = 0.1  # values of a smaller probability than this count as if they had it
 _OWN = 0.05  # how much of a value is its own
 _SPIKE = 1.8  # times the probability of an even group: a value that stands for itself
+_OFFSET = 0.5  # how far from the middle a hidden unit begins to say something
 _POOL, _PASSES, _AT_ONCE = 10_000, 20, 8192
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The parameters by what they do: (features,), (features and units, features), (1 and features, units)."""
+
+    biases: Floats
+    couplings: Floats
+    into: Floats
 
 
 @dataclass(frozen=True)
@@ -48,20 +68,28 @@ class Network:
     """The public structure: what each column is made of, and the score and weights of a record.
 
     `features` holds (groups, features) of each column; `order` the positions of the columns, the label first.
+    `degrees` says of each hidden unit how many columns it sees, in the order of drawing: the first ones.
     """
 
     stage: StageOne
     groups: tuple[Groups, ...]
     features: tuple[Floats, ...]
+    degrees: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @classmethod
-    def of(cls, stage: StageOne) -> "Network":
-        """The network that suits the released histograms."""
+    def of(cls, stage: StageOne, hidden: int = 0) -> "Network":
+        """The network that suits the released histograms, with so many hidden units."""
         label = stage.schema.label
         chosen = choose_groups(stage.histograms, label, most=_MOST_GROUPS)
         groups = tuple(_not_too_many(stage, i, each) for i, each in enumerate(chosen))
         most = max(2, MOST_FEATURES // len(groups))
-        return cls(stage, groups, tuple(_features(stage, i, each, most) for i, each in enumerate(groups)))
+        features = tuple(_features(stage, i, each, most) for i, each in enumerate(groups))
+        return cls(
+            stage,
+            groups,
+            features,
+            np.array([last + 1 for _, last in _pairs(len(groups), hidden)], dtype=np.int64),
+        )
 
     def influence(self, records: Records) -> Floats:
         """Each record's share of the sensitivity in any round, at most: its weight."""
@@ -84,17 +112,34 @@ class Network:
         """Where each column's features end, in the order of drawing, from 0 on."""
         return np.cumsum([0, *(self.features[i].shape[1] for i in self.order)])
 
+    @property
+    def width(self) -> int:
+        """How many features there are."""
+        return int(self.ends[-1])
+
+    @property
+    def hidden(self) -> int:
+        """How many hidden units there are."""
+        return len(self.degrees)
+
     @cached_property
     def mask(self) -> Bools:
-        """(features, features): which couplings there are, from the features of earlier columns to later ones."""
+        """(features and hidden units, features): which couplings there are, from earlier columns to later ones."""
         column = np.repeat(np.arange(len(self.order)), np.diff(self.ends))
-        earlier: Bools = column[:, None] < column[None, :]
+        earlier: Bools = np.append(column, self.degrees - 1)[:, None] < column
         return earlier
+
+    @cached_property
+    def into_mask(self) -> Bools:
+        """(1 and features, hidden units): which of them a unit sees."""
+        column = np.repeat(np.arange(len(self.order)), np.diff(self.ends))
+        seen: Bools = np.append(-1, column)[:, None] < self.degrees
+        return seen
 
     @property
     def size(self) -> int:
-        """How many parameters there are: biases, then couplings."""
-        return int(self.ends[-1] + self.mask.sum())
+        """How many parameters there are: biases, couplings, then those into hidden units."""
+        return int(self.width + self.mask.sum() + self.into_mask.sum())
 
     @cached_property
     def probabilities(self) -> tuple[Floats, ...]:
@@ -107,31 +152,55 @@ class Network:
         columns = [*(self.groups[i].of(records) for i in self.order), weight]
         return np.stack(columns, axis=1).astype(np.int32)
 
-    def unpack(self, parameters: Floats) -> tuple[Floats, Floats]:
-        """Biases (features,) and couplings (features, features)."""
-        count = int(self.ends[-1])
-        couplings = np.zeros((count, count))
-        couplings[self.mask] = parameters[count:]
-        return parameters[:count], couplings
+    def unpack(self, parameters: Floats) -> Layers:
+        """The parameters by what they do."""
+        biases, couplings, into = np.split(parameters, np.cumsum([self.width, self.mask.sum()]))
+        return Layers(biases, _filled(self.mask, couplings), _filled(self.into_mask, into))
 
-    def logits(self, k: int, inputs: Floats, biases: Floats, couplings: Floats) -> Floats:
-        """(records, groups): how the features of the columns before raise the log probabilities of the k-th."""
+    def pack(self, layers: Layers) -> Floats:
+        """The other way round."""
+        return np.concatenate([layers.biases, layers.couplings[self.mask], layers.into[self.into_mask]])
+
+    def start(self) -> Floats:
+        """Independent columns. What a hidden unit sees at first is drawn by a fixed seed: two columns."""
+        generator = np.random.default_rng(0)
+        layers = self.unpack(np.zeros(self.size))
+        lengths = [self.probabilities[i] @ self.features[i] ** 2 for i in self.order]
+        for unit, pair in enumerate(_pairs(len(self.order), self.hidden)):
+            layers.into[0, unit] = _OFFSET * generator.standard_normal()
+            for k in pair:
+                drawn = generator.standard_normal(len(lengths[k]))
+                spread = math.sqrt(max(2 * float(drawn**2 @ lengths[k]), 1e-12))
+                layers.into[1:][slice(*self.ends[k : k + 2]), unit] = drawn / spread
+        return self.pack(layers)
+
+    def blank(self, records: int) -> Floats:
+        """(records, features and hidden units): the inputs of records of which no column is known."""
+        return np.zeros((records, self.width + self.hidden))
+
+    def add(self, k: int, inputs: Floats, groups: Ints | Int32s, layers: Layers) -> None:
+        """Write the k-th column's groups into the inputs, and the hidden units that see no column behind it."""
+        inputs[:, slice(*self.ends[k : k + 2])] = _rows_of(self.features[self.order[k]], groups)
+        units = np.flatnonzero(self.degrees == k + 1)
+        if len(units):
+            raised = layers.into[0, units] + inputs[:, : self.width] @ layers.into[1:, units]
+            inputs[:, self.width + units] = np.clip(raised, 0.0, TOP)
+
+    def logits(self, k: int, inputs: Floats, layers: Layers) -> Floats:
+        """(records, groups): how the inputs raise the log probabilities of the k-th column."""
         here = slice(*self.ends[k : k + 2])
-        logs: Floats = (biases[here] + inputs @ couplings[:, here]) @ self.features[self.order[k]].T
+        logs: Floats = (layers.biases[here] + inputs @ layers.couplings[:, here]) @ self.features[self.order[k]].T
         return logs
 
     def log_likelihoods(self, parameters: Floats, parts: Int32s) -> Floats:
         """log P of each record's groups; a cell that takes no part has none."""
-        inputs = np.concatenate(
-            [_rows_of(self.features[i], parts[:, k]) for k, i in enumerate(self.order)], axis=1
-        )
-        biases, couplings = self.unpack(parameters)
+        layers, inputs = self.unpack(parameters), self.blank(len(parts))
         total = np.zeros(len(parts))
         for k, i in enumerate(self.order):
-            logits = self.logits(k, inputs, biases, couplings)
-            logs = log_softmax(np.log(self.probabilities[i]) + logits, axis=1)
+            logs = log_softmax(np.log(self.probabilities[i]) + self.logits(k, inputs, layers), axis=1)
             present = parts[:, k] != NONE
             total[present] += logs[present, parts[present, k]]
+            self.add(k, inputs, parts[:, k], layers)
         return total
 
 
@@ -140,8 +209,7 @@ class Autoregression:
     """The trained network, its probabilities levelled so that what is drawn has the released histograms."""
 
     network: Network
-    biases: Floats
-    couplings: Floats
+    layers: Layers
     levels: tuple[Floats, ...]
     """The log probabilities of each column's groups, by position among the columns."""
 
@@ -159,15 +227,15 @@ class Autoregression:
         """(records, columns): groups, drawn one column after the other."""
         network = self.network
         drawn = np.zeros((rows, len(network.order)), dtype=np.int64)
-        inputs = np.zeros((rows, int(network.ends[-1])))
+        inputs = network.blank(rows)
         for k, i in enumerate(network.order):
             if i == network.label and label is not None:
                 drawn[:, i] = network.groups[i].of_bin[label]
             else:
                 among = drawn[:, network.order[0]]
-                logits = network.logits(k, inputs, self.biases, self.couplings)
+                logits = network.logits(k, inputs, self.layers)
                 drawn[:, i] = _pick(self.levels[i] + logits, generator, among)
-            inputs[:, slice(*network.ends[k : k + 2])] = network.features[i][drawn[:, i]]
+            network.add(k, inputs, drawn[:, i], self.layers)
         return drawn
 
 
@@ -175,12 +243,11 @@ def fit_network(network: Network, parameters: Floats) -> Autoregression:
     """The model from the trained parameters. Columns are levelled one after the other, on a pool of drawn
     records: by how much the mean of their probabilities misses the released one. A fixed seed: this is free."""
     generator = np.random.default_rng(0)
-    biases, couplings = network.unpack(parameters)
-    inputs = np.zeros((_POOL, int(network.ends[-1])))
+    layers, inputs = network.unpack(parameters), network.blank(_POOL)
     first = np.zeros(_POOL, dtype=np.int64)
     found: dict[int, Floats] = {}
     for k, i in enumerate(network.order):
-        logits = network.logits(k, inputs, biases, couplings)
+        logits = network.logits(k, inputs, layers)
         level = np.log(network.probabilities[i])
         for _ in range(_PASSES):
             mean = np.exp(log_softmax(logits + level, axis=1)).mean(axis=0)
@@ -188,8 +255,8 @@ def fit_network(network: Network, parameters: Floats) -> Autoregression:
         found[i] = level
         drawn = _pick(logits + level, generator, first)
         first = drawn if k == 0 else first
-        inputs[:, slice(*network.ends[k : k + 2])] = network.features[i][drawn]
-    return Autoregression(network, biases, couplings, tuple(found[i] for i in range(len(network.order))))
+        network.add(k, inputs, drawn, layers)
+    return Autoregression(network, layers, tuple(found[i] for i in range(len(network.order))))
 
 
 def _pick(logs: Floats, generator: np.random.Generator, among: Ints) -> Ints:
@@ -207,7 +274,28 @@ def _pick(logs: Floats, generator: np.random.Generator, among: Ints) -> Ints:
     return picked
 
 
-def _rows_of(table: Floats, groups: Int32s) -> Floats:
+def _pairs(columns: int, units: int) -> list[tuple[int, int]]:
+    """The columns that each hidden unit sees at first: every other one the first column, the label where there is
+    one, and one more; the others any two, evenly spread. The last column tells nothing of any other."""
+    with_first = [(0, k) for k in range(1, columns - 1)]
+    others = [(i, k) for k in range(2, columns - 1) for i in range(1, k)]
+    lists = [
+        [pairs[j] for j in np.argsort(np.arange(len(pairs)) * GOLDEN % 1.0)] for pairs in (with_first, others)
+    ]
+    lists = [pairs for pairs in lists if pairs]
+    return [
+        lists[u % len(lists)][u // len(lists) % len(lists[u % len(lists)])] for u in range(units if lists else 0)
+    ]
+
+
+def _filled(mask: Bools, values: Floats) -> Floats:
+    """These values where the mask says so, and zeros."""
+    filled = np.zeros(mask.shape)
+    filled[mask] = values
+    return filled
+
+
+def _rows_of(table: Floats, groups: Ints | Int32s) -> Floats:
     """The row of each group; zeros where there is none."""
     rows: Floats = table[np.maximum(groups, 0)] * (groups != NONE)[:, None]
     return rows

@@ -28,10 +28,10 @@ class State:
     round: int = 0
 
     @classmethod
-    def start(cls, network: Network) -> "State":
+    def start(cls, network: Network, recipe: Recipe) -> "State":
         """Independent columns."""
-        size = network.size
-        return cls(np.zeros(size), np.zeros(size), np.zeros(size))
+        start = recipe.start(network)
+        return cls(start, np.zeros(network.size), start)
 
     def dump(self) -> Arrays:
         """As arrays."""
@@ -82,9 +82,9 @@ class Training:
 
     def examples(self) -> Iterator[Gradients]:
         """At the start and at the end, as learnt and with no scale but 1."""
-        plain = Recipe(1.0, 1.0, 1.0, np.ones(int(self.network.ends[-1])))
-        for parameters in (np.zeros(self.network.size), self.state.average):
-            for recipe in (self.recipe, plain):
+        plain = Recipe(1.0, 1.0, 1.0, np.ones(self.network.width))
+        for recipe in (self.recipe, plain):
+            for parameters in (recipe.start(self.network), self.state.average):
                 yield self._at(recipe, parameters)
 
     def _at(self, recipe: Recipe, parameters: Floats) -> Gradients:

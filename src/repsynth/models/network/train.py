@@ -16,6 +16,7 @@ from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.loss import Loss
 
 _SECONDS = 1.0  # between two writings of a checkpoint
+_PAUSE = 30.0  # and longer, for each second that it takes to write one and to work out what was spent
 
 
 def train(meter: Meter, network: Network, event: SampledEvent, state: State, delta: float, hooks: Hooks) -> Floats:
@@ -28,15 +29,16 @@ def train(meter: Meter, network: Network, event: SampledEvent, state: State, del
         return (before + Loss.of(done)).epsilon(delta)
 
     shown = Round(state.round, event.rounds, training.loss(), spent())
-    kept = time.monotonic()
+    due = time.monotonic() + _SECONDS
 
     def after_round(state: State) -> None:
-        nonlocal shown, kept
-        if state.round == event.rounds or time.monotonic() - kept >= _SECONDS:
+        nonlocal shown, due
+        begun = time.monotonic()
+        if state.round == event.rounds or begun >= due:
             if hooks.keeper:
                 hooks.keeper.save(state.dump())  # before any of it is shown
             shown = replace(shown, loss=training.loss(), epsilon=spent())
-            kept = time.monotonic()
+            due = time.monotonic() + _SECONDS * max(1.0, _PAUSE * (time.monotonic() - begun))
         hooks.on_round(replace(shown, done=state.round))
 
     training.on_round = after_round

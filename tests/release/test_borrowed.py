@@ -1,0 +1,264 @@
+"""Scores from an earlier release: they cost nothing, every weight is public before the run, and what is claimed of
+both tables together holds."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checks import check_replay, check_spends_its_plan, records_of, rewritten, same_release
+from conftest import ALL_TYPES, make_people
+
+import repsynth
+from repsynth.cli import main
+from repsynth.curator.dossier import dossier
+from repsynth.data.sources import open_source
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import Plan, make_plan
+from repsynth.planning.settings import Settings
+from repsynth.privacy.gaussian import epsilon_of
+from repsynth.release.format import arrays_of
+from repsynth.release.lending import borrow
+from repsynth.release.release import Release
+from repsynth.schema import Schema, parse_schema
+from repsynth.scoring.weights import FULL
+
+SCHEMA = parse_schema(ALL_TYPES)
+NOW = make_people(300, 8)
+SCORERS = ["rarity", "pairwise"]
+
+
+def earlier(scorer: str = "rarity", **options: Any) -> Release:
+    settings = Settings.of(**({"epsilon": 1.0, "delta": 1e-6, "scorer": scorer} | options))
+    return run(make_plan(SCHEMA, settings), open_source(make_people(3000)), noise_seed=4)
+
+
+def later(source: Release | Path, schema: Schema = SCHEMA, **options: Any) -> Plan:
+    return make_plan(schema, Settings.of(**({"mu": 0.5} | options)), borrow(source))
+
+
+@pytest.fixture(scope="module")
+def lender() -> Release:
+    return earlier()
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("model", ["naive-bayes", "mst"])
+def test_the_claims_hold_with_scores_from_elsewhere(model: str, scorer: str) -> None:
+    plan = later(earlier(scorer), model=model)
+    check_spends_its_plan(plan, NOW)
+    check_replay(plan, NOW, absent=7)
+
+
+def test_scoring_costs_nothing_and_the_model_gets_what_it_would_have_cost(lender: Release) -> None:
+    own, free = (
+        make_plan(SCHEMA, Settings.of(mu=0.5, model="naive-bayes", scorer="pairwise")),
+        later(earlier("pairwise"), model="naive-bayes"),
+    )
+    assert set(own.charges) - set(free.charges) == {"pair choice", "pairs", "scores"}
+    assert free.charges["sums"].mu > own.charges["sums"].mu
+    assert free.loss.floor_mu < make_plan(SCHEMA, Settings.of(mu=0.5, model="naive-bayes")).loss.floor_mu
+    assert later(lender, outlier_epsilon=1.0).ceiling > 0
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_a_release_carries_its_scores_with_it(scorer: str, tmp_path: Path) -> None:
+    source = earlier(scorer)
+    folder = source.save(tmp_path / "earlier")
+    release = run(later(folder), open_source(NOW), noise_seed=5)
+    release.save(tmp_path / "later")
+    shutil.rmtree(folder)
+    again = Release.load(tmp_path / "later")
+    assert same_release(release, again)
+    records = records_of(make_people(200, 9), SCHEMA)
+    assert np.array_equal(source.score.of(records), again.score.of(records))
+    assert again.threshold is not None
+    assert again.threshold.value == source.threshold.value  # type: ignore[union-attr]
+    assert again.kernels().keys() == {event.name for event in release.events}
+
+
+def test_it_says_which_release_they_came_from(lender: Release, tmp_path: Path) -> None:
+    folder = lender.save(tmp_path / "earlier")
+    digest = hashlib.sha256((folder / "release.json").read_bytes()).hexdigest()
+    assert borrow(folder).digest == borrow(str(folder)).digest == borrow(lender).digest == digest
+    told = repsynth.inspect_release(run(later(lender), open_source(NOW), noise_seed=5))["scores_from"]
+    assert told["sha256"] == digest
+    assert told["epsilon"] == pytest.approx(lender.privacy.epsilon)
+    assert repsynth.inspect_release(lender)["scores_from"] is None
+
+
+def test_the_realised_loss_is_guaranteed(lender: Release) -> None:
+    """For mst a record's influence is its weight; for naive Bayes it may be less, which nobody knows before."""
+    for model in ("mst", "naive-bayes"):
+        release = run(later(lender, model=model), open_source(NOW), noise_seed=5)
+        table, summary = dossier(NOW, release)
+        guaranteed, realised = (table[name].to_numpy() for name in ("guaranteed_epsilon", "realised_epsilon"))
+        assert np.array_equal(table["guaranteed_weight"], table["weight"])
+        assert np.all(guaranteed >= realised)
+        assert model != "mst" or np.array_equal(guaranteed, realised)
+        assert guaranteed.min() < 0.6 * release.privacy.epsilon
+        assert summary.no_guarantee is None
+        assert summary.guaranteed_fraction == pytest.approx(np.mean(table["weight"].to_numpy() < 1))
+
+
+def test_weights_do_not_depend_on_this_table(lender: Release) -> None:
+    one = run(later(lender), open_source(NOW), noise_seed=5)
+    other = run(later(lender), open_source(make_people(900, 77)), noise_seed=6)
+    records = records_of(make_people(200, 9), SCHEMA)
+    weights = [release.weights.of(release.score.of(records)) for release in (one, other)]
+    assert np.array_equal(*weights)
+    assert weights[0].min() < FULL == weights[0].max()
+
+
+def test_who_was_in_both_tables_has_lost_the_sum(lender: Release) -> None:
+    release = run(later(lender, outlier_weight=0.5), open_source(NOW), noise_seed=5)
+    privacy, before = release.privacy, lender.privacy
+    assert privacy.mu is not None
+    assert before.mu is not None
+    whole = np.hypot(privacy.mu, before.mu)
+    assert privacy.epsilon_in_both() == pytest.approx(float(epsilon_of(whole, privacy.delta)))
+    assert lender.threshold is not None
+    outlier = np.hypot(privacy.loss.mu_at(0.5), before.loss.mu_at(np.floor(0.2 * FULL) / FULL))
+    told = privacy.epsilon_in_both(lender.threshold.value)
+    assert told == pytest.approx(float(epsilon_of(outlier, privacy.delta)), rel=1e-6)
+    assert before.epsilon_in_both() is None
+
+
+def test_a_seed_in_the_earlier_release_stamps_the_later_one_not_private(lender: Release) -> None:
+    assert not lender.private
+    release = repsynth.synthesize(NOW, SCHEMA, epsilon=1.0, scores_from=lender)
+    assert not release.private
+    private = repsynth.synthesize(make_people(500), SCHEMA, epsilon=1.0)
+    assert repsynth.synthesize(NOW, SCHEMA, epsilon=1.0, scores_from=private).private
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.replace("max = 99", "max = 98", 1), "declares otherwise 'age'"),
+        (lambda text: text.replace('label = "smoker"', ""), "another label"),
+        (lambda text: text + '\n[columns.more]\ntype = "boolean"\n', "has also 'more'"),
+    ],
+)
+def test_other_columns_are_refused_in_words(lender: Release, change: Any, said: str) -> None:
+    changed = change(ALL_TYPES)
+    assert changed != ALL_TYPES
+    with pytest.raises(repsynth.ConfigError, match=f"{said}.*Nothing was spent"):
+        later(lender, parse_schema(changed))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scorer": "pairwise"}, "leave the scorer out"),
+        ({"outlier_fraction": 0.1}, "leave the outlier fraction out"),
+        ({"weights": "uniform"}, "uniform weights do not depend on scores"),
+    ],
+)
+def test_settings_that_the_earlier_release_decides_are_refused(
+    lender: Release, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(repsynth.ConfigError, match=said):
+        later(lender, **options)
+
+
+def test_a_release_without_scores_of_its_own_lends_none(lender: Release) -> None:
+    second = run(later(lender), open_source(NOW), noise_seed=5)
+    with pytest.raises(repsynth.ConfigError, match="came from another one"):
+        borrow(second)
+    with pytest.raises(repsynth.ConfigError, match="no threshold"):
+        borrow(earlier(weights="uniform"))
+    with pytest.raises(repsynth.ConfigError, match="folder of one"):
+        borrow(3)  # type: ignore[arg-type]
+
+
+def test_a_damaged_release_is_refused_before_anything_is_spent(lender: Release, tmp_path: Path) -> None:
+    ledger = repsynth.Ledger.create(tmp_path / "ledger.db")
+    ledger.init("people", repsynth.Budget.approximate(epsilon=4.0, delta=1e-6))
+    counts = arrays_of(lender)["threshold_counts"]
+    folder = rewritten(lender, tmp_path / "damaged", {"threshold_counts": counts[:-1]})
+    with pytest.raises(repsynth.ReleaseError, match="damaged"):
+        repsynth.synthesize(NOW, SCHEMA, epsilon=1.0, ledger=ledger, scores_from=folder)
+    folder = lender.save(tmp_path / "fine")
+    (folder / "arrays.npz").write_bytes(b"other")
+    with pytest.raises(repsynth.ReleaseError, match=r"arrays\.npz"):
+        repsynth.synthesize(NOW, SCHEMA, epsilon=1.0, ledger=ledger, scores_from=folder)
+    assert ledger.balance("people").spendings == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("digest",), "not a digest", "where its scores came from"),
+        (("described", "private"), True, None),
+        (("described", "threshold"), None, "damaged"),
+        (("described", "rows"), -1.0, "number of rows"),
+        (("described", "fit"), {"made": "up"}, "threshold"),
+        (("described", "schema", "label"), None, "damaged"),
+        (("described", "events", 0, "sensitivity"), 0.5, "damaged"),
+        (("described", "plan", "settings", "scorer", "name"), "random", "damaged"),
+        (("described", "format"), 3, "damaged"),
+    ],
+)
+def test_a_later_release_whose_scores_were_tampered_with_is_refused(
+    lender: Release, tmp_path: Path, place: tuple[Any, ...], value: Any, said: str | None
+) -> None:
+    release = run(later(lender), open_source(NOW), noise_seed=5)
+    told = json.loads((release.save(tmp_path / "later") / "release.json").read_text())["scores_from"]
+    inner = told
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    folder = rewritten(release, tmp_path / "changed", {}, scores_from=told)
+    if said is None:  # it says of itself that it is not private: that of the other one does not matter then
+        assert not Release.load(folder).private
+        return
+    with pytest.raises(repsynth.ReleaseError, match=said):
+        Release.load(folder)
+
+
+@pytest.mark.parametrize("name", ["from_threshold_edges", "from_rarity_0", "from_histograms"])
+def test_arrays_of_the_scores_are_checked(lender: Release, tmp_path: Path, name: str) -> None:
+    release = run(later(lender), open_source(NOW), noise_seed=5)
+    folder = rewritten(release, tmp_path / "changed", {name: arrays_of(release)[name][:-1]})
+    with pytest.raises(repsynth.ReleaseError, match="damaged"):
+        Release.load(folder)
+
+
+def test_a_release_cannot_be_private_with_scores_that_are_not(lender: Release, tmp_path: Path) -> None:
+    release = run(later(lender), open_source(NOW), noise_seed=5)
+    with pytest.raises(repsynth.ReleaseError, match="claims to be private"):
+        Release.load(rewritten(release, tmp_path / "changed", {}, private=True))
+
+
+def test_the_command_line_shows_it_everywhere(
+    lender: Release, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyarrow import csv
+
+    folder = lender.save(tmp_path / "earlier")
+    (tmp_path / "schema.toml").write_text(ALL_TYPES)
+    csv.write_csv(NOW, tmp_path / "people.csv")
+    ledger = tmp_path / "ledger.db"
+    options = ["--schema", str(tmp_path / "schema.toml"), "--epsilon", "1", "--scores-from", str(folder)]
+    assert main(["ledger", "init", str(ledger), "--epsilon", "4"]) == 0
+    capsys.readouterr()
+    assert main(["plan", *options]) == 0
+    planned = capsys.readouterr().out
+    assert "Scores  from an earlier release" in planned
+    assert "guaranteed before the run" in planned
+    made = ["synthesize", str(tmp_path / "people.csv"), *options, "--ledger", str(ledger)]
+    assert main([*made, "-o", str(tmp_path / "out.csv"), "--release", str(tmp_path / "later")]) == 0
+    assert "Guaranteed before the run" in capsys.readouterr().out
+    assert main(["inspect", str(tmp_path / "later")]) == 0
+    shown = capsys.readouterr().out
+    digest = borrow(folder).digest[:12]
+    assert f"SHA-256 {digest}" in shown
+    assert "Who was in that table, too, has lost" in shown
+    assert main(["ledger", "show", str(ledger), "--json"]) == 0
+    assert f"scores from release {digest}" in capsys.readouterr().out
+    assert main([*made[:-2], "--scorer", "random", "--release", str(tmp_path / "none")]) == 2
+    assert not (tmp_path / "none").exists()

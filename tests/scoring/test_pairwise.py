@@ -1,0 +1,209 @@
+"""The pairwise scorer: its claims, its files, and that it finds rare combinations of ordinary values."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from checks import (
+    check_contribution,
+    check_noise_scale,
+    check_replay,
+    check_spends_its_plan,
+    record_run,
+    records_of,
+    rewritten,
+    same_release,
+)
+from conftest import ALL_TYPES, make_people
+
+import repsynth
+from repsynth.curator.guarantee import why_none
+from repsynth.data.sources import open_source
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import Plan, make_plan
+from repsynth.planning.settings import Settings
+from repsynth.release.format import arrays_of
+from repsynth.schema import Schema, parse_schema
+from repsynth.scoring.apart import SHARPNESS, spread_of
+from repsynth.scoring.bins import Bins
+from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.pairwise import CHOICE, PAIRS, PairChoice, Pairwise
+from repsynth.scoring.weights import FULL
+
+SCHEMA = parse_schema(ALL_TYPES)
+
+TWINS = """
+label = "y"
+columns.a = {type = "category", values = ["0", "1", "2", "3"]}
+columns.b = {type = "category", values = ["0", "1", "2", "3"]}
+columns.c = {type = "category", values = ["0", "1", "2", "3"]}
+columns.x = {type = "integer", min = 0, max = 99}
+columns.y = {type = "boolean"}
+"""
+
+
+def make(schema: Schema = SCHEMA, **options: Any) -> Plan:
+    return make_plan(schema, Settings.of(**({"mu": 0.5, "scorer": "pairwise"} | options)))
+
+
+def twins(rows: int = 6000) -> pa.Table:
+    """b is a but for one record in a hundred; every value of every column is as frequent as any other."""
+    generator = np.random.default_rng(3)
+    a, c = generator.integers(0, 4, (2, rows))
+    b = np.where(np.arange(rows) % 100 == 0, (a + 2) % 4, a)
+    return pa.table(
+        {
+            **{name: values.astype(str) for name, values in (("a", a), ("b", b), ("c", c))},
+            "x": generator.integers(0, 100, rows),
+            "y": generator.random(rows) < 0.5,
+        }
+    )
+
+
+@pytest.mark.parametrize("model", ["naive-bayes", "mst"])
+@pytest.mark.parametrize("mu", [0.3, 30.0])
+def test_its_claims_hold(model: str, mu: float) -> None:
+    plan, table = make(model=model, mu=mu), make_people(80)
+    check_spends_its_plan(plan, table)
+    recorded = record_run(plan, table)
+    check_replay(plan, table, 5, recorded)
+    records = records_of(table, SCHEMA)
+    for m in recorded[1]:
+        check_contribution(m.statistic, records)
+
+
+def test_its_noise_has_the_claimed_scale() -> None:
+    check_noise_scale(make(), make_people(80))
+
+
+def test_every_record_pays_in_full_for_the_choice_and_the_tables() -> None:
+    plan = make()
+    own = [plan.charges[name] for name in (CHOICE, PAIRS)]
+    assert [charge.weighted for charge in own] == [False, False]
+    assert [charge.choice for charge in own] == [True, False]
+    assert sum((charge.mu / plan.mu) ** 2 for charge in own) == pytest.approx(0.02)
+
+
+def test_scoring_costs_as_much_as_without_pairs_by_default() -> None:
+    def scoring(scorer: str) -> float:
+        plan = make(scorer=scorer, public_rows=1000)
+        return sum((c.mu / plan.mu) ** 2 for c in plan.charges.values() if not c.weighted)
+
+    assert scoring("pairwise") == pytest.approx(scoring("rarity"))
+    with pytest.raises(repsynth.ConfigError, match="take the whole score share"):
+        make(score_share=0.01)
+
+
+def test_a_rare_combination_of_ordinary_values_stands_out() -> None:
+    schema, table = parse_schema(TWINS), twins()
+    records = records_of(table, schema)
+    rare = np.arange(table.num_rows) % 100 == 0
+    found = {}
+    for scorer in ("rarity", "pairwise"):
+        plan = make(schema, mu=1.0, scorer=scorer)
+        score = run(plan, open_source(table), noise_seed=1).score.of(records)
+        found[scorer] = np.mean(score[rare]) - np.mean(score[~rare]), np.std(score[~rare])
+    gap, spread = found["pairwise"]
+    assert gap > 2 * spread
+    assert abs(found["rarity"][0]) < found["rarity"][1]
+
+
+def test_the_pair_that_depends_most_on_each_other_is_chosen_first() -> None:
+    schema, table = parse_schema(TWINS), twins()
+    release = run(make(schema, mu=1.0), open_source(table), noise_seed=1)
+    assert release.stage.unmoved_score.pairs[0] == (0, 1)  # type: ignore[attr-defined]
+
+
+def test_pairs_never_close_a_circle() -> None:
+    score = run(make(mu=300.0), open_source(make_people(2000)), noise_seed=1).stage.unmoved_score
+    choice = score.kernels()[CHOICE].choice  # type: ignore[attr-defined]
+    assert isinstance(choice, PairChoice)
+    total = choice.total(records_of(make_people(50), SCHEMA))
+    pairs = choice.tables.pairs
+    chosen = (pairs.index((0, 1)), pairs.index((1, 2)))
+    utilities = choice.utilities(total, chosen)[1:]
+    assert {pairs[k] for k in np.flatnonzero(utilities == utilities.min())} == {(0, 1), (1, 2), (0, 2)}
+    assert len(score.pairs) == len(set(score.pairs)) >= 2  # type: ignore[attr-defined]
+
+
+def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
+    plan = make(public_rows=3000, mu=3.0)
+    release = run(plan, open_source(make_people(3000)), noise_seed=2)
+    again = repsynth.Release.load(release.save(tmp_path / "release"))
+    assert same_release(release, again)
+    records = records_of(make_people(300, 7), SCHEMA)
+    assert np.array_equal(release.score.of(records), again.score.of(records))
+    assert release.score.of(records).min() >= release.score.lowest
+    assert again.kernels().keys() == release.kernels().keys() >= {CHOICE, PAIRS}
+    assert "chosen in the run" in (why_none(again) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("pair_chosen", lambda a: np.append(a[:-1], 10**6)),
+        ("pair_chosen", lambda a: np.append(a[:-1], a[0])),
+        ("pair_chosen", lambda a: a[:-1]),
+        ("pair_chosen", lambda a: a[:0]),
+        ("pair_counts", lambda a: a[:-1]),
+        ("pair_groups_0", lambda a: a * 2),
+        ("pair_gain_0", lambda a: a + 2**41),
+        ("apart_1", lambda a: a[1:]),
+        ("apart_1", lambda a: a.astype(np.float64)),
+        ("cell_starts_0", lambda a: a[::-1].copy()),
+    ],
+)
+def test_a_file_that_says_otherwise_is_refused(tmp_path: Path, name: str, change: Any) -> None:
+    release = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2)
+    assert len(release.stage.unmoved_score.chosen) >= 2  # type: ignore[attr-defined]
+    arrays = {name: change(arrays_of(release)[name])}
+    with pytest.raises(repsynth.ReleaseError):
+        repsynth.Release.load(rewritten(release, tmp_path / "release", arrays))
+
+
+def test_a_table_that_is_known_to_be_small_pays_for_no_pairs(tmp_path: Path) -> None:
+    assert PAIRS in make(public_rows=3000, mu=0.5).charges
+    plan = make(public_rows=300, mu=0.5)
+    assert not {PAIRS, CHOICE} & plan.charges.keys()
+    check_spends_its_plan(plan, make_people(300))
+    release = run(plan, open_source(make_people(300)), noise_seed=1)
+    assert same_release(release, repsynth.Release.load(release.save(tmp_path / "release")))
+
+
+def test_one_feature_has_no_pairs(tmp_path: Path) -> None:
+    schema = parse_schema(
+        'label = "y"\ncolumns.x = {type = "integer", min = 0, max = 9}\ncolumns.y = {type = "boolean"}'
+    )
+    plan = make(schema)
+    assert PAIRS not in plan.charges
+    table = pa.table({"x": [1, 2, 3] * 50, "y": [True, False, False] * 50})
+    release = run(plan, open_source(table), noise_seed=1)
+    assert same_release(release, repsynth.Release.load(release.save(tmp_path / "release")))
+
+
+def test_scores_do_not_depend_on_how_records_are_batched() -> None:
+    release = run(make(mu=30.0), open_source(make_people(500)), noise_seed=2)
+    records = records_of(make_people(300, 7), SCHEMA)
+    one_by_one = [release.score.of(records.take(np.array([i])))[0] for i in range(records.rows)]
+    assert np.array_equal(release.score.of(records), one_by_one)
+
+
+def test_a_sharp_look_sees_the_rarity_of_a_value_and_a_blunt_one_its_distance() -> None:
+    """Closed forms, for two categories and for numbers."""
+    bins = Bins.discrete(SCHEMA.discrete[0])
+    counts = np.zeros(bins.count, dtype=np.int64)
+    counts[:2] = 9000, 1000
+    spread = spread_of(Histograms((bins,), counts, 1e-3, 10_000.0), 0, groups=9)
+    for sharpness in SHARPNESS:
+        expected = -np.log(0.1 + 0.9 * np.exp(-2 * sharpness))
+        assert spread.apart(sharpness)[1] == pytest.approx(expected, rel=1e-3)
+
+
+def test_outliers_weigh_less(tmp_path: Path) -> None:
+    release = run(make(mu=2.0, public_rows=6000), open_source(make_people(6000)), noise_seed=3)
+    records = records_of(make_people(6000), SCHEMA)
+    weights = release.weights.of(release.score.of(records)) / FULL
+    assert 0.15 < np.mean(weights < 1) < 0.5
+    assert Pairwise().targets_outliers

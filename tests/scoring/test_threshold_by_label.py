@@ -1,0 +1,137 @@
+"""A threshold for each label: as many outliers in each, paid once, and nobody who stands out most is missed."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from checks import check_contribution, check_replay, check_spends_its_plan, record_run, records_of, rewritten
+
+import repsynth
+from repsynth.data.records import MISSING, Records
+from repsynth.data.sources import open_source
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import Plan, make_plan
+from repsynth.planning.settings import Settings
+from repsynth.schema import Boolean, Category, Schema, parse_schema
+from repsynth.scoring.shifted import ShiftedScore
+from repsynth.scoring.stage import SCORES
+from repsynth.scoring.threshold import FEW, ScoreHistogram, by_label
+
+TELLING = """
+label = "ill"
+[columns.test]
+type = "category"
+values = ["low", "high"]
+[columns.region]
+type = "category"
+values = ["north", "south", "east", "west", "far"]
+[columns.age]
+type = "integer"
+min = 0
+max = 99
+[columns.ill]
+type = "boolean"
+"""
+SCHEMA = parse_schema(TELLING)
+ROWS = 8000
+
+
+def telling(rows: int = ROWS, seed: int = 1) -> pa.Table:
+    """One in ten is ill, and most of these have a high value, which is rare among all."""
+    generator = np.random.default_rng(seed)
+    ill = np.arange(rows) % 10 == 0
+    high = generator.random(rows) < np.where(ill, 0.8, 0.02)
+    region = generator.choice(["north", "south", "east", "west", "far"], rows, p=[0.5, 0.3, 0.15, 0.04, 0.01])
+    age = np.clip(generator.normal(50, 15, rows), 0, 99).astype(int)
+    return pa.table({"test": np.where(high, "high", "low"), "region": region, "age": age, "ill": ill})
+
+
+def plan_of(mu: float = 2.0, **options: Any) -> Plan:
+    return make_plan(SCHEMA, Settings.of(**{"mu": mu, "delta": 1e-6, "model": "naive-bayes", **options}))
+
+
+def test_each_label_has_its_share_of_outliers() -> None:
+    release = run(plan_of(), open_source(telling()), noise_seed=1)
+    threshold, records = release.threshold, records_of(telling(), SCHEMA)
+    assert threshold is not None
+    assert threshold.shifts is not None
+    ill = records.codes["ill"] == 1
+    above = release.score.of(records) >= threshold.value
+    plain = release.stage.unmoved_score.of(records)
+    with_one = plain >= np.quantile(plain, 0.7)
+    assert with_one[ill].mean() > 0.7  # the signal is taken for risk
+    assert 0.2 < above[ill].mean() < 0.5  # a third of the fraction stand out in the whole table: these are in
+    assert above[~ill].mean() == pytest.approx(0.3, abs=0.04)
+
+
+def test_it_costs_what_one_threshold_costs_and_claims_hold() -> None:
+    plan, table = plan_of(), telling(3000)
+    check_spends_its_plan(plan, table)
+    check_replay(plan, table, absent=10)
+    release, seen = record_run(plan, table)
+    (scores,) = [m for m in seen if m.statistic.name == SCORES]
+    assert isinstance(release.score, ShiftedScore)
+    assert scores.event.sensitivity == 1  # type: ignore[union-attr]
+    check_contribution(scores.statistic, records_of(table, SCHEMA))
+    assert len(scores.exact) == 2 * (len(release.threshold.edges) + 1)  # type: ignore[union-attr]
+
+
+def test_who_stands_out_most_in_all_is_an_outlier_in_a_label_full_of_them() -> None:
+    """The second label's scores all lie above the first's: its own threshold would leave most of them out."""
+    edges = np.arange(0, 40)
+    counts = np.zeros((2, 41), dtype=np.int64)
+    counts[0, 1:11], counts[1, 21:31] = 900, 100
+    threshold = by_label(edges, counts, fraction=0.3, sigma=1.0)
+    assert threshold.shifts is not None
+    own, other = threshold.value - threshold.shifts
+    assert own == pytest.approx(7, abs=1)
+    assert other == pytest.approx(20, abs=1)  # one in ten of all are these: so all of them, not a third
+
+
+def test_a_label_with_few_records_has_the_threshold_of_all() -> None:
+    edges = np.arange(0, 40)
+    counts = np.zeros((2, 41), dtype=np.int64)
+    counts[0, 1:11] = 900
+    for count in (int(FEW), int(FEW) // 2):
+        counts[1, 1:6] = count // 5 + 1
+        shifts = by_label(edges, counts, fraction=0.3, sigma=1.0).shifts
+        assert shifts is not None
+        assert shifts[0] == 0 or abs(shifts[0]) < 2
+        assert (shifts[1] == 0) == (5 * (count // 5 + 1) < FEW)
+
+
+def test_too_few_records_for_all_labels_have_one_threshold() -> None:
+    few = run(plan_of(0.2), open_source(telling(2000)), noise_seed=1)
+    assert few.threshold is not None
+    assert few.threshold.shifts is None
+    assert not isinstance(few.score, ShiftedScore)
+
+
+def test_a_record_without_a_label_counts_in_no_row_and_keeps_its_score() -> None:
+    label = Boolean(name="ill")
+    schema = Schema(columns=(Category(name="a", values=("x", "y")), label), label="ill")
+    release = run(
+        make_plan(schema, Settings.of(mu=20.0, delta=1e-6, model="naive-bayes")),
+        open_source(pa.table({"a": ["x", "y"] * 1000, "ill": [True, False, None, True] * 500})),
+        noise_seed=1,
+    )
+    assert release.threshold is not None
+    assert release.threshold.counts.shape[0] == 2
+    records = Records(rows=1, codes={"a": np.array([0]), "ill": np.array([MISSING])})
+    histogram = ScoreHistogram(release.stage.unmoved_score, release.threshold.edges, label)
+    assert histogram.total(records).sum() == 0
+    assert release.score.of(records) == release.stage.unmoved_score.of(records)
+
+
+def test_there_and_back_and_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    release = run(plan_of(), open_source(telling(3000)), noise_seed=1)
+    again = repsynth.Release.load(release.save(tmp_path / "release"))
+    records = records_of(telling(200, seed=5), SCHEMA)
+    assert np.array_equal(again.score.of(records), release.score.of(records))
+    assert again.privacy.by_epsilon() == release.privacy.by_epsilon()
+    for k, wrong in enumerate(([1], [1, 2, 3], [2**51, 0])):
+        arrays = {"threshold_shifts": np.array(wrong)}
+        with pytest.raises(repsynth.ReleaseError):
+            repsynth.Release.load(rewritten(release, tmp_path / f"wrong{k}", arrays))
