@@ -12,6 +12,7 @@ from rich.table import Table
 
 from repsynth.auditing.bounds import Finding
 from repsynth.curator.dossier import Summary
+from repsynth.knobs import knobs_of
 from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
 from repsynth.planning.plan import Plan
@@ -287,6 +288,15 @@ def _print_outliers(console: Console, release: Release) -> None:
         f"[bold]Who loses how much[/bold], {given}: about {privacy.fraction_above} {whose} lie above the "
         "threshold."
     )
+    if release.plan.max_lost_mass is not None:
+        rule = release.rule
+        knobs = ", ".join(
+            f"{knob.name.replace('_', ' ')} {getattr(rule, knob.name):.3g}" for knob in knobs_of(type(rule))
+        )
+        console.print(
+            f"As strong as a mean lost weight of {release.plan.max_lost_mass:.3g} allows, by the released scores: "
+            f"{knobs}, which loses about {release.lost_mass:.2g}."
+        )
     table = make_table("ε at most", "noisy fraction of records", "", right_from=0)
     for epsilon, fraction in privacy.by_epsilon(rounded_up).items():
         table.add_row(f"{epsilon:.3g}", str(fraction), bar(fraction.value))

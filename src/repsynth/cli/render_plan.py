@@ -16,7 +16,7 @@ from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS
 from repsynth.scoring.bins import choose_bins
 from repsynth.scoring.ranges import RANGES, ZOOM, how_many_located, look_sensitivity, wide_columns
-from repsynth.scoring.stage import HISTOGRAMS, SCORES
+from repsynth.scoring.stage import HISTOGRAMS, SCORES, solved_rule
 
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
 
@@ -36,6 +36,7 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "training": _training(plan, rows),
         "floor_epsilon": float(plan.loss.epsilon_at(0.0, delta)),
         "outlier_weight_at_most": _outlier_weight(plan),
+        "max_lost_mass": plan.max_lost_mass,
         "outlier_epsilon_at_most": float(plan.loss.epsilon_at(_outlier_weight(plan), delta)),
         "expected_rows": rows,
         "model": plan.model.name,
@@ -98,6 +99,11 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         console.print(
             f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {rounded_up(epsilon):.3g}."
         )
+    elif plan.max_lost_mass is not None:
+        console.print(
+            f"Weights above the threshold will be as small as a mean lost weight of {plan.max_lost_mass:.3g} "
+            "allows; how small is worked out from the released scores."
+        )
     warnings(console, _warnings(plan, rows))
 
 
@@ -116,7 +122,12 @@ def _outlier_weight(plan: Plan) -> float:
     """The largest weight above the threshold; 1 where there is none."""
     if SCORES not in plan.charges and plan.borrowed is None:
         return 1.0
-    return min(plan.ceiling, float(plan.rule.weight(np.array([1e-9]), 1.0)[0]))
+    rule = plan.rule
+    if plan.max_lost_mass is not None:
+        if plan.borrowed is None:
+            return 1.0  # how small it is depends on the noise of the scores
+        rule = solved_rule(plan, plan.borrowed.threshold, lowest=plan.borrowed.score.lowest)
+    return min(plan.ceiling, float(rule.weight(np.array([1e-9]), 1.0)[0]))
 
 
 def _print_curve(console: Console, plan: Plan) -> None:

@@ -45,6 +45,8 @@ def why_none(release: Release) -> str | None:
         return "the scores are random"
     if release.threshold is None or not release.plan.rule.by_distance:
         return "the weights do not depend on the distance from a threshold alone"
+    if release.plan.max_lost_mass is not None:
+        return "the lost mass decides how small weights are, and with it the noise of the scores"
     if release.plan.scorer.no_bounds is not None:
         return release.plan.scorer.no_bounds
     if release.plan.public_rows is None:

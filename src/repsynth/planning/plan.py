@@ -20,7 +20,7 @@ from repsynth.scoring.base import Scorer
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
-from repsynth.scoring.weights import Rule, check_rule
+from repsynth.scoring.weights import RULES, Rule, check_rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,11 @@ class Plan:
     def outlier_fraction(self) -> float:
         """The fraction of records that the threshold should leave above it."""
         return self.settings.outlier_fraction
+
+    @property
+    def max_lost_mass(self) -> float | None:
+        """The largest mean lost weight, where that decides how strong the weights are."""
+        return self.settings.max_lost_mass
 
     @property
     def fine_bins(self) -> bool:
@@ -276,11 +281,31 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
     _model(settings).check(schema, settings.max_model_mb)
     if isinstance(settings.score_share, str) and settings.score_share != TENTH:
         raise ConfigError(f"the score share must be a number or '{TENTH}'")
+    _check_lost_mass(settings)
     asked = settings.outlier_epsilon
     if asked is not None and asked > budget.epsilon * (1 + 1e-6):
         raise ConfigError(
             f"outlier epsilon {asked:g} is above the whole budget's {budget.epsilon:.4g}; outliers are protected "
             "by asking for less"
+        )
+
+
+def _check_lost_mass(settings: Settings) -> None:
+    """What decides the weights must be one thing."""
+    rule, most = settings.weights, settings.max_lost_mass
+    if most is None:
+        return
+    if rule.strength is None:
+        able = " or ".join(name for name, kind in RULES.items() if kind.strength is not None)
+        raise ConfigError(f"{rule.name} weights have no strength that a lost mass could decide; use {able}")
+    if settings.outlier_epsilon is not None:
+        raise ConfigError(
+            "both the outlier epsilon and the lost mass would decide the weights above the threshold; give one"
+        )
+    if rule != type(rule)():
+        asked = rule.strength.replace("_", " ")
+        raise ConfigError(
+            f"both the {asked} and the lost mass would decide the weights above the threshold; give one"
         )
 
 

@@ -67,6 +67,16 @@ class Settings(Knobs, frozen=True, kw_only=True):
     outlier_fraction: Annotated[
         float, _knob(OUTLIERS, "fraction of records to protect", metavar="F", ge=0.01, le=0.5)
     ] = 0.3
+    max_lost_mass: Annotated[
+        float | None,
+        _knob(
+            OUTLIERS,
+            "make weights as small as a mean lost weight of at most this allows, by the released scores",
+            metavar="M",
+            gt=0,
+            le=0.5,
+        ),
+    ] = None
     score_share: Annotated[
         float | str | None,
         _knob(

@@ -9,6 +9,7 @@ from repsynth.privacy.events import Event, SampledEvent
 from repsynth.privacy.neighbours import NEIGHBOURS
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
+from repsynth.scoring.weights import RULES
 
 
 def release_data(release: Release) -> dict[str, Any]:
@@ -42,6 +43,9 @@ def release_data(release: Release) -> dict[str, Any]:
             "fraction_above": above.value,
             "fraction_error": above.error,
             "outlier_weight": privacy.outlier_weight,
+            "rule": RULES.dump(release.rule),
+            "lost_mass": release.lost_mass,
+            "max_lost_mass": release.plan.max_lost_mass,
             "outlier_epsilon": privacy.outlier_epsilon,
         },
         "loss_distribution": [

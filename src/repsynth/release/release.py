@@ -28,9 +28,10 @@ from repsynth.release.account import NoisyFraction, Privacy
 from repsynth.schema import Category, Schema
 from repsynth.scoring.base import Score
 from repsynth.scoring.histograms import Histograms
-from repsynth.scoring.stage import StageOne
+from repsynth.scoring.lost_mass import lost_mass
+from repsynth.scoring.stage import StageOne, solved_rule
 from repsynth.scoring.threshold import Threshold, find_lumps
-from repsynth.scoring.weights import WeightFunction
+from repsynth.scoring.weights import Rule, WeightFunction
 
 _BATCH = 131_072
 
@@ -119,6 +120,16 @@ class Release:
     def weights(self) -> WeightFunction:
         """The public weight of each score."""
         return self.stage.weights
+
+    @property
+    def rule(self) -> Rule:
+        """The weight rule that was used: the plan's, with the strength that the lost mass decided."""
+        return solved_rule(self.plan, self.threshold, lowest=self.score.lowest)
+
+    @property
+    def lost_mass(self) -> float | None:
+        """About the mean lost weight, 1 − mean weight, by the released scores; None without a threshold."""
+        return lost_mass(self.threshold, self.weights) if self.threshold else None
 
     def kernels(self) -> dict[str, Statistic | Chosen | Rounds]:
         """The public functions of a record that were measured, by name, in the order of the plan."""

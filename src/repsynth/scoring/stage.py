@@ -16,6 +16,7 @@ from repsynth.scoring.base import Score, Scorer
 from repsynth.scoring.bins import Bins, choose_bins
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.histograms import ColumnHistograms, Histograms
+from repsynth.scoring.lost_mass import solve_rule
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, measure_ranges
 from repsynth.scoring.shifted import ShiftedScore, with_threshold
 from repsynth.scoring.threshold import ScoreHistogram, Threshold, choose_score_bins
@@ -112,6 +113,11 @@ class StagePlan(Protocol):
         ...
 
     @property
+    def max_lost_mass(self) -> float | None:
+        """The largest mean lost weight, where that decides how strong the weights are."""
+        ...
+
+    @property
     def fine_bins(self) -> bool:
         """Whether the model merges bins itself."""
         ...
@@ -160,12 +166,20 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
         threshold = score_bins.threshold(noisy, fraction=plan.outlier_fraction, rows=rows, sigma=sigma)
         score = with_threshold(score, threshold, schema.label_column)
     weights = make_weights(
-        plan.rule,
+        solved_rule(plan, threshold, lowest=score.lowest),
         threshold=threshold.value if threshold else score.lowest,
         lowest=score.lowest,
         ceiling=plan.ceiling,
     )
     return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
+
+
+def solved_rule(plan: StagePlan, threshold: Threshold | None, *, lowest: int) -> Rule:
+    """The rule of the plan or, where a lost mass decides, one that is as strong as the released histogram of the
+    scores says that this allows: post-processing."""
+    if plan.max_lost_mass is None or threshold is None:
+        return plan.rule
+    return solve_rule(plan.rule, threshold, lowest=lowest, most=plan.max_lost_mass)
 
 
 def histograms_for(scorer: Scorer, histograms: Histograms, ranges: Ranges | None) -> Histograms:

@@ -36,6 +36,8 @@ class Rule(Knobs, frozen=True):
     """Whether weights fall from the lowest possible score on, and not from the threshold on."""
     by_distance: ClassVar[bool] = False
     """Whether a weight depends on the distance from the threshold alone, so that it can be guaranteed."""
+    strength: ClassVar[str | None] = None
+    """The knob that `of_strength` sets, where there is one."""
     equalizes: ClassVar[bool] = False
     """Whether the model should give all records the same influence."""
 
@@ -46,6 +48,11 @@ class Rule(Knobs, frozen=True):
     def at_most(self, weight: float) -> "Rule":
         """The rule for a ceiling on the weights above the threshold; most rules are cut off there as they are."""
         return self
+
+    def of_strength(self, strength: float) -> "Rule":
+        """The rule of this kind that takes about nothing from a record above the threshold at strength 0, as much
+        as it can at 1, and never less at a larger one."""
+        raise TypeError(f"{type(self).__name__} has no strength")
 
 
 class Uniform(Rule, frozen=True):
@@ -80,11 +87,16 @@ class HingeExp(Rule, frozen=True):
 
     name: ClassVar[str] = "hinge-exp"
     by_distance: ClassVar[bool] = True
+    strength: ClassVar[str | None] = "gamma"
     gamma: Annotated[float, Meta(gt=0, le=100, description="how sharply weights fall above the threshold")] = 1.0
 
     def weight(self, above: Floats, span: float) -> Floats:
         """Sharper the larger γ is."""
         return np.exp(-self.gamma * np.maximum(above, 0.0))
+
+    def of_strength(self, strength: float) -> "HingeExp":
+        """γ from 10⁻⁴ to 100."""
+        return HingeExp(float(10 ** (6 * strength - 4)))
 
 
 class Cap(Rule, frozen=True):
@@ -116,6 +128,7 @@ class Targeted(Rule, frozen=True):
 
     name: ClassVar[str] = "targeted"
     by_distance: ClassVar[bool] = True
+    strength: ClassVar[str | None] = "outlier_weight"
     outlier_weight: Annotated[
         float, Meta(ge=0, le=1, description="weight of every record above the threshold")
     ] = 0.2
@@ -127,6 +140,10 @@ class Targeted(Rule, frozen=True):
     def at_most(self, weight: float) -> "Targeted":
         """The asked outlier ε decides the weight."""
         return Targeted(weight)
+
+    def of_strength(self, strength: float) -> "Targeted":
+        """What is left of a weight of 1."""
+        return Targeted(1.0 - strength)
 
 
 class Removal(Rule, frozen=True):
