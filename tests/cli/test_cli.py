@@ -228,6 +228,23 @@ def test_plan_touches_no_data_and_shows_every_measurement(
     assert "ε ≤ 0.5" in printed
 
 
+def test_a_lost_mass_is_said_in_plan_and_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = "--schema schema.toml --epsilon 4 --delta 1e-6 --model naive-bayes --max-lost-mass 0.1"
+    assert run(f"plan {settings}") == 0
+    assert "a mean lost weight of 0.1 allows" in " ".join(capsys.readouterr().out.split())
+    assert run(f"plan {settings} --json") == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert (planned["max_lost_mass"], planned["outlier_weight_at_most"]) == (0.1, 1.0)
+    assert run(f"synthesize people.csv {settings} --release lost -o lost.csv") == 0
+    capsys.readouterr()
+    assert run("inspect lost") == 0
+    assert "released scores: outlier weight 0." in " ".join(capsys.readouterr().out.split())
+    assert run("inspect lost --json") == 0
+    told = json.loads(capsys.readouterr().out)["threshold"]
+    assert told["lost_mass"] <= told["max_lost_mass"] == 0.1
+    assert told["rule"]["outlier_weight"] == pytest.approx(told["outlier_weight"], abs=1e-3)
+
+
 def test_the_model_that_was_chosen_is_told_everywhere_and_why(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -381,6 +398,8 @@ GOOD = "synthesize people.csv --schema schema.toml --epsilon 1"
         (f"{GOOD} --delta 0", "between 0 and 1"),
         (f"{GOOD} --outlier-epsilon 2", "above the whole budget"),
         (f"{GOOD} --outlier-epsilon 0.001", "out of reach"),
+        (f"{GOOD} --outlier-epsilon 0.5 --max-lost-mass 0.1", "give one"),
+        (f"{GOOD} --weights uniform --max-lost-mass 0.1", "no strength"),
         (f"{GOOD} --rows -3", "cannot be negative"),
         (f"{GOOD} -o table.xlsx", "end it in .csv or .parquet"),
         (f"{GOOD} -o nowhere/table.csv", "no such folder"),

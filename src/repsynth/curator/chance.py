@@ -31,7 +31,7 @@ def protected_probability(plan: Plan, data: Sequence[Records], *, runs: int = RU
     >>> people = datasets.load("people")
     >>> data = list(LocalEngine.open(open_source(people.table), people.schema).per_record())
     >>> chances = protected_probability(make_plan(people.schema, Settings.of(epsilon=4.0)), data, runs=4)
-    >>> 0.1 < chances.mean() < 0.5
+    >>> 0.1 < float(chances.mean()) < 0.5
     True
     """
     if SCORES not in plan.charges:
