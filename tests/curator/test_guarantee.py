@@ -122,6 +122,10 @@ def test_a_bound_for_less_noise_would_not_hold(runs: Runs) -> None:
     assert np.mean(exceeded(runs, bound)) > 0.01
 
 
+def test_without_any_chance_to_fail_there_is_no_guarantee(runs: Runs) -> None:
+    assert np.all(guaranteed_weights(runs.release, [runs.records], eta=0.0) == 1)
+
+
 def test_a_batch_at_a_time_gives_the_same(runs: Runs) -> None:
     halves = [runs.records.take(np.arange(9000)), runs.records.take(np.arange(9000, ROWS))]
     whole = guaranteed_weights(runs.release, [runs.records], eta=1e-6)

@@ -78,6 +78,8 @@ def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float)
     assert tails is not None
     # Half of η for the record's own score, half for the threshold of its label.
     low = np.concatenate([tails.lower(records, eta / 2) for records in data])
+    if not np.isfinite(np.median(low)):
+        return np.ones(rows)  # so small a chance is beyond what can be told
     above = low - _highest_thresholds(release, data, tails, low, eta / 2)
     # The released table itself, so that every rounding of the weights is the one that will be used.
     nearest = release.weights.start + np.floor(np.clip(above, -1.0, 1e6) * NAT).astype(np.int64)

@@ -245,9 +245,12 @@ def _part(exact: Histograms, i: int, grid: Floats) -> Part:
     from scipy.special import ndtr  # the command line starts without it
 
     region = regions(exact, i)
-    size = np.bincount(region)
-    count, noise = np.bincount(region, exact.noisy(i)), exact.sigma_of(i) * np.sqrt(size)
-    is_steep = steep(exact, i)
+    size, count = np.bincount(region), np.bincount(region, exact.noisy(i))
+    kinds = np.arange(len(region))  # a bin by magnitude depends on all farther ones
+    if i not in exact.outward:
+        (size, count), which = np.unique(np.stack([size, count]), axis=1, return_inverse=True)
+        kinds, region = which.ravel()[region], np.arange(len(size))
+    noise, is_steep = exact.sigma_of(i) * np.sqrt(size), steep(exact, i)
     rarest = rarity_of(np.zeros(len(count)), noise, exact.rows, steep=is_steep)
     needed = count_of(grid, exact.rows, steep=is_steep)
     with_it = (count + size / 2 - needed[:, None]) / noise
@@ -255,7 +258,7 @@ def _part(exact: Histograms, i: int, grid: Floats) -> Part:
     possible = grid[:, None] <= rarest
     below = np.where(possible, ndtr(with_it), 1.0).T[region]
     above = np.where(possible, ndtr(without_it), 0.0).T[region]
-    return Part(exact.bins[i], grid, *_outward_chances(exact, i, below, above))
+    return Part(exact.bins[i], kinds, grid, *_outward_chances(exact, i, below, above))
 
 
 def _outward_chances(exact: Histograms, i: int, below: Floats, above: Floats) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from repsynth.arrays import Floats
+from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.scoring.base import NAT
 from repsynth.scoring.bins import Bins
@@ -23,10 +23,14 @@ _SLOPES = np.geomspace(0.5, 256.0, 20)  # the λ to choose from
 
 @dataclass(frozen=True)
 class Part:
-    """What one histogram can add to a score. `grid` holds scores; for each bin, `below` bounds the chance of less
-    than these, and `above` that of at least these."""
+    """What one histogram can add to a score.
+
+    `grid` holds scores; `below` bounds the chance of less than these, and `above` that of at least these, in a row
+    for each kind of bin, since many are as full as others; `kinds` says which row is that of each bin.
+    """
 
     bins: Bins
+    kinds: Ints
     grid: Floats
     below: Floats
     above: Floats
@@ -64,7 +68,7 @@ class SumTails:
         """log E exp(± λ s) of each record, records × λ, and the chance of what is left out."""
         moments, lost = np.zeros((records.rows, len(_SLOPES))), np.zeros(records.rows)
         for parts in self.columns:
-            places = np.stack([part.bins.of(records) for part in parts])
+            places = np.stack([part.kinds[part.bins.of(records)] for part in parts])
             unique, which = np.unique(places, axis=1, return_inverse=True)
             which = which.ravel()
             if side < 0:
