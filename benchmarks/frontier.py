@@ -1,11 +1,11 @@
 """What protecting outliers costs: utility with risk weights and without at the same total (ε, δ).
 
 For each table, model and weights, over ten runs: AUROC on real records of logistic regression and of boosting that
-learned from synthetic ones, the mean total variation distance of one- and two-way tables (strict grid, and equal bins
-for two-way), and protection: the mean advantage 2 Φ(μᵢ/2) − 1 of the best attack over the top decile of
+learned from synthetic ones, the mean total variation distance of one- and two-way tables (strict grid; equal bins
+for two-way, too), and protection: the mean advantage 2 Φ(μᵢ/2) − 1 of the best attack over the top decile of
 nearest-neighbour outliers, as a fraction of the largest one. Entries are means; of both AUROCs the worst run is
-shown, too. Every run has a split of its own (70 % to learn from), which no constant of the product was tuned on, and
-noise of its own; all weights share both. Everything is charged; uniform weights pay for no threshold.
+shown, too. Every run has a split of its own (70 % to learn from), which no constant of the product was tuned on,
+and noise of its own; all weights share both. Everything is charged; uniform weights pay for no threshold.
 
     python benchmarks/frontier.py --data-dir FOLDER --models mst aim --tables adult nist
     python benchmarks/frontier.py --data-dir FOLDER --models mst --weights 0.1 0.2 0.3 0.5 --fractions 0.2 0.3

@@ -3,6 +3,7 @@ both tables together holds."""
 
 import hashlib
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -262,3 +263,29 @@ def test_the_command_line_shows_it_everywhere(
     assert f"scores from release {digest}" in capsys.readouterr().out
     assert main([*made[:-2], "--scorer", "random", "--release", str(tmp_path / "none")]) == 2
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("scorer", ["pairwise", "label-rarity"])
+@pytest.mark.parametrize("how", ["left out", "weighted"])
+def test_an_earlier_release_cannot_hide_what_its_scores_cost(scorer: str, how: str, tmp_path: Path) -> None:
+    """Somebody who was in both tables would be told too small a loss."""
+    release = run(later(earlier(scorer, model="naive-bayes")), open_source(NOW), noise_seed=5)
+    own = {"pairwise": ("pair choice", "pairs"), "label-rarity": ("label histograms",)}[scorer]
+    folder = rewritten(release, tmp_path / "release", {})
+    Release.load(folder)
+    text = json.loads((folder / "release.json").read_text())
+    theirs = text["scores_from"]["described"]
+    moved = sum(charge["mu"] ** 2 for charge in theirs["plan"]["charges"] if charge["name"] in own)
+    for part in (theirs["events"], theirs["plan"]["charges"]):
+        if how == "weighted":
+            part[:] = [{**each, "weighted": True} if each["name"] in own else each for each in part]
+        else:
+            part[:] = [each for each in part if each["name"] not in own]
+    if how == "left out":  # and the model takes their charge, so that the whole is the same
+        (sums,) = [charge for charge in theirs["plan"]["charges"] if charge["name"] == "sums"]
+        (event,) = [event for event in theirs["events"] if event["name"] == "sums"]
+        whole = math.hypot(sums["mu"], math.sqrt(moved))
+        event["sigma"] *= sums["mu"] / whole
+        sums["mu"] = whole
+    with pytest.raises(repsynth.ReleaseError):
+        Release.load(rewritten(release, tmp_path / how, {}, scores_from=text["scores_from"]))

@@ -207,3 +207,27 @@ def test_outliers_weigh_less(tmp_path: Path) -> None:
     weights = release.weights.of(release.score.of(records)) / FULL
     assert 0.15 < np.mean(weights < 1) < 0.5
     assert Pairwise().targets_outliers
+
+
+def test_a_table_that_hardly_varies_is_saved_and_loaded(tmp_path: Path) -> None:
+    """Where nobody is expected in a combination, nothing is told of it."""
+    table = make_people(300)
+    for name in ("region", "insured"):
+        table = table.set_column(
+            table.column_names.index(name), name, pa.array([table[name][0].as_py()] * table.num_rows)
+        )
+    for seed in range(6):
+        release = run(make(mu=5.0), open_source(table), noise_seed=seed)
+        arrays = arrays_of(release)
+        assert all(np.abs(arrays[name]).max(initial=0) < 2**40 for name in arrays if name.startswith("pair_gain"))
+        repsynth.Release.load(release.save(tmp_path / str(seed)))
+
+
+def test_no_number_of_rows_makes_a_utility_overflow() -> None:
+    score = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2).stage.unmoved_score
+    choice = score.kernels()[CHOICE].choice  # type: ignore[attr-defined]
+    spreads = score.spreads  # type: ignore[attr-defined]
+    huge = PairChoice.of(spreads, 10.0**12, choice.rounds)
+    none, one = (huge.total(records_of(make_people(rows), SCHEMA)) for rows in (0, 1))
+    moved = np.abs(huge.utilities(one, ()) - huge.utilities(none, ()))
+    assert moved.max() <= huge.unit

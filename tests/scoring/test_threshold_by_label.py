@@ -9,15 +9,14 @@ import pytest
 from checks import check_contribution, check_replay, check_spends_its_plan, record_run, records_of, rewritten
 
 import repsynth
-from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
-from repsynth.schema import Boolean, Category, Schema, parse_schema
+from repsynth.schema import parse_schema
 from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.stage import SCORES
-from repsynth.scoring.threshold import FEW, ScoreHistogram, by_label
+from repsynth.scoring.threshold import FEW, by_label
 
 TELLING = """
 label = "ill"
@@ -75,7 +74,7 @@ def test_it_costs_what_one_threshold_costs_and_claims_hold() -> None:
     assert isinstance(release.score, ShiftedScore)
     assert scores.event.sensitivity == 1  # type: ignore[union-attr]
     check_contribution(scores.statistic, records_of(table, SCHEMA))
-    assert len(scores.exact) == 2 * (len(release.threshold.edges) + 1)  # type: ignore[union-attr]
+    assert len(scores.exact) == 3 * (len(release.threshold.edges) + 1)  # type: ignore[union-attr]
 
 
 def test_who_stands_out_most_in_all_is_an_outlier_in_a_label_full_of_them() -> None:
@@ -109,20 +108,21 @@ def test_too_few_records_for_all_labels_have_one_threshold() -> None:
     assert not isinstance(few.score, ShiftedScore)
 
 
-def test_a_record_without_a_label_counts_in_no_row_and_keeps_its_score() -> None:
-    label = Boolean(name="ill")
-    schema = Schema(columns=(Category(name="a", values=("x", "y")), label), label="ill")
-    release = run(
-        make_plan(schema, Settings.of(mu=20.0, delta=1e-6, model="naive-bayes")),
-        open_source(pa.table({"a": ["x", "y"] * 1000, "ill": [True, False, None, True] * 500})),
-        noise_seed=1,
-    )
-    assert release.threshold is not None
-    assert release.threshold.counts.shape[0] == 2
-    records = Records(rows=1, codes={"a": np.array([0]), "ill": np.array([MISSING])})
-    histogram = ScoreHistogram(release.stage.unmoved_score, release.threshold.edges, label)
-    assert histogram.total(records).sum() == 0
-    assert release.score.of(records) == release.stage.unmoved_score.of(records)
+def test_records_whose_label_cannot_be_read_have_a_row_of_their_own() -> None:
+    """Else the fraction above the threshold, and the fractions that a release states, would not be of all."""
+    table = telling()
+    unread = np.arange(ROWS) // 10 % 5 < 2
+    ill = pa.array([None if out else value for out, value in zip(unread, table["ill"].to_pylist(), strict=True)])
+    table = table.set_column(3, "ill", ill)
+    release = run(plan_of(public_rows=ROWS), open_source(table), noise_seed=1)
+    threshold = release.threshold
+    assert threshold is not None
+    assert threshold.counts.sum(axis=1) == pytest.approx([0.54 * ROWS, 0.06 * ROWS, 0.4 * ROWS], rel=0.1)
+    above = release.score.of(records_of(table, SCHEMA)) >= threshold.value
+    assert above[unread].mean() == pytest.approx(0.3, abs=0.05)
+    told = release.privacy.by_epsilon()
+    assert sum(part.value for part in told.values()) == pytest.approx(1, abs=0.03)
+    assert told[min(told)].value == pytest.approx(above.mean(), abs=0.03)
 
 
 def test_there_and_back_and_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_there_and_back_and_what_contradicts_itself_is_refused(tmp_path: Path) -
     records = records_of(telling(200, seed=5), SCHEMA)
     assert np.array_equal(again.score.of(records), release.score.of(records))
     assert again.privacy.by_epsilon() == release.privacy.by_epsilon()
-    for k, wrong in enumerate(([1], [1, 2, 3], [2**51, 0])):
+    for k, wrong in enumerate(([1], [1, 2], [2**51, 0, 0])):
         arrays = {"threshold_shifts": np.array(wrong)}
         with pytest.raises(repsynth.ReleaseError):
             repsynth.Release.load(rewritten(release, tmp_path / f"wrong{k}", arrays))

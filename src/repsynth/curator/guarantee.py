@@ -17,14 +17,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.records import MISSING, Records
+from repsynth.data.records import Records
 from repsynth.engines.local import LocalEngine
 from repsynth.privacy.events import GaussianEvent
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT, Tails
 from repsynth.scoring.histograms import ColumnHistograms
 from repsynth.scoring.stage import SCORES
-from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width
+from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width, row_of, rows_of
 from repsynth.scoring.weights import FULL
 
 ETA_SHARE = 1 / 2
@@ -99,14 +99,13 @@ def _highest_thresholds(
     if label is None or release.threshold.shifts is None:
         (reaching,) = _count(data, [np.zeros(records.rows, dtype=np.int64) for records in data], 1, tails, levels)
         return np.full(len(low), reaching.highest(chance, fraction=fraction, sigma=sigma, rows=release.rows))
-    groups = [np.where((codes := batch.codes[label.name]) == MISSING, label.size, codes) for batch in data]
-    every = _count(data, groups, label.size, tails, levels)
+    groups = [row_of(batch, label) for batch in data]
+    every = _count(data, groups, rows_of(label), tails, levels)
     pooled = _Reaching.together(every)
     cap = pooled.highest(chance, fraction=fraction * CAP, sigma=sigma)
     common = pooled.highest(0.45 * chance, fraction=fraction, sigma=sigma)
     own = [_own_or_common(label, common, chance, fraction=fraction, sigma=sigma) for label in every]
-    # A record whose label cannot be read keeps its score, and with it the threshold of all.
-    found: Floats = np.append(np.minimum(own, cap), common)[np.concatenate(groups)]
+    found: Floats = np.minimum(own, cap)[np.concatenate(groups)]
     return found
 
 
@@ -181,7 +180,7 @@ class _Reaching:
 def _count(
     data: Sequence[Records], groups: Sequence[Ints], rows: int, tails: Tails, levels: Floats
 ) -> list[_Reaching]:
-    """The same for the records of each of so many groups; those beyond are in no histogram."""
+    """The same for the records of each of so many groups."""
     records = np.zeros(rows, dtype=np.int64)
     often, seldom = (np.zeros((rows, len(_CHANCES), len(levels))) for _ in range(2))
     for batch, group in zip(data, groups, strict=True):

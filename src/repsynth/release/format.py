@@ -36,7 +36,7 @@ from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
 from repsynth.scoring.shifted import with_threshold
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, histograms_for
-from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.threshold import Threshold, rows_of
 from repsynth.scoring.weights import FULL, RULES, WeightFunction
 from repsynth.storage.checks import ints, positive, require
 
@@ -181,18 +181,28 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     plan = _plan(theirs.plan, schema_from_dict(theirs.schema))
     _check_events(theirs.events, plan)
     stage = _stage(theirs, plan, their_arrays(arrays))
-    kernels = stage.kernels()
-    claimed = {e.name: e for e in theirs.events if e.name in kernels and isinstance(e, GaussianEvent)}
-    for name, event in claimed.items():
-        kernel = kernels[name]
-        require(not isinstance(kernel, Chosen) and not event.weighted, "an event of its scores is not of its kind")
-        assert not isinstance(kernel, Chosen)
-        require(event.sensitivity >= kernel.sensitivity, "it claims a smaller sensitivity than it has")
+    _check_scores_were_paid_for(theirs.events, stage)
     borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
     borrowed.check_schema(schema)
     require(file.threshold is None, "it has a threshold of its own beside that from elsewhere")
     require(theirs.private or not file.private, "it claims to be private, but its scores' release is not")
     return borrowed
+
+
+def _check_scores_were_paid_for(events: tuple[Event, ...], stage: StageOne) -> None:
+    """Everything that stage 1 measured has an event of its kind, which every record paid in full."""
+    found = {event.name: event for event in events}
+    for name, kernel in stage.kernels().items():
+        if name == COUNT and name not in found:
+            continue  # the number of records was declared
+        event = found.get(name)
+        require(event is not None and not event.weighted, "a measurement of its scores was not paid for")
+        if isinstance(kernel, Chosen):
+            made = isinstance(event, ExponentialEvent) and event.rounds >= len(kernel.chosen)
+            require(made, "a choice claims fewer rounds than were made")
+        else:
+            enough = isinstance(event, GaussianEvent) and event.sensitivity >= kernel.sensitivity
+            require(enough, "it claims a smaller sensitivity than it has")
 
 
 def _plan(file: PlanFile, schema: Schema) -> Plan:
@@ -341,7 +351,7 @@ def _threshold(file: ThresholdFile | None, arrays: Arrays, label: Discrete | Non
     if "threshold_shifts" in arrays:
         require(label is not None, "its threshold is one by label, and there is none")
         assert label is not None
-        shifts = ints(arrays["threshold_shifts"], label.size, most=2**50)
+        shifts = ints(arrays["threshold_shifts"], rows_of(label), most=2**50)
     rows = 1 if shifts is None else len(shifts)
     counts = ints(arrays["threshold_counts"], rows * (len(edges) + 1)).reshape(rows, -1)
     return Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts)

@@ -194,7 +194,10 @@ class PairChoice:
         one_way = [
             each @ (spread.group_masses * math.sqrt(rows)) for each, spread in zip(smooth, spreads, strict=True)
         ]
-        expected = tuple(np.rint(np.outer(one_way[a], one_way[b])).astype(np.int64) for a, b in pairs)
+        # So bounded that no sum of them overflows: they are public, so this costs nothing.
+        expected = tuple(
+            np.rint(np.clip(np.outer(one_way[a], one_way[b]), 0.0, 2.0**50)).astype(np.int64) for a, b in pairs
+        )
         return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds)
 
     def total(self, records: Records) -> Ints:
@@ -349,7 +352,10 @@ def _gain(one: Spread, other: Spread, table: Ints, sigma: float, rows: float, sh
     kept = more * np.maximum(1 - (_ABOVE_NOISE * noise / np.maximum(np.abs(more), 1e-9)) ** 2, 0.0)
     least = np.maximum(np.minimum(expected, noise / 2), _RAREST * expected)
     most = rows * np.minimum.outer(close, close_by)
-    return np.log(np.minimum(np.maximum(expected + kept, least), most) / expected)
+    found = np.minimum(np.maximum(expected + kept, least), most)
+    # Where nobody is expected, or can be, there is nothing to tell.
+    told = (found > 0) & (expected > 0)
+    return np.log(np.where(told, found, 1.0) / np.where(told, expected, 1.0))
 
 
 def _spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:

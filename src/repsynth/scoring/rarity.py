@@ -28,7 +28,7 @@ from repsynth.scoring.base import NAT, Arrays, Scorer
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.tails import STEP, Part, SumTails
-from repsynth.storage.checks import floats, ints
+from repsynth.storage.checks import floats, ints, require
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Statistic
@@ -56,11 +56,14 @@ class Rarity(Scorer, frozen=True):
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RarityScore":
         """The kept tables."""
         scored = tuple(bins for bins in histograms.bins if bins.column.name != label)
+        scale = floats(arrays["score_scale"], len(scored), positive=True, infinite=True)
+        numeric = all(b.starts is not None or s == math.inf for b, s in zip(scored, scale, strict=True))
+        require(numeric, "a column without numbers has z-scores")
         return RarityScore(
             bins=scored,
             rarity=tuple(ints(arrays[f"rarity_{i}"], b.count, most=2**40) for i, b in enumerate(scored)),
             centre=floats(arrays["score_centre"], len(scored)),
-            scale=floats(arrays["score_scale"], len(scored), positive=True, infinite=True),
+            scale=scale,
         )
 
 

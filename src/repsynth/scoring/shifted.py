@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from repsynth.arrays import Ints
-from repsynth.data.records import MISSING, Records
+from repsynth.data.records import Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import Arrays, Score, Tails
 from repsynth.scoring.histograms import Histograms
-from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.threshold import Threshold, row_of
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Chosen, Statistic
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShiftedScore:
-    """A score plus what is released for the record's label; a record without a label keeps its score."""
+    """A score plus what is released for the record's label, or for records without one."""
 
     score: Score
     label: Discrete
@@ -37,9 +35,7 @@ class ShiftedScore:
 
     def of(self, records: Records) -> Ints:
         """The score of each record."""
-        codes = records.codes[self.label.name]
-        rows = np.where(codes == MISSING, self.label.size, codes)
-        moved: Ints = self.score.of(records) + np.append(self.shifts, 0)[rows]
+        moved: Ints = self.score.of(records) + self.shifts[row_of(records, self.label)]
         return moved
 
     def tails(self, exact: Histograms) -> Tails | None:

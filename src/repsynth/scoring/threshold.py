@@ -44,7 +44,7 @@ _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02
 @dataclass(frozen=True)
 class ScoreHistogram:
     """The statistic: each record adds one to the bin of its score. Bins lie between and beyond `edges`; where
-    `label` is given, every label has such bins of its own, and a record without a label is in none."""
+    `label` is given, every label has such bins of its own, and so have records whose label cannot be read."""
 
     score: Score
     edges: Ints
@@ -58,9 +58,23 @@ class ScoreHistogram:
         bins, width = np.searchsorted(self.edges, self.score.of(records), side="right"), len(self.edges) + 1
         if self.label is None:
             return np.bincount(bins, minlength=width)
-        codes = records.codes[self.label.name]
-        labelled = codes != MISSING
-        return np.bincount(codes[labelled] * width + bins[labelled], minlength=self.label.size * width)
+        return np.bincount(row_of(records, self.label) * width + bins, minlength=rows_of(self.label) * width)
+
+
+def row_of(records: Records, label: Discrete) -> Ints:
+    """The row of each record in a histogram by label: that of its label; the last one where it has none."""
+    codes = records.codes[label.name]
+    return np.where(codes == MISSING, label.size, codes)
+
+
+def rows_of(label: Discrete) -> int:
+    """How many rows a histogram by label has.
+
+    >>> from repsynth.schema import Boolean
+    >>> rows_of(Boolean(name="smoker"))
+    3
+    """
+    return label.size + 1
 
 
 @dataclass(frozen=True)
@@ -115,7 +129,7 @@ class ScoreBins:
     def threshold(self, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
         """The threshold with this `fraction` of the records above it: post-processing of the noisy counts."""
         if self.label is not None:
-            return by_label(self.edges, counts.reshape(self.label.size, -1), fraction=fraction, sigma=sigma)
+            return by_label(self.edges, counts.reshape(rows_of(self.label), -1), fraction=fraction, sigma=sigma)
         find = _read if self.readable else _fit
         value, error = find(self.edges, counts.astype(np.float64), fraction=fraction, rows=rows, sigma=sigma)
         return Threshold(value, self.edges, counts[None], fraction, error)
@@ -193,7 +207,7 @@ def choose_score_bins(
     step = bin_width(score.columns)
     first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
     last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
-    labelled = label is not None and histograms.rows / sigma >= READABLE * math.sqrt(label.size)
+    labelled = label is not None and histograms.rows / sigma >= READABLE * math.sqrt(rows_of(label))
     edges = np.arange(first, last + 1, dtype=np.int64) * step
     return ScoreBins(edges, readable=True, label=label if labelled else None)
 

@@ -55,6 +55,8 @@ class Autoregressive(Model, frozen=True):
 
         if len(schema.learned) < 2:
             raise ConfigError(f"the model {self.name} needs two columns at least; use naive-bayes")
+        if self.hidden and len(schema.learned) < 3:
+            raise ConfigError("hidden units tell a column from two others; with two columns, use --hidden 0")
         label = schema.label_column
         if label is not None and label.size > MOST_NETWORK_GROUPS:
             raise ConfigError(
