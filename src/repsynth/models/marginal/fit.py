@@ -20,7 +20,10 @@ FOREST = "tables"
 """The measurement whose tables, with those of the label, make the tree."""
 
 _LEAST_WEIGHT = 0.1
-_DRAWN, _FEW = 50_000, 30.0
+DRAWN = 50_000
+"""Records that tell what each group weighs."""
+
+_FEW = 30.0
 _OFF = 0.1
 
 
@@ -94,7 +97,7 @@ def measured_weights(views: Views, measured: Sequence[Measured]) -> Weights:
 def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> Weights:
     """The same from a model: weights are a public function of a record, so records drawn from the model tell what
     each group weighs. How far that is off, the margins of the measured tables tell."""
-    drawn = make_pool(tree, views.all_groups, _DRAWN).records.astype(np.int64)
+    drawn = make_pool(tree, views.all_groups, DRAWN).records.astype(np.int64)
     records = tree.decode(drawn[: len(views.groups)].T, np.random.default_rng(0))
     stage = views.stage
     in_tables = with_label = _means(views, drawn, stage.weights.of(stage.score.of(records)) / FULL)

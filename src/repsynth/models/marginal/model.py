@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _LABEL_TABLES, _CHOICE, _TABLES = "label tables", "choice", "tables"
 _MOST_GROUPS = 65  # of a numeric column, missing included
 _MOST_CELLS = 2**25
+_COARSE, _MANY = 8, 60  # groups of a column in tables of three; columns that may well make all triples there are
 _FEW_RECORDS = 30.0  # records times μ, by the root of the columns
 
 
@@ -58,11 +59,12 @@ class _Marginal(Model, frozen=True):
         return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
 
     def resources(self, plan: ModelPlan, rows: int) -> Resources:
-        """Measured on one core: some 70 ns for a record and a table; for a further round 50 ns for one of a pool
-        and a table, and to draw the pool and rake it 2 µs for each of its cells."""
+        """Measured on one core: some 70 ns for a record and a table; for each fit 0.7 µs for a cell of the records
+        that tell what weights do; for a further round 50 ns for one of a pool and a table, and to draw and rake the
+        pool 2 µs for each of its cells."""
+        from repsynth.models.marginal.fit import DRAWN
         from repsynth.models.marginal.raked import pool_size
         from repsynth.models.marginal.rounds import can_choose
-        from repsynth.models.marginal.views import MOST_TRIPLES
 
         columns = len(plan.schema.learned)
         noise = (columns - 1) ** 0.5 / plan.charges[_TABLES].mu
@@ -75,9 +77,11 @@ class _Marginal(Model, frozen=True):
             if name.startswith(f"{_CHOICE} ") and candidates
         )
         seconds = run_seconds(plan, rows, cell=1.3e-6) + rows * (columns + candidates * (1 + further)) * 70e-9
+        if plan.schema.label_column:
+            seconds += (2 + further) * DRAWN * columns * 0.7e-6
         if further:
             pool = pool_size(rows, columns=columns, max_cells=_max_cells(plan))
-            triples = min(columns * candidates / 3, MOST_TRIPLES)
+            triples = _most_triples(plan.schema, rows=rows, mu=min(mus[name] for name in mus if _TABLES in name))
             seconds += further * triples * (rows * 70e-9 + pool * 50e-9)
             seconds += pool * (further * candidates * 50e-9 + columns * 2e-6)
         few = rows * plan.mu / columns**0.5 < _FEW_RECORDS
@@ -252,6 +256,20 @@ def _most_candidates(schema: "Schema", *, rows: float, noise: float) -> tuple[in
     left = tables[tables < 2 * rows / noise]
     label = schema.label_column
     return len(left), (label.size + label.missing if label else 1) * int(left.sum())
+
+
+def _most_triples(schema: "Schema", *, rows: float, mu: float) -> int:
+    """How many tables of three columns are chosen from, about, where those of a round have the charge `mu`."""
+    import numpy as np
+
+    from repsynth.models.marginal.rounds import MEAN_NOISE, most_tables
+    from repsynth.models.marginal.views import MOST_TRIPLES, TRIPLE_NOISE
+
+    sizes = np.sort(np.minimum(_sizes(schema), _COARSE))[:_MANY].astype(np.float64)
+    i, j = np.triu_indices(len(sizes), 1)
+    most = TRIPLE_NOISE * rows * mu / (MEAN_NOISE * most_tables(rows, mu) ** 0.5)
+    fit = sum(int(np.sum((sizes[i] * sizes[j])[j < k] * sizes[k] <= most)) for k in range(len(sizes)))
+    return min(fit, MOST_TRIPLES)
 
 
 def _sizes(schema: "Schema") -> list[int]:
