@@ -192,3 +192,21 @@ def test_no_label_no_label_tables() -> None:
     )
     assert isinstance(release.fit, MarginalFit)
     assert not any(isinstance(m.tables, LabelTables) for m in release.fit.measured)
+
+
+def test_a_record_s_influence_is_its_weight_even_where_only_the_label_s_tables_were_measured() -> None:
+    """A choice that stops was made all the same, and in it a record counts for its whole weight."""
+    generator = np.random.default_rng(3)
+    names = "abcdefgh"
+    values = tuple("uvwxyz")
+    schema = Schema(columns=tuple(Category(name=n, values=values) for n in [*names, "label"]), label="label")
+    table = pa.table({n: generator.choice(values, 8000) for n in [*names, "label"]})
+    settings = Settings.of(epsilon=0.5, delta=1e-6, public_rows=8000, model="mst")
+    records, stopped = records_of(table, schema), 0
+    for seed in range(8):
+        release = run(make_plan(schema, settings), open_source(table), noise_seed=seed)
+        assert isinstance(release.fit, MarginalFit)
+        stopped += all(isinstance(m.tables, LabelTables) for m in release.fit.measured)
+        weights = release.weights.of(release.score.of(records)) / FULL
+        assert np.array_equal(release.influence(records), weights)
+    assert stopped  # or the test says nothing

@@ -212,15 +212,15 @@ def test_without_noise_measured_tables_are_the_data_s_and_so_are_the_model_s(
     for measured in fit_of(release).measured:
         assert np.abs(measured.noisy - measured.tables.total(records)).max() < 1 + 8 * measured.sigma
     drawn = release.sampler.draw(60_000, np.random.default_rng(0))
-    # A pool of 60,000 records cannot say more about a table of a thousand cells.
-    tolerance = 0.03 if model == "mst" else 0.06
     for tables in tables_of(release)[:2]:
         real = tables.split(tables.total(records))
         made = tables.split(tables.total(drawn))
         assert real
         for pair, table in real.items():
             distance = np.abs(table / table.sum() - made[pair] / made[pair].sum()).sum() / 2
-            assert distance < tolerance, (tables.name, pair)
+            # A pool of 60,000 records cannot say more about a table of many cells.
+            chance = 0.0 if model == "mst" else 0.4 * math.sqrt(table.size / 60_000)
+            assert distance < 0.03 + chance, (tables.name, pair)
 
 
 def test_the_forest_joins_what_hangs_together(sim: datasets.Dataset) -> None:

@@ -289,3 +289,27 @@ def test_an_earlier_release_cannot_hide_what_its_scores_cost(scorer: str, how: s
         sums["mu"] = whole
     with pytest.raises(repsynth.ReleaseError):
         Release.load(rewritten(release, tmp_path / how, {}, scores_from=text["scores_from"]))
+
+
+@pytest.mark.parametrize("weights", ["targeted", "hinge-exp", "cap"])
+def test_an_asked_outlier_epsilon_holds_with_scores_from_elsewhere(lender: Release, weights: str) -> None:
+    plan = make_plan(
+        SCHEMA, Settings.of(epsilon=1.0, delta=1e-6, outlier_epsilon=0.4, weights=weights), borrow(lender)
+    )
+    release = run(plan, open_source(NOW), noise_seed=5)
+    assert release.privacy.outlier_epsilon <= 0.4 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("change", [{"sigma": 10.0}, {"sensitivity": 0.5, "sigma": 0.5}])
+def test_what_the_earlier_release_says_of_its_events_is_checked(
+    change: dict[str, float], lender: Release, tmp_path: Path
+) -> None:
+    release = run(later(lender), open_source(NOW), noise_seed=5)
+    folder = release.save(tmp_path / "release")
+    theirs = json.loads((folder / "release.json").read_text())["scores_from"]
+    for event in theirs["described"]["events"]:
+        for name, factor in change.items():
+            if name in event:
+                event[name] *= factor
+    with pytest.raises(repsynth.ReleaseError):
+        Release.load(rewritten(release, tmp_path / "changed", {}, scores_from=theirs))
