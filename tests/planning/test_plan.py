@@ -82,7 +82,7 @@ def test_text_that_no_release_can_hold_is_refused_before_anything_is_spent(colum
     ],
 )
 def test_the_seconds_of_a_plan_are_those_of_a_run(model: str, rows: int, seconds: float) -> None:
-    """Adult as it was measured on one core; and as few as German Credit has, of which aim has nothing to choose."""
+    """Adult as it was measured on one core; and so few records that aim has nothing to choose."""
     plan = make_plan(
         parse_schema(datasets.schema_text("adult")), Settings.of(epsilon=1.0, delta=1e-9, model=model)
     )
