@@ -210,3 +210,14 @@ def test_a_record_s_influence_is_its_weight_even_where_only_the_label_s_tables_w
         weights = release.weights.of(release.score.of(records)) / FULL
         assert np.array_equal(release.influence(records), weights)
     assert stopped  # or the test says nothing
+
+
+def test_a_release_tells_its_noise_in_records(sim: datasets.Dataset) -> None:
+    """The label's tables have a finer grid than the others; both say which."""
+    release = released(sim, epsilon=1.0)
+    told = {m["name"]: m for m in repsynth.inspect_release(release)["measurements"]}
+    grids = {name: told[name]["grid"] for name in ("label tables", "tables")}
+    assert grids["label tables"] == UNIT * FULL
+    assert told["label tables"]["sensitivity"] / grids["label tables"] < 2 * len(sim.schema.columns) ** 0.5
+    chosen = release.fit.measured[1].tables  # type: ignore[attr-defined]
+    assert told["tables"]["sensitivity"] / grids["tables"] == pytest.approx(chosen.sensitivity / chosen.unit)

@@ -75,7 +75,11 @@ def unit_of(event: Event, release: Release) -> float:
     """How many grid units, in which sensitivity and noise are kept, make one record or one unit of the model's."""
     if isinstance(event, SampledEvent):
         return event.sensitivity
-    return release.plan.model.unit if event.weighted else 1.0
+    if not event.weighted:
+        return 1.0
+    # A model whose measurements have grids of their own says so of each.
+    unit: float = getattr(release.fit.kernels(choices=False).get(event.name), "unit", release.plan.model.unit)
+    return unit
 
 
 def mu_of_event(event: Event) -> float | None:

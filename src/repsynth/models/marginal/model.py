@@ -35,7 +35,7 @@ class _Marginal(Model, frozen=True):
 
     score_share: ClassVar[float] = 0.1  # histograms are the one-way tables of the model, too
     fine_bins: ClassVar[bool] = True
-    unit: ClassVar[float] = float(2**12)
+    unit: ClassVar[float] = float(2**22)  # of the label's tables; others have a coarser grid
     what: ClassVar[str] = "Tables take"
     purposes: ClassVar[Mapping[str, str]] = {
         _LABEL_TABLES: "weighted tables of label and column",
