@@ -28,7 +28,7 @@ An audit:   pipeline.run -> release.kernels -> auditing.white_box -> auditing.bo
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev1"
+__version__ = "0.2.0.dev2"
 
 if TYPE_CHECKING:
     from repsynth.api import audit, check_table, draft_schema, inspect_release, plan, risk, synthesize
