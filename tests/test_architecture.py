@@ -132,7 +132,7 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
     assert callers("random.default_rng") == {
         *("release.release", "scoring.threshold", "datasets", "datasets.people"),
         *("auditing.targets", "auditing.white_box", "auditing.black_box"),
-        *("models.marginal.fit", "models.marginal.raked", "models.network.network"),
+        *("models.marginal.mean_weights", "models.marginal.raked", "models.network.network"),
         *("evaluation.split", "paper.literal", "paper.nulls"),
     }
     for path in MODULES:

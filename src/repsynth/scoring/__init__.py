@@ -5,8 +5,10 @@ ranges       two looks that find where in wide bounds the numbers are;  grain: h
 histograms   one noisy histogram per column, and how values are drawn from it
 base         what a scorer is;  rarity, label_rarity, pairwise, random: the scorers
 apart        how far apart records are, by the histograms
-threshold    where outliers begin: a noisy histogram of the scores
-weights      from scores to weights: the rules
+tails        how likely noise makes a score smaller or larger than that, for the guarantee
+threshold    where outliers begin: a noisy histogram of the scores;  shifted: a threshold for each label
+weights      from scores to weights: the rules;  lost_mass: how strong they may be
+borrowed     scores and threshold of an earlier release
 stage        stage 1 from start to end, and what it hands over
 
 A new scorer is one file and one line below.

@@ -62,7 +62,7 @@ class _Marginal(Model, frozen=True):
         """Measured on one core: some 70 ns for a record and a table; for each fit 0.7 µs for a cell of the records
         that tell what weights do; for a further round 50 ns for one of a pool and a table, and to draw and rake
         the pool 2 µs for each of its cells."""
-        from repsynth.models.marginal.fit import DRAWN
+        from repsynth.models.marginal.mean_weights import DRAWN
         from repsynth.models.marginal.raked import pool_size
         from repsynth.models.marginal.rounds import can_choose
 
