@@ -2,8 +2,9 @@
 
 base          what a model and a fit are
 registry      all models by name
-sampling      draws that several models share
+groups        bins taken together where noise drowns them;  sampling: draws that several models share
+clipping      contributions cut to their norm, in whole numbers
 naive_bayes   weighted clipped sums by label
-marginal      `mst` and `aim`: weighted two-way tables, and which
+marginal      `mst` and `aim`: weighted tables, and which
 network       an autoregressive network, trained by risk-weighted DP-SGD
 """

@@ -7,7 +7,7 @@ import numpy as np
 from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.mean_weights import MeanWeights, Weights, expected_weights, measured_weights
 from repsynth.models.marginal.raked import Pool, Target, make_pool, pool_size
-from repsynth.models.marginal.shrinkage import NoisyTable
+from repsynth.models.marginal.shrinkage import NoisyTable, by_precision
 from repsynth.models.marginal.tables import Cross
 from repsynth.models.marginal.tree import Tree, fit_tree
 from repsynth.models.marginal.views import Measured, Views
@@ -69,10 +69,5 @@ def _combined(measured: Sequence[Measured], weights: Weights) -> dict[Cross, Noi
         for pair, counts in m.tables.split(m.noisy).items():
             factor = weights.of(m.tables).of(pair)
             table = NoisyTable(counts / factor, variances[pair] / np.square(factor))
-            if pair in tables:
-                other = tables[pair]
-                precision = 1 / other.variance + 1 / table.variance
-                mean = (other.counts / other.variance + table.counts / table.variance) / precision
-                table = NoisyTable(mean, 1 / precision)
-            tables[pair] = table
+            tables[pair] = by_precision([tables[pair], table]) if pair in tables else table
     return tables

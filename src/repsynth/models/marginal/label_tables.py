@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
+from repsynth.models.clipping import clipped
 from repsynth.models.groups import NONE, Groups, levels
 from repsynth.models.marginal.tables import Cross, Pair
 from repsynth.scoring.base import Score
@@ -85,11 +86,8 @@ class LabelTables:
 
     def multiplier(self, records: Records) -> Ints:
         """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
-        squared = self.squared_norm(records)
-        norm = np.ceil(np.sqrt(squared.astype(np.float64))).astype(np.int64)
-        norm = np.maximum(norm + (norm * norm < squared), 1)
         weight = self.weights.of(self.score.of(records))
-        multiplier: Ints = np.minimum(weight, weight * self.clip // norm)
+        multiplier = clipped(weight, self.squared_norm(records), self.clip)
         return np.where(self.groups[self.label].of(records) == NONE, 0, multiplier)
 
     def total(self, records: Records) -> Ints:
@@ -107,11 +105,6 @@ class LabelTables:
             counts = np.bincount(cell, inside, minlength=labels * width).astype(np.int64).reshape(labels, width)
             parts.append(UNIT * counts - counts.sum(axis=1, keepdims=True) * offset)
         return np.concatenate(parts, axis=1).ravel()
-
-    def influence(self, records: Records) -> Floats:
-        """The norm of each record's contribution, as a share of the sensitivity."""
-        norm = np.sqrt(self.squared_norm(records).astype(np.float64))
-        return self.multiplier(records) * norm / (FULL * self.clip)
 
     def norms(self, records: Records) -> tuple[Floats, Floats]:
         """The norm of each record's contribution before and after clipping."""

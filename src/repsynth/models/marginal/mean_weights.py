@@ -101,9 +101,9 @@ def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> 
     records = tree.decode(drawn[: len(views.groups)].T, np.random.default_rng(0))
     stage = views.stage
     in_tables = with_label = _means(views, drawn, stage.weights.of(stage.score.of(records)) / FULL)
-    for tables in {type(m.tables): m.tables for m in measured}.values():
-        if isinstance(tables, LabelTables):
-            with_label = _means(views, drawn, tables.multiplier(records) / FULL)
+    tables = measured[0].tables
+    if isinstance(tables, LabelTables):  # else plain counts, as earlier releases have them
+        with_label = _means(views, drawn, tables.multiplier(records) / FULL)
     found = Weights(in_tables, with_label)
     return replace(found, error=_error(views, measured, found))
 

@@ -69,14 +69,6 @@ class Tables:
             parts.append(np.bincount(cell, np.where(inside, weights, 0), minlength=math.prod(shape)))
         return np.concatenate(parts).astype(np.int64)
 
-    def multiplier(self, records: Records) -> Ints:
-        """What each record adds to its cells: its weight."""
-        return self.weights.of(self.score.of(records))
-
-    def influence(self, records: Records) -> Floats:
-        """The weight: in no table, and in no utility, does a record count for more."""
-        return self.multiplier(records) / FULL
-
     def variances(self, sigma: float) -> dict[Cross, Floats]:
         """Of the noise in each cell of `split`, where `sigma` is that of an entry."""
         cell = np.array((sigma / self.unit) ** 2)

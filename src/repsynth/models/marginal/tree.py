@@ -17,7 +17,7 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.models.groups import Groups, levels
-from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
+from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
 from repsynth.models.marginal.tables import Pair
 from repsynth.models.sampling import quota, values_of
 from repsynth.scoring.histograms import Histograms, to_simplex
@@ -121,8 +121,8 @@ def fit_tree(
 ) -> Tree:
     """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
-    With risk weights the tables say how columns depend on each other, but not how frequent values are: then
-    `levels_from_tables` is False and levels come from stage 1, which no weight distorts.
+    Levels, how frequent values are, come from stage 1 alone unless `levels_from_tables`: as long as nobody knows
+    what weights take from a group. `errors` says how far what tables say of each may be off, as a fraction.
     """
     features = [i for i in range(len(groups)) if i != label]
     totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
@@ -132,9 +132,9 @@ def fit_tree(
         say of a group is off by the same factor in all of them."""
         both = totals[i]
         if seen and levels_from_tables:
-            tables = _by_precision(seen)
+            tables = by_precision(seen)
             off = (errors[i] * tables.counts) ** 2
-            both = _by_precision([both, NoisyTable(tables.counts, tables.variance + off)])
+            both = by_precision([both, NoisyTable(tables.counts, tables.variance + off)])
         return both.counts, both.variance
 
     p_label = np.ones(1)
@@ -169,12 +169,6 @@ def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTabl
 
 def _margin(table: NoisyTable, axis: int) -> NoisyTable:
     return NoisyTable(table.counts.sum(axis=axis), table.variance.sum(axis=axis))
-
-
-def _by_precision(parts: list[NoisyTable]) -> NoisyTable:
-    precision = np.sum([1 / part.variance for part in parts], axis=0)
-    mean = np.sum([part.counts / part.variance for part in parts], axis=0) / precision
-    return NoisyTable(mean, 1 / precision)
 
 
 def _proper(counts: Floats, variance: Floats, rows: float) -> Floats:

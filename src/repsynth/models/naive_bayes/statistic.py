@@ -20,6 +20,7 @@ from scipy.special import ndtri
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.records import MISSING, Records
+from repsynth.models.clipping import clipped
 from repsynth.schema import Discrete, Numeric, Schema
 from repsynth.scoring.base import Score
 from repsynth.scoring.bins import Bins
@@ -222,11 +223,7 @@ class WeightedSums:
     def _multiplier(self, records: Records, scores: Ints) -> Ints:
         """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
         squared = self.contribution.squared_norm(records)
-        norm = np.ceil(np.sqrt(squared.astype(np.float64))).astype(np.int64)
-        norm = np.maximum(norm + (norm * norm < squared), 1)
-        weight = self.weights.of(scores)
-        multiplier: Ints = np.minimum(weight, weight * self.contribution.clip // norm)
-        return multiplier
+        return clipped(self.weights.of(scores), squared, self.contribution.clip)
 
     def _labels(self, records: Records) -> tuple[Ints, Bools]:
         if self.label is None:
