@@ -30,12 +30,14 @@ check: test lint types
 mutants: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python test_mutants.py
 
-# Coverage-guided fuzzing of everything that reads a stranger's file, a minute each by default.
+# Coverage-guided fuzzing of everything that reads a stranger's file, a minute each by default; then the property
+# tests on examples that the suite does not draw.
 SECONDS ?= 60
 fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check '.[fuzz]'
 	for target in schema plan csv parquet release ledger; do \
 	  $(BIN)/python fuzz/fuzz.py $$target -max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=20 || exit 1; done
+	$(BIN)/pytest -n 2 -m hypothesis --hypothesis-profile=other-examples
 
 # make bench DATA=folder-with-adult-and-german-credit
 bench: $(VENV)/.dev

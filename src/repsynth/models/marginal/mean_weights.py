@@ -22,6 +22,7 @@ from repsynth.scoring.weights import FULL
 DRAWN = 50_000
 """Records that tell what each group weighs."""
 
+_LEAST_MEAN = 0.02  # over all records: where none counts, nothing is scaled up without end
 _LEAST_WEIGHT = 0.1  # that tables are scaled up by: noise grows with them
 _FEW = 30.0  # drawn records of a cell that count as much as what its groups say
 _OFF = 0.1  # how far a mean weight may be off before the tables have said it
@@ -81,10 +82,10 @@ def measured_weights(views: Views, measured: Sequence[Measured]) -> Weights:
     full = MeanWeights(1.0, {})
     if views.label is None:
         fraction = stage.threshold.fraction if stage.threshold else 0.0
-        mean = float(np.clip(1 - fraction * (1 - stage.outlier_weight), 0.02, 1.0))
+        mean = float(np.clip(1 - fraction * (1 - stage.outlier_weight), _LEAST_MEAN, 1.0))
         return Weights(MeanWeights(mean, {}), full)
     tables = measured[0].tables.split(measured[0].noisy)
-    mean = float(np.clip(np.mean([table.sum() for table in tables.values()]) / histograms.rows, 0.02, 1.0))
+    mean = float(np.clip(np.mean([table.sum() for table in tables.values()]) / histograms.rows, _LEAST_MEAN, 1.0))
     by_group: dict[int, Floats] = {views.label: np.full(views.groups[views.label].count, mean)}
     for (_, i), table in tables.items():
         total, error = _histogram(views, i)
@@ -109,7 +110,7 @@ def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> 
 
 
 def _means(views: Views, drawn: Ints, weights: Floats) -> MeanWeights:
-    mean = float(weights.mean())
+    mean = max(float(weights.mean()), _LEAST_MEAN)
     by_group = {}
     for i, groups in enumerate(views.all_groups):
         count = np.bincount(drawn[i], minlength=groups.count)
