@@ -395,10 +395,12 @@ def test_the_memory_allowed_bounds_what_is_chosen_from(sim: datasets.Dataset) ->
 
 def test_a_table_in_which_nobody_counts_gives_a_model_all_the_same() -> None:
     flags = "".join(f'[columns.{name}]\ntype = "boolean"\n' for name in "ab")
-    others = '[columns.c]\ntype = "category"\nvalues = ["1"]\n[columns.y]\ntype = "category"\nvalues = ["1", "2"]\n'
-    table = pa.table({name: pa.array(["1" if name == "c" else None], pa.string()) for name in "abcy"})
-    plan = make_plan(
-        parse_schema('label = "y"\n' + flags + others), Settings.of(delta=1e-6, weights="removal", mu=300.0, model="mst")
+    others = "".join(
+        f'[columns.{name}]\ntype = "category"\nvalues = {known}\n'
+        for name, known in [("c", ["1"]), ("y", ["1", "2"])]
     )
+    table = pa.table({name: pa.array(["1" if name == "c" else None], pa.string()) for name in "abcy"})
+    settings = Settings.of(delta=1e-6, weights="removal", mu=300.0, model="mst")
+    plan = make_plan(parse_schema('label = "y"\n' + flags + others), settings)
     found = [run(plan, open_source(table), noise_seed=seed).sample(10, seed=1).num_rows for seed in range(20)]
     assert found == [10] * 20
