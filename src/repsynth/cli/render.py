@@ -165,7 +165,12 @@ def balance_data(balance: Balance) -> dict[str, Any]:
         "unit": balance.unit,
         "neighbours": balance.neighbours,
         "limit": {"epsilon": balance.limit.epsilon, "delta": balance.limit.delta, "mu": balance.limit.mu},
-        "spent": {"epsilon": balance.spent_epsilon, "mu": balance.spent.mu},
+        "spent": {
+            "epsilon": balance.spent_epsilon,
+            "mu": balance.spent_bound.mu,
+            "share": balance.share_spent,
+            "exceeded": balance.exceeded,
+        },
         "remaining": {"epsilon": balance.epsilon(balance.remaining), "mu": balance.remaining.mu},
         "runs": [
             {
@@ -175,6 +180,7 @@ def balance_data(balance: Balance) -> dict[str, Any]:
                 "when": s.when,
                 "mu": s.loss.mu,
                 "epsilon": balance.epsilon(s.loss),
+                "share": balance.share(s.bound),
                 "finished": s.finished,
             }
             for s in balance.spendings
@@ -198,12 +204,15 @@ def balance(console: Console, balance: Balance) -> None:
                 escape(s.who),
                 escape(s.what),
                 f"{balance.epsilon(s.loss):.4g}",
-                f"{balance.share(s.loss):.1%}",
+                f"{balance.share(s.bound):.1%}",
                 "" if s.finished else "not finished: counts as spent",
             )
         console.print(table)
     used, remaining = balance.share_spent, balance.remaining
     console.print(f"[{'█' * round(40 * used):░<40}] {used:.1%} spent")
+    if balance.exceeded:
+        console.print(f"spent ε = {balance.spent_epsilon:.4g}, more than the limit: it takes no further run\n")
+        return
     console.print(
         f"spent ε = {balance.spent_epsilon:.4g}, one more run may cost "
         f"ε = {balance.epsilon(remaining):.4g} (μ = {remaining.mu:.4g})\n"

@@ -28,15 +28,29 @@ def delta_of(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
     >>> float(delta_of(1.0, 1.0).round(6))
     0.126937
     """
+    delta, error = _delta(mu, epsilon)
+    return np.clip(delta + error, 0.0, 1.0)
+
+
+def delta_below(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
+    """The same δ, rounded down.
+
+    >>> bool(0 < delta_below(1.0, 1.0) < delta_of(1.0, 1.0))
+    True
+    """
+    delta, error = _delta(mu, epsilon)
+    return np.clip(delta - error, 0.0, 1.0)
+
+
+def _delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """δ, and a bound on the error of working it out."""
     mu = np.asarray(mu, dtype=np.float64)
     epsilon = np.asarray(epsilon, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(mu > 0, epsilon / mu, np.inf)
         larger = ndtr(mu / 2 - ratio)
         smaller = np.exp(np.minimum(epsilon + log_ndtr(-mu / 2 - ratio), 0.0))
-    error = _CANCELLATION * (1 + epsilon / 1000) * larger
-    delta: NDArray[np.float64] = np.clip(larger - smaller + error, 0.0, 1.0)
-    return delta
+    return larger - smaller, _CANCELLATION * (1 + epsilon / 1000) * larger
 
 
 def epsilon_of(mu: ArrayLike, delta: float) -> NDArray[np.float64]:
