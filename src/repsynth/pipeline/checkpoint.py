@@ -7,8 +7,8 @@ the process that drew them: nobody saw them, so drawing them again is their firs
 the release is safely saved.
 
 With a ledger, a state is written beside its place first; then its hash is noted in the ledger, if the state that
-it came from is still the last one there; then it takes its place. So the ledger decides which state counts: only the
-one noted last goes on, wherever a kill came between, and neither an older copy nor a second one does.
+it came from is still the last one there; then it takes its place. So the ledger decides which state counts: only
+the one noted last goes on, wherever a kill came between, and neither an older copy nor a second one does.
 """
 
 import contextlib
