@@ -33,7 +33,8 @@ class Payer:
         """Note that a run came to its end; if that fails, it counts as spent all the same, and the release is not
         lost."""
         with contextlib.suppress(LedgerError):
-            self.ledger.commit(ticket.dataset, ticket.run)
+            if ticket.fits(self.ledger.progress(ticket.dataset, ticket.run)):  # never another one's run
+                self.ledger.commit(ticket.dataset, ticket.run)
 
 
 def open_payer(ledger: str | Path | Ledger | None, dataset: str | None) -> Payer | None:

@@ -101,8 +101,7 @@ def bound_training(training: SampledEvent, room: Bound) -> Bound:
 def _renyi_deltas(training: SampledEvent, levels: Floats) -> Floats:
     """Another bound on the training's δ: looser, but good far below the error of numerical composition."""
     logs = _log_deltas(training)[:, None] - (_ORDERS[:, None] - 1) * levels[None, :]
-    deltas: Floats = np.exp(np.minimum(logs.min(axis=0), 0.0)) * (1 + 1e-6)
-    return deltas
+    return np.asarray(np.exp(np.minimum(logs.min(axis=0), 0.0)))
 
 
 def _level(training: SampledEvent, delta: float) -> float:
@@ -122,5 +121,6 @@ def _log_deltas(training: SampledEvent) -> Floats:
         chances = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
         chances += k * math.log(rate) + (order - k) * math.log1p(-rate)
         moment = float(logsumexp(chances + (k * k - k) / (2 * noise**2)))
-        found.append(training.rounds * moment + (order - 1) * math.log1p(-1 / order) - math.log(order))
+        moments = training.rounds * (moment * (1 + 1e-12) + 1e-10)  # rounded up by more than its error
+        found.append(moments + (order - 1) * math.log1p(-1 / order) - math.log(order))
     return np.array(found)
