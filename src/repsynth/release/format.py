@@ -44,10 +44,23 @@ FORMAT = 4
 
 
 class BudgetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole budget."""
+    """The whole budget: μ, or ε where a model was trained, whose loss is not Gaussian."""
 
-    mu: float
     delta: float
+    mu: float | None = None
+    epsilon: float | None = None
+
+    @classmethod
+    def of(cls, plan: Plan) -> "BudgetFile":
+        """The budget of a plan."""
+        if plan.training is not None and plan.settings.epsilon is not None:
+            return cls(plan.delta, epsilon=plan.settings.epsilon)
+        return cls(plan.delta, mu=plan.budget.mu)
+
+    def load(self, *, trained: bool) -> Budget:
+        """The same as a value."""
+        require(self.epsilon is None or trained, "its budget is not of its kind")
+        return make_budget(mu=self.mu, epsilon=self.epsilon, delta=self.delta)
 
 
 class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,7 +121,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
         layout=release.layout,
         plan=PlanFile(
             settings=plan.settings.dump(),
-            budget=BudgetFile(plan.budget.mu, plan.budget.delta),
+            budget=BudgetFile.of(plan),
             charges=tuple(plan.charges.values()),
             rule=RULES.dump(plan.rule),
             ceiling=plan.ceiling,
@@ -210,7 +223,7 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     charges = {charge.name: charge for charge in file.charges}
     require(len(charges) == len(file.charges), "a charge is there twice")
     require(all(positive(charge.mu) for charge in file.charges), "a charge is not positive")
-    budget = Budget.gaussian(mu=file.budget.mu, delta=file.budget.delta)
+    budget = file.budget.load(trained=file.training is not None)
     require(settings.delta in (None, budget.delta), "its budget is not its settings'")
     asked = make_budget(epsilon=settings.epsilon, mu=settings.mu, rho=settings.rho, delta=budget.delta)
     require(math.isclose(asked.mu, budget.mu, rel_tol=1e-6), "its budget is not its settings'")
