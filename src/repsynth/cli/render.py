@@ -274,7 +274,7 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
     console.print(table)
     console.print(
         f"Proven: what attacks with {runs:,} runs show at 95 % confidence for all {len(findings)} lines "
-        "together;\nshare proven: of the claimed μ. A claim that holds here was not refuted, which does not prove it."
+        "together;\nshare proven: of the claimed μ. A claim that holds was not refuted, which does not prove it."
     )
     if any(f.claim is not None for f in findings):
         console.print(

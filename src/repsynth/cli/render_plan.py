@@ -168,8 +168,8 @@ def _print_training(console: Console, plan: Plan, rows: int) -> None:
         f"{rows:,})"
     )
     console.print(
-        f"Noise {at_least(planned['noise_multiplier'])} times the clip norm in each round, the least that keeps all "
-        f"of it within the budget; training alone costs ε = {at_most(planned['epsilon_alone'])}."
+        f"Noise {at_least(planned['noise_multiplier'])} times the clip norm in each round, the least that keeps "
+        f"all of it within the budget; training alone costs ε = {at_most(planned['epsilon_alone'])}."
     )
 
 

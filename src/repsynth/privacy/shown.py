@@ -2,8 +2,8 @@
 
 A loss, a δ, an attack's advantage: none is shown smaller than it is. What an attack proves at least, what is left
 of a budget, how much noise there is: none is shown larger. A float counts as the decimal number that it prints as
-(the shortest one that reads back as the same float), so that a δ of 1e-9 is shown as that; whatever is worked out is
-rounded up by more than this may differ. JSON holds all digits of a float, so nothing is rounded there.
+(the shortest one that reads back as the same float), so that a δ of 1e-9 is shown as that; whatever is worked
+out is rounded up by more than this may differ. JSON holds all digits of a float, so nothing is rounded there.
 """
 
 import math
