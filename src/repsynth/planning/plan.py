@@ -181,6 +181,7 @@ def _with_model(schema: Schema, settings: Settings, budget: Budget, borrowed: Bo
     if settings.outlier_epsilon is None:
         return plan
     ceiling = _ceiling(plan, settings.outlier_epsilon)
+    check_rule(settings.weights.at_most(ceiling))
     return replace(plan, rule=settings.weights.at_most(ceiling), ceiling=ceiling)
 
 

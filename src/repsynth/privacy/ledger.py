@@ -219,7 +219,7 @@ class Ledger:
                     f"{self.path}: this run costs ε = {at_most(balance.epsilon(loss))}, and '{dataset}' has "
                     f"ε = {at_least(left)} left of {at_most(balance.limit.epsilon)} (all at δ = "
                     f"{at_most(balance.limit.delta, 3)}); "
-                    f"the largest affordable is --epsilon {math.floor(left * 1e4) / 1e4:g} "
+                    f"the largest affordable is --epsilon {at_least(left)} "
                     f"--delta {at_least(balance.limit.delta, 6)}"
                 )
             run = f"run-{len(balance.spendings) + 1}"
