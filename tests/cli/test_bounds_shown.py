@@ -2,6 +2,7 @@
 and no farther than one unit of its last digit. The settings are such that nothing comes out round."""
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,8 +17,14 @@ import pytest
 from checks import repeatable
 from conftest import ALL_TYPES, make_people
 
-from repsynth import Release
+from repsynth import Release, datasets
 from repsynth.cli import main
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.schema import parse_schema
+from repsynth.scoring.weights import FULL
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 AWKWARD = "--epsilon 0.731317 --delta 3.77137e-7 --public-rows 600"
 NUMBER = r"(\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)"
@@ -217,6 +224,17 @@ def test_audit(model: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
             assert is_upper(guaranteed[0], list(floats(finding["guaranteed_epsilon"])))
         if model == "autoregressive" and finding["measurement"] in ("gradients", "all"):
             assert finding["claimed_mu"] is finding["lower_mu"] is finding["guaranteed_mu"] is None
+
+
+def test_the_readme_and_its_picture_round_up() -> None:
+    """The demo's settings, and the weight that its outliers get."""
+    schema = parse_schema(datasets.schema_text("people"))
+    plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6))
+    bound = list(floats(float(plan.loss.epsilon_at(math.floor(0.2 * FULL) / FULL, plan.delta))))
+    (readme,) = re.findall(rf"at most ε = {NUMBER}\.", (CHECKOUT / "README.md").read_text(encoding="utf-8"))
+    picture = re.findall(rf"ε ≤ {NUMBER}<", (CHECKOUT / "docs" / "demo.svg").read_text(encoding="utf-8"))
+    assert is_upper(readme, bound)
+    assert sorted(picture) == [readme, "1"]
 
 
 def test_synthesize_and_errors(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 Measurements that weights do not touch cost every record the same. What a weighted Gaussian measurement or choice
 costs is w times its μ; a training's rounds are Gaussian measurements of a random sample whose noise is 1/w times
-as large. Without training the whole is exactly Gaussian and in closed form. With it, losses are composed
-numerically (see `pld`).
+as large. That holds for all sets of releases in which the record has no more influence than w. Without training
+the whole is exactly Gaussian and in closed form. With it, losses are composed numerically (see `pld`).
 """
 
 import math
