@@ -57,9 +57,9 @@ class Privacy:
     """The account of a release.
 
     The total bounds every record. For every set S of releases in which a record weighs at most w, a table D with
-    it and D' without it have P[M(D) in S] <= e^epsilon_at(w) P[M(D') in S] + δ, and the same with D and D' swapped;
-    that is no statement about probabilities given the scores that came out. Anybody can look up their own weight
-    in the public files.
+    it and D' without it have P[M(D) in S] <= e^epsilon_at(w) P[M(D') in S] + δ, and the same with D and D'
+    swapped; that is no statement about probabilities given the scores that came out. Anybody can look up their own
+    weight in the public files.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
