@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtri
 
 from repsynth.arrays import Floats
 from repsynth.privacy.gaussian import advantage, epsilon_of
@@ -111,14 +111,13 @@ def bounds_of(out: Floats, present: Floats, lines: int = 1) -> tuple[float, floa
     The first one is for an audit of so many `lines`: each may fail with a chance of 5 % by their number
     (Bonferroni), so that all of them hold together with 95 %, however they depend on each other.
     """
-    from scipy.stats import binomtest  # slow to import, and only audits need it
-
     # Ties, as where the record contributes nothing, are coin flips.
     right = np.sum(present > 0) + np.sum(out < 0) + (np.sum(present == 0) + np.sum(out == 0)) / 2
     total = len(out) + len(present)
 
     def bound(confidence: float) -> float:
-        interval = binomtest(int(right), total, alternative="greater").proportion_ci(confidence)
-        return max(2 * float(ndtri(interval.low)), 0.0) if interval.low > 0 else 0.0
+        # Clopper and Pearson: so many are right with a chance of 1 − confidence where each is with this one.
+        least = float(betaincinv(int(right), total - int(right) + 1, 1 - confidence)) if right >= 1 else 0.0
+        return max(2 * float(ndtri(least)), 0.0)
 
     return bound(1 - (1 - _SHOWN) / lines), bound(_CERTAIN)
