@@ -1,4 +1,4 @@
-"""Differentially private synthetic tables that give outliers a provably smaller privacy loss.
+"""Differentially private synthetic tables with a smaller bound on what outliers lose.
 
 The folders in the order in which data moves; each imports only from those above it:
 

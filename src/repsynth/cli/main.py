@@ -18,7 +18,7 @@ from repsynth.errors import RepsynthError, SchemaError
 
 _INTRO = """\
 Turn a private table into a differentially private synthetic one, in which outliers,
-the people who are easiest to single out, lose provably less privacy than everybody else.
+the people who are easiest to single out, have a smaller bound on what they lose than everybody else.
 
   1. repsynth schema people.csv -o schema.toml      draft what is public, then complete it by hand
   2. repsynth check people.csv --schema schema.toml see which cells it would lose; PRIVATE, costs nothing

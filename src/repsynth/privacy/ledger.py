@@ -33,6 +33,7 @@ from repsynth.privacy.gaussian import compose, epsilon_of
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS, UNIT
 from repsynth.privacy.pld import SMALLEST_DELTA, is_training
+from repsynth.privacy.shown import at_least, at_most
 
 VERSION = 3
 _BUSY_SECONDS = 60.0
@@ -284,8 +285,8 @@ class Ledger:
             balance = _balance(connection, name, self.path)
             if training is not None and balance.limit.delta < SMALLEST_DELTA:
                 raise LedgerError(
-                    f"{self.path}: the budget of '{name}' is kept at δ = {balance.limit.delta:.3g}; training "
-                    f"is accounted for down to {SMALLEST_DELTA:g}; use another model"
+                    f"{self.path}: the budget of '{name}' is kept at δ = {at_most(balance.limit.delta, 3)}; "
+                    f"training is accounted for down to {SMALLEST_DELTA:g}; use another model"
                 )
             if not balance.covers(loss):
                 raise LedgerError(f"{self.path}: {_refusal(balance, loss)}")
@@ -484,15 +485,15 @@ def _refusal(balance: Balance, loss: Loss) -> str:
     limit = balance.limit
     if balance.exceeded:
         return (
-            f"'{balance.dataset}' has spent ε = {balance.spent_epsilon:.4g} of {limit.epsilon:.4g} at "
-            f"δ = {limit.delta:.3g}, more than its limit; it takes no further run"
+            f"'{balance.dataset}' has spent ε = {at_most(balance.spent_epsilon)} of {at_most(limit.epsilon)} at "
+            f"δ = {at_most(limit.delta, 3)}, more than its limit; it takes no further run"
         )
     left = balance.epsilon(balance.remaining)
     trained = ", and slightly less with training" if loss.trainings else ""
     return (
-        f"this run costs ε = {balance.epsilon(loss):.4g}, and '{balance.dataset}' has ε = {left:.4g} left of "
-        f"{limit.epsilon:.4g} (all at δ = {limit.delta:.3g}); the largest affordable is "
-        f"--epsilon {math.floor(left * 1e4) / 1e4:g} --delta {limit.delta:g}{trained}"
+        f"this run costs ε = {at_most(balance.epsilon(loss))}, and '{balance.dataset}' has ε = {at_least(left)} left "
+        f"of {at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
+        f"--epsilon {at_least(left)} --delta {at_least(limit.delta, 6)}{trained}"
     )
 
 
