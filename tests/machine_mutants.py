@@ -1,0 +1,248 @@
+"""Changes modules at random places by a list of operators, and says which changes no test notices.
+
+    python machine_mutants.py 300 --seed 1 --workers 2 [--only mechanism/noise] [--again NAME ...]
+
+The places are drawn evenly from the modules, in proportion to the square root of how many places each has. The
+tests of a change are the quick ones of its module, and the module's own examples.
+"""
+
+import argparse
+import ast
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from mutation import ROOT, Change, path_of, report
+
+PRIVACY = ("tests/privacy/test_gaussian.py", "tests/privacy/test_loss.py")
+GUARANTEE = ("tests/scoring/test_tails.py", "tests/curator/test_guarantee.py")
+TESTS: dict[str, tuple[str, ...]] = {
+    "privacy.budget": PRIVACY,
+    "privacy.events": (*PRIVACY, "tests/mechanism/test_meter.py", "tests/models/test_marginal.py"),
+    "privacy.gaussian": PRIVACY,
+    "privacy.loss": (*PRIVACY, "tests/models/test_network.py"),
+    "privacy.pld": (*PRIVACY, "tests/models/test_network.py"),
+    "mechanism.kernels": ("tests/mechanism", "tests/models/test_marginal.py"),
+    "mechanism.meter": ("tests/mechanism", "tests/models/test_marginal.py", "tests/test_mutants.py"),
+    "mechanism.noise": ("tests/mechanism", "tests/models/test_marginal.py"),
+    "scoring.apart": ("tests/scoring/test_pairwise.py",),
+    "scoring.base": ("tests/scoring",),
+    "scoring.bins": ("tests/scoring/test_bins.py", "tests/scoring/test_histograms.py", "tests/scoring/test_grain.py"),
+    "scoring.borrowed": ("tests/release/test_borrowed.py",),
+    "scoring.grain": ("tests/scoring/test_grain.py",),
+    "scoring.histograms": (
+        "tests/scoring/test_histograms.py",
+        "tests/scoring/test_bins.py",
+        "tests/scoring/test_ranges.py",
+        "tests/scoring/test_grain.py",
+        "tests/test_mutants.py",
+    ),
+    "scoring.label_rarity": ("tests/scoring/test_label_rarity.py", "tests/test_mutants.py"),
+    "scoring.lost_mass": ("tests/scoring/test_lost_mass.py",),
+    "scoring.pairwise": ("tests/scoring/test_pairwise.py", "tests/test_mutants.py"),
+    "scoring.random": ("tests/scoring/test_weights.py", "tests/curator/test_dossier.py"),
+    "scoring.ranges": ("tests/scoring/test_ranges.py", "tests/release/test_looks.py"),
+    "scoring.rarity": ("tests/scoring/test_histograms.py", "tests/scoring/test_ranges.py", *GUARANTEE),
+    "scoring.shifted": ("tests/scoring/test_threshold_by_label.py", "tests/scoring/test_lost_mass.py"),
+    "scoring.stage": ("tests/scoring/test_threshold_by_label.py", "tests/scoring/test_weights.py"),
+    "scoring.tails": GUARANTEE,
+    "scoring.threshold": (
+        "tests/scoring/test_threshold_by_label.py",
+        "tests/scoring/test_histograms.py",
+        "tests/release/test_account.py",
+        *GUARANTEE,
+    ),
+    "scoring.weights": ("tests/scoring/test_weights.py", "tests/scoring/test_lost_mass.py"),
+}
+"""The tests of each module."""
+
+_COMPARED = {ast.Lt: ("<", "<=", ">="), ast.LtE: ("<=", "<", ">"), ast.Gt: (">", ">=", "<="), ast.GtE: (">=", ">", "<")}
+_COMPARED |= {ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in")}
+_COMPARED |= {ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is")}
+_BINARY = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"), ast.Pow: ("**", "*")}
+_BINARY |= {ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.LShift: ("<<", ">>"), ast.RShift: (">>", "<<")}
+_BINARY |= {ast.BitOr: ("|", "&"), ast.BitAnd: ("&", "|"), ast.MatMult: ("@", "*"), ast.BitXor: ("^", "|")}
+_PAIRS = "min max|minimum maximum|floor ceil|any all|argmin argmax|ones zeros|rint floor|trunc ceil|round floor"
+_PAIRS += "|log log1p|exp expm1|sqrt abs|cumsum cumprod|sum prod|median min|mean max|fmin fmax|isfinite isnan"
+_NAMES = dict(pair.split() for pair in _PAIRS.split("|"))
+_NAMES |= {other: one for one, other in _NAMES.items() if other not in _NAMES} | {"round": "math.floor"}
+_WORDS = {"left": "right", "right": "left"}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """From one byte of a source to another, other text."""
+
+    start: int
+    end: int
+    text: str
+    kind: str
+
+
+class Places:
+    """Where a source can be changed."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.bytes = source, source.encode()
+        self.starts = [0]
+        for line in self.bytes.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
+
+    def edits(self) -> Iterator[Edit]:
+        """All of them."""
+        yield from self._of(ast.parse(self.source))
+
+    def _of(self, node: ast.AST) -> Iterator[Edit]:
+        if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
+            return  # messages, and what the types need
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            return  # which type a value has
+        for field, value in ast.iter_fields(node):
+            if field in ("annotation", "returns", "decorator_list", "type_params", "bases"):
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST) and not _is_docstring(child):
+                    yield from self._of(child)
+        yield from self._own(node)
+
+    def _own(self, node: ast.AST) -> Iterator[Edit]:  # noqa: C901
+        match node:
+            case ast.Compare(ops=[op], left=left, comparators=[right]) if type(op) in _COMPARED:
+                old, *others = _COMPARED[type(op)]
+                for other in others:
+                    yield self._between(left, right, old, other, "comparison")
+            case ast.Compare(ops=[first, _], left=left, comparators=[middle, _]) if type(first) in _COMPARED:
+                yield self._between(left, middle, *_COMPARED[type(first)][:2], "comparison")
+            case ast.BinOp(left=left, op=op, right=right):
+                yield self._between(left, right, *_BINARY[type(op)], "arithmetic")
+            case ast.BoolOp(op=op, values=[left, right, *_]):
+                words = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
+                yield self._between(left, right, *words, "logic")
+            case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+                yield Edit(self._at(node)[0], self._at(operand)[0], "", "sign or not")
+            case ast.Constant(value=bool(value)):
+                yield self._all(node, str(not value), "constant")
+            case ast.Constant(value=int(value)):
+                yield self._all(node, str(value + 1), "constant")
+                if value > 1:
+                    yield self._all(node, str(value - 1), "constant")
+            case ast.Constant(value=float(value)):
+                yield self._all(node, repr(value * 2), "constant")
+                yield self._all(node, repr(value / 2), "constant")
+            case ast.Constant(value=str(value)) if value in _WORDS:
+                yield self._all(node, repr(_WORDS[value]), "side")
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in _NAMES:
+                _, end = self._at(node.func)
+                yield Edit(end - len(name), end, _NAMES[name], "function")
+            case ast.IfExp(test=test) | ast.If(test=test) | ast.While(test=test) if "TYPE_CHECKING" not in self._text(test):
+                yield self._all(test, f"(not ({self._text(test)}))", "condition")
+            case ast.Expr(value=ast.Call()) | ast.AugAssign():
+                yield self._all(node, "pass", "dropped statement")
+            case ast.Return(value=ast.BinOp() | ast.Call() | ast.Name() as value):
+                if isinstance(value, ast.BinOp):
+                    yield self._all(value, self._text(value.left), "dropped operand")
+                elif isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
+                    yield self._all(value, f"({self._text(value.args[0])})", "dropped call")
+
+    def _at(self, node: ast.AST) -> tuple[int, int]:
+        start = self.starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
+        return start, self.starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+
+    def _text(self, node: ast.AST) -> str:
+        start, end = self._at(node)
+        return self.bytes[start:end].decode()
+
+    def _all(self, node: ast.AST, text: str, kind: str) -> Edit:
+        return Edit(*self._at(node), text, kind)
+
+    def _between(self, left: ast.AST, right: ast.AST, old: str, new: str, kind: str) -> Edit:
+        """The operator between two operands."""
+        start, end = self._at(left)[1], self._at(right)[0]
+        place = start + self.bytes[start:end].decode().index(old)
+        return Edit(place, place + len(old), new, kind)
+
+    def changed(self, edit: Edit) -> str:
+        """The source after an edit."""
+        return (self.bytes[: edit.start] + edit.text.encode() + self.bytes[edit.end :]).decode()
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def changes_of(module: str) -> dict[str, Change]:
+    """All changes of a module, by a name that says where and what they are."""
+    name = f"repsynth.{module}"
+    places, found = Places(path_of(name).read_text()), {}
+    own = str(path_of(name).relative_to(ROOT))
+    for edit in places.edits():
+        line = places.bytes[: edit.start].count(b"\n")
+        old = places.bytes[edit.start : edit.end].decode().split("\n")[0][:40]
+        place = f"{module}:{line + 1}:{edit.start - places.starts[line]}"
+        label = f"{place} {edit.kind}: {old!r} -> {edit.text.partition(chr(10))[0][:50]!r}"
+        found[label] = Change(label, name, places.changed(edit), ("-m", "not slow", own, *TESTS[module]))
+    return found
+
+
+def is_python(change: Change) -> bool:
+    """Whether the changed module can be compiled at all."""
+    try:
+        compile(change.source, change.module, "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+def draw(number: int, seed: int) -> list[Change]:
+    """So many changes of all modules."""
+    generator = random.Random(seed)
+    every = {module: list(changes_of(module).values()) for module in TESTS}
+    roots = {module: len(changes) ** 0.5 for module, changes in every.items()}
+    scale = number / sum(roots.values())
+    drawn = []
+    for module, changes in every.items():
+        generator.shuffle(changes)
+        drawn += list(islice(filter(is_python, changes), round(roots[module] * scale)))
+    return drawn
+
+
+def unchanged(module: str) -> Change:
+    """The module as it is: its tests pass."""
+    name = f"repsynth.{module}"
+    return Change(f"{module}: unchanged", name, path_of(name).read_text(), ("-m", "not slow", *TESTS[module]))
+
+
+def main() -> None:
+    """Draw, run, and print each outcome and how many there were of each kind."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("number", type=int, nargs="?", default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default="", help="modules whose name holds this")
+    parser.add_argument("--again", nargs="*", default=[], help="changes by name, in place of drawn ones")
+    options = parser.parse_args()
+    if options.again:
+        every = {name: change for module in TESTS for name, change in changes_of(module).items()}
+        changes = [every[name] for name in options.again]
+    else:
+        changes = draw(options.number, options.seed)
+    changes = [change for change in changes if options.only in change.name.partition(":")[0]]
+    print(f"{len(changes)} changes", flush=True)
+
+    def tell(change: Change, outcome: str) -> None:
+        print(f"{outcome:9} {change.name}", flush=True)
+
+    found = report(changes, tell, workers=options.workers)
+    by_module = {module: Counter(found[name] for name in found if name.startswith(f"{module}:")) for module in TESTS}
+    # Where a change survived, the tests have passed here; where none did, they still have to.
+    sure = [unchanged(module) for module, counts in by_module.items() if counts and not counts["survived"]]
+    report(sure, tell, workers=options.workers)
+    for module, counts in by_module.items():
+        print(f"{module:24} {dict(counts)}")
+    print("all", dict(Counter(found.values())))
+
+
+if __name__ == "__main__":
+    main()
