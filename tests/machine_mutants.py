@@ -17,18 +17,54 @@ from itertools import islice
 from mutation import ROOT, Change, path_of, report
 
 PRIVACY = ("tests/privacy/test_gaussian.py", "tests/privacy/test_loss.py")
-GUARANTEE = ("tests/scoring/test_tails.py", "tests/curator/test_guarantee.py")
+GUARANTEE = ("tests/scoring/test_tails.py", "tests/curator/test_guarantee_exact.py", "tests/curator/test_guarantee.py")
+CHOICES = tuple(
+    f"tests/models/test_marginal.py::{name}"
+    for name in (
+        "test_choices_come_with_the_claimed_probabilities_and_no_others",
+        "test_arbitrary_precision_chooses_as_floats_do",
+        "test_utilities_that_are_far_apart_are_no_trouble",
+        "test_a_choice_is_as_private_as_it_says",
+        "test_the_charge_of_several_rounds_adds_up_in_squares",
+        "test_choosing_is_charged_in_full_stops_by_itself_and_is_refused_beyond_the_budget",
+    )
+)
+TRAINING = tuple(
+    f"tests/models/test_network.py::{name}"
+    for name in (
+        "test_what_cannot_be_accounted_for_is_no_training",
+        "test_the_noise_of_odd_trainings_is_found_too",
+        "test_one_round_agrees_with_its_closed_form",
+        "test_many_rounds_agree_with_another_accountant",
+        "test_rounds_in_which_all_take_part_are_gaussian",
+        "test_the_loss_rises_with_the_weight_from_the_floor_to_the_total",
+        "test_the_noise_is_the_least_that_fits",
+        "test_the_account_refuses_a_training_that_does_not_fit",
+    )
+)
+PAIRS = tuple(
+    f"tests/scoring/test_pairwise.py::{name}"
+    for name in (
+        "test_its_claims_hold",
+        "test_the_pair_that_depends_most_on_each_other_is_chosen_first",
+        "test_pairs_never_close_a_circle",
+        "test_a_sharp_look_sees_the_rarity_of_a_value_and_a_blunt_one_its_distance",
+        "test_no_number_of_rows_makes_a_utility_overflow",
+        "test_a_rare_combination_of_ordinary_values_stands_out",
+        "test_it_is_saved_loaded_and_has_no_bounds",
+    )
+)
 TESTS: dict[str, tuple[str, ...]] = {
-    "privacy.budget": PRIVACY,
-    "privacy.events": (*PRIVACY, "tests/mechanism/test_meter.py", "tests/models/test_marginal.py"),
+    "privacy.budget": ("tests/privacy/test_gaussian.py",),
+    "privacy.events": (*PRIVACY, "tests/mechanism/test_meter.py", *CHOICES[3:]),
     "privacy.gaussian": PRIVACY,
-    "privacy.loss": (*PRIVACY, "tests/models/test_network.py"),
-    "privacy.pld": (*PRIVACY, "tests/models/test_network.py"),
-    "mechanism.kernels": ("tests/mechanism", "tests/models/test_marginal.py"),
-    "mechanism.meter": ("tests/mechanism", "tests/models/test_marginal.py", "tests/test_mutants.py"),
-    "mechanism.noise": ("tests/mechanism", "tests/models/test_marginal.py"),
-    "scoring.apart": ("tests/scoring/test_pairwise.py",),
-    "scoring.base": ("tests/scoring",),
+    "privacy.loss": (*PRIVACY, *TRAINING),
+    "privacy.pld": (*PRIVACY, *TRAINING),
+    "mechanism.kernels": ("tests/mechanism", *CHOICES),
+    "mechanism.meter": ("tests/mechanism", *CHOICES, *TRAINING[-1:], "tests/test_mutants.py"),
+    "mechanism.noise": ("tests/mechanism", *CHOICES),
+    "scoring.apart": PAIRS,
+    "scoring.base": ("tests/scoring/test_weights.py", "tests/scoring/test_threshold_by_label.py"),
     "scoring.bins": ("tests/scoring/test_bins.py", "tests/scoring/test_histograms.py", "tests/scoring/test_grain.py"),
     "scoring.borrowed": ("tests/release/test_borrowed.py",),
     "scoring.grain": ("tests/scoring/test_grain.py",),
@@ -37,11 +73,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/scoring/test_bins.py",
         "tests/scoring/test_ranges.py",
         "tests/scoring/test_grain.py",
-        "tests/test_mutants.py",
     ),
-    "scoring.label_rarity": ("tests/scoring/test_label_rarity.py", "tests/test_mutants.py"),
+    "scoring.label_rarity": ("tests/scoring/test_label_rarity.py",),
     "scoring.lost_mass": ("tests/scoring/test_lost_mass.py",),
-    "scoring.pairwise": ("tests/scoring/test_pairwise.py", "tests/test_mutants.py"),
+    "scoring.pairwise": PAIRS,
     "scoring.random": ("tests/scoring/test_weights.py", "tests/curator/test_dossier.py"),
     "scoring.ranges": ("tests/scoring/test_ranges.py", "tests/release/test_looks.py"),
     "scoring.rarity": ("tests/scoring/test_histograms.py", "tests/scoring/test_ranges.py", *GUARANTEE),
