@@ -98,10 +98,11 @@ _COMPARED |= {ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is")}
 _BINARY = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"), ast.Pow: ("**", "*")}
 _BINARY |= {ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.LShift: ("<<", ">>"), ast.RShift: (">>", "<<")}
 _BINARY |= {ast.BitOr: ("|", "&"), ast.BitAnd: ("&", "|"), ast.MatMult: ("@", "*"), ast.BitXor: ("^", "|")}
-_PAIRS = "min max|minimum maximum|floor ceil|any all|argmin argmax|ones zeros|rint floor|trunc ceil|round floor"
-_PAIRS += "|log log1p|exp expm1|sqrt abs|cumsum cumprod|sum prod|median min|mean max|fmin fmax|isfinite isnan"
-_NAMES = dict(pair.split() for pair in _PAIRS.split("|"))
-_NAMES |= {other: one for one, other in _NAMES.items() if other not in _NAMES} | {"round": "math.floor"}
+_BUILTIN = {"min": "max", "max": "min", "any": "all", "all": "any", "round": "int"}
+_METHOD = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum"}
+_METHOD |= {"floor": "ceil", "ceil": "floor", "rint": "floor", "trunc": "ceil", "argmin": "argmax", "argmax": "argmin"}
+_METHOD |= {"ones": "zeros", "zeros": "ones", "log": "log1p", "log1p": "log", "exp": "expm1", "expm1": "exp"}
+_METHOD |= {"cumsum": "cumprod", "sum": "prod", "prod": "sum", "mean": "max", "median": "min", "isfinite": "isnan"}
 _WORDS = {"left": "right", "right": "left"}
 
 
@@ -149,6 +150,8 @@ class Places:
                     yield self._between(left, right, old, other, "comparison")
             case ast.Compare(ops=[first, _], left=left, comparators=[middle, _]) if type(first) in _COMPARED:
                 yield self._between(left, middle, *_COMPARED[type(first)][:2], "comparison")
+            case ast.BinOp(op=ast.BitOr(), right=ast.Name(id=name)) if name[0].isupper() and not name.isupper():
+                pass  # a type or another
             case ast.BinOp(left=left, op=op, right=right):
                 yield self._between(left, right, *_BINARY[type(op)], "arithmetic")
             case ast.BoolOp(op=op, values=[left, right, *_]):
@@ -158,18 +161,22 @@ class Places:
                 yield Edit(self._at(node)[0], self._at(operand)[0], "", "sign or not")
             case ast.Constant(value=bool(value)):
                 yield self._all(node, str(not value), "constant")
-            case ast.Constant(value=int(value)):
+            case ast.Constant(value=int(value)) if isinstance(value, int):
                 yield self._all(node, str(value + 1), "constant")
                 if value > 1:
                     yield self._all(node, str(value - 1), "constant")
+            case ast.Constant(value=0.0):
+                yield self._all(node, "1.0", "constant")
             case ast.Constant(value=float(value)):
                 yield self._all(node, repr(value * 2), "constant")
                 yield self._all(node, repr(value / 2), "constant")
             case ast.Constant(value=str(value)) if value in _WORDS:
                 yield self._all(node, repr(_WORDS[value]), "side")
-            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in _NAMES:
-                _, end = self._at(node.func)
-                yield Edit(end - len(name), end, _NAMES[name], "function")
+            case ast.Call(func=ast.Attribute(attr=name) as function) if name in _METHOD:
+                _, end = self._at(function)
+                yield Edit(end - len(name), end, _METHOD[name], "function")
+            case ast.Call(func=ast.Name(id=name) as function) if name in _BUILTIN:
+                yield self._all(function, _BUILTIN[name], "function")
             case ast.IfExp(test=test) | ast.If(test=test) | ast.While(test=test) if "TYPE_CHECKING" not in self._text(test):
                 yield self._all(test, f"(not ({self._text(test)}))", "condition")
             case ast.Expr(value=ast.Call()) | ast.AugAssign():
