@@ -5,6 +5,7 @@ in so many draws that no other one fits, and must lie just below the chance that
 """
 
 import math
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -13,13 +14,15 @@ from scipy.special import ndtr
 
 from repsynth.arrays import Floats
 from repsynth.curator import guarantee
-from repsynth.curator.guarantee import _Reaching
+from repsynth.curator.guarantee import _Reaching, guaranteed_weights
 from repsynth.data.records import Records
+from repsynth.mechanism.kernels import Count
 from repsynth.schema import Boolean
 from repsynth.scoring.base import NAT
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.tails import STEP, Part, SumTails
 from repsynth.scoring.threshold import MOST_BINS, _read
+from repsynth.scoring.weights import FULL, WeightFunction
 
 SMOKER = Boolean(name="smoker")
 ONE = Records(rows=1, codes={"smoker": np.zeros(1, dtype=np.int64)})
@@ -237,3 +240,25 @@ def test_what_is_certain_is_bounded_in_spite_of_rounding() -> None:
     for chance in (0.9999999, 0.5, 1e-9):
         assert lower(tails, chance) < rounded
     assert lower(tails, 0.9999999) > rounded - 10 / NAT
+
+
+# The whole: a record's score and the threshold of its label share the chance.
+
+
+def test_score_and_threshold_share_the_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the weight is that of the released table at the lowest score above the highest threshold, rounded down."""
+    weights = WeightFunction(start=5 * NAT, table=np.arange(FULL, 0, -64))
+    tails = mock.Mock()
+    tails.lower.return_value = np.array([3.0, 7.5 + 1 / 128, 9.0])
+    release: Any = mock.Mock(weights=weights)
+    release.stage = mock.Mock(spec=["borrowed", "scored"], borrowed=None)
+    release.score.tails.return_value = tails
+    highest = mock.Mock(return_value=np.array([6.0, 7.0, 7.0]))
+    monkeypatch.setattr(guarantee, "_highest_thresholds", highest)
+    monkeypatch.setattr(guarantee, "why_none", lambda release: None)
+    monkeypatch.setattr(guarantee, "replace", lambda scored, counts: scored)
+    monkeypatch.setattr(guarantee, "ColumnHistograms", lambda bins: Count())
+    found = guaranteed_weights(release, [Records(rows=3, codes={})], eta=1e-3)
+    assert tails.lower.call_args.args[1] + highest.call_args.args[4] == 1e-3
+    # Steps of 1/64 nat, each of 64 units of weight: 32 whole ones within half a nat, and 63 at the most.
+    assert found.tolist() == [1.0, (FULL - 32 * 64) / FULL, (FULL - 63 * 64) / FULL]

@@ -4,13 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from repsynth.arrays import Ints
 from repsynth.data.records import Records
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError
-from repsynth.mechanism.kernels import Count
-from repsynth.mechanism.meter import Meter
-from repsynth.privacy.events import Charge
+from repsynth.mechanism.kernels import OUT, Count
+from repsynth.mechanism.meter import Meter, sigma_for
+from repsynth.mechanism.noise import seeded_entropy
+from repsynth.privacy.events import Charge, GaussianEvent
 from repsynth.privacy.gaussian import compose
 
 ENGINE = LocalEngine([Records(rows=40, codes={})])
@@ -66,3 +70,66 @@ def test_who_pays_in_full_is_what_the_kernel_says() -> None:
 
 def test_a_sum_starts_from_nothing() -> None:
     assert np.array_equal(LocalEngine([]).sum(Count()), [0])
+
+
+@given(st.floats(1e-3, 1e5), st.floats(1e-6, 100), st.integers(1, 30))
+def test_what_is_measured_costs_no_more_than_it_was_charged(sensitivity: float, mu: float, rounds: int) -> None:
+    """With all roundings, and no less than a trillionth below: noise is not wasted either."""
+    event = GaussianEvent("sums", sensitivity, sigma_for(sensitivity, mu))
+    assert mu * (1 - 1e-12) < event.mu <= mu
+    meter = Meter(LocalEngine([]), mu=mu)
+    meter.choose(Choices(rounds), mu=mu)
+    assert mu * (1 - 1e-12) < meter.events[0].mu <= mu  # type: ignore[union-attr]
+
+
+class Choices:
+    """Stopping is always as good as anything else."""
+
+    name, unit, weighted = "choice", 1, False
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+
+    def total(self, records: Records) -> Ints:
+        return np.zeros(1, dtype=np.int64)
+
+    def utilities(self, total: Ints, chosen: tuple[int, ...]) -> Ints:
+        return np.array([0, *[OUT if k in chosen else 0 for k in range(4)]])
+
+
+@pytest.mark.parametrize("beyond", [1 + 1e-10, 1.5])
+def test_a_billionth_more_than_the_budget_or_the_plan_is_refused(beyond: float) -> None:
+    for meter in (
+        Meter(Unread(), mu=0.5),  # type: ignore[arg-type]
+        Meter(Unread(), mu=5.0, planned={"count": Charge("count", 0.5)}),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ConfigError):
+            meter.measure(Count(), mu=0.5 * beyond)
+        assert meter.events == []
+
+
+def test_a_choice_beyond_the_budget_or_the_plan_is_not_made() -> None:
+    for meter in (
+        Meter(Unread(), mu=0.5),  # type: ignore[arg-type]
+        Meter(Unread(), mu=5.0, planned={"choice": Charge("choice", 0.5, choice=True)}),  # type: ignore[arg-type]
+        Meter(Unread(), mu=5.0, planned={"other": Charge("other", 1.0, choice=True)}),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ConfigError):
+            meter.choose(Choices(1), mu=0.5 * (1 + 1e-10))
+        assert meter.events == []
+
+
+def test_nothing_is_chosen_twice_and_a_choice_to_stop_ends_it() -> None:
+    """Fixed by the seed. Of five equal candidates, the first of which is to stop, others are out once chosen."""
+    entropy, lengths = seeded_entropy(3), []
+    for _ in range(300):
+        meter = Meter(LocalEngine([]), mu=1.0, entropy=entropy)
+        chosen = meter.choose(Choices(4), mu=1.0)
+        assert len(set(chosen)) == len(chosen)
+        assert set(chosen) <= {0, 1, 2, 3}
+        assert len(meter.events) == 1
+        lengths.append(len(chosen))
+    # Each number of choices, from none to all four, is as likely as the others.
+    assert np.bincount(lengths, minlength=5).min() > 35
+    assert len(lengths) == 300
+    assert max(lengths) == 4
