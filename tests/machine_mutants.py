@@ -1,6 +1,6 @@
 """Changes modules at random places by a list of operators, and says which changes no test notices.
 
-    python machine_mutants.py 300 --seed 1 --workers 2 [--only mechanism/noise] [--again NAME ...]
+    python machine_mutants.py 300 --seed 1 --workers 2 [--only mechanism.noise] [--again NAME ...]
 
 The places are drawn evenly from the modules, in proportion to the square root of how many places each has. The
 tests of a change are the quick ones of its module, and the module's own examples.
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from mutation import ROOT, Change, path_of, report
 
@@ -264,6 +265,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="", help="modules whose name holds this")
     parser.add_argument("--again", nargs="*", default=[], help="changes by name, in place of drawn ones")
+    parser.add_argument("--after", type=Path, help="what an earlier run printed: changes in it are not run again")
     options = parser.parse_args()
     if options.again:
         every = {name: change for module in TESTS for name, change in changes_of(module).items()}
@@ -271,6 +273,9 @@ def main() -> None:
     else:
         changes = draw(options.number, options.seed)
     changes = [change for change in changes if options.only in change.name.partition(":")[0]]
+    if options.after:
+        done = {line.partition(" ")[2].strip() for line in options.after.read_text().splitlines()}
+        changes = [change for change in changes if change.name not in done]
     print(f"{len(changes)} changes", flush=True)
 
     def tell(change: Change, outcome: str) -> None:

@@ -1,11 +1,14 @@
 """The door: nothing passes that was not planned, or that the budget does not cover."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_event
 
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
@@ -14,7 +17,7 @@ from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import OUT, Count
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.privacy.events import Charge, GaussianEvent
+from repsynth.privacy.events import Charge, GaussianEvent, SampledEvent
 from repsynth.privacy.gaussian import compose
 
 ENGINE = LocalEngine([Records(rows=40, codes={})])
@@ -133,3 +136,72 @@ def test_nothing_is_chosen_twice_and_a_choice_to_stop_ends_it() -> None:
     assert np.bincount(lengths, minlength=5).min() > 35
     assert len(lengths) == 300
     assert max(lengths) == 4
+
+
+class Rounds:
+    """Each record adds one; which noisy sums came back is kept."""
+
+    name, sensitivity, weighted = "gradients", 1.0, True
+
+    def __init__(self) -> None:
+        self.noisy: list[int] = []
+
+    def parts(self, records: Records) -> np.ndarray:
+        return np.ones((records.rows, 1), dtype=np.int32)
+
+    def kernel(self) -> "Rounds":
+        return self
+
+    def total(self, parts: np.ndarray) -> Ints:
+        return parts.sum(axis=0).astype(np.int64)
+
+    def advance(self, noisy: Ints) -> None:
+        self.noisy.append(int(noisy[0]))
+
+    def examples(self) -> "Iterator[Rounds]":
+        yield self
+
+
+TRAINING = SampledEvent("gradients", 1.0, 100.0, 0.5, 5, weighted=True)
+
+
+def test_a_training_is_charged_once_and_has_all_its_rounds() -> None:
+    """Each with noise and a sample of its own: forty records, of which about twenty take part."""
+    rounds, meter = Rounds(), Meter(ENGINE, mu=1.0, delta=1e-6, entropy=seeded_entropy(1))
+    meter.train(rounds, TRAINING)
+    assert meter.events == [TRAINING]
+    assert len(set(rounds.noisy)) == 5
+    assert 0 < np.std(np.array(rounds.noisy) / 100) < 3
+    quiet, meter = Rounds(), Meter(ENGINE, mu=200.0, delta=1e-6, entropy=seeded_entropy(1))
+    meter.train(quiet, replace_event(TRAINING, sigma=0.25))
+    assert all(5 < noisy < 35 for noisy in quiet.noisy)
+
+
+@pytest.mark.parametrize("done", [2, 5])
+def test_a_training_that_goes_on_is_charged_whole_and_does_what_is_left(done: int) -> None:
+    rounds = Rounds()
+    meter = Meter(ENGINE if done < 5 else Unread(), mu=1.0, delta=1e-6)  # type: ignore[arg-type]
+    meter.train(rounds, TRAINING, done=done)
+    assert meter.events == [TRAINING]
+    assert len(rounds.noisy) == 5 - done
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"sensitivity": 0.9}, {"rate": 0.3}, {"rounds": 10_001}, {"sigma": 0.2}, {"sigma": 0.5}],
+    ids=["sensitivity", "rate", "rounds", "too little noise for any", "too little noise for the budget"],
+)
+def test_a_training_that_the_budget_or_the_account_does_not_cover_is_not_begun(wrong: dict[str, Any]) -> None:
+    meter = Meter(Unread(), mu=1.0, delta=1e-6)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError):
+        meter.train(Rounds(), replace_event(TRAINING, **wrong))
+    assert meter.events == []
+
+
+def test_a_training_that_claims_weights_that_it_has_not_is_not_begun() -> None:
+    meter = Meter(Unread(), mu=1.0, delta=1e-6)  # type: ignore[arg-type]
+    rounds = Rounds()
+    rounds.weighted = False  # type: ignore[misc]
+    with pytest.raises(ConfigError):
+        meter.train(rounds, TRAINING)
+    assert meter.events == []
