@@ -1,7 +1,7 @@
 """Faults written into the source, each of which a named test notices: a table of what the tests are for.
 
-Other seeded faults are in `test_mutants`, where the check that notices is one that runs on every model. Here it is a
-test of the module. `python test_faults.py` prints the table with its outcomes; `make mutants` runs both.
+Other seeded faults are in `test_mutants`, where the check that notices is one that runs on every model. Here it is
+a test of the module. `python test_faults.py` prints the table with its outcomes; `make mutants` runs both.
 """
 
 import subprocess
@@ -256,7 +256,7 @@ def changes() -> list[Change]:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_the_fault_is_still_in_the_code_that_runs(fault: Fault) -> None:
-    """A text that is gone, or that stands in two places, is no fault; nor is there a test by a name that is gone."""
+    """A text that is gone, or that stands in two places, is no fault; nor is a name that is gone a test."""
     assert path_of(f"repsynth.{fault.module}").read_text().count(fault.text) == 1
     file, _, name = fault.test.partition("::")
     assert f"def {name}(" in (Path(__file__).parent / file).read_text()
@@ -273,7 +273,10 @@ def test_every_fault_is_noticed_by_its_test() -> None:
 def main() -> None:
     """Print which test notices which fault."""
     tests = {fault.name: fault.test.partition("::")[2] for fault in FAULTS}
-    report(changes(), lambda change, outcome: print(f"{outcome:9}{change.name:50} by {tests[change.name]}", flush=True))
+    report(
+        changes(),
+        lambda change, outcome: print(f"{outcome:9}{change.name:50} by {tests[change.name]}", flush=True),
+    )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ ONE = Records(rows=1, codes={"smoker": np.zeros(1, dtype=np.int64)})
 
 
 def histogram(*, inside: int, beyond: int = 0, below: int = 0, at: int = 1) -> Floats:
-    """As many bins as there can be: records are in the bin `at` some place, before the first edge, or in the last."""
+    """As many bins as there can be: records are in the bin at a place, before the first edge, or in the last."""
     true = np.zeros(MOST_BINS)
     true[[0, at, -1]] = below, inside, beyond
     return true
@@ -246,7 +246,7 @@ def test_what_is_certain_is_bounded_in_spite_of_rounding() -> None:
 
 
 def test_score_and_threshold_share_the_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the weight is that of the released table at the lowest score above the highest threshold, rounded down."""
+    """And the weight is that of the released table at the lowest score above the highest threshold."""
     weights = WeightFunction(start=5 * NAT, table=np.arange(FULL, 0, -64))
     tails = mock.Mock()
     tails.lower.return_value = np.array([3.0, 7.5 + 1 / 128, 9.0])

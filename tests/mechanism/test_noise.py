@@ -114,8 +114,8 @@ def supplied(first: int, then: int) -> noise.Entropy:
     ],
 )
 def test_bits_that_leave_two_integers_open_are_extended_and_no_others_decide(sigma: float, k: int) -> None:
-    """The tail probability that separates k from k + 1 lies within a certain digit: what follows decides there, and
-    one digit more or less leaves nothing open. Far out a digit spans many integers, so that nearly all are such."""
+    """The tail probability that separates k from k + 1 lies within a certain digit: what follows decides there,
+    and one digit more or less leaves nothing open. Far out a digit spans many integers."""
     import mpmath
 
     with mpmath.workprec(400):
@@ -149,7 +149,9 @@ def test_bits_that_leave_two_choices_open_are_extended(utilities: list[int]) -> 
         for k in range(len(utilities) - 1):
             digit = int(mpmath.floor(mpmath.fsum(masses[: k + 1]) / mpmath.fsum(masses) * 2**64))
             found = [
-                noise.choose_exponential(np.array(utilities), unit=2, eta=0.3, entropy=supplied(digit + more, then))
+                noise.choose_exponential(
+                    np.array(utilities), unit=2, eta=0.3, entropy=supplied(digit + more, then)
+                )
                 for more, then in ((-1, 255), (0, 255), (1, 0))
             ]
             assert found == [k, k + 1, k + 1]

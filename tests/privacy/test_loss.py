@@ -75,7 +75,9 @@ def test_an_influence_is_never_rounded_down(weight: float) -> None:
 
 
 @given(st.floats(0, 1), st.floats(1e-3, 10), st.floats(1e-3, 10))
-def test_the_mu_of_an_influence_is_no_less_than_the_exact_one(weight: float, floor: float, weighted: float) -> None:
+def test_the_mu_of_an_influence_is_no_less_than_the_exact_one(
+    weight: float, floor: float, weighted: float
+) -> None:
     exact = Fraction(floor) ** 2 + (Fraction(weight) * Fraction(weighted)) ** 2
     found = float(Loss(floor, weighted).mu_at(weight))
     assert exact * Fraction(1 - 1e-15) <= Fraction(found) ** 2 <= exact * Fraction(1 + 1e-14)
