@@ -11,12 +11,13 @@ import ast
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from mutation import ROOT, Change, path_of, report
+from mutation import ROOT, Change, outcomes, outcomes_inside, path_of
 
+QUICK = "not slow"
 PRIVACY = ("tests/privacy/test_gaussian.py", "tests/privacy/test_loss.py")
 GUARANTEE = (
     "tests/scoring/test_tails.py",
@@ -141,6 +142,7 @@ class Edit:
     end: int
     text: str
     kind: str
+    inside: bool
 
 
 class Places:
@@ -154,6 +156,7 @@ class Places:
 
     def edits(self) -> Iterator[Edit]:
         """All of them."""
+        self.inside = False
         yield from self._of(ast.parse(self.source))
 
     def _of(self, node: ast.AST) -> Iterator[Edit]:
@@ -164,9 +167,12 @@ class Places:
         for field, value in ast.iter_fields(node):
             if field in ("annotation", "returns", "decorator_list", "type_params", "bases"):
                 continue
+            before = self.inside
+            self.inside |= isinstance(node, ast.FunctionDef) and field == "body"
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST) and not _is_docstring(child):
                     yield from self._of(child)
+            self.inside = before
         yield from self._own(node)
 
     def _own(self, node: ast.AST) -> Iterator[Edit]:
@@ -185,7 +191,7 @@ class Places:
                 words = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
                 yield self._between(left, right, *words, "logic")
             case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
-                yield Edit(self._at(node)[0], self._at(operand)[0], "", "sign or not")
+                yield Edit(self._at(node)[0], self._at(operand)[0], "", "sign or not", self.inside)
             case ast.Constant(value=bool(value)):
                 yield self._all(node, str(not value), "constant")
             case ast.Constant(value=int(value)) if isinstance(value, int):
@@ -201,7 +207,7 @@ class Places:
                 yield self._all(node, repr(_WORDS[value]), "side")
             case ast.Call(func=ast.Attribute(attr=name) as function) if name in _METHOD:
                 _, end = self._at(function)
-                yield Edit(end - len(name), end, _METHOD[name], "function")
+                yield Edit(end - len(name), end, _METHOD[name], "function", self.inside)
             case ast.Call(func=ast.Name(id=name) as function) if name in _BUILTIN:
                 yield self._all(function, _BUILTIN[name], "function")
             case ast.IfExp(test=test) | ast.If(test=test) | ast.While(test=test) if (
@@ -225,13 +231,13 @@ class Places:
         return self.bytes[start:end].decode()
 
     def _all(self, node: ast.AST, text: str, kind: str) -> Edit:
-        return Edit(*self._at(node), text, kind)
+        return Edit(*self._at(node), text, kind, self.inside)
 
     def _between(self, left: ast.AST, right: ast.AST, old: str, new: str, kind: str) -> Edit:
         """The operator between two operands."""
         start, end = self._at(left)[1], self._at(right)[0]
         place = start + self.bytes[start:end].decode().index(old)
-        return Edit(place, place + len(old), new, kind)
+        return Edit(place, place + len(old), new, kind, self.inside)
 
     def changed(self, edit: Edit) -> str:
         """The source after an edit."""
@@ -252,7 +258,7 @@ def changes_of(module: str) -> dict[str, Change]:
         old = places.bytes[edit.start : edit.end].decode().split("\n")[0][:40]
         place = f"{module}:{line + 1}:{edit.start - places.starts[line]}"
         label = f"{place} {edit.kind}: {old!r} -> {edit.text.partition(chr(10))[0][:50]!r}"
-        found[label] = Change(label, name, places.changed(edit), ("-m", "not slow", own, *TESTS[module]))
+        found[label] = Change(label, name, places.changed(edit), (own, *TESTS[module]), edit.inside)
     return found
 
 
@@ -282,7 +288,8 @@ def draw(number: int, seed: int) -> list[Change]:
 def unchanged(module: str) -> Change:
     """The module as it is: its tests pass."""
     name = f"repsynth.{module}"
-    return Change(f"{module}: unchanged", name, path_of(name).read_text(), ("-m", "not slow", *TESTS[module]))
+    own = str(path_of(name).relative_to(ROOT))
+    return Change(f"{module}: unchanged", name, path_of(name).read_text(), (own, *TESTS[module]), inside=True)
 
 
 def main() -> None:
@@ -306,19 +313,22 @@ def main() -> None:
         changes = [change for change in changes if change.name not in done]
     print(f"{len(changes)} changes", flush=True)
 
+    # The unchanged modules, too: else a test that fails here whatever is changed would pass for one that notices.
+    inside = [change for change in changes if change.inside]
+    inside += [unchanged(module) for module in TESTS if any(f".{module}" in change.module for change in inside)]
+    outside = [replace(change, tests=("-m", QUICK, *change.tests)) for change in changes if not change.inside]
+    found: dict[str, str] = {}
+
     def tell(change: Change, outcome: str) -> None:
         print(f"{outcome:9} {change.name}", flush=True)
+        found[change.name] = outcome
 
-    found = report(changes, tell, workers=options.workers)
-    by_module = {
-        module: Counter(found[name] for name in found if name.startswith(f"{module}:")) for module in TESTS
-    }
-    # Where a change survived, the tests have passed here; where none did, they still have to.
-    sure = [unchanged(module) for module, counts in by_module.items() if counts and not counts["survived"]]
-    report(sure, tell, workers=options.workers)
-    for module, counts in by_module.items():
-        print(f"{module:24} {dict(counts)}")
-    print("all", dict(Counter(found.values())))
+    for change, outcome in outcomes(outside, workers=options.workers):
+        tell(change, outcome)
+    outcomes_inside(inside, tell, "-m", QUICK, workers=options.workers)
+    for module in TESTS:
+        print(f"{module:24} {dict(Counter(found[name] for name in found if name.startswith(f'{module}:')))}")
+    print("all", dict(Counter(outcome for name, outcome in found.items() if "unchanged" not in name)))
 
 
 if __name__ == "__main__":

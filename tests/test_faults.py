@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from mutation import Change, path_of, report
+from mutation import Change, outcomes, path_of
 
 
 class Fault(NamedTuple):
@@ -273,10 +273,8 @@ def test_every_fault_is_noticed_by_its_test() -> None:
 def main() -> None:
     """Print which test notices which fault."""
     tests = {fault.name: fault.test.partition("::")[2] for fault in FAULTS}
-    report(
-        changes(),
-        lambda change, outcome: print(f"{outcome:9}{change.name:50} by {tests[change.name]}", flush=True),
-    )
+    for change, outcome in outcomes(changes()):
+        print(f"{outcome:9}{change.name:50} by {tests[change.name]}", flush=True)
 
 
 if __name__ == "__main__":
