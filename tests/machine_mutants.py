@@ -69,7 +69,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "mechanism.meter": ("tests/mechanism", *CHOICES, *TRAINING[-1:], "tests/test_mutants.py"),
     "mechanism.noise": ("tests/mechanism", *CHOICES),
     "scoring.apart": PAIRS,
-    "scoring.base": ("tests/scoring/test_weights.py", "tests/scoring/test_threshold_by_label.py"),
+    "scoring.base": ("tests/scoring/test_weights.py", "tests/scoring/test_threshold_by_label.py", *GUARANTEE),
     "scoring.bins": (
         "tests/scoring/test_bins.py",
         "tests/scoring/test_histograms.py",
