@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint types check mutants fuzz bench clean
+.PHONY: demo test quick lint types check mutants machine-mutants fuzz bench clean
 
 demo: $(VENV)/.core
 	@rm -rf demo && mkdir demo
@@ -28,7 +28,12 @@ check: test lint types
 
 # Which seeded fault is caught by which check.
 mutants: $(VENV)/.dev
-	@cd tests && ../$(BIN)/python test_mutants.py
+	@cd tests && ../$(BIN)/python test_mutants.py && ../$(BIN)/python test_faults.py
+
+# Which changes that a machine makes in the modules of privacy, mechanism and scoring no quick test notices.
+NUMBER ?= 230
+machine-mutants: $(VENV)/.dev
+	@cd tests && ../$(BIN)/python machine_mutants.py $(NUMBER)
 
 # Coverage-guided fuzzing of everything that reads a stranger's file, a minute each by default; then the property
 # tests on examples that the suite does not draw.

@@ -11,7 +11,7 @@ import pytest
 from checks import records_of
 
 from repsynth import datasets, synthesize
-from repsynth.curator.dossier import dossier, gini, max_to_median, quantile_gap, write_dossier
+from repsynth.curator.dossier import _epsilons, dossier, gini, max_to_median, quantile_gap, write_dossier
 from repsynth.curator.guarantee import guaranteed_weights, why_none
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
@@ -19,6 +19,7 @@ from repsynth.models.naive_bayes.statistic import UNIT
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 from repsynth.scoring.weights import FULL
@@ -132,3 +133,15 @@ def test_where_there_is_no_guarantee_it_says_why(
     assert summary.no_guarantee is not None
     assert reason in summary.no_guarantee
     assert np.all(table["guaranteed_epsilon"].to_numpy() == release.privacy.epsilon)
+
+
+@pytest.mark.parametrize("spread", [(0.0, 1.0), (0.3, 0.31), (0.5, 0.5)])
+def test_no_epsilon_is_rounded_down(spread: tuple[float, float]) -> None:
+    """They are worked out on a grid: each is that of the grid's next influence, and no more than a step above."""
+    loss, generator = Loss(0.2, 1.3), np.random.default_rng(1)
+    influence = np.append(generator.uniform(*spread, 500), spread)
+    found, exact = _epsilons(loss, influence, 1e-6), loss.epsilon_at(influence, 1e-6)
+    assert np.all(found >= exact)
+    step = (spread[1] - spread[0]) / 9_000
+    assert np.all(found <= loss.epsilon_at(influence + step, 1e-6) * (1 + 1e-12))
+    assert _epsilons(loss, np.zeros(0), 1e-6).shape == (0,)

@@ -90,3 +90,70 @@ def test_the_event_says_what_was_done() -> None:
 def test_no_noise_is_refused(sensitivity: float, sigma: float) -> None:
     with pytest.raises(ConfigError):
         noise.add_gaussian(np.zeros(1, dtype=np.int64), name="x", sensitivity=sensitivity, sigma=sigma)
+
+
+def supplied(first: int, then: int) -> noise.Entropy:
+    """These 64 bits, and after them nothing but zeros (0) or ones (255)."""
+    start = iter([first.to_bytes(8, "little")])
+    return lambda size: next(start, bytes([then]) * size)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "k"),
+    [
+        (0.7, 0),
+        (0.7, 3),
+        (1.0, 7),
+        (1.0, 8),
+        (40.0, 0),
+        (40.0, 21),
+        (40.0, 330),
+        (333.3, 1871),
+        (1e6, 1_234_567),
+        (2.0**36, 2**37),
+    ],
+)
+def test_bits_that_leave_two_integers_open_are_extended_and_no_others_decide(sigma: float, k: int) -> None:
+    """The tail probability that separates k from k + 1 lies within a certain digit: what follows decides there,
+    and one digit more or less leaves nothing open. Far out a digit spans many integers."""
+    import mpmath
+
+    with mpmath.workprec(400):
+        tail = mpmath.erfc((k + mpmath.mpf(1) / 2) / (mpmath.mpf(sigma) * mpmath.sqrt(2))) / 2
+        digit = int(mpmath.floor(tail * 2**64))
+    draws = [
+        abs(int(noise.rounded_gaussian(sigma, 1, supplied(digit + more, then))[0]))
+        for more, then in ((-1, 0), (-1, 255), (0, 0), (0, 255), (1, 0), (1, 255))
+    ]
+    far = 2.0**-64 * sigma / (float(tail) * max(k / sigma, 1.0)) > 0.1
+    if far:
+        assert draws == sorted(draws, reverse=True)
+        assert draws[2] > k >= draws[3]
+    else:
+        assert draws == [k + 1, k + 1, k + 1, k, k, k]
+
+
+@pytest.mark.parametrize("sign", [0, 2**63])
+def test_the_first_bit_is_the_sign(sign: int) -> None:
+    (draw,) = noise.rounded_gaussian(100.0, 1, supplied(sign + 2**60, 0))
+    assert draw == (-153 if sign else 153), "Φ(−1.534) is a sixteenth"
+
+
+@pytest.mark.parametrize("utilities", [[0, 1], [5, 0, 3], [0, 0, 0, 0, -7]])
+def test_bits_that_leave_two_choices_open_are_extended(utilities: list[int]) -> None:
+    """As above: where the sum of the first masses lies within the digit, what follows decides."""
+    import mpmath
+
+    with mpmath.workprec(400):
+        masses = [mpmath.exp(mpmath.mpf(0.3) * value / (2 * 2)) for value in utilities]
+        for k in range(len(utilities) - 1):
+            digit = int(mpmath.floor(mpmath.fsum(masses[: k + 1]) / mpmath.fsum(masses) * 2**64))
+            found = [
+                noise.choose_exponential(
+                    np.array(utilities), unit=2, eta=0.3, entropy=supplied(digit + more, then)
+                )
+                for more, then in ((-1, 255), (0, 255), (1, 0))
+            ]
+            assert found == [k, k + 1, k + 1]
+            below = noise.choose_exponential(np.array(utilities), unit=2, eta=0.3, entropy=supplied(digit, 0))
+            assert below == (k if mpmath.fsum(masses[: k + 1]) / mpmath.fsum(masses) * 2**64 > digit else k + 1)

@@ -37,7 +37,7 @@ from repsynth.models.network import gradients as gradients_module
 from repsynth.models.network.gradients import Gradients
 from repsynth.models.network.network import TOP, Network
 from repsynth.models.network.optimiser import State, Training
-from repsynth.models.network.recipe import CLIP_UNITS, HIDDEN, Recipe, units_for
+from repsynth.models.network.recipe import CLIP_UNITS, GAIN, HIDDEN, Recipe, units_for
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -798,3 +798,29 @@ def test_what_depends_on_the_label_is_learnt(sim: datasets.Dataset) -> None:
     numbers = ["x1", "x2", "x3", "x4", "x5", "x6"]
     real, made = (f[numbers].corr().to_numpy()[np.triu_indices(6, 1)] for f in (frame, drawn))
     assert np.abs(real - made).mean() < 0.08
+
+
+@pytest.mark.parametrize("weight", [FULL, FULL // 2, 37])
+def test_a_record_whose_clip_fails_has_no_more_than_its_own_weight(
+    weight: int, wide: tuple[Network, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts that come out a tenth too long are within the norm of full weight, but not within their own."""
+    network, parts = wide
+    gradients = gradients_at(network, np.random.default_rng(1).normal(0, 0.3, network.size), 1.0)
+    own = np.where(np.arange(parts.shape[1]) == parts.shape[1] - 1, weight, parts[1:20]).astype(np.int32)
+    bound = (weight * (CLIP_UNITS // FULL)) ** 2
+    assert all(0.9 * bound < squared_norm(gradients.total(part[None])) <= bound for part in own)
+    monkeypatch.setattr(gradients_module, "_SLACK", 1.1)
+    assert all(squared_norm(gradients.total(part[None])) <= bound for part in own)
+
+
+def test_the_gain_counts_in_the_norm(wide: tuple[Network, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the rest comes out at the bound all but for a millionth, any gain to speak of is beyond it."""
+    network, parts = wide
+    gradients = gradients_at(network, np.random.default_rng(1).normal(0, 0.3, network.size), 1.0)
+    full = np.where(np.arange(parts.shape[1]) == parts.shape[1] - 1, FULL, parts[1:20]).astype(np.int32)
+    gains = [abs(int(gradients.total(part[None])[-1])) for part in full]
+    told = full[np.array(gains) > 0.01 * CLIP_UNITS]
+    assert len(told) > 3
+    monkeypatch.setattr(gradients_module, "_SLACK", (1 - 1e-6) / math.sqrt(1 - GAIN**2))
+    assert not any(gradients.total(part[None]).any() for part in told)

@@ -2,17 +2,21 @@
 
 import math
 
+import numpy as np
 import pytest
 from conftest import ALL_TYPES
 
 from repsynth import datasets
 from repsynth.errors import ConfigError, SchemaError
+from repsynth.mechanism.meter import sigma_for
 from repsynth.models.base import Share
 from repsynth.models.naive_bayes.model import NaiveBayes
 from repsynth.models.registry import MODELS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.privacy.events import GaussianEvent
 from repsynth.privacy.gaussian import compose
+from repsynth.privacy.loss import Loss
 from repsynth.schema import Boolean, Category, Column, Integer, Schema, parse_schema
 
 SCHEMA = parse_schema(ALL_TYPES)
@@ -24,6 +28,17 @@ def test_charges_add_up_to_the_budget_and_never_beyond(model: str) -> None:
     for settings in (Settings.of(epsilon=1.0, model=model), Settings.of(rho=0.3, model=model, public_rows=900)):
         plan = make_plan(SCHEMA, settings)
         assert plan.mu * (1 - 1e-9) <= compose(charge.mu for charge in plan.charges.values()) <= plan.mu
+
+
+@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim"])
+def test_what_is_measured_never_exceeds_the_budget_by_a_rounding(model: str) -> None:
+    """Whatever the budget is, all roundings of charges, noise and events together are within the reserve."""
+    for mu in 0.1 * 1.31 ** np.arange(20):
+        plan = make_plan(SCHEMA, Settings.of(mu=float(mu), delta=1e-6, model=model))
+        assert plan.loss.mu is not None
+        assert plan.loss.mu * (1 + 5e-13) <= plan.mu
+        measured = [GaussianEvent(c.name, 3.0, sigma_for(3.0, c.mu), c.weighted) for c in plan.charges.values()]
+        assert Loss.of(measured).mu <= plan.mu  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

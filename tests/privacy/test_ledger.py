@@ -26,6 +26,7 @@ from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError, LedgerError
 from repsynth.privacy.bound import Bound, room_in
 from repsynth.privacy.budget import Budget
+from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.ledger import Balance, Ledger, Spending
 from repsynth.privacy.ledger import _append as ledger_append
 from repsynth.privacy.ledger import _hash as ledger_hash
@@ -569,3 +570,29 @@ def test_the_command_line(
     assert shown["spent"]["epsilon"] == pytest.approx(1.5, rel=1e-6)
     assert main(shlex.split("ledger show absent.db")) == 2
     assert main(f"{run} --dataset nobody --release third -o third.csv".split()) == 2
+
+
+@pytest.mark.parametrize("spent", [0.0, 0.6])
+def test_a_limit_is_exceeded_by_the_last_digits_of_a_rounding_at_most(spent: float) -> None:
+    """A billionth of μ² more than what is left does not fit; and what is said to be left does."""
+    before = (Spending("", "", "", "", Loss(0.0, spent * LIMIT.mu), True),)
+    balance = Balance("data", "", "", LIMIT, before)
+    left = LIMIT.mu * math.sqrt(1 - spent**2)
+    assert balance.covers(Loss(left, 0.0))
+    assert not balance.covers(Loss(LIMIT.mu * math.sqrt(1 - spent**2 + 1e-9), 0.0))
+    assert not balance.covers(Loss(0.0, LIMIT.mu * math.sqrt(1 - spent**2 + 1e-9)))
+    assert balance.covers(balance.remaining)
+    assert balance.remaining.mu == pytest.approx(left)
+    assert balance.share_spent == pytest.approx(spent**2)
+
+
+def test_a_limit_is_no_more_exceeded_where_there_is_training() -> None:
+    cost = Loss.of([SampledEvent("gradients", 1.0, 8.0, 0.25, 30)])
+    for factor, fits in ((1 + 1e-6, True), (1 - 1e-6, False)):
+        limit = Budget.approximate(epsilon=cost.epsilon(1e-6) * factor, delta=1e-6)
+        assert Balance("data", "", "", limit, ()).covers(cost) == fits
+    limit = Budget.approximate(epsilon=2 * cost.epsilon(1e-6), delta=1e-6)
+    balance = Balance("data", "", "", limit, (Spending("", "", "", "", cost, True),))
+    left = balance.remaining
+    assert balance.covers(left)
+    assert not balance.covers(Loss(0.0, left.weighted_mu + 2e-4 * limit.mu))

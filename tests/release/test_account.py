@@ -16,6 +16,7 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.account import NoisyFraction
 from repsynth.schema import parse_schema
+from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import FULL
 
 SCHEMA = parse_schema("""
@@ -226,3 +227,21 @@ def test_the_released_weights_of_labels_are_as_noisy_as_they_say(model: str) -> 
         counted, label = counted_for(release, table)
         errors.append((masses[0] - np.bincount(label, counted)) / masses[1])
     assert 0.7 < np.std(errors) < 1.4
+
+
+@pytest.mark.parametrize("rule", ["hinge-exp", "cap", "targeted"])
+def test_no_score_of_a_stratum_weighs_more_than_the_stratum_says(rule: str) -> None:
+    """Weights fall with the score, so the first score of each has the largest; above the threshold likewise."""
+    privacy = seeded(made_of([0] * 15 + [1, 2], 20_000), weights=rule, epsilon=4.0).privacy
+    strata, weights = privacy.distribution(), privacy.weights
+    starts = np.array([round(stratum.score * NAT) for stratum in strata])
+    assert len(starts) > 3
+    assert np.all(np.diff(starts) >= 0)
+    for stratum, start, end in zip(strata, starts, [*starts[1:], starts[-1] + 40 * NAT], strict=True):
+        largest = weights.of(np.linspace(start, max(end - 1, start), 200).astype(np.int64)).max() / FULL
+        assert largest == stratum.weight
+        assert stratum.epsilon == float(privacy.epsilon_at(largest))
+    assert len({stratum.weight for stratum in strata}) > 1
+    assert privacy.threshold is not None
+    above = weights.of(privacy.threshold.value + np.arange(0, 40 * NAT, NAT // 64)).max() / FULL
+    assert privacy.outlier_weight == above

@@ -12,9 +12,12 @@ from strategies import datetimes, integers, numbers
 from repsynth.data.positions import positions_of
 from repsynth.data.records import MISSING, Records
 from repsynth.errors import ReleaseError
-from repsynth.schema import Datetime, Integer, Number, Numeric
+from repsynth.schema import Boolean, Datetime, Integer, Number, Numeric
 from repsynth.schema.columns import exactly
-from repsynth.scoring.bins import DIGITS, Bins, own_positions, read_bins
+from repsynth.scoring.bins import DIGITS, Bins, how_many_bins, own_positions, read_bins
+from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.rarity import make_rarity
+from repsynth.scoring.threshold import choose_score_bins
 
 SPECIAL = ("N", "-9")
 COLUMNS: list[Numeric] = [
@@ -175,3 +178,21 @@ def test_bins_from_a_file_are_those_that_were_written_and_no_others(column: Nume
     for array in damaged:
         with pytest.raises(ReleaseError):
             read_bins(column, array)
+
+
+@pytest.mark.parametrize(
+    ("rows", "bins", "fine"),
+    [(100, 4, 8), (800, 8, 8), (5_000, 16, 16), (6_400, 16, 16), (51_200, 64, 64), (1e9, 64, 64)],
+)
+def test_there_are_as_many_bins_as_the_noise_can_fill(rows: float, bins: int, fine: int) -> None:
+    assert how_many_bins(rows, 100.0) == bins
+    assert how_many_bins(rows, 100.0, fine=True) == fine
+
+
+@pytest.mark.parametrize("counts", [[900, 100, 0], [1000, 0, 0]])
+def test_the_edges_of_scores_rise_even_where_there_are_few_different_ones(counts: list[int]) -> None:
+    """One column of two values has two scores: quantiles coincide."""
+    histograms = Histograms((Bins.discrete(Boolean(name="smoker")),), np.array(counts), 10.0, 1000.0)
+    bins = choose_score_bins(make_rarity(histograms, None), histograms, sigma=10.0)
+    assert not bins.readable
+    assert np.all(np.diff(bins.edges) > 0)

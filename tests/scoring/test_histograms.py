@@ -264,3 +264,15 @@ def test_the_statistic_is_one_cell_of_each_histogram() -> None:
     sizes = [BINS.count, Bins.by_magnitude(pay).count, Grains.of_column(pay).count]
     assert len(total) == sum(sizes)
     assert [int(part.sum()) for part in np.split(total, np.cumsum(sizes)[:-1])] == [4, 4, 4]
+
+
+def test_mean_and_deviation_are_those_of_the_numbers_alone() -> None:
+    """Uniform from 100 to 299 of 1,000, and as many special values, which are no numbers."""
+    counts = np.zeros(BINS.count, dtype=np.int64)
+    counts[[2, 3]] = 50_000
+    for special in (0, 100_000):
+        counts[BINS.numbers] = special
+        histograms = Histograms((BINS,), counts.copy(), 1e-3, float(counts.sum()), located=frozenset({0}))
+        centre, scale = histograms.centre_and_scale(0)
+        assert centre == pytest.approx(0.2, abs=1e-3)
+        assert scale == pytest.approx(0.2 / math.sqrt(12), rel=1e-2)
