@@ -162,7 +162,7 @@ def made(make: Callable[[list[Any]], pd.Series], cells: list[Any]) -> pd.Series 
     different types (1, 1.0 and True) into one of them; among real numbers it rounds whole ones beyond 2^53."""
     try:
         series = make(cells)
-    except (TypeError, ValueError):  # unhashable as a category, say
+    except (TypeError, ValueError, OverflowError):  # unhashable as a category, say
         return None
     pairs = zip(series.astype(object), cells, strict=True)
     kept = [isinstance(held, TRUTH) == isinstance(cell, TRUTH) for held, cell in pairs]
