@@ -143,12 +143,16 @@ def _instant(value: datetime | np.datetime64) -> np.datetime64:
 def _time_text(value: datetime | np.datetime64) -> str | None:
     """As ISO writes it, None for years that Python does not know."""
     try:
-        if isinstance(value, np.datetime64):
-            unit, _ = np.datetime_data(value.dtype)
-            value = pa.scalar(value if unit in ("ms", "us", "ns") else value.astype("datetime64[s]")).as_py()
-        return value.isoformat() if 1 <= value.year <= 9999 else None
+        time = _as_datetime(value) if isinstance(value, np.datetime64) else value
     except (ValueError, OverflowError):
         return None
+    return time.isoformat() if 1 <= time.year <= 9999 else None
+
+
+def _as_datetime(value: np.datetime64) -> datetime:
+    unit, _ = np.datetime_data(value.dtype)
+    time: datetime = pa.scalar(value if unit in ("ms", "us", "ns") else value.astype("datetime64[s]")).as_py()
+    return time
 
 
 def _interval_text(value: Any) -> str:
