@@ -5,7 +5,6 @@ evaluate -> inputs -> distances, associations, coverage, utility, propensity, re
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -358,6 +357,7 @@ class _Work:
             best=0.5,
             floor=floor.auc,
             breakdown=made.by_column,
+            part_best=0.0,
             note="by column: how much the AUC falls where it is shuffled",
         )
 
@@ -397,31 +397,31 @@ class _Work:
         if not self.subgroups:
             self.left_out["subgroups"] = "no column has few categories of many rows"
             return
-        distances = {group.name: group.distance for group in self.subgroups if group.distance is not None}
-        if distances:
-            floors = [group.distance_floor for group in self.subgroups if group.distance_floor is not None]
+        near = [group for group in self.subgroups if group.distance is not None]
+        if near:
+            worst = max(near, key=lambda group: (group.distance or 0.0) - (group.distance_floor or 0.0))
             yield Measure(
                 name="worst subgroup, distance",
-                what="the largest one-way distance inside a subgroup",
-                value=max(distances.values()),
+                what=f"one-way distance inside {worst.name}, the farthest beyond two real halves of a subgroup",
+                value=worst.distance or 0.0,
                 best=0.0,
-                floor=max(floors),
-                breakdown=distances,
+                floor=worst.distance_floor,
+                breakdown={group.name: group.distance or 0.0 for group in near},
             )
-        extras = {g.name: g.extra for g in [*self.subgroups, *self.deciles] if g.extra is not None}
-        if not extras:
-            why = self._why_no_prediction() or "the synthetic table has one label only"
+        losing = [group for group in [*self.subgroups, *self.deciles] if group.extra is not None]
+        if not losing:
+            why = self._why_no_prediction() or "the synthetic table has one label only, or subgroups are small"
             self.left_out["prediction by subgroup"] = why
             return
-        floors = [g.extra_floor for g in [*self.subgroups, *self.deciles] if g.extra_floor is not None]
+        worst = max(losing, key=lambda group: group.extra or 0.0)
         yield Measure(
             name="worst subgroup, prediction",
-            what="the most that a classifier loses in a subgroup beyond what it loses among the others",
-            value=max(extras.values()),
+            what=f"what a classifier loses in {worst.name} beyond what it loses among the others",
+            value=worst.extra or 0.0,
             best=0.0,
-            floor=max(floors),
+            floor=worst.extra_floor,
             floor_is="trained on a real half",
-            breakdown=extras,
+            breakdown={group.name: group.extra or 0.0 for group in losing},
             note="squared error of probabilities, over that of a classifier trained on real rows",
         )
 
@@ -432,9 +432,3 @@ def _labels(labels: Ints) -> Ints:
 
 def _mean(values: list[float]) -> float:
     return mean(dict(enumerate(values)))  # type: ignore[arg-type]
-
-
-def evaluate_release(release: Release) -> dict[str, Any]:
-    """What follows from a release alone, as plain data; it may be published."""
-    plain: dict[str, Any] = msgspec.to_builtins(expected_errors(release))
-    return plain

@@ -12,6 +12,7 @@ from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.coverage import copied, fraction_repeated
 from repsynth.evaluation.matrix import is_number, records_of
+from repsynth.release.release import Release
 from repsynth.schema import Discrete, Numeric, Schema
 
 LEAST_ROWS = 20
@@ -110,6 +111,19 @@ class Inputs:
                 named = ", ".join(f"'{column}'" for column in empty)
                 found.append(f"no cell of {named} in the {name} table can be read by the schema")
         return tuple(found)
+
+
+def agreed_schema(schema: Schema | None, release: Release | None) -> Schema:
+    """The schema given, or the release's; where both are, they must agree."""
+    if schema is None:
+        if release is None:
+            raise ConfigError("give the schema, or a release that holds it")
+        return release.schema
+    if release is not None and release.schema.columns != schema.columns:
+        raise ConfigError(
+            "the schema is not the one that the release was made with; leave it out, or give that one"
+        )
+    return schema
 
 
 def _read(table: Any, schema: Schema, name: str) -> Records:

@@ -38,6 +38,8 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     floor_is: str = "two real halves"
     independent: float | None = None
     breakdown: dict[str, float] = {}
+    part_best: float | None = None
+    """The best value of a part, where it is not that of the whole."""
     note: str = ""
 
     @property
@@ -49,6 +51,13 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
         if self.independent is not None:
             parts.append(f"independent columns {show(self.independent)}")
         return "; ".join(parts)
+
+    def worst(self, most: int = 5) -> dict[str, float]:
+        """The parts that are farthest from the best."""
+        best = self.best if self.part_best is None else self.part_best
+        known = {name: value for name, value in self.breakdown.items() if not math.isnan(value)}
+        ordered = sorted(known.items(), key=lambda part: -abs(part[1] - best))
+        return {name: value for name, value in ordered[:most] if abs(value - best) > 1e-12}
 
     @property
     def words(self) -> str:
