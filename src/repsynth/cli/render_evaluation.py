@@ -1,5 +1,6 @@
 """What `evaluate` prints, and what `inspect` says of expected errors."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,15 @@ if TYPE_CHECKING:
 _MOST_COLUMNS, _MOST_GROUPS = 20, 12
 
 _TITLES = {
-    "one-way distance": "How near: tables",
+    "one-way distance": "How near its tables are",
     "range coverage": "What is there at all",
-    "prediction by logistic regression": "What can be learned from it",
-    "prediction by boosting": "What can be learned from it",
-    "coefficients": "What can be learned from it",
-    "propensity": "Can it be told from the real one",
+    "category coverage": "What is there at all",
+    "prediction by logistic regression": "What can be learned",
+    "prediction by boosting": "What can be learned",
+    "coefficients": "What can be learned",
+    "propensity": "Whether it can be told from real",
     "outliers": "Who pays",
-    "intervals of the release": "Does the release keep its word",
+    "intervals of the release": "Whether the release keeps its word",
 }
 """The heading above the first of these measures."""
 
@@ -35,17 +37,7 @@ def evaluation(console: Console, found: "Evaluation") -> None:
     rows = ", ".join(f"{count:,} {name}" for name, count in found.rows.items())
     label = f" Label: {escape(found.label)}." if found.label else ""
     console.print(f"Rows: {rows}.{label}")
-    seen: set[str] = set()
-    part: list[Measure] = []
-    for measure in found.measures:
-        title = _TITLES.get(measure.name)
-        if title is not None and title not in seen:
-            _print_measures(console, part)
-            part = []
-            seen.add(title)
-            console.print(f"\n[bold]{title}[/bold]")
-        part.append(measure)
-    _print_measures(console, part)
+    _print_measures(console, found.measures)
     _print_groups(console, found)
     console.print()
     for name, why in found.left_out.items():
@@ -53,22 +45,25 @@ def evaluation(console: Console, found: "Evaluation") -> None:
     warnings(console, found.warnings)
 
 
-def _print_measures(console: Console, measures: "list[Measure]") -> None:
+def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
     from repsynth.evaluation.written import numbers_of_measure
 
-    if not measures:
-        return
     table = make_table("measure", "value", "best", "real halves", "independent", right_from=1)
     table.add_column("in words", overflow="fold")
+    seen: set[str] = set()
     for measure in measures:
-        table.add_row(measure.name, *numbers_of_measure(measure), measure.words)
+        title = _TITLES.get(measure.name)
+        if title is not None and title not in seen:
+            seen.add(title)
+            table.add_row()
+            table.add_row(f"[bold]{title}[/bold]")
+        table.add_row(f"  {measure.name}", *numbers_of_measure(measure), measure.words)
     console.print(table)
+    console.print("\n[bold]Farthest from the best[/bold]")
     for measure in measures:
         worst = _worst(measure)
         if worst:
-            console.print(f"  [dim]{measure.name}, farthest from the best: {escape(worst)}[/dim]")
-        if measure.note:
-            console.print(f"  [dim]{measure.name}: {escape(measure.note)}[/dim]")
+            console.print(f"  {measure.name}: {escape(worst)}")
 
 
 def _worst(measure: "Measure") -> str:
@@ -119,6 +114,14 @@ def expected(console: Console, found: Expected) -> None:
         rest = max(shares.error for shares in found.columns[_MOST_COLUMNS:])
         console.print(f"and {len(found.columns) - _MOST_COLUMNS} more columns, a share {_points(rest)} at most")
     _print_tables(console, found)
+    if found.group_means:
+        shown = make_table("mean of", "where", "mean by groups", "noise, at least", right_from=2)
+        for mean in found.group_means[:_MOST_GROUPS]:
+            shown.add_row(escape(mean.column), escape(mean.by), *_mean(mean)[:2])
+        console.print()
+        console.print(shown)
+        if len(found.group_means) > _MOST_GROUPS:
+            console.print(f"and {len(found.group_means) - _MOST_GROUPS} more (--json has all)")
     console.print()
     for note in found.notes:
         console.print(escape(note))
@@ -141,7 +144,15 @@ def _print_tables(console: Console, found: Expected) -> None:
 def _mean(mean: Mean | None) -> tuple[str, str, str]:
     if mean is None:
         return "", "", ""
-    return f"{mean.mean:,.5g}", f"± {Z * mean.error:,.3g}", f"{mean.binning:,.3g}"
+    return _number(mean.mean), f"± {_error(Z * mean.error)}", _error(mean.binning)
+
+
+def _error(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _points(error: float) -> str:

@@ -16,7 +16,7 @@ from repsynth.evaluation.coverage import category_coverage, copied, fraction_rep
 from repsynth.evaluation.distances import TRIPLES, Distances, measure_distances
 from repsynth.evaluation.inputs import Inputs, as_binary
 from repsynth.evaluation.matrix import Fill, Points, points_of_records
-from repsynth.evaluation.measures import STAMP, Measure, mean
+from repsynth.evaluation.measures import STAMP, Measure, compared, mean
 from repsynth.evaluation.propensity import measure_propensity
 from repsynth.evaluation.regression import Coefficient, compare_coefficients
 from repsynth.evaluation.subgroups import Losses, Subgroup, by_decile, by_subgroup
@@ -81,36 +81,40 @@ def evaluate_tables(
 
 
 def _intervals(expected: Expected, release: Release, train: Records) -> Measure:
+    """Over all bins; as far as chance goes, they should hold 95 times in 100."""
     inside = expected.covered(release, train)
+    bins = {shares.column: len(shares.bins) for shares in expected.columns}
+    value = sum(inside[name] * count for name, count in bins.items()) / sum(bins.values())
+    chance = 3 * math.sqrt(0.95 * 0.05 / sum(bins.values()))
     return Measure(
         name="intervals of the release",
         what="fraction of the real shares that lie in the 95 % interval that follows from the release alone",
-        value=mean(inside),
+        value=value,
         best=0.95,
+        said="as promised"
+        if value >= 0.95 - chance
+        else "less often than promised: is this the table it was made from?",
         breakdown=inside,
     )
 
 
 def _who_pays(groups: list[Subgroup]) -> Iterator[str]:
     worse = sorted((g for g in groups if g.pays_more), key=lambda g: -(g.extra or 0.0))
-    for group in worse[:5]:
+    if worse:
+        named = ", ".join(f"{g.name} ({g.extra:+.3f} ± {2 * (g.extra_error or 0.0):.3f})" for g in worse[:3])
+        more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
         yield (
-            f"{group.name}: a classifier trained on synthetic rows errs more there: squared error "
-            f"{group.extra:+.3f} over what it adds among the others (±{2 * (group.extra_error or 0):.3f})"
+            "some pay more than others: a classifier trained on synthetic rows adds a larger squared error than "
+            f"elsewhere in {named}{more}"
         )
-    if len(worse) > 5:
-        yield f"so it does in {len(worse) - 5} more subgroups"
-    for group in sorted((g for g in groups if g.too_few), key=lambda g: g.fraction_synthetic / g.fraction_real)[
-        :5
-    ]:
-        yield (
-            f"{group.name}: {_percent(group.fraction_synthetic)} of the synthetic rows, but "
-            f"{_percent(group.fraction_real)} of the real ones"
+    few = sorted((g for g in groups if g.too_few), key=lambda g: g.fraction_synthetic / g.fraction_real)
+    if few:
+        named = ", ".join(
+            f"{g.name} ({100 * g.fraction_synthetic:.1f} % of the rows for {100 * g.fraction_real:.1f} %)"
+            for g in few[:3]
         )
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %"
+        more = f" and {len(few) - 3} more" if len(few) > 3 else ""
+        yield f"some are clearly fewer than in the real table: {named}{more}"
 
 
 class _Work:
@@ -220,11 +224,13 @@ class _Work:
             floor = mean(cover(*inputs.halves, inputs.every))
             yield Measure(name=name, what=f"mean {what} that is there", value=mean(made), best=1.0, floor=floor,
                           breakdown=made)  # fmt: skip
+        repeated, usual = fraction_repeated(inputs.synthetic), fraction_repeated(inputs.train)
         yield Measure(
             name="repeated rows",
             what="fraction of the rows that are equal to another row of their table",
-            value=fraction_repeated(inputs.synthetic),
-            best=fraction_repeated(inputs.train),
+            value=repeated,
+            best=usual,
+            said=compared(repeated, usual, "in the real table"),
             best_is="as in the real table",
             floor=fraction_repeated(inputs.halves[0]),
             floor_is="a real half",
@@ -232,11 +238,13 @@ class _Work:
         if inputs.holdout is None:
             self.left_out["copies of training rows"] = "needs a holdout, to tell how many there are by chance"
             return
+        found, usual = (float(copied(other, inputs.train).mean()) for other in (inputs.synthetic, inputs.holdout))
         yield Measure(
             name="copies of training rows",
             what="fraction of the synthetic rows that are equal to a training row",
-            value=float(copied(inputs.synthetic, inputs.train).mean()),
-            best=float(copied(inputs.holdout, inputs.train).mean()),
+            value=found,
+            best=usual,
+            said=compared(found, usual, "among the holdout rows"),
             best_is="of the holdout rows",
             floor=float(copied(*inputs.halves).mean()),
             note="a copy is no proof of a leak: the release's ε bounds what any row can give away",
@@ -380,6 +388,7 @@ class _Work:
             what="fraction of the synthetic rows that lie as far out as the top tenth of real ones",
             value=self.deciles[-1].fraction_synthetic,
             best=0.1,
+            said=compared(self.deciles[-1].fraction_synthetic, 0.1, "in a real table"),
             breakdown={group.value: group.fraction_synthetic for group in self.deciles},
             note="by decile of outlyingness, 10 the most outlying",
         )

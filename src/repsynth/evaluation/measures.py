@@ -41,6 +41,8 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     part_best: float | None = None
     """The best value of a part, where it is not that of the whole."""
     note: str = ""
+    said: str = ""
+    """How near that is, where the numbers alone do not say it."""
 
     @property
     def line(self) -> str:
@@ -62,6 +64,8 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """How near that is, in words that follow from the numbers alone."""
+        if self.said:
+            return self.said
         gap = abs(self.value - self.best)
         parts = []
         if gap < 1e-12:
@@ -81,6 +85,19 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
             better = f"{100 * way:.0f} % of the way to independent columns"
             parts.append("no better than independent columns" if way >= 1 else better)
         return "; ".join(parts)
+
+
+def compared(value: float, usual: float, what: str) -> str:
+    """More, as many or fewer than usual, in words.
+
+    >>> compared(0.002, 0.001, "among the holdout rows"), compared(0.0, 0.001, "in the real table")
+    ('2.0 times as many as among the holdout rows', 'fewer than in the real table')
+    """
+    if value == usual:
+        return f"as many as {what}"
+    if value < usual:
+        return f"fewer than {what}"
+    return f"{_times(value / usual)} as many as {what}" if usual > 0 else f"more than {what}"
 
 
 def _times(ratio: float) -> str:
