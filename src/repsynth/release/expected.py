@@ -200,8 +200,9 @@ def _notes(model: ModelErrors, release: Release) -> list[str]:
     ]
     if any(table.clipped for table in model.tables) or release.stage.weighted:
         notes.append(
-            "Errors of the model's tables and of means by group are lower bounds: outliers count less in them, "
-            "and what weights or clipping took away is only estimated."
+            "Errors of the model's tables, and of means by label, are those of the noise alone and so lower "
+            "bounds: what weights, clipping and groups change comes on top. Do not take them for intervals of "
+            "the real value."
         )
     if not model.tables:
         notes.append(
