@@ -3,7 +3,8 @@
 shares      of every bin of every column, by the released histograms: promised
 means       of numeric columns by the middles of their bins: promised
 true means  of the numbers themselves, noise and binning together: at least 95 %
-tables      cells of the tables that the model measured; without weights and clipping promised, else a lower bound
+tables      cells of the tables that the model chose: promised without weights, else a lower bound
+clipped     cells of the label's tables, or of naive Bayes' sums, which are clipped: a lower bound
 by label    means of numeric columns by label, as the model measured them: a lower bound
 synthetic   shares of every bin in the synthetic table, with the same intervals around them: no promise
 far         fraction of those synthetic shares that are more than twice as far off
@@ -33,7 +34,7 @@ from repsynth.release.release import Release
 
 MODELS = ("naive-bayes", "mst", "aim", "autoregressive")
 WEIGHTS = ("uniform", "default")
-SHOWN = ("shares", "means", "true means", "tables", "by label", "synthetic", "far")
+SHOWN = ("shares", "means", "true means", "tables", "clipped", "by label", "synthetic", "far")
 
 
 def release_of(split: Split, model: str, weights: str, seed: int) -> Release:
@@ -93,7 +94,9 @@ def add_tables(found: dict[str, list[bool]], release: Release, train: Records) -
         inside = np.logical_and.reduce([code >= 0 for code in codes])
         flat = np.ravel_multi_index([code[inside] for code in codes], table.fractions.shape)
         true = np.bincount(flat, minlength=table.fractions.size).reshape(table.fractions.shape) / inside.sum()
-        found["tables"] += (np.abs(true - table.fractions) <= Z * table.errors).ravel().tolist()
+        found["clipped" if table.clipped else "tables"] += (
+            (np.abs(true - table.fractions) <= Z * table.errors).ravel().tolist()
+        )
 
 
 def main() -> None:

@@ -414,6 +414,7 @@ class _Work:
                 value=worst.distance or 0.0,
                 best=0.0,
                 floor=worst.distance_floor,
+                said=worst.name,
                 breakdown={group.name: group.distance or 0.0 for group in near},
             )
         losing = [group for group in [*self.subgroups, *self.deciles] if group.extra is not None]
@@ -421,7 +422,8 @@ class _Work:
             why = self._why_no_prediction() or "the synthetic table has one label only, or subgroups are small"
             self.left_out["prediction by subgroup"] = why
             return
-        worst = max(losing, key=lambda group: group.extra or 0.0)
+        worst = max(losing, key=lambda group: (group.extra or 0.0) - 2 * (group.extra_error or 0.0))
+        error = 2 * (worst.extra_error or 0.0)
         yield Measure(
             name="worst subgroup, prediction",
             what=f"what a classifier loses in {worst.name} beyond what it loses among the others",
@@ -429,6 +431,8 @@ class _Work:
             best=0.0,
             floor=worst.extra_floor,
             floor_is="trained on a real half",
+            said=f"{worst.name}, ± {error:.3f}: "
+            + ("clearly more than others" if worst.pays_more else "no subgroup clearly pays more"),
             breakdown={group.name: group.extra or 0.0 for group in losing},
             note="squared error of probabilities, over that of a classifier trained on real rows",
         )

@@ -62,7 +62,7 @@ def _columns(evaluation: Evaluation) -> Figure:
 def _associations(evaluation: Evaluation) -> Figure:
     names = evaluation.associations["real"].names
     size = min(2.2 + 0.22 * len(names), 9.0)
-    figure = Figure(figsize=(3 * size, size + 0.8), layout="constrained")
+    figure = Figure(figsize=(3 * size, size + 1.4), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
     for axes, (kind, found) in zip(panels, evaluation.associations.items(), strict=True):
         matrix = found.matrix if kind != "difference" else np.where(np.eye(len(names)), 0.0, found.matrix)
