@@ -1,6 +1,7 @@
 """`repsynth evaluate` as a person uses it: what it prints, what it refuses, what it leaves behind."""
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from repsynth.evaluation.measures import STAMP
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tables")
-    for seed, name in enumerate(("people", "made", "others")):
+    for seed, name in enumerate(("people", "synthetic", "others")):
         pacsv.write_csv(make_people(150, seed), folder / f"{name}.csv")
     pacsv.write_csv(make_people(150, 9).drop_columns(["age"]), folder / "narrow.csv")
     (folder / "schema.toml").write_text(ALL_TYPES)
@@ -39,7 +40,7 @@ def run(command: str) -> int:
     return main(shlex.split(f"evaluate {command}"))
 
 
-TABLES = "--train people.csv --synthetic made.csv --holdout others.csv --schema schema.toml"
+TABLES = "--train people.csv --synthetic synthetic.csv --holdout others.csv --schema schema.toml"
 
 
 @pytest.mark.slow
@@ -57,6 +58,15 @@ def test_it_prints_a_line_for_each_measure_and_writes_a_folder(
     assert run(f"{TABLES} -o out") == 2
     assert "out: already exists" in capsys.readouterr().err
     assert {path.name for path in folder.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_every_command_on_its_page_runs(folder: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "evaluate.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ repsynth evaluate (.*)$", page, flags=re.MULTILINE)
+    assert len(commands) == 3
+    assert all(run(command) == 0 for command in commands)
+    assert (folder / "private-look").is_dir()
 
 
 @pytest.mark.slow
@@ -103,12 +113,12 @@ def test_a_release_alone_needs_no_table(folder: Path, capsys: pytest.CaptureFixt
     ("command", "message"),
     [
         ("", "give tables with --train and --synthetic"),
-        ("--synthetic made.csv", "--synthetic says nothing without the training table"),
+        ("--synthetic synthetic.csv", "--synthetic says nothing without the training table"),
         ("--release release --label smoker", "--label says nothing without the training table"),
         ("--train people.csv", "give a synthetic table with --synthetic"),
-        ("--train people.csv --synthetic made.csv", "give the schema with --schema"),
+        ("--train people.csv --synthetic synthetic.csv", "give the schema with --schema"),
         ("--train people.csv --synthetic narrow.csv --schema schema.toml", "the synthetic table: no column 'age'"),
-        ("--train absent.csv --synthetic made.csv --schema schema.toml", "the training table: absent.csv"),
+        ("--train absent.csv --synthetic synthetic.csv --schema schema.toml", "the training table: absent.csv"),
         (f"{TABLES} --label nobody", "the label 'nobody' is no column"),
         (f"{TABLES} -o nowhere/out", "nowhere: no such folder"),
         (f"{TABLES} --release absent", "absent"),

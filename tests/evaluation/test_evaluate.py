@@ -143,6 +143,23 @@ def test_matrices_are_written_as_they_are(whole: Evaluation, tmp_path: Path) -> 
     assert float(cells["age"][1]) == whole["two-way distance"].breakdown["age × income"]
 
 
+@pytest.mark.slow
+def test_no_cell_is_a_formula(tmp_path: Path) -> None:
+    schema = parse_schema(
+        'columns."=1+1" = {type = "boolean"}\ncolumns.kind = {type = "category", values = ["@a", "b"]}'
+    )
+    generator = np.random.default_rng(0)
+    tables = [
+        pa.table({"=1+1": generator.random(200) < 0.5, "kind": generator.choice(["@a", "b"], 200)})
+        for _ in range(2)
+    ]
+    write_evaluation(evaluate(*tables, None, schema), tmp_path / "out")
+    for path in (tmp_path / "out").glob("*.csv"):
+        cells = [cell for line in path.read_text().splitlines() for cell in line.split(",")]
+        assert not any(cell.startswith(("=", "@")) for cell in cells)
+        assert any(cell.startswith("'=") for cell in cells)
+
+
 def test_a_folder_that_is_there_is_kept(whole: Evaluation, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigError, match="already exists"):

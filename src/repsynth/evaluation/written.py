@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from repsynth.data.write import takes_apostrophe
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.evaluate import Evaluation
 from repsynth.evaluation.measures import Measure, show
@@ -61,7 +62,7 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> list[str]:
         (place / f"{PREFIX}evaluation.json").write_bytes(_json(evaluation))
         for name, rows in _tables(evaluation).items():
             with (place / f"{PREFIX}{name}.csv").open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows(rows)
+                csv.writer(file).writerows([_safe(cell) for cell in row] for row in rows)
         for name, figure in draw_evaluation(evaluation).items():
             save_figure(place / f"{PREFIX}{name}", figure, (".png",))
         return sorted(path.name for path in place.iterdir())
@@ -86,6 +87,11 @@ def evaluation_data(found: Evaluation | Expected) -> dict[str, Any]:
         lines = {m.name: {"line": m.line, "words": m.words} for m in found.measures}
         plain["measures"] = [measure | lines[measure["name"]] for measure in plain["measures"]]
     return plain
+
+
+def _safe(cell: Any) -> Any:
+    """Text that a spreadsheet would run gets an apostrophe: a schema may come from somebody else."""
+    return f"'{cell}" if isinstance(cell, str) and takes_apostrophe([cell])[0] else cell
 
 
 def _tables(evaluation: Evaluation) -> dict[str, list[Sequence[Any]]]:
