@@ -104,12 +104,13 @@ def main() -> None:
     parser.add_argument("--data-dir")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--weights", nargs="+", choices=WEIGHTS, default=WEIGHTS)
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
     print("| table | model | weights | " + " | ".join(SHOWN) + " |")
     print("|---" * (len(SHOWN) + 3) + "|")
     with threadpool_limits(1):
-        for table, model, weights in product(asked.tables, asked.models, WEIGHTS):
+        for table, model, weights in product(asked.tables, asked.models, asked.weights):
             pooled: dict[str, list[bool]] = {name: [] for name in SHOWN}
             for seed in range(asked.seeds):
                 split = split_of(table, seed, asked.data_dir)
