@@ -466,6 +466,7 @@ WHOLE = {
     "ledger init": "ledger init ledger.db --epsilon 1",
     "ledger show": "ledger show ledger.db",
     "audit": "audit --schema schema.toml --epsilon 1",
+    "evaluate": "evaluate --release release",
     "paper": "paper",
     "demo": "demo -o demo",
     "completion": "completion bash",
