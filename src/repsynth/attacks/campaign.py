@@ -28,7 +28,7 @@ from repsynth.planning.plan import Plan
 from repsynth.storage.atomic import beside
 
 STAMP = "PRIVATE: attacks on the records of a table. For the curator only; never publish."
-_RUNS, _ABOUT, _VERSION = "runs", "attack.json", 1
+_RUNS, _ABOUT, _VERSION = "runs", "attack.json", 2
 
 Result = dict[str, NDArray[Any]]
 """What a run left: for each score a number for each target, who took part, their influence, and guesses."""

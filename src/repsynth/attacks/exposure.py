@@ -36,12 +36,12 @@ REPS, UNIFORM = "reps", "uniform"
 BEST = "best possible"
 ATTACKS = {
     "distance": "sees a synthetic table",
-    "density ratio": "and has people from outside",
+    "density ratio": "and people from outside, to compare with",
     "measured cells": "and knows what the model measures",
-    "shadow runs, table": "and can run the synthesizer with and without the person",
-    "shadow runs, release": "and sees the released numbers, and knows all others but the targets",
-    "all others known": "and knows everybody else: the likelihood ratio itself",
-    BEST: "no attack can do better, by the account",
+    "shadow runs, table": "and everybody but the targets, and runs the synthesizer with and without each",
+    "shadow runs, release": "and sees the released numbers",
+    "all others known": "and knows which other targets took part: the likelihood ratio itself",
+    BEST: "no attack does better, by the account",
 }
 """What each attacker has, on top of the one before."""
 
@@ -223,7 +223,7 @@ class _Claim:
             method=method, attack=BEST, decile=decile, targets=targets, trials=0,
             area=area, advantage=gain, rate_at_1=at_1, rate_at_01=at_01,
             proven_epsilon=None, claimed_epsilon=best.largest_epsilon, exceeded=False,
-            verdict=f"never more than {best.advantage:.0%} above guessing",
+            verdict=f"at most {best.advantage:.0%} above guessing",
         )  # fmt: skip
 
     def judge(self, trials: Trials) -> tuple[float, float, bool]:
@@ -255,12 +255,12 @@ def verdict_of(found: Estimate) -> str:
     """What an area says, in words.
 
     >>> verdict_of(Estimate(0.51, 0.49, 0.53))
-    'no better than guessing: AUC at most 0.53'
+    'no better than guessing (≤ 0.53)'
     >>> verdict_of(Estimate(0.96, 0.95, 0.97))
     'finds nearly all'
     """
     if found.low <= 0.5:
-        return f"no better than guessing: AUC at most {max(found.high, 0.5):.2f}"
+        return f"no better than guessing (≤ {max(found.high, 0.5):.2f})"
     if found.low >= 0.9:
         return "finds nearly all"
     return (
@@ -299,9 +299,9 @@ def _guess(method: str, kind: str, decile: int | None, members: Estimate, others
     up = np.hypot(members.high - members.value, others.value - others.low) / room
     excess = Estimate(value, max(value - float(down), -1.0), min(value + float(up), 1.0))
     if excess.low > 0:
-        verdict = f"members are guessed more often, by {excess.low:.1%} at least"
+        verdict = f"members more often (≥ {excess.low:.1%})"
     else:
-        verdict = f"no more than of people outside: at most {max(excess.high, 0.0):.1%}"
+        verdict = f"no more than others (≤ {max(excess.high, 0.0):.1%})"
     return Guess(
         method=method, kind=kind, decile=decile, members=members, others=others, excess=excess, verdict=verdict
     )

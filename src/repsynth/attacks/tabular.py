@@ -22,10 +22,14 @@ def table_scores(
     """Each a number for each target; those that need people from outside are left out where there are none."""
     places = victims.places
     near = nearest(places.place(victims.targets), places.place(synthetic))
-    cells = focal_counts(stage, fit, victims.targets, [synthetic, victims.reference])
+    others = [synthetic, victims.reference, victims.base, victims.targets]
+    cells = focal_counts(stage, fit, victims.targets, others)
     yield "distance", -near[:, 0]
     yield "closeness", -np.log(near.mean(axis=1) + 1e-6)
-    yield "cells", np.log((cells[0] + _PRIOR) / synthetic.rows).sum(axis=0)
+    # For one who knows all others but the targets: how many more than expected share a cell, where few do.
+    expected = cells[2] + cells[3] / 2
+    excess = cells[0] * (stage.histograms.rows / synthetic.rows) - expected
+    yield "cells", (excess / (expected + _PRIOR)).sum(axis=0)
     if to_reference is not None:
         yield "density ratio", make_attacks(near, to_reference).density
         ratio = (cells[0] + _PRIOR) / (cells[1] + _PRIOR) * (victims.reference.rows / synthetic.rows)

@@ -36,7 +36,8 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
     _proven(console, found)
     for note in found.notes:
         console.print(f"[yellow]note:[/yellow] {escape(note)}")
-    console.print(f"\nAll runs and numbers are in {escape(str(folder))}, PRIVATE. {_know()}")
+    _who(console, dict.fromkeys(line.attack for line in sorted(found.lines, key=_order)))
+    console.print(f"\nAll runs and numbers are in {escape(str(folder))}: PRIVATE.")
 
 
 def estimate(seconds: float) -> str:
@@ -50,30 +51,36 @@ def estimate(seconds: float) -> str:
     return f"This will take about {seconds / 60:.0f} minutes. It can be stopped, and goes on when started again."
 
 
-def _know() -> str:
-    known = "; ".join(f"[italic]{name}[/italic] {what}" for name, what in ATTACKS.items())
-    return f"What each attacker has, on top of the one before: {known}."
+def _who(console: Console, attacks: Iterable[str]) -> None:
+    """What each attacker has."""
+    console.print("\n[bold]What the attacker has[/bold], each on top of the one before")
+    table = make_table("attack", "", right_from=99)
+    for name in attacks:
+        table.add_row(name, ATTACKS[name])
+    console.print(table)
 
 
 def _attacks(console: Console, lines: Iterable[Line]) -> None:
-    headers = ("AUC", "", "advantage", "", "found at 1 %", "at 0.1 % false alarms")
+    headers = ("AUC", "advantage", "found at 1 %", "at 0.1 % alarms")
     table = make_table("attack", "weights", *headers, "verdict", right_from=99)
-    for column in (2, 4, 6, 7):
-        table.columns[column].justify = "right"
-    ordered = sorted(lines, key=lambda line: (list(ATTACKS).index(line.attack), line.method == REPS))
+    ordered = sorted(lines, key=_order)
+    last = ""
     for line in ordered:
         table.add_row(
-            line.attack if line.method == ordered[0].method else "",
+            line.attack if line.attack != last else "",
             _METHODS[line.method],
-            f"{line.area.value:.3f}",
-            _ends(line, line.area, 2),
-            f"{line.advantage.value:+.3f}",
-            _ends(line, line.advantage, 2),
+            _interval(line, line.area, ""),
+            _interval(line, line.advantage, "+"),
             _rate(line, line.rate_at_1),
             _rate(line, line.rate_at_01),
             _verdict(line),
         )
+        last = line.attack
     console.print(table)
+
+
+def _order(line: Line) -> tuple[int, bool]:
+    return list(ATTACKS).index(line.attack), line.method == REPS
 
 
 def _verdict(line: Line) -> str:
@@ -83,15 +90,16 @@ def _verdict(line: Line) -> str:
     return line.verdict if dim else f"[yellow]{line.verdict}[/yellow]"
 
 
-def _ends(line: Line, found: Estimate, digits: int) -> str:
-    return "" if line.attack == BEST else f"{found.low:.{digits}f} to {found.high:.{digits}f}"
+def _interval(line: Line, found: Estimate, sign: str) -> str:
+    ends = "" if line.attack == BEST else escape(f" [{found.low:{sign}.2f}, {found.high:{sign}.2f}]")
+    return f"{found.value:{sign}.2f}{ends}"
 
 
 def _rate(line: Line, found: Estimate | None) -> str:
     if found is None:
         return "too few runs"
     value = f"{found.value:.1%}"
-    return value if line.attack == BEST else f"{value} (≤ {found.high:.1%})"
+    return value if line.attack == BEST else f"{value} (≤ {found.high:.0%})"
 
 
 def _deciles(console: Console, found: Exposure) -> None:
@@ -99,25 +107,20 @@ def _deciles(console: Console, found: Exposure) -> None:
     name = "shadow runs, release"
     methods = list(dict.fromkeys(line.method for line in found.lines))
     console.print(
-        f"\n[bold]By decile of outlyingness[/bold]: AUC of {name}; advantage of the best possible attack; ε"
+        f"\n[bold]By decile of outlyingness[/bold] (10: the most outlying): {name}, and the best possible"
     )
-    headers = [f"{what}, {_METHODS[method]}" for what in ("AUC", "best", "ε at most") for method in methods]
-    table = make_table("decile", "targets", *headers, right_from=1)
+    headers = [
+        f"{what}, {_METHODS[method]}" for what in ("AUC", "best AUC", "best advantage") for method in methods
+    ]
+    table = make_table("decile", "targets", *headers, right_from=0)
     by_key = {(line.decile, line.method, line.attack): line for line in found.lines}
-    for decile in range(1, 11):
-        some = [line for line in found.lines if line.decile == decile]
-        if not some:
-            continue
-        cells = []
-        for method in methods:
-            line = by_key.get((decile, method, name))
-            cells.append(
-                "" if line is None else f"{line.area.value:.2f} ({line.area.low:.2f} to {line.area.high:.2f})"
-            )
+    for decile in sorted({line.decile for line in found.lines if line.decile is not None}):
+        seen = [by_key.get((decile, method, name)) for method in methods]
         best = [by_key[decile, method, BEST] for method in methods]
-        cells += [f"{line.advantage.value:.3f}" for line in best]
-        cells += [f"{line.claimed_epsilon:.3g}" for line in best]
-        table.add_row(str(decile), str(some[0].targets), *cells)
+        cells = ["" if line is None else _interval(line, line.area, "") for line in seen]
+        cells += [f"{line.area.value:.2f}" for line in best]
+        cells += [f"{line.advantage.value:.2f}" for line in best]
+        table.add_row(str(decile), str(best[0].targets), *cells)
     console.print(table)
 
 
@@ -144,10 +147,14 @@ def _proven(console: Console, found: Exposure) -> None:
     lines = [line for line in found.lines if line.proven_epsilon is not None]
     most = max(lines, key=lambda line: line.proven_epsilon or 0.0)
     where = "all targets" if most.decile is None else f"decile {most.decile}"
-    console.print(
-        f"\nThe most that an attack proves, for all {len(lines):,} lines at once: ε = {most.proven_epsilon:.3g} "
-        f"({most.attack}, {_METHODS[most.method]}, {where}), where {most.claimed_epsilon:.3g} is claimed."
-    )
+    if not most.proven_epsilon:
+        console.print(f"\nNone of the {len(lines):,} attacks proves any loss at all, all taken together.")
+    else:
+        console.print(
+            f"\nThe most that one of the {len(lines):,} attacks proves, all taken together: "
+            f"ε = {most.proven_epsilon:.3g} ({most.attack}, {_METHODS[most.method]}, {where}), where "
+            f"{most.claimed_epsilon:.3g} is claimed."
+        )
     broken = [line for line in lines if line.exceeded]
     if not broken:
         console.print("No attack proves more than is claimed.")
