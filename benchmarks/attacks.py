@@ -31,7 +31,7 @@ TABLES = {"sim": 1000, "german_credit": 600, "adult": 1000, "nist": 1000}
 
 BUDGETS: dict[str, dict[str, Any]] = {
     "no noise": {"mu": 1e4, "weights": "uniform"},
-    "ε = 100": {"epsilon": 100.0, "delta": 1e-6},
+    "ε = 100": {"epsilon": 100.0, "delta": 1e-6, "weights": "uniform"},
     "ε = 4": {"epsilon": 4.0, "delta": 1e-6},
     "ε = 1": {"epsilon": 1.0, "delta": 1e-6},
 }
@@ -131,7 +131,6 @@ def print_guesses(cells: list[Cell]) -> None:
 LOOKS = {
     ("no noise", UNIFORM): ("#555555", "x"),
     ("ε = 100", UNIFORM): ("#999999", "P"),
-    ("ε = 100", REPS): ("#cc79a7", "v"),
     ("ε = 4", UNIFORM): ("#0072b2", "o"),
     ("ε = 4", REPS): ("#d55e00", "D"),
     ("ε = 1", UNIFORM): ("#56b4e9", "s"),

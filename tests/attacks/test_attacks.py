@@ -58,7 +58,7 @@ def found_in(exposure: Exposure, **wanted: object) -> Line:
 
 
 def test_targets_come_from_all_deciles_and_are_not_in_the_base(sim: datasets.Dataset, victims: Victims) -> None:
-    assert np.bincount(victims.deciles).tolist() == [2] * 10
+    assert np.bincount(victims.deciles).tolist() == [1, 1, 1, 1, 2, 2, 2, 2, 2, 6]
     assert (victims.base.rows, victims.targets.rows, victims.reference.rows) == (580, 20, 300)
     whole = records_of(sim.table.slice(0, 600), sim.schema)
     assert np.array_equal(victims.targets.codes["x1"], whole.codes["x1"][victims.rows_of_targets])
@@ -379,7 +379,8 @@ def test_every_model_can_be_attacked(model: str, sim: datasets.Dataset, tmp_path
     extra = {"epochs": 2.0, "sampling_rate": 0.5} if model == "autoregressive" else {}
     plan = plan_for(sim.schema, model=model, **extra)
     found = attack(plan, sim.table.slice(0, 200), sim.table.slice(500, 200), tmp_path / "a", targets=10, runs=8)
-    assert len({line.attack for line in found.lines}) == 7
+    # The rounds of a training are not watched, so there is no exact likelihood ratio.
+    assert len({line.attack for line in found.lines}) == (6 if model == "autoregressive" else 7)
     assert not found.exceeded
 
 

@@ -46,7 +46,7 @@ ATTACKS = {
 """What each attacker has, on top of the one before."""
 
 _SHADOW_TABLE = ("distance", "closeness", "cells")
-_SHADOW_RELEASE = ("stage one", "stage two", "decoded")
+_SHADOW_RELEASE = ("stage one", "stage two", "decoded", "likelihood")
 _FAMILY = 0.99
 """The confidence that no line proves more than is true."""
 
@@ -149,6 +149,10 @@ def summarise(campaign: Campaign, results: dict[str, list[Result]]) -> Exposure:
     """All lines."""
     groups = list(_groups(campaign.victims.deciles))
     attacks = {method: _attacks(found, campaign.victims.deciles) for method, found in results.items()}
+    if (
+        next(iter(campaign.plans.values())).training is not None
+    ):  # its rounds are not watched, so this is not the ratio
+        attacks = {method: _without(found, "all others known") for method, found in attacks.items()}
     count = sum(len(found) for found in attacks.values()) * len(groups)
     lines = []
     for method, found in attacks.items():
@@ -192,9 +196,14 @@ def _attacks(results: list[Result], deciles: Ints) -> dict[str, Floats]:
     present = _stacked(results, "present").astype(bool)
     found = {name: _stacked(results, name) for name in ATTACKS if all(name in result for result in results)}
     for name, parts in (("shadow runs, table", _SHADOW_TABLE), ("shadow runs, release", _SHADOW_RELEASE)):
-        found[name] = likelihood_ratios([_stacked(results, part) for part in parts], present, deciles)
+        there = [part for part in parts if all(part in result for result in results)]
+        found[name] = likelihood_ratios([_stacked(results, part) for part in there], present, deciles)
     found["all others known"] = _stacked(results, "known")
     return {name: found[name] for name in ATTACKS if name in found}
+
+
+def _without(attacks: dict[str, Floats], name: str) -> dict[str, Floats]:
+    return {each: scores for each, scores in attacks.items() if each != name}
 
 
 def _stacked(results: list[Result], name: str) -> Floats:

@@ -7,6 +7,8 @@ half of what all targets would add,
     projected    ⟨c(z), y − E⟩ / σ², added up: the likelihood ratio but for the other targets' coins
     decoded      those, with the coins of all targets worked out at once: (Σ C Cᵀ/σ² + 4 I)⁻¹ Σ C (y − E)/σ²
     known        the likelihood ratio for one who knows the other targets' coins as well: no attack does better
+
+A training's rounds are not watched; of what comes out of it, the likelihood of each target is.
 """
 
 import math
@@ -118,6 +120,9 @@ class Observed:
         yield "stage two", self.watch.by_stage[1]
         yield "decoded", self.watch.decoded()
         yield "known", self.watch.known
+        likelihoods = getattr(self.fit, "log_likelihoods", None)  # of a model that was trained
+        if likelihoods is not None:
+            yield "likelihood", likelihoods(self.watch.targets)
 
 
 def observe(plan: Plan, victims: Victims, *, seed: int, run: int, method: int) -> Observed:

@@ -18,6 +18,7 @@ from repsynth.schema import Numeric, Schema
 FEWEST_ROWS = 20
 FEWEST_RUNS = 8
 
+_TOP_TURNS = 3  # targets of the most outlying tenth for each one of another
 _LANDMARKS, _CANDIDATES, _REFERENCE = 3000, 8000, 5000  # records that distances are worked out for, at most
 
 
@@ -86,7 +87,7 @@ class Victims:
 
 
 def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, seed: int) -> Victims:
-    """Targets from all deciles of outlyingness alike; what is odd about the data is noted."""
+    """Targets from all deciles of outlyingness; what is odd about the data is noted."""
     if targets < 1:
         raise ConfigError("there must be one target at least; give --targets")
     notes: list[str] = []
@@ -157,12 +158,14 @@ def _standing(
 
 
 def _stratified(candidates: Ints, apart: Floats, count: int, generator: np.random.Generator) -> Ints:
-    """So many candidates, as many of each decile as of another, or one more."""
+    """So many candidates: a quarter from the most outlying tenth, the others from all deciles alike."""
     deciles = deciles_of(apart)
-    by_decile = [generator.permutation(candidates[deciles == d]) for d in range(DECILES)]
-    # The most outlying first: they are who it is about.
-    turns = [(k, -d, row) for d, rows in enumerate(by_decile) for k, row in enumerate(rows)]
-    return np.sort(np.array([row for _, _, row in sorted(turns)[:count]], dtype=np.int64))
+    turns = []
+    for decile in range(DECILES):
+        rows = generator.permutation(candidates[deciles == decile])
+        pace = 1 if decile < DECILES - 1 else _TOP_TURNS
+        turns += [(k // pace, -decile, k, row) for k, row in enumerate(rows)]
+    return np.sort(np.array([row for *_, row in sorted(turns)[:count]], dtype=np.int64))
 
 
 def _disjoint(records: Records, holdout: Records, notes: list[str]) -> Records:
