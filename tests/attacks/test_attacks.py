@@ -1,6 +1,9 @@
 """Each attack finds planted members where there is no noise, and nothing where there is nothing."""
 
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +88,7 @@ def test_a_holdout_that_overlaps_is_noticed(sim: datasets.Dataset) -> None:
     assert found.reference.rows == 200
     everybody = choose_victims(sim.table.slice(0, 600), sim.table.slice(0, 600), sim.schema, targets=20, seed=0)
     assert everybody.reference.rows == 0
+    assert "no row of the holdout is left" in everybody.notes[1]
 
 
 def test_twins_by_chance_are_no_overlap() -> None:
@@ -351,6 +355,23 @@ def test_a_second_start_goes_on(sim: datasets.Dataset, tmp_path: Path, monkeypat
     # More runs go on from those that are there.
     carry_out_all(replace(campaign, runs=10), tmp_path / "killed")
     assert len(made) == 16
+
+
+@pytest.mark.slow
+def test_a_process_that_was_killed_goes_on(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    started = subprocess.Popen([sys.executable, "-m", "repsynth", *_COMMAND, *_SMALL, "--runs", "400"])
+    try:
+        while len(list(Path("out/runs").glob("*.npz"))) < 3:
+            assert started.poll() is None
+            time.sleep(0.1)
+    finally:
+        started.kill()
+        started.wait()
+    kept = {path: path.stat().st_mtime_ns for path in Path("out/runs").glob("*.npz")}
+    assert main([*_COMMAND, *_SMALL, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == 8
+    assert all(path.stat().st_mtime_ns == made for path, made in kept.items())
+    assert len(list(Path("out/runs").glob("*.npz"))) >= 16
 
 
 @pytest.mark.slow

@@ -56,6 +56,7 @@ class Campaign:
         parts: list[Any] = [_VERSION, self.victims.digest, self.victims.rows_of_targets.tolist(), self.seed]
         parts += [(name, plan.settings.dump(), sorted(plan.charges)) for name, plan in self.plans.items()]
         parts += [repr(self.victims.schema)]
+        parts += [plan.borrowed.digest for plan in self.plans.values() if plan.borrowed]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def carry_out(self, method: str, run: int) -> Result:

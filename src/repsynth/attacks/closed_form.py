@@ -54,7 +54,7 @@ def best_attack(loss: Loss, influence: Floats, delta: float) -> Best:
 def _pooled_rate(mu: Floats, false_alarms: float) -> float:
     """The true positive rate of a common threshold on log-likelihood ratios, which are N(± μ²/2, μ²)."""
     low, high = -(float(mu.max()) ** 2) - 1, float(mu.max()) ** 2 + 40 * float(mu.max()) + 1
-    for _ in range(200):
+    for _ in range(80):
         middle = (low + high) / 2
         low, high = (middle, high) if ndtr(-middle / mu - mu / 2).mean() > false_alarms else (low, middle)
     return float(ndtr(-high / mu + mu / 2).mean())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.attacks.calibrating import likelihood_ratios
 from repsynth.attacks.campaign import STAMP, Campaign, Result, carry_out_all
-from repsynth.attacks.closed_form import best_attack
+from repsynth.attacks.closed_form import Best, best_attack
 from repsynth.attacks.guesses import KINDS
 from repsynth.attacks.intervals import (
     CONFIDENCE,
@@ -222,9 +223,14 @@ class _Claim:
     def of(cls, plan: Plan, influence: Floats, *, lines: int) -> "_Claim":
         return cls(plan, influence, 1 - (1 - _FAMILY) / max(lines, 1))
 
-    def line(self, method: str, decile: int | None, targets: int) -> Line:
+    @cached_property
+    def best(self) -> Best:
         """The best that any attack can do."""
-        best = best_attack(self.plan.loss, self.influence, self.plan.delta)
+        return best_attack(self.plan.loss, self.influence, self.plan.delta)
+
+    def line(self, method: str, decile: int | None, targets: int) -> Line:
+        """As a line."""
+        best = self.best
         area, gain, at_1, at_01 = (
             Estimate(value, value, value) for value in (best.area, best.advantage, best.rate_at_1, best.rate_at_01)
         )
@@ -237,15 +243,13 @@ class _Claim:
 
     def judge(self, trials: Trials) -> tuple[float, float, bool]:
         """The ε that is proven, the ε that is claimed, and whether the former is more."""
-        best = best_attack(self.plan.loss, self.influence, self.plan.delta) if self.plan.training is None else None
-        rates = proven_rates(trials, self.confidence)
-        delta = self.plan.delta
-        if best is not None and best.largest_mu is not None:
-            mu = proven_mu(rates)
-            return float(epsilon_of(mu, delta)), best.largest_epsilon, mu > best.largest_mu * (1 + 1e-9)
-        proven = proven_epsilon(rates, delta)
-        claimed = float(self.plan.loss.epsilon_at(float(self.influence.max()), delta))
-        return proven, claimed, proven > claimed * (1 + 1e-9)
+        rates, delta, claimed = proven_rates(trials, self.confidence), self.plan.delta, self.best.largest_epsilon
+        if self.best.largest_mu is None:
+            proven = proven_epsilon(rates, delta)
+            return proven, claimed, proven > claimed * (1 + 1e-9)
+        mu = proven_mu(rates)
+        proven = float(epsilon_of(mu, delta)) if mu > 0 else 0.0
+        return proven, claimed, mu > self.best.largest_mu * (1 + 1e-9)
 
 
 def _line(method: str, name: str, decile: int | None, targets: int, trials: Trials, claim: _Claim) -> Line:

@@ -184,6 +184,10 @@ def _disjoint(records: Records, holdout: Records, notes: list[str]) -> Records:
             "chance would have: they are left out; a holdout must hold other people"
         )
         holdout = holdout.take(~shared)
+        if not holdout.rows:
+            notes.append(
+                "no row of the holdout is left: attacks that compare with people from outside are left out"
+            )
     elif shared.any():
         notes.append(
             f"{int(shared.sum()):,} of {len(theirs):,} rows of the holdout look like one of the table, which "
