@@ -224,13 +224,15 @@ def attack(
     runs: int = 64,
     jobs: int = 1,
     seed: int = 0,
+    power: bool = False,
     scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Exposure":
     """Attack records of a table as strangers could, and see who would be found: PRIVATE, and nothing is released.
 
     `holdout` is a table of people like those, who are not in it; without one, attacks that need it are left out.
-    Each run is kept in the folder: the same call goes on where it stopped.
+    Each run is kept in the folder: the same call goes on where it stopped. With `power`, the same attacks are also
+    made where there is no noise: one that finds nobody there proves nothing.
 
     >>> import tempfile
     >>> from repsynth import datasets
@@ -244,7 +246,9 @@ def attack(
     from repsynth.attacks.exposure import attack as carry_out
 
     made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
-    return carry_out(made, table, holdout, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed)
+    return carry_out(
+        made, table, holdout, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed, power=power
+    )
 
 
 def _schema(schema: Schema | str | Path) -> Schema:

@@ -20,7 +20,7 @@ import repsynth
 from repsynth import datasets
 from repsynth.attacks.campaign import Campaign, carry_out_all
 from repsynth.attacks.closed_form import best_attack
-from repsynth.attacks.exposure import BEST, REPS, UNIFORM, Exposure, Line, attack, methods_of, summarise
+from repsynth.attacks.exposure import BARE, BEST, REPS, UNIFORM, Exposure, Line, attack, methods_of, summarise
 from repsynth.attacks.guesses import make_guesses, same
 from repsynth.attacks.intervals import Trials, area
 from repsynth.attacks.observing import contributions, observe
@@ -303,6 +303,8 @@ def test_planned_weights_protect_the_most_outlying(exposures: dict[str, Exposure
 
 def test_uniform_weights_are_not_attacked_twice(sim: datasets.Dataset) -> None:
     assert list(methods_of(plan_for(sim.schema, weights="uniform"))) == [UNIFORM]
+    assert list(methods_of(plan_for(sim.schema), power=True)) == [BARE, UNIFORM, REPS]
+    assert methods_of(plan_for(sim.schema), power=True)[BARE].mu > 1000
     both = methods_of(plan_for(sim.schema, outlier_epsilon=2.0))
     assert both[UNIFORM].mu == both[REPS].mu
     assert both[UNIFORM].model == both[REPS].model
@@ -432,6 +434,15 @@ def test_the_command_says_who_is_exposed(files: Path, capsys: pytest.CaptureFixt
     assert data["private"] is True
     assert data["exceeded"] is False
     assert data == json.loads((files / "out" / "exposure.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_the_command_shows_its_power(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*_COMMAND, *_SMALL, "--power"]) == 0
+    printed = capsys.readouterr().out
+    known = [line for line in printed.splitlines() if line.startswith("all others known")]
+    assert len(known) == 3  # the most outlying, all, and what this attacker has
+    assert all("no noise" in line and "1.00 [" in line for line in known[:2])
 
 
 @pytest.mark.slow

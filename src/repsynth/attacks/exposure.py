@@ -27,13 +27,18 @@ from repsynth.attacks.intervals import (
     rate_at,
 )
 from repsynth.attacks.victims import choose_victims
+from repsynth.errors import ConfigError
 from repsynth.evaluation.nearest import DECILES
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.scoring.weights import Uniform
 from repsynth.storage.atomic import beside
 
-REPS, UNIFORM = "reps", "uniform"
+REPS, UNIFORM, BARE = "reps", "uniform", "bare"
+"""The plan, the same budget with uniform weights, and no noise worth speaking of."""
+
+METHODS = (BARE, UNIFORM, REPS)
+_NO_NOISE = 1e4  # as μ
 BEST = "best possible"
 ATTACKS = {
     "distance": "sees a synthetic table",
@@ -113,10 +118,13 @@ def attack(
     runs: int = 64,
     jobs: int = 1,
     seed: int = 0,
+    power: bool = False,
     on_notes: Callable[[Sequence[str]], None] = lambda notes: None,
     **progress: Any,
 ) -> Exposure:
     """Attack a plan and the same budget with uniform weights; everything is kept in the folder, which is PRIVATE.
+
+    With `power`, attacks are also made where there is no noise: one that finds nobody there proves nothing.
 
     >>> import tempfile
     >>> from repsynth import datasets
@@ -130,7 +138,7 @@ def attack(
     """
     victims = choose_victims(table, holdout, plan.schema, targets=targets, seed=seed)
     on_notes(victims.notes)
-    campaign = Campaign(methods_of(plan), victims, runs, seed)
+    campaign = Campaign(methods_of(plan, power=power), victims, runs, seed)
     results = carry_out_all(campaign, folder, jobs=jobs, **progress)
     found = summarise(campaign, results)
     with beside(folder / "exposure.json", mode=0o600, replace=True) as temporary:
@@ -138,8 +146,16 @@ def attack(
     return found
 
 
-def methods_of(plan: Plan) -> dict[str, Plan]:
-    """The plan, and the same budget with uniform weights."""
+def methods_of(plan: Plan, *, power: bool = False) -> dict[str, Plan]:
+    """The plan, the same budget with uniform weights and, to show the attacks' power, hardly any noise."""
+    if power:
+        if plan.training is not None:
+            raise ConfigError(
+                "a training cannot be accounted for without noise; give --epsilon 100 instead of --power"
+            )
+        uniform = methods_of(plan)[UNIFORM].settings
+        bare = msgspec.structs.replace(uniform, epsilon=None, rho=None, mu=_NO_NOISE)
+        return {BARE: make_plan(plan.schema, bare), **methods_of(plan)}
     if isinstance(plan.settings.weights, Uniform):
         return {UNIFORM: plan}
     settings = msgspec.structs.replace(plan.settings, weights=Uniform(), outlier_epsilon=None, max_lost_mass=None)
@@ -167,7 +183,7 @@ def summarise(campaign: Campaign, results: dict[str, list[Result]]) -> Exposure:
                     lines.append(_line(method, name, decile, int(chosen.sum()), trials, claim))
             lines.append(claim.line(method, decile, int(chosen.sum())))
     guesses = [guess for method, found in results.items() for guess in _guesses(method, found)]
-    plan = next(iter(campaign.plans.values()))
+    plan = list(campaign.plans.values())[-1]
     return Exposure(
         note=STAMP,
         private=True,

@@ -47,6 +47,7 @@ def attack(options: argparse.Namespace) -> int:
             runs=options.runs,
             jobs=options.jobs,
             seed=options.seed,
+            power=options.power,
             on_begin=on_begin,
             on_done=on_done,
             on_estimate=on_estimate,

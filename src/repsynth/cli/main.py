@@ -288,6 +288,9 @@ def _add_attack(verbs: Verbs) -> None:
     attack.add_argument(
         "--jobs", type=int, default=_processors(), metavar="J", help="processes (%(default)s here)"
     )
+    attack.add_argument(
+        "--power", action="store_true", help="attack without noise, too: what finds nobody there proves nothing"
+    )
     attack.add_argument("--seed", type=int, default=0, help="choice of the targets, and coins (%(default)s)")
     attack.add_argument(
         "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for all runs; PRIVATE"

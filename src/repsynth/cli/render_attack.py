@@ -6,11 +6,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.attacks.exposure import ATTACKS, BEST, REPS, UNIFORM, Exposure, Guess, Line
+from repsynth.attacks.exposure import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
 from repsynth.attacks.intervals import Estimate
 from repsynth.cli.render import make_table
 
-_METHODS = {UNIFORM: "uniform", REPS: "as planned"}
+_METHODS = {BARE: "no noise", UNIFORM: "uniform", REPS: "as planned"}
 _TOP = 10
 
 
@@ -79,8 +79,8 @@ def _attacks(console: Console, lines: Iterable[Line]) -> None:
     console.print(table)
 
 
-def _order(line: Line) -> tuple[int, bool]:
-    return list(ATTACKS).index(line.attack), line.method == REPS
+def _order(line: Line) -> tuple[int, int]:
+    return list(ATTACKS).index(line.attack), METHODS.index(line.method)
 
 
 def _verdict(line: Line) -> str:
@@ -128,7 +128,7 @@ def _guesses(console: Console, guesses: list[Guess]) -> None:
     table = make_table("guess", "who", "weights", "members", "others", "excess", "", "verdict", right_from=99)
     for column in (3, 4, 5):
         table.columns[column].justify = "right"
-    for guess in sorted(guesses, key=lambda guess: (guess.kind, guess.decile or 0, guess.method == REPS)):
+    for guess in sorted(guesses, key=lambda guess: (guess.kind, guess.decile or 0, METHODS.index(guess.method))):
         found = guess.verdict.startswith("members")
         table.add_row(
             guess.kind,
@@ -144,7 +144,7 @@ def _guesses(console: Console, guesses: list[Guess]) -> None:
 
 
 def _proven(console: Console, found: Exposure) -> None:
-    lines = [line for line in found.lines if line.proven_epsilon is not None]
+    lines = [line for line in found.lines if line.proven_epsilon is not None and line.method != BARE]
     most = max(lines, key=lambda line: line.proven_epsilon or 0.0)
     where = "all targets" if most.decile is None else f"decile {most.decile}"
     if not most.proven_epsilon:
