@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = [
     *("errors", "arrays", "knobs"),
     *("schema", "privacy", "storage", "data", "datasets", "engines", "mechanism", "scoring", "models"),
-    *("planning", "release", "pipeline", "curator", "auditing", "evaluation", "paper", "api", "cli"),
+    *("planning", "release", "pipeline", "curator", "auditing", "evaluation", "attacks", "paper", "api", "cli"),
     "__main__",
 ]
 ROLES = {"__init__", "base", "model", "fit"}
@@ -29,7 +29,7 @@ HEAVY = {
     "polars": {"data"},
     "sklearn": {"datasets", "evaluation", "paper", "cli"},
     "matplotlib": {"evaluation", "paper", "cli"},
-    "threadpoolctl": {"models", "paper"},
+    "threadpoolctl": {"models", "attacks", "paper"},
     "mpmath": {"mechanism"},
     "jax": set(),
     "jax_privacy": set(),
@@ -125,7 +125,7 @@ def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
 def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
     assert users == {"mechanism.noise", "mechanism.meter", "pipeline.run"}
-    assert callers("seeded_entropy") == {"pipeline.run"}
+    assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
 
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
@@ -133,6 +133,7 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
         *("release.release", "scoring.threshold", "datasets", "datasets.people"),
         *("auditing.targets", "auditing.white_box", "auditing.black_box"),
         *("models.marginal.mean_weights", "models.marginal.raked", "models.network.network"),
+        *("attacks.victims", "attacks.observing"),
         *("evaluation.split", "evaluation.inputs", "evaluation.evaluate", "paper.literal", "paper.nulls"),
     }
     for path in MODULES:
@@ -150,7 +151,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     assert callers("LocalEngine") == {
         *("curator.guarantee", "curator.chance", "auditing.white_box", "auditing.training"),
     }
-    looking = {"curator.dossier", "auditing.audit", "evaluation.matrix", "paper.sound"}
+    looking = {"curator.dossier", "auditing.audit", "attacks.victims", "evaluation.matrix", "paper.sound"}
     assert callers("per_record") == callers("LocalEngine.open") == looking
     assert callers("open_engine") == {"pipeline.run"}
 

@@ -17,11 +17,13 @@ pipeline     carry out a plan: pay, measure, keep checkpoints
 curator      for the curator only: draft of a schema, check of a table, dossier, guaranteed losses
 auditing     attack the mechanism, and compare with its claims
 evaluation   what a synthetic table is good for, and who could be found
+attacks      for the curator only: attack the records of a table, and see who is still exposed
 paper        the experiments of the method's paper
 cli          the command line
 
 A run:      cli -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
 A sample:   release.load -> models (sampler) -> data.decode -> data.write
+An attack:  scoring.stage -> models -> attacks.observing, many times -> attacks.exposure
 An audit:   pipeline.run -> release.kernels -> auditing.white_box -> auditing.bounds
 """
 
@@ -32,6 +34,7 @@ __version__ = "0.2.0.dev2"
 
 if TYPE_CHECKING:
     from repsynth.api import (
+        attack,
         audit,
         check_table,
         draft_schema,
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "api": [
+        "attack",
         "audit",
         "check_table",
         "draft_schema",
@@ -133,6 +137,7 @@ __all__ = [
     "Targeted",
     "Uniform",
     "__version__",
+    "attack",
     "audit",
     "check_table",
     "draft_schema",

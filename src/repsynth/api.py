@@ -14,6 +14,7 @@ from repsynth.planning.settings_file import read_settings, with_given
 from repsynth.schema import Schema, load_schema
 
 if TYPE_CHECKING:
+    from repsynth.attacks.exposure import Exposure
     from repsynth.auditing.bounds import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
@@ -269,6 +270,45 @@ def audit(
     made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
     source = made_up_table(made.schema) if table is None else table
     return attack(made, source, runs=runs, black_box_runs=black_box_runs)
+
+
+@takes_settings
+def attack(
+    table: Any,
+    schema: Schema | str | Path,
+    folder: str | Path,
+    *,
+    holdout: Any = None,
+    settings: Settings | str | Path | None = None,
+    targets: int = 100,
+    runs: int = 64,
+    jobs: int = 1,
+    seed: int = 0,
+    power: bool = False,
+    scores_from: "Release | Borrowed | str | Path | None" = None,
+    **knobs: Any,
+) -> "Exposure":
+    """Attack records of a table as strangers could, and see who would be found: PRIVATE, and nothing is released.
+
+    `holdout` is a table of people like those, who are not in it; without one, attacks that need it are left out.
+    Each run is kept in the folder: the same call goes on where it stopped. With `power`, the same attacks are also
+    made where there is no noise: one that finds nobody there proves nothing.
+
+    >>> import tempfile
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> train, others = sim.table.slice(0, 500), sim.table.slice(3000, 300)
+    >>> found = attack(train, sim.schema, Path(tempfile.mkdtemp()) / "attack", holdout=others, targets=10, runs=8,
+    ...                epsilon=1.0, model="naive-bayes")
+    >>> found.private, found.exceeded
+    (True, False)
+    """
+    from repsynth.attacks.exposure import attack as carry_out
+
+    made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
+    return carry_out(
+        made, table, holdout, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed, power=power
+    )
 
 
 def _schema(schema: Schema | str | Path) -> Schema:

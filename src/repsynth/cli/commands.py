@@ -77,7 +77,7 @@ def check_new(path: Path, flag: str) -> None:
 
 def plan(options: argparse.Namespace) -> None:
     """Show a plan."""
-    made = _plan(options)
+    made = plan_of(options)
     rows = made.public_rows or options.rows
     if rows < 1:
         raise ConfigError("the expected number of rows must be at least 1")
@@ -97,7 +97,7 @@ def plan(options: argparse.Namespace) -> None:
 
 def synthesize(options: argparse.Namespace) -> None:
     """Make a release and a synthetic table."""
-    made = _plan(options)
+    made = plan_of(options)
     suffix = ".csv" if options.data.suffix.lower() == ".csv" else ".parquet"
     output = options.output or Path(f"synthetic{suffix}")
     check_table_path(output)
@@ -237,7 +237,7 @@ def audit(options: argparse.Namespace) -> int:
     from repsynth.auditing.audit import audit as run_audit
     from repsynth.auditing.targets import made_up_table
 
-    made = _plan(options)
+    made = plan_of(options)
     with _progress(options) as progress:
         task = progress.add_task("attacking", total=5)
         findings = list(
@@ -291,7 +291,8 @@ def completion(options: argparse.Namespace) -> None:
     print_result(options, {"script": script}, lambda console: console.out(script, end=""))
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The plan that the flags ask for."""
     kept = {} if options.plan is None else read_settings(options.plan)
     borrowed = None if options.scores_from is None else borrow(options.scores_from)
     settings = Settings.of(**with_given(kept, settings_of(options)))

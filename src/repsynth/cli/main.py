@@ -70,9 +70,21 @@ from it, whether it can be told from the real one, and who pays. Every measure s
 what two halves of the real table give. With tables, all of it is PRIVATE: it is computed from the training data.
 With a release alone, it says which errors follow from the released noise, which may be published.
 
-  repsynth evaluate --train people.csv --synthetic synthetic.csv --holdout others.csv --schema schema.toml -o
-  private repsynth evaluate --train people.csv --release release
+  repsynth evaluate --train people.csv --synthetic synthetic.csv --holdout others.csv --schema schema.toml
+  repsynth evaluate --train people.csv --release release -o private
   repsynth evaluate --release release
+"""
+
+_ATTACK = """\
+See who could still be found, before anything is handed out. Records of the table, from all deciles of
+outlyingness, are in a run or not by a coin; attackers who see a synthetic table, know the method, can run it
+themselves or see the released numbers guess which. The plan is compared with uniform weights at the same budget,
+and every attack with the best that the account allows. Nothing is spent or released; what it prints and keeps is
+PRIVATE. Each run is kept: started again, it goes on. Ends with exit code 1 if an attack proves more than is
+claimed.
+
+  repsynth attack --train people.csv --holdout others.csv --schema schema.toml --epsilon 1 -o attack
+  repsynth attack --train people.csv --schema schema.toml --plan plan.toml --targets 200 --runs 256 -o attack
 """
 
 _LEDGER = """\
@@ -242,6 +254,7 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--black-box-runs", type=int, default=0, help="black-box runs per record (default: none)")
 
     _add_evaluate(verbs)
+    _add_attack(verbs)
     _add_paper(verbs)
 
     demo = _verb(verbs, "demo", "commands:demo", "the whole way on simulated data")
@@ -294,6 +307,28 @@ def _add_evaluate(verbs: Verbs) -> None:
     evaluate.add_argument("--release", type=Path, metavar="DIR", help="release folder; alone, it needs no table")
     evaluate.add_argument("--label", help="the column to predict (default: the schema's label)")
     evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for files; PRIVATE with tables")
+
+
+def _add_attack(verbs: Verbs) -> None:
+    attack = _verb(
+        verbs, "attack", "attack_command:attack", "see who could still be found: a PRIVATE look", _ATTACK
+    )
+    attack.set_defaults(interrupted="interrupted; run the same command again to go on where it stopped")
+    attack.add_argument("--train", type=Path, required=True, metavar="DATA", help="the table, CSV or Parquet")
+    attack.add_argument("--holdout", type=Path, metavar="DATA", help="people like those, who are not in the table")
+    add_settings(attack)
+    attack.add_argument("--targets", type=int, default=100, metavar="N", help="records under attack (%(default)s)")
+    attack.add_argument("--runs", type=int, default=64, metavar="K", help="runs of each method (%(default)s)")
+    attack.add_argument(
+        "--jobs", type=int, default=_processors(), metavar="J", help="processes (%(default)s here)"
+    )
+    attack.add_argument(
+        "--power", action="store_true", help="attack without noise, too: what finds nobody there proves nothing"
+    )
+    attack.add_argument("--seed", type=int, default=0, help="choice of the targets, and coins (%(default)s)")
+    attack.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for all runs; PRIVATE"
+    )
 
 
 def _add_paper(verbs: Verbs) -> None:

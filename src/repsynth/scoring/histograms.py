@@ -63,6 +63,14 @@ class ColumnHistograms:
         """All histograms, one behind the other."""
         return np.concatenate([np.bincount(bins.of(records), minlength=bins.count) for bins in self.bins])
 
+    def each(self, records: Records) -> Ints:
+        """What each record adds: (records, cells)."""
+        own = np.arange(records.rows)
+        parts = [np.zeros((records.rows, bins.count), dtype=np.int64) for bins in self.bins]
+        for part, bins in zip(parts, self.bins, strict=True):
+            part[own, bins.of(records)] = 1
+        return np.concatenate(parts, axis=1)
+
 
 @dataclass(frozen=True)
 class Histograms:

@@ -59,10 +59,23 @@ class ScoreHistogram:
 
     def total(self, records: Records) -> Ints:
         """Counts below the first edge, between edges, and from the last edge on; label by label."""
-        bins, width = np.searchsorted(self.edges, self.score.of(records), side="right"), len(self.edges) + 1
+        return np.bincount(self._bin(records), minlength=self._bins)
+
+    def each(self, records: Records) -> Ints:
+        """What each record adds: (records, bins)."""
+        added = np.zeros((records.rows, self._bins), dtype=np.int64)
+        added[np.arange(records.rows), self._bin(records)] = 1
+        return added
+
+    @property
+    def _bins(self) -> int:
+        return (len(self.edges) + 1) * (1 if self.label is None else rows_of(self.label))
+
+    def _bin(self, records: Records) -> Ints:
+        bins = np.searchsorted(self.edges, self.score.of(records), side="right")
         if self.label is None:
-            return np.bincount(bins, minlength=width)
-        return np.bincount(row_of(records, self.label) * width + bins, minlength=rows_of(self.label) * width)
+            return bins
+        return row_of(records, self.label) * (len(self.edges) + 1) + bins
 
 
 def row_of(records: Records, label: Discrete) -> Ints:

@@ -95,16 +95,27 @@ class LabelTables:
 
         `np.bincount` adds floats; these are whole numbers that stay below 2⁵³ in a batch, so exact.
         """
-        multiplier, labels = self.multiplier(records), self.labels
         label = np.maximum(self.groups[self.label].of(records), 0)
-        parts = [self.constant * np.bincount(label, multiplier, minlength=labels).astype(np.int64)[:, None]]
+        return self._sums(records, label, self.labels).ravel()
+
+    def each(self, records: Records) -> Ints:
+        """What each record adds to the total: (records, entries)."""
+        own, label = np.arange(records.rows), np.maximum(self.groups[self.label].of(records), 0)
+        placed = np.zeros((records.rows, self.labels, self.entries // self.labels), dtype=np.int64)
+        placed[own, label] = self._sums(records, own, records.rows)
+        return placed.reshape(records.rows, -1)
+
+    def _sums(self, records: Records, row: Ints, rows: int) -> Ints:
+        """The contributions without their label, added up by row."""
+        multiplier = self.multiplier(records)
+        parts = [self.constant * np.bincount(row, multiplier, minlength=rows).astype(np.int64)[:, None]]
         for (_, i), offset in zip(self.pairs, self.offsets, strict=True):
             group, width = self.groups[i].of(records), len(offset)
             inside = np.where(group == NONE, 0, multiplier)
-            cell = label * width + np.maximum(group, 0)
-            counts = np.bincount(cell, inside, minlength=labels * width).astype(np.int64).reshape(labels, width)
+            cell = row * width + np.maximum(group, 0)
+            counts = np.bincount(cell, inside, minlength=rows * width).astype(np.int64).reshape(rows, width)
             parts.append(UNIT * counts - counts.sum(axis=1, keepdims=True) * offset)
-        return np.concatenate(parts, axis=1).ravel()
+        return np.concatenate(parts, axis=1)
 
     def norms(self, records: Records) -> tuple[Floats, Floats]:
         """The norm of each record's contribution before and after clipping."""

@@ -205,13 +205,25 @@ class WeightedSums:
 
     def total(self, records: Records) -> Ints:
         """The weighted sums of all labels in the label code, flattened from `shape`."""
+        group, multiplier = self._placed(records)
+        sums = self.contribution.sums(records, group, self.strata * self.labels, multiplier)
+        return to_label_code(sums.reshape(self.shape)).ravel()
+
+    def each(self, records: Records) -> Ints:
+        """What each record adds to the total: (records, entries)."""
+        group, multiplier = self._placed(records)
+        own = np.arange(records.rows)
+        placed = np.zeros((records.rows, self.strata * self.labels, self.contribution.length), dtype=np.int64)
+        placed[own, group] = self.contribution.sums(records, own, records.rows, multiplier)
+        return to_label_code(placed.reshape(records.rows, *self.shape)).reshape(records.rows, -1)
+
+    def _placed(self, records: Records) -> tuple[Ints, Ints]:
+        """The stratum and label whose sum each record enters, and by what it is multiplied."""
         scores = self.score.of(records)
         group, labelled = self._labels(records)
         if self.split_at is not None:
             group = group + self.labels * (scores >= self.split_at)
-        multiplier = np.where(labelled, self._multiplier(records, scores), 0)
-        sums = self.contribution.sums(records, group, self.strata * self.labels, multiplier)
-        return to_label_code(sums.reshape(self.shape)).ravel()
+        return group, np.where(labelled, self._multiplier(records, scores), 0)
 
     def influence(self, records: Records) -> Floats:
         """The norm of each record's contribution, as a share of the sensitivity."""
