@@ -18,7 +18,9 @@ from repsynth.scoring.base import NAT
 FULL = 2**12
 """Units in a weight of 1."""
 
-_STEP = NAT // 64
+STEP = NAT // 64
+"""Score units in a step of the table of weights."""
+
 _STEPS = 64 * 64  # over 64 nats, beyond which one weight serves all
 
 
@@ -178,7 +180,7 @@ class WeightFunction:
 
     def of(self, scores: Ints) -> Ints:
         """The weight of each score, in units of 1/FULL; it never rises with the score."""
-        step = np.minimum((scores - self.start) // _STEP, len(self.table) - 1)
+        step = np.minimum((scores - self.start) // STEP, len(self.table) - 1)
         return np.where(step < 0, FULL, self.table[np.maximum(step, 0)])
 
 
@@ -190,7 +192,7 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
     [1.0, 0.25, 0.133]
     """
     start = min(lowest, threshold) if rule.from_lowest else threshold
-    ends = start + (np.arange(_STEPS) + 1) * _STEP
+    ends = start + (np.arange(_STEPS) + 1) * STEP
     ends[-1] = start + 2**50  # the last step holds every score beyond
     weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
     capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
