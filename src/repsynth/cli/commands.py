@@ -39,6 +39,7 @@ from repsynth.planning.settings import Settings
 from repsynth.planning.settings_file import read_settings, settings_to_toml, with_given
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
 from repsynth.release.lending import borrow
 from repsynth.release.release import Release
@@ -120,7 +121,8 @@ def synthesize(options: argparse.Namespace) -> None:
                     sys.stderr.write(f"Going on with the training in {checkpoint}\n")
 
         def on_round(done: Round) -> None:
-            described = f"training: round {done.done} of {done.of}, loss {done.loss:.3f}, ε {done.epsilon:.3f}"
+            spent = fixed_at_most(done.epsilon, 3)
+            described = f"training: round {done.done} of {done.of}, loss {done.loss:.3f}, ε {spent}"
             progress.update(task, description=described, completed=len(made.steps) + done.done)
 
         release = run(

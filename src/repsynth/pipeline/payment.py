@@ -10,6 +10,7 @@ from repsynth.errors import ConfigError, LedgerError
 from repsynth.pipeline.checkpoint import Checkpoint, Ticket, find
 from repsynth.planning.plan import Plan
 from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.shown import at_most
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Payer:
 
     def reserve(self, plan: Plan) -> Ticket:
         """Set the whole cost of a plan aside."""
-        what = f"{plan.model.name}, {plan.rule.name} weights, ε = {plan.budget.epsilon:.4g}"
+        what = f"{plan.model.name}, {plan.rule.name} weights, ε = {at_most(plan.budget.epsilon)}"
         what += f", scores from release {plan.borrowed.digest[:12]}" if plan.borrowed else ""
         charges = {name: charge.mu for name, charge in plan.charges.items()}
         return Ticket(self.dataset, self.ledger.reserve(self.dataset, charges, what=what, training=plan.training))

@@ -50,7 +50,7 @@ def run(
             entropy = os.urandom if noise_seed is None else seeded_entropy(noise_seed)
             meter = make_meter(
                 open_engine(engine, source, plan.schema),
-                plan.mu,
+                plan.scale,
                 entropy=entropy,
                 delta=plan.delta,
                 planned=plan.charges,

@@ -25,6 +25,7 @@ from repsynth.privacy.gaussian import compose, mu_of
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS, UNIT
 from repsynth.privacy.pld import SMALLEST_DELTA, is_training
+from repsynth.privacy.shown import at_least, at_most
 
 VERSION = 2
 _BUSY_SECONDS = 60.0
@@ -209,16 +210,17 @@ class Ledger:
             balance = _balance(connection, dataset, self.path)
             if training is not None and balance.limit.delta < SMALLEST_DELTA:
                 raise LedgerError(
-                    f"{self.path}: the budget of '{dataset}' is kept at δ = {balance.limit.delta:.3g}; training "
-                    f"is accounted for down to {SMALLEST_DELTA:g}; use another model"
+                    f"{self.path}: the budget of '{dataset}' is kept at δ = {at_most(balance.limit.delta, 3)}; "
+                    f"training is accounted for down to {SMALLEST_DELTA:g}; use another model"
                 )
             if not balance.covers(loss):
                 left = balance.epsilon(balance.remaining)
                 raise LedgerError(
-                    f"{self.path}: this run costs ε = {balance.epsilon(loss):.4g}, and '{dataset}' has "
-                    f"ε = {left:.4g} left of {balance.limit.epsilon:.4g} (all at δ = {balance.limit.delta:.3g}); "
-                    f"the largest affordable is --epsilon {math.floor(left * 1e4) / 1e4:g} "
-                    f"--delta {balance.limit.delta:g}"
+                    f"{self.path}: this run costs ε = {at_most(balance.epsilon(loss))}, and '{dataset}' has "
+                    f"ε = {at_least(left)} left of {at_most(balance.limit.epsilon)} (all at δ = "
+                    f"{at_most(balance.limit.delta, 3)}); "
+                    f"the largest affordable is --epsilon {at_least(left)} "
+                    f"--delta {at_least(balance.limit.delta, 6)}"
                 )
             run = f"run-{len(balance.spendings) + 1}"
             content = {"events": events, "what": what, "who": _user(), "when": _now()}

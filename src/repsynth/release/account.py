@@ -95,8 +95,8 @@ class Privacy:
 
     @property
     def rho(self) -> float | None:
-        """The total in zero-concentrated DP, where it is Gaussian."""
-        return None if self.mu is None else self.mu**2 / 2
+        """The total in zero-concentrated DP, where it is Gaussian; rounded up."""
+        return None if self.mu is None else self.mu**2 / 2 * (1 + 1e-15)
 
     def epsilon_at(self, influence: Floats | float) -> Floats:
         """The realised ε at δ of records that have this share of the largest influence in synthesis."""

@@ -7,6 +7,7 @@ import msgspec
 from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import Event, SampledEvent
 from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.shown import at_most
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import RULES
@@ -22,7 +23,7 @@ def release_data(release: Release) -> dict[str, Any]:
         "mu": privacy.mu,
         "rho": privacy.rho,
         "neighbours": NEIGHBOURS,
-        "epsilon_by_delta": {f"{delta:g}": epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
+        "epsilon_by_delta": {at_most(delta, 6): epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
         "attack_advantage_at_most": privacy.advantage,
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "model": release.plan.model.name,

@@ -27,6 +27,10 @@ from repsynth.scoring.weights import FULL, WeightFunction
 READABLE = 200.0
 """Records times μ from which on the noisy counts are read directly."""
 
+READING = 1
+"""How a threshold is read off its histogram: to be counted up with every change of that, so that a release is
+checked by the way it was made and by no other."""
+
 MOST_BINS = 48
 
 FEW = 50.0
@@ -92,6 +96,8 @@ class Threshold:
     fraction: float
     fraction_error: float
     shifts: Ints | None = None
+    reading: int | None = None
+    """The `READING` by which it was found; None where that is not known."""
 
     def moved_edges(self, row: int) -> Ints:
         """The edges of a row's bins, moved as its scores are."""
@@ -132,7 +138,7 @@ class ScoreBins:
             return by_label(self.edges, counts.reshape(rows_of(self.label), -1), fraction=fraction, sigma=sigma)
         find = _read if self.readable else _fit
         value, error = find(self.edges, counts.astype(np.float64), fraction=fraction, rows=rows, sigma=sigma)
-        return Threshold(value, self.edges, counts[None], fraction, error)
+        return Threshold(value, self.edges, counts[None], fraction, error, reading=READING)
 
 
 def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
@@ -152,7 +158,26 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
         own, _ = _read(edges, row, fraction=fraction, rows=records, sigma=sigma)
         values.append(min(own if records >= FEW * sigma else common, highest))
     shifts = common - np.array(values, dtype=np.int64)
-    return Threshold(common, edges, counts, fraction, error, shifts)
+    return Threshold(common, edges, counts, fraction, error, shifts, READING)
+
+
+def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
+    """Whether a threshold that was read as thresholds are today is the one that its own histogram says.
+
+    Another processor may round a logarithm otherwise: a thousandth of a nat counts as the same.
+    """
+    if threshold.reading != READING:
+        return True  # not known how
+    by = label if threshold.shifts is not None else None
+    bins = ScoreBins(threshold.edges, rows / sigma >= READABLE, by)
+    if not bins.readable and (by is not None or len(threshold.edges) != len(_DRAWN_ABOVE)):
+        return False
+    again = bins.threshold(threshold.counts.ravel(), fraction=threshold.fraction, rows=rows, sigma=sigma)
+    values = [(threshold.value, again.value)]
+    if threshold.shifts is not None and again.shifts is not None:
+        values += list(zip(threshold.shifts.tolist(), again.shifts.tolist(), strict=True))
+    error = math.isclose(threshold.fraction_error, again.fraction_error, rel_tol=1e-3, abs_tol=1e-9)
+    return error and all(abs(one - other) <= NAT // 1000 for one, other in values)
 
 
 @dataclass(frozen=True)
