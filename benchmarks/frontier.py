@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from repsynth.arrays import Bools
 from repsynth.data.sources import open_source
 from repsynth.evaluation.distances import Grid, measure_distances
-from repsynth.evaluation.matrix import Space
+from repsynth.evaluation.matrix import Fill, Space, points_of_records, records_of
 from repsynth.evaluation.nearest import outlyingness
 from repsynth.evaluation.split import split_rows
 from repsynth.pipeline.run import run
@@ -42,12 +42,11 @@ Options = tuple[tuple[str, object], ...]
 def split_of(table: str, k: int, data_dir: str) -> tuple[values.Split, Bools]:
     """A split, and which of its training records are in the top decile of outliers."""
     whole, schema = values.load(table, data_dir, True)
-    records = values.records_of(whole, schema)
+    records = records_of(whole, schema)
     learn, tune, test = split_rows(records.codes[schema.label or ""], FIRST_SPLIT + k)
     train = np.concatenate([learn, tune])
     split = values.Split(schema, whole.take(train), records.take(train), records.take(test))
-    fill = {column.name: values.numbers_mean(split.train, column) for column in schema.numeric}
-    points = values.points_of(split.train, split, fill)
+    points = points_of_records(split.train, schema, Fill.of(split.train, schema))
     outlying = outlyingness(Space.of(points).place(points))
     return split, outlying >= np.quantile(outlying, TOP)
 
@@ -58,7 +57,7 @@ def measure(table: str, k: int, data_dir: str, epsilon: float, model: str, optio
     rows = split.train.rows
     settings = Settings.of(epsilon=epsilon, delta=1 / rows**2, public_rows=rows, model=model, **dict(options))
     release = run(make_plan(split.schema, settings), open_source(split.table), noise_seed=k)
-    made = values.records_of(release.sample(rows, seed=k), split.schema)
+    made = records_of(release.sample(rows, seed=k), split.schema)
     strict = measure_distances(split.train, made, split.schema)
     loss = release.privacy.loss
     return {

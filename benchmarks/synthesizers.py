@@ -285,8 +285,8 @@ def main() -> None:
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
     from judge import measures, split_of
-    from values import records_of
 
+    from repsynth.evaluation.matrix import records_of
     from repsynth.schema import schema_to_dict
 
     headings = [*COSTS.values(), *MEASURES.values()]

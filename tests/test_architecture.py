@@ -28,7 +28,7 @@ HEAVY = {
     "pandas": {"data"},
     "polars": {"data"},
     "sklearn": {"datasets", "evaluation", "paper", "cli"},
-    "matplotlib": {"paper", "cli"},
+    "matplotlib": {"evaluation", "paper", "cli"},
     "threadpoolctl": {"models", "paper"},
     "mpmath": {"mechanism"},
     "jax": set(),
@@ -133,7 +133,7 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
         *("release.release", "scoring.threshold", "datasets", "datasets.people"),
         *("auditing.targets", "auditing.white_box", "auditing.black_box"),
         *("models.marginal.mean_weights", "models.marginal.raked", "models.network.network"),
-        *("evaluation.split", "paper.literal", "paper.nulls"),
+        *("evaluation.split", "evaluation.inputs", "evaluation.evaluate", "paper.literal", "paper.nulls"),
     }
     for path in MODULES:
         for call in calls(path):
@@ -150,7 +150,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     assert callers("LocalEngine") == {
         *("curator.guarantee", "curator.chance", "auditing.white_box", "auditing.training"),
     }
-    looking = {"curator.dossier", "auditing.audit", "paper.sound"}
+    looking = {"curator.dossier", "auditing.audit", "evaluation.matrix", "paper.sound"}
     assert callers("per_record") == callers("LocalEngine.open") == looking
     assert callers("open_engine") == {"pipeline.run"}
 

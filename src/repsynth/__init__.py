@@ -31,7 +31,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev2"
 
 if TYPE_CHECKING:
-    from repsynth.api import audit, check_table, draft_schema, inspect_release, plan, risk, synthesize
+    from repsynth.api import (
+        audit,
+        check_table,
+        draft_schema,
+        evaluate,
+        expected_errors,
+        inspect_release,
+        plan,
+        risk,
+        synthesize,
+    )
     from repsynth.errors import (
         ConfigError,
         DataError,
@@ -57,7 +67,17 @@ if TYPE_CHECKING:
     from repsynth.scoring.weights import Cap, Equalize, HingeExp, Removal, Targeted, Uniform
 
 _PLACES = {
-    "api": ["audit", "check_table", "draft_schema", "inspect_release", "plan", "risk", "synthesize"],
+    "api": [
+        "audit",
+        "check_table",
+        "draft_schema",
+        "evaluate",
+        "expected_errors",
+        "inspect_release",
+        "plan",
+        "risk",
+        "synthesize",
+    ],
     "errors": [
         "ConfigError",
         "DataError",
@@ -116,6 +136,8 @@ __all__ = [
     "audit",
     "check_table",
     "draft_schema",
+    "evaluate",
+    "expected_errors",
     "inspect_release",
     "load_schema",
     "parse_schema",

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from repsynth.auditing.bounds import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
+    from repsynth.evaluation.evaluate import Evaluation
     from repsynth.privacy.ledger import Ledger
+    from repsynth.release.expected import Expected
     from repsynth.release.release import Release
     from repsynth.scoring.borrowed import Borrowed
 
@@ -181,6 +183,64 @@ def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
     from repsynth.release.release import Release
 
     return release_data(release if isinstance(release, Release) else Release.load(release))
+
+
+def evaluate(
+    train: Any,
+    synthetic: Any = None,
+    schema: Schema | str | Path | None = None,
+    *,
+    holdout: Any = None,
+    release: "Release | str | Path | None" = None,
+    label: str | None = None,
+    folder: str | Path | None = None,
+) -> "Evaluation":
+    """Measure what a synthetic table is good for: PRIVATE, since it is computed from the training table.
+
+    Without a synthetic table, one is drawn from the release; without a schema, it is the release's. What needs a
+    holdout, real rows that the release was not made from, is left out where there is none (`left_out` says what).
+    With a `folder`, everything is written there, too.
+
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> found = evaluate(sim.table.slice(0, 500), sim.table.slice(500, 500), sim.schema)
+    >>> found.private, found["one-way distance"].value < 0.1, "prediction by boosting" in found.left_out
+    (True, True, True)
+    """
+    from repsynth.release.release import Release
+
+    if synthetic is None and release is None:
+        raise ConfigError("give a synthetic table, or a release to draw one from")
+    try:
+        from repsynth.evaluation.evaluate import evaluate_tables
+        from repsynth.evaluation.inputs import Inputs, agreed_schema
+        from repsynth.evaluation.written import check_folder, write_evaluation
+    except ImportError:
+        raise ConfigError("evaluating needs more packages; pip install 'repsynth[evaluate]'") from None
+
+    if folder is not None:
+        check_folder(Path(folder))
+    loaded = release if release is None or isinstance(release, Release) else Release.load(release)
+    agreed = agreed_schema(None if schema is None else _schema(schema), loaded)
+    drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
+    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label), loaded)
+    if folder is not None:
+        write_evaluation(found, Path(folder))
+    return found
+
+
+def expected_errors(release: "Release | str | Path") -> "Expected":
+    """Standard errors of shares, means and the model's tables from a release alone: they may be published.
+
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> expected_errors(synthesize(sim.table, sim.schema, epsilon=1.0)).columns[0].column
+    'x1'
+    """
+    from repsynth.release.expected import expected_errors as expected
+    from repsynth.release.release import Release
+
+    return expected(release if isinstance(release, Release) else Release.load(release))
 
 
 @takes_settings

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 from repsynth import datasets
-from repsynth.cli import render, render_curator, render_plan
+from repsynth.cli import render, render_curator, render_evaluation, render_plan
 from repsynth.cli.flags import settings_of
 from repsynth.curator.check import check_table
 from repsynth.curator.dossier import write_dossier
@@ -41,6 +41,7 @@ from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
+from repsynth.release.expected import expected_errors
 from repsynth.release.lending import borrow
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
@@ -184,7 +185,13 @@ def sample(options: argparse.Namespace) -> None:
 def inspect(options: argparse.Namespace) -> None:
     """Show a release."""
     release = Release.load(options.release)
-    print_result(options, release_data(release), lambda console: render.release(console, release))
+
+    def tell(console: Console) -> None:
+        render.release(console, release)
+        console.print()
+        render_evaluation.expected(console, expected_errors(release))
+
+    print_result(options, release_data(release), tell)
 
 
 def risk(options: argparse.Namespace) -> None:

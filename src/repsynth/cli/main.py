@@ -64,6 +64,17 @@ exit code 1 if a claim is exceeded. With DATA, what it prints is PRIVATE.
   repsynth audit --schema schema.toml --epsilon 1
 """
 
+_EVALUATE = """\
+Measure what a synthetic table is good for, before it is handed out: how near its tables are, what can be learned
+from it, whether it can be told from the real one, and who pays. Every measure stands beside its best value and
+what two halves of the real table give. With tables, all of it is PRIVATE: it is computed from the training data.
+With a release alone, it says which errors follow from the released noise, which may be published.
+
+  repsynth evaluate --train people.csv --synthetic synthetic.csv --holdout others.csv --schema schema.toml -o
+  private repsynth evaluate --train people.csv --release release
+  repsynth evaluate --release release
+"""
+
 _LEDGER = """\
 A dataset gets a total budget once; each run reserves its whole cost before it opens the data.
 
@@ -230,6 +241,7 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--runs", type=int, default=100_000, help="white-box runs per record (default: 100,000)")
     audit.add_argument("--black-box-runs", type=int, default=0, help="black-box runs per record (default: none)")
 
+    _add_evaluate(verbs)
     _add_paper(verbs)
 
     demo = _verb(verbs, "demo", "commands:demo", "the whole way on simulated data")
@@ -260,6 +272,28 @@ def _add_ledger(verbs: Verbs) -> None:
     show = _verb(parts, "show", "commands:ledger_show", "what was spent, by whom and when, and what remains")
     show.add_argument("ledger", metavar="DB", type=Path, help="ledger file")
     show.add_argument("--dataset", help="only this one")
+
+
+def _add_evaluate(verbs: Verbs) -> None:
+    evaluate = _verb(
+        verbs,
+        "evaluate",
+        "evaluate_command:evaluate",
+        "what a synthetic table is good for: a PRIVATE look; or what a release promises",
+        _EVALUATE,
+    )
+    evaluate.set_defaults(interrupted="interrupted; nothing was written")
+    evaluate.add_argument("--train", type=Path, metavar="DATA", help="the table the release was made from")
+    evaluate.add_argument(
+        "--synthetic", type=Path, metavar="DATA", help="the synthetic table (default: drawn from the release)"
+    )
+    evaluate.add_argument(
+        "--holdout", type=Path, metavar="DATA", help="real rows that the release was not made from, to predict"
+    )
+    evaluate.add_argument("--schema", type=Path, help="schema.toml (default: the release's)")
+    evaluate.add_argument("--release", type=Path, metavar="DIR", help="release folder; alone, it needs no table")
+    evaluate.add_argument("--label", help="the column to predict (default: the schema's label)")
+    evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for files; PRIVATE with tables")
 
 
 def _add_paper(verbs: Verbs) -> None:
