@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = [
     *("errors", "arrays", "knobs"),
     *("schema", "privacy", "storage", "data", "datasets", "engines", "mechanism", "scoring", "models"),
-    *("planning", "release", "pipeline", "curator", "auditing", "evaluation", "paper", "api", "cli"),
+    *("planning", "release", "pipeline", "curator", "auditing", "report", "evaluation", "paper", "api", "cli"),
     "__main__",
 ]
 ROLES = {"__init__", "base", "model", "fit"}
@@ -31,6 +31,8 @@ HEAVY = {
     "matplotlib": {"evaluation", "paper", "cli"},
     "threadpoolctl": {"models", "paper"},
     "mpmath": {"mechanism"},
+    "jinja2": {"report"},
+    "vl_convert": {"report"},
     "jax": set(),
     "jax_privacy": set(),
     "torch": set(),

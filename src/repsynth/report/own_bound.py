@@ -124,7 +124,12 @@ def _score(score: Score) -> dict[str, Any]:
 
 @_score.register
 def _(score: ShiftedScore) -> dict[str, Any]:
-    return {"kind": "shifted", "of": _score(score.score), "label": score.label.name, "shifts": score.shifts.tolist()}
+    return {
+        "kind": "shifted",
+        "of": _score(score.score),
+        "label": score.label.name,
+        "shifts": score.shifts.tolist(),
+    }
 
 
 @_score.register

@@ -189,7 +189,7 @@ class WeightFunction:
         otherwise."""
         if abs(self.start - other.start) > 1 or max(len(self.table), len(other.table)) > _STEPS:
             return False
-        starts = np.arange(_STEPS) * _STEP
+        starts = np.arange(_STEPS) * STEP
         return bool(np.all(np.abs(self.of(self.start + starts) - other.of(other.start + starts)) <= 1))
 
 

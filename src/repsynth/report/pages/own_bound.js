@@ -72,13 +72,13 @@ const OwnBound = (() => {
     return column.kind === "time" ? -1 : by((each) => each.value !== null && each.value === number);
   };
 
-  const words = { false: 0, f: 0, no: 0, n: 0, 0: 0, "0.0": 0, true: 1, t: 1, yes: 1, y: 1, 1: 1, "1.0": 1 };
+  const words = [["false", "f", "no", "n", "0", "0.0"], ["true", "t", "yes", "y", "1", "1.0"]];
 
   // The code of a text in a column; an empty one is missing.
   const code = (text, column) => {
     if (text === null || text === undefined) return MISSING;
     const cell = trimmed(text);
-    if (column.kind === "flag") return words[cell.toLowerCase()] ?? MISSING;
+    if (column.kind === "flag") return words.findIndex((each) => each.includes(cell.toLowerCase()));
     if (column.kind === "choice") return column.values.indexOf(cell);
     const seconds = column.kind === "time" ? secondsIn(cell) : NaN;
     const number = column.kind === "time" ? NaN : numberIn(cell, column);
