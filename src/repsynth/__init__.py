@@ -16,6 +16,7 @@ release      what a run leaves behind: sample from it, ask what it cost
 pipeline     carry out a plan: pay, measure, keep checkpoints
 curator      for the curator only: draft of a schema, check of a table, dossier, guaranteed losses
 auditing     attack the mechanism, and compare with its claims
+report       a release as a page for people
 evaluation   what a synthetic table is good for, and who could be found
 attacks      for the curator only: attack the records of a table, and see who is still exposed
 paper        the experiments of the method's paper
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from repsynth.privacy.budget import Budget
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release
+    from repsynth.report.own_bound import own_bound
     from repsynth.schema import Schema, load_schema, parse_schema
     from repsynth.scoring.label_rarity import LabelRarity
     from repsynth.scoring.pairwise import Pairwise
@@ -99,6 +101,7 @@ _PLACES = {
     "privacy.budget": ["Budget"],
     "privacy.ledger": ["Ledger"],
     "release.release": ["Release"],
+    "report.own_bound": ["own_bound"],
     "schema": ["Schema", "load_schema", "parse_schema"],
     "scoring.label_rarity": ["LabelRarity"],
     "scoring.pairwise": ["Pairwise"],
@@ -145,6 +148,7 @@ __all__ = [
     "expected_errors",
     "inspect_release",
     "load_schema",
+    "own_bound",
     "parse_schema",
     "plan",
     "risk",

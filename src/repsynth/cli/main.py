@@ -237,6 +237,10 @@ def _parser() -> argparse.ArgumentParser:
     inspect = _verb(verbs, "inspect", "commands:inspect", "what a release cost, and how the loss is spread")
     inspect.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
 
+    report = _verb(verbs, "report", "report_command:report", "a release as one page that everybody can read")
+    report.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
+    report.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
+
     risk = _verb(verbs, "risk", "commands:risk", "each record's own loss: a PRIVATE file for the curator")
     risk.add_argument("data", metavar="DATA", type=Path, help="the table the release was made from")
     risk.add_argument("--release", type=Path, required=True, metavar="DIR", help="release folder")

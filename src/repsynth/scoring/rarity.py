@@ -38,8 +38,11 @@ RARE = 4.5
 """Minus the log of the fraction of records, about 1 %, below which a numeric region counts more."""
 
 _REGIONS = 16
-_EXTREMES = 0.25
-_FARTHEST = 6.0
+EXTREMES = 0.25
+"""What a squared z-score counts for, in nats."""
+
+FARTHEST = 6.0
+"""The largest z-score."""
 
 
 class Rarity(Scorer, frozen=True):
@@ -104,8 +107,8 @@ class RarityScore:
             if self.scale[i] < math.inf:
                 assert isinstance(column, Numeric)
                 codes = records.codes[column.name]
-                z = standardise(codes, column.steps, self.centre[i], self.scale[i], _FARTHEST)
-                score += np.floor(z * z * (_EXTREMES * NAT)).astype(np.int64)
+                z = standardise(codes, column.steps, self.centre[i], self.scale[i], FARTHEST)
+                score += np.floor(z * z * (EXTREMES * NAT)).astype(np.int64)
         return score
 
     def tails(self, exact: Histograms) -> SumTails | None:

@@ -18,7 +18,9 @@ from repsynth.scoring.base import NAT
 FULL = 2**12
 """Units in a weight of 1."""
 
-_STEP = NAT // 64
+STEP = NAT // 64
+"""Score units in a step of the table of weights."""
+
 _STEPS = 64 * 64  # over 64 nats, beyond which one weight serves all
 _SPANS = (0.0, 1 / 64, 0.3, 1.0, 2.7, 8.0, 19.3, 40.0, 97.0)  # nats from the lowest score to the threshold
 
@@ -179,7 +181,7 @@ class WeightFunction:
 
     def of(self, scores: Ints) -> Ints:
         """The weight of each score, in units of 1/FULL; it never rises with the score."""
-        step = np.minimum((scores - self.start) // _STEP, len(self.table) - 1)
+        step = np.minimum((scores - self.start) // STEP, len(self.table) - 1)
         return np.where(step < 0, FULL, self.table[np.maximum(step, 0)])
 
     def is_about(self, other: "WeightFunction") -> bool:
@@ -187,7 +189,7 @@ class WeightFunction:
         otherwise."""
         if abs(self.start - other.start) > 1 or max(len(self.table), len(other.table)) > _STEPS:
             return False
-        starts = np.arange(_STEPS) * _STEP
+        starts = np.arange(_STEPS) * STEP
         return bool(np.all(np.abs(self.of(self.start + starts) - other.of(other.start + starts)) <= 1))
 
 
@@ -199,7 +201,7 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
     [1.0, 0.25, 0.133]
     """
     start = min(lowest, threshold) if rule.from_lowest else threshold
-    ends = start + (np.arange(_STEPS) + 1) * _STEP
+    ends = start + (np.arange(_STEPS) + 1) * STEP
     ends[-1] = start + 2**50  # the last step holds every score beyond
     weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
     capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
