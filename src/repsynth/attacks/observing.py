@@ -132,7 +132,7 @@ def observe(plan: Plan, victims: Victims, *, seed: int, run: int, method: int) -
     watch = Watch(victims.targets, present)
     noise = int(np.random.SeedSequence([seed, run, method]).generate_state(1, np.uint64)[0])
     meter = WatchedMeter(
-        engine, plan.mu, seeded_entropy(noise), delta=plan.delta, planned=plan.charges, watch=watch
+        engine, plan.scale, seeded_entropy(noise), delta=plan.delta, planned=plan.charges, watch=watch
     )
     stage = measure_stage_one(meter, plan, lambda step: None)
     fit = plan.model.measure(meter, stage, plan, Hooks())

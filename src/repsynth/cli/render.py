@@ -229,7 +229,9 @@ def balance(console: Console, balance: Balance) -> None:
     used, remaining = balance.share_spent, balance.remaining
     console.print(f"[{'█' * round(40 * used):░<40}] {percent_at_most(used)} spent")
     if balance.exceeded:
-        console.print(f"spent ε = {at_most(balance.spent_epsilon)}, more than the limit: it takes no further run\n")
+        console.print(
+            f"spent ε = {at_most(balance.spent_epsilon)}, more than the limit: it takes no further run\n"
+        )
         return
     console.print(
         f"spent ε = {at_most(balance.spent_epsilon)}, one more run may cost "

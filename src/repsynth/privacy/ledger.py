@@ -491,8 +491,8 @@ def _refusal(balance: Balance, loss: Loss) -> str:
     left = balance.epsilon(balance.remaining)
     trained = ", and slightly less with training" if loss.trainings else ""
     return (
-        f"this run costs ε = {at_most(balance.epsilon(loss))}, and '{balance.dataset}' has ε = {at_least(left)} left "
-        f"of {at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
+        f"this run costs ε = {at_most(balance.epsilon(loss))}, and '{balance.dataset}' has ε = {at_least(left)} "
+        f"left of {at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
         f"--epsilon {at_least(left)} --delta {at_least(limit.delta, 6)}{trained}"
     )
 
