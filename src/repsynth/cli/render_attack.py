@@ -43,8 +43,8 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
 def estimate(seconds: float) -> str:
     """How long it will take, in words.
 
-    >>> estimate(30), estimate(600)
-    ('This will take about 30 seconds.', 'This will take about 10 minutes.')
+    >>> estimate(30)
+    'This will take about 30 seconds.'
     """
     if seconds < 90:
         return f"This will take about {seconds:.0f} seconds."
