@@ -31,6 +31,7 @@ from repsynth.errors import ConfigError
 from repsynth.evaluation.nearest import DECILES
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.privacy.gaussian import epsilon_of
+from repsynth.privacy.shown import percent_at_most
 from repsynth.scoring.weights import Uniform
 from repsynth.storage.atomic import beside
 
@@ -254,7 +255,7 @@ class _Claim:
             method=method, attack=BEST, decile=decile, targets=targets, trials=0,
             area=area, advantage=gain, rate_at_1=at_1, rate_at_01=at_01,
             proven_epsilon=None, claimed_epsilon=best.largest_epsilon, exceeded=False,
-            verdict=f"at most {best.advantage:.0%} above guessing",
+            verdict=f"at most {percent_at_most(best.advantage, 0)} above guessing",
         )  # fmt: skip
 
     def judge(self, trials: Trials) -> tuple[float, float, bool]:

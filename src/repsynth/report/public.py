@@ -176,11 +176,8 @@ def _by_score(release: Release) -> Chart:
 
 
 def _losses(release: Release) -> Chart:
-    def rounded(epsilon: float) -> float:
-        return float(at_most(epsilon, 3))
-
-    found = release.privacy.by_epsilon(rounded)
-    names = [f"ε at most {epsilon:g}" for epsilon in found]
+    found = release.privacy.by_epsilon(lambda epsilon: float(at_most(epsilon, 3)))
+    names = [f"ε at most {at_most(epsilon, 3)}" for epsilon in found]
     rows = [(name, str(fraction)) for name, fraction in zip(names, found.values(), strict=True)]
     words = "Records by what they lose: " + ", ".join(f"{text} {name}" for name, text in rows) + "."
     return bars(
