@@ -144,7 +144,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     """The meter sums for a charge; the guarantee and the audit sum for the curator. Imitation reads back what it
     made of public values, to see whether a storage type can hold them; the draft looks at the cells, the check
     at what becomes of them."""
-    readers = {"data.encode", "data.imitate", "engines.local", "curator.check"}
+    readers = {"data.encode", "data.imitate", "engines.local", "engines.codes", "curator.check"}
     assert callers("EncodedTable", "encode_batch") == readers
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
     assert callers("LocalEngine") == {

@@ -36,8 +36,12 @@ class EncodedTable:
     schema: Schema
 
     def __iter__(self) -> Iterator[Records]:
-        for batch in self.source.batches([column.name for column in self.schema.learned]):
+        for batch in self.batches():
             yield encode_batch(batch, self.schema)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches of the learned columns as they stand."""
+        return self.source.batches([column.name for column in self.schema.learned])
 
 
 def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
@@ -53,8 +57,8 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
 
 
 def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    if pa.types.is_dictionary(array.type):  # each different cell once; the last code is for those without any
+        return np.append(_encode(array.dictionary, column), MISSING)[_ints(array.indices.cast(pa.int64()), null=-1)]
     match column:
         case Category():
             return _codes(read_text(array), column.values)

@@ -1,7 +1,8 @@
-"""One process: batches are read, encoded and added up one after the other."""
+"""One process: a table is read and encoded once, and every sum runs over its codes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
+from repsynth.engines.codes import Codes
 from repsynth.engines.subsample import sample_rows
 from repsynth.schema import Schema
 
@@ -27,11 +29,17 @@ class LocalEngine:
 
     @classmethod
     def open(cls, source: Source, schema: Schema) -> "LocalEngine":
-        """A source, encoded as it is read."""
+        """A source; it is read when the first sum is asked for."""
         return cls(EncodedTable(source, schema))
 
+    @cached_property
+    def _codes(self) -> Codes | None:
+        return Codes.of(self.data) if isinstance(self.data, EncodedTable) else None
+
     def sum(self, kernel: Kernel) -> Ints:
-        """Batch by batch, from nothing."""
+        """Block by block, from nothing."""
+        if self._codes is not None:
+            return self._codes.sum(kernel)
         total = kernel.total(no_records())
         for records in self.data:
             total = total + kernel.total(records)

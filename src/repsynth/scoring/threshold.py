@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from repsynth.arrays import Floats, Ints
+from repsynth.data.cuts import interval_of
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
@@ -55,7 +56,7 @@ class ScoreHistogram:
 
     def total(self, records: Records) -> Ints:
         """Counts below the first edge, between edges, and from the last edge on; label by label."""
-        bins, width = np.searchsorted(self.edges, self.score.of(records), side="right"), len(self.edges) + 1
+        bins, width = interval_of(self.score.of(records), self.edges) + 1, len(self.edges) + 1
         if self.label is None:
             return np.bincount(bins, minlength=width)
         return np.bincount(row_of(records, self.label) * width + bins, minlength=rows_of(self.label) * width)

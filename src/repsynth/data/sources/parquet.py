@@ -18,10 +18,13 @@ def open_parquet(path: Path) -> Source:
     except UNREADABLE:
         raise DataError(f"{path}: not a Parquet file, or a damaged one") from None
 
+    types = tuple(arrow_schema.types)
+    # Each different text of a row group once: most columns of text hold few.
+    texts = [name for name, kind in zip(names, types, strict=True) if pa.types.is_string(kind)]
+
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
             yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
 
-    types = tuple(arrow_schema.types)
     readquietly = quietly(read, f"{path}: cannot be read as Parquet")
     return Source("parquet", names, types, (None,) * len(types), readquietly)
