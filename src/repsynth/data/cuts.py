@@ -39,8 +39,8 @@ class Cut:
         cells = low + (np.arange(_CELLS, dtype=np.int64) << shift)
         begin = np.searchsorted(starts, cells, side="right") - 1
         end = np.searchsorted(starts, cells + ((1 << shift) - 1), side="right") - 1
-        # Behind the cells: one for what is above them and, as index −1, one for what is below.
-        table = np.append(np.where(begin == end, begin, _UNSURE), [_UNSURE, _UNSURE]).astype(np.int32)
+        # The last entry is for what is beyond the cells.
+        table = np.append(np.where(begin == end, begin, _UNSURE), _UNSURE).astype(np.int32)
         return cls(starts, low, shift, table)
 
     def of(self, codes: Ints) -> Ints:
@@ -50,11 +50,12 @@ class Cut:
         >>> Cut.at(np.array([0, 5]), codes).of(codes).tolist()
         [-1, 0, 0, 1, 1]
         """
-        cells = codes - self.first
-        np.right_shift(cells, self.shift, out=cells)
-        np.clip(cells, -1, _CELLS, out=cells)
-        found = self.table.take(cells).astype(np.int64)
-        unsure = np.flatnonzero(found == _UNSURE)
+        cells = (codes - self.first).view(np.uint64)  # so that those below are beyond, too
+        np.right_shift(cells, np.uint64(self.shift), out=cells)
+        np.minimum(cells, np.uint64(_CELLS), out=cells)
+        near = self.table.take(cells.view(np.int64))
+        unsure = np.flatnonzero(near == _UNSURE)
+        found = near.astype(np.int64)
         if unsure.size:
             found[unsure] = np.searchsorted(self.starts, codes[unsure], side="right") - 1
         return found

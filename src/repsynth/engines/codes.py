@@ -28,7 +28,7 @@ from repsynth.schema import Discrete, Schema
 CHUNK = 131_072
 """Records that are put aside together."""
 
-_BLOCK = 32_768
+_BLOCK = 16_384
 """Records that a kernel gets at a time, where its result is small: what it works with then stays in the cache."""
 
 _TABULATED = 2**16
@@ -130,7 +130,8 @@ class _Pass:
     def __init__(self, rows: int, sizes: dict[str, int], starts: dict[str, Ints], shelf: Shelf) -> None:
         self.tabulated = {name for name, size in sizes.items() if size <= min(_TABULATED, rows)}
         self.sizes, self.starts, self.shelf = sizes, starts, shelf
-        self._new: dict[tuple[str, int], Ints] = {}
+        self._asked: list[Ints] = []  # kept, so that no other array can have the id of one
+        self._new: dict[str, Ints] = {}
         self._made: dict[Any, Any] = {}
         self._lock = Lock()
 
@@ -155,28 +156,29 @@ class _Pass:
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made under this key; made now where it was not."""
-        with self._lock:
-            if key not in self._made:
-                self._made[key] = make()
-            return self._made[key]
+        if key not in self._made:
+            with self._lock:
+                if key not in self._made:
+                    self._made[key] = make()
+        return self._made[key]
 
     def knows(self, name: str, starts: Ints) -> bool:
-        """Whether an earlier walk had these starts; if not, the next one has."""
-        self._new[name, id(starts)] = starts
-        return bool(self.once(("known", name, id(starts)), lambda: self._known(name, starts)))
+        """Whether an earlier walk had these starts."""
+        return bool(self.once((name, "known", id(starts)), lambda: _within(starts, self.starts.get(name))))
 
-    def _known(self, name: str, starts: Ints) -> bool:
-        return name in self.starts and bool(np.isin(starts, self.starts[name], assume_unique=True).all())
+    def asked(self, name: str, starts: Ints) -> Ints:
+        """All starts of a column that this walk asked for by now, these among them."""
+        found = self._made.get((name, "asked", id(starts)))
+        if found is None or found is not self._new[name]:
+            with self._lock:
+                found = self._new[name] = _joined(starts, self._new.get(name))
+                self._asked += [starts, found]
+                self._made[name, "asked", id(starts)] = found
+        return found  # type: ignore[no-any-return]
 
     def all_starts(self) -> dict[str, Ints]:
-        """Those of earlier walks and of this one. Nothing changes, not even the arrays, where none is new."""
-        found = dict(self.starts)
-        for (name, _), starts in self._new.items():
-            if name not in found:
-                found[name] = np.unique(starts)
-            elif not np.isin(starts, found[name], assume_unique=True).all():
-                found[name] = np.union1d(found[name], starts)
-        return found
+        """Those of earlier walks and of this one; the very same arrays where none is new."""
+        return self.starts | {name: _joined(new, self.starts.get(name)) for name, new in self._new.items()}
 
 
 class _Loaded:
@@ -196,7 +198,7 @@ class _Loaded:
         """The interval of each code of a column among all starts that are known; −1 where it is missing."""
         starts, key = self.passing.starts[name], f"intervals {name}"
         if name not in self.chunk.cut or self.chunk.cut[name][0] is not starts:
-            codes = self.codes(name).astype(np.int64)
+            codes = self.codes(name).astype(np.int64, copy=False)
             found = self.passing.cut(name, starts, codes).of(codes).astype(_type_of(len(starts)))
             self.chunk.cut[name] = starts, self.passing.shelf.put(found)
             self._arrays[key] = found
@@ -211,6 +213,7 @@ class Block(Records):
 
     loaded: _Loaded
     start: int
+    cut: dict[tuple[str, int], Ints] = field(default_factory=dict)
 
     @classmethod
     def of(cls, loaded: _Loaded, start: int, stop: int) -> "Block":
@@ -227,8 +230,10 @@ class Block(Records):
         if passing.knows(name, starts):
             where = self.loaded.intervals(name)[self.start : self.start + self.rows].astype(np.int64)
             return passing.table(name, function, passing.starts[name]).take(where)  # type: ignore[no-any-return]
-        where = passing.cut(name, starts, self.codes[name]).of(self.codes[name])
-        return passing.table(name, function, starts).take(where)  # type: ignore[no-any-return]
+        asked = passing.asked(name, starts)
+        if (name, id(asked)) not in self.cut:
+            self.cut[name, id(asked)] = passing.cut(name, asked, self.codes[name]).of(self.codes[name])
+        return passing.table(name, function, asked).take(self.cut[name, id(asked)])  # type: ignore[no-any-return]
 
     def take(self, rows: Ints | Bools) -> Records:
         """Some of the records, as plain ones."""
@@ -245,8 +250,18 @@ class _Widened(dict[str, Ints]):
 
     def __missing__(self, name: str) -> Ints:
         loaded, start, stop = self._of
-        self[name] = loaded.codes(name)[start:stop].astype(np.int64)
+        self[name] = loaded.codes(name)[start:stop].astype(np.int64, copy=False)
         return self[name]
+
+
+def _within(starts: Ints, known: Ints | None) -> bool:
+    return known is not None and bool(np.isin(starts, known, assume_unique=True).all())
+
+
+def _joined(starts: Ints, known: Ints | None) -> Ints:
+    if known is not None and _within(starts, known):
+        return known
+    return np.unique(starts) if known is None else np.union1d(known, starts)
 
 
 def _type_of(size: int) -> np.dtype[Any]:

@@ -13,12 +13,13 @@ charge, and each label has a threshold of its own; its scores are moved so that 
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit, logit
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.cuts import interval_of
+from repsynth.data.cuts import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
@@ -56,10 +57,14 @@ class ScoreHistogram:
 
     def total(self, records: Records) -> Ints:
         """Counts below the first edge, between edges, and from the last edge on; label by label."""
-        bins, width = interval_of(self.score.of(records), self.edges) + 1, len(self.edges) + 1
+        bins, width = self._cut.of(self.score.of(records)) + 1, len(self.edges) + 1
         if self.label is None:
             return np.bincount(bins, minlength=width)
         return np.bincount(row_of(records, self.label) * width + bins, minlength=rows_of(self.label) * width)
+
+    @cached_property
+    def _cut(self) -> Cut:
+        return Cut.at(self.edges, self.edges)
 
 
 def row_of(records: Records, label: Discrete) -> Ints:

@@ -110,14 +110,19 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class _Squares:
-    """What a discrete column adds to the squared norm: nothing where it contributes nothing."""
+class _OneHot:
+    """One-hot − probabilities of one discrete column."""
 
+    column: Discrete
     offset: Ints
-    size: int
 
-    def of_codes(self, codes: Ints) -> Ints:
-        return np.append(_squared_norms(self.offset), 0)[np.where(codes == MISSING, self.size, codes)]
+    def cells(self, codes: Ints) -> Ints:
+        """The cell of each code; behind the last one where it contributes nothing."""
+        return np.where(codes == MISSING, self.column.size, codes)
+
+    def squared_norm(self, codes: Ints) -> Ints:
+        """What it adds to a squared norm."""
+        return np.append(_squared_norms(self.offset), 0)[self.cells(codes)]
 
 
 @dataclass(frozen=True)
@@ -162,8 +167,8 @@ class Contribution:
     def squared_norm(self, records: Records) -> Ints:
         """‖u‖² of each record before clipping, exact."""
         total = np.full(records.rows, self.constant**2, dtype=np.int64)
-        for column, squares in zip(self.discrete, self._squares, strict=True):
-            total += records.look_up(column.name, squares.of_codes)
+        for one_hot in self._one_hots:
+            total += records.look_up(one_hot.column.name, one_hot.squared_norm)
         for moments in self._moments:
             total += records.look_up(moments.column.name, moments.squared_norm, moments.starts)
         return total
@@ -178,17 +183,18 @@ class Contribution:
 
         `np.bincount` adds floats; these are whole numbers that stay below 2⁵³ in a batch, so exact.
         """
-        mass = _group_sum(group, groups, multiplier)
+        factor = multiplier.astype(np.float64)
+        mass = _group_sum(group, groups, factor)
         parts = [self.constant * mass[:, None]]
-        for column, offset in zip(self.discrete, self.offsets, strict=True):
-            cell = self._cell(column, records)
+        for one_hot in self._one_hots:
+            cell, offset = records.look_up(one_hot.column.name, one_hot.cells), one_hot.offset
             width = len(offset) + 1
-            counts = _group_sum(group * width + cell, groups * width, multiplier).reshape(groups, width)[:, :-1]
+            counts = _group_sum(group * width + cell, groups * width, factor).reshape(groups, width)[:, :-1]
             parts.append(UNIT * counts - counts.sum(axis=1, keepdims=True) * offset)
         for kind in (Moments.linear, Moments.square):
             for moments in self._moments:
                 values = records.look_up(moments.column.name, kind.__get__(moments), moments.starts)
-                parts.append(_group_sum(group, groups, multiplier * values)[:, None])
+                parts.append(_group_sum(group, groups, factor * values)[:, None])
         return np.concatenate(parts, axis=1)
 
     @cached_property
@@ -197,14 +203,8 @@ class Contribution:
         return tuple(Moments(*each, self.ranks.get(i)) for i, each in enumerate(found))
 
     @cached_property
-    def _squares(self) -> tuple[_Squares, ...]:
-        pairs = zip(self.discrete, self.offsets, strict=True)
-        return tuple(_Squares(offset, column.size) for column, offset in pairs)
-
-    def _cell(self, column: Discrete, records: Records) -> Ints:
-        """The cell of each record; behind the last one where it contributes nothing."""
-        codes = records.codes[column.name]
-        return np.where(codes == MISSING, column.size, codes)
+    def _one_hots(self) -> tuple[_OneHot, ...]:
+        return tuple(_OneHot(*each) for each in zip(self.discrete, self.offsets, strict=True))
 
 
 @dataclass(frozen=True)
@@ -366,5 +366,5 @@ def _squared_norms(offset: Ints) -> Ints:
     return UNIT**2 - 2 * UNIT * offset + int(offset @ offset)
 
 
-def _group_sum(group: Ints, groups: int, values: Ints) -> Ints:
+def _group_sum(group: Ints, groups: int, values: Floats) -> Ints:
     return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
