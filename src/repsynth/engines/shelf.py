@@ -29,6 +29,8 @@ class Shelf:
     """
 
     def __init__(self, limit: int = MEMORY) -> None:
+        self.limit = limit
+        """Bytes that are kept in memory."""
         self._left = limit
         self._lock = Lock()
         self._file: IO[bytes] | None = None

@@ -13,7 +13,8 @@ from repsynth.errors import DataError
 def open_parquet(path: Path) -> Source:
     """A Parquet file."""
     try:
-        arrow_schema = pq.read_schema(path)
+        metadata = pq.read_metadata(path)
+        arrow_schema = metadata.schema.to_arrow_schema()
         names = tuple(arrow_schema.names)
     except UNREADABLE:
         raise DataError(f"{path}: not a Parquet file, or a damaged one") from None
@@ -27,4 +28,4 @@ def open_parquet(path: Path) -> Source:
             yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
 
     readquietly = quietly(read, f"{path}: cannot be read as Parquet")
-    return Source("parquet", names, types, (None,) * len(types), readquietly)
+    return Source("parquet", names, types, (None,) * len(types), readquietly, metadata.num_rows)
