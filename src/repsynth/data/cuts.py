@@ -34,7 +34,7 @@ class Cut:
         """Cells where most codes of a `sample` are."""
         seen = np.sort(sample[:: max(len(sample) // 1024, 1)])
         seen = seen[np.searchsorted(seen, 0) :]
-        low, high = (0, 0) if not seen.size else (int(seen[int(q * (len(seen) - 1))]) for q in (_TAILS, 1 - _TAILS))
+        low, high = np.quantile(seen, [_TAILS, 1 - _TAILS], method="lower").tolist() if seen.size else (0, 0)
         shift = max((high - low).bit_length() - _CELLS.bit_length() + 1, 0)
         cells = low + (np.arange(_CELLS, dtype=np.int64) << shift)
         begin = np.searchsorted(starts, cells, side="right") - 1

@@ -58,7 +58,8 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
 
 def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
     if pa.types.is_dictionary(array.type):  # each different cell once; the last code is for those without any
-        return np.append(_encode(array.dictionary, column), MISSING)[_ints(array.indices.cast(pa.int64()), null=-1)]
+        codes = np.append(_encode(array.dictionary, column), MISSING)
+        return codes.take(_ints(array.indices.cast(pa.int64()), null=-1))
     match column:
         case Category():
             return _codes(read_text(array), column.values)

@@ -1,9 +1,9 @@
 """A table as compact codes: encoded once, then summed over as often as needed, by several threads.
 
-A code takes one, two, four or eight bytes, as its column needs. A public function of one column is read off a table
-of its values: at all codes of a column that has few, or at the intervals on which it is constant. Intervals of a
-column that are wanted again are kept as codes of their own. Sums are of integers, so that neither the blocks nor
-the number of threads matter.
+A code takes one, two, four or eight bytes, as its column needs. A public function of one column is read off a
+table of its values: at all codes of a column that has few, or at the intervals on which it is constant. Intervals
+of a column that are wanted again are kept as codes of their own. Sums are of integers, so that neither the blocks
+nor the number of threads matter.
 """
 
 import os
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from repsynth.engines.base import Kernel
 from repsynth.engines.shelf import MEMORY, Array, Shelf
 from repsynth.schema import Discrete, Schema
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CHUNK = 131_072
 """Records that are put aside together."""
 
@@ -34,9 +37,13 @@ _BLOCK = 16_384
 _TABULATED = 2**16
 """Codes of a column up to which a function is tabulated at all of them."""
 
+_SAMPLED = 1_024
+"""One in so many codes tells where those of a column are, so that they are found quickly."""
+
 _MOST_WORKERS = 8
 
 Get = Callable[[], Array]
+Made = TypeVar("Made")
 
 
 def how_many_workers() -> int:
@@ -61,15 +68,18 @@ class Codes:
         self.rows = 0
         self.shelf = Shelf(memory)
         self._sizes = {c.name: c.size if isinstance(c, Discrete) else c.positions for c in schema.learned}
-        self._workers = workers or how_many_workers()
+        self.workers = workers or how_many_workers()
+        """How many threads work."""
+        self._schema = schema
         self._chunks: list[_Chunk] = []
         self._starts: dict[str, Ints] = {}
+        self._samples: dict[str, list[Array]] = {name: [] for name in self._sizes}
 
     @classmethod
     def of(cls, table: EncodedTable, *, workers: int | None = None, memory: int = MEMORY) -> "Codes":
         """Read and encode a table; the batches are encoded side by side and put aside in order."""
         codes = cls(table.schema, workers=workers, memory=memory)
-        encoded = _in_order(lambda batch: codes._compact(encode_batch(batch, table.schema)), table.batches(), codes)
+        encoded = _in_order(codes._encode, table.batches(), codes.workers)
         waiting: list[dict[str, Array]] = []
         for part in encoded:
             waiting.append(part)
@@ -83,7 +93,7 @@ class Codes:
     def sum(self, kernel: Kernel) -> Ints:
         """The exact sum of a kernel over all records."""
         nothing = kernel.total(no_records())
-        passing = _Pass(self.rows, self._sizes, self._starts, self.shelf)
+        passing = self._walk()
         rows = _BLOCK if nothing.size < _BLOCK else CHUNK
 
         def total(chunk: _Chunk) -> Ints:
@@ -93,43 +103,51 @@ class Codes:
             return found
 
         result = nothing
-        for part in _in_order(total, self._chunks, self):
+        for part in _in_order(total, self._chunks, self.workers):
             result = result + part
         self._starts = passing.all_starts()
         return result
 
     def each(self, function: Callable[[Records], Array]) -> Iterator[Array]:
         """A function of all records, block by block, in order."""
-        passing = _Pass(self.rows, self._sizes, self._starts, self.shelf)
+        passing = self._walk()
 
         def apply(chunk: _Chunk) -> list[Array]:
             return [function(block) for block in passing.blocks(chunk, _BLOCK)]
 
-        for parts in _in_order(apply, self._chunks, self):
+        for parts in _in_order(apply, self._chunks, self.workers):
             yield from parts
 
-    @property
-    def workers(self) -> int:
-        """How many threads work."""
-        return self._workers
+    def _encode(self, batch: "pa.RecordBatch") -> dict[str, Array]:
+        records = encode_batch(batch, self._schema)
+        return {name: records.codes[name].astype(_type_of(size)) for name, size in self._sizes.items()}
 
-    def _compact(self, records: Records) -> dict[str, Array]:
-        parts = {name: records.codes[name].astype(_type_of(size)) for name, size in self._sizes.items()}
-        return parts if parts else {"": np.zeros(records.rows, dtype=np.int8)}
+    def _walk(self) -> "_Pass":
+        samples = {name: np.concatenate(parts) for name, parts in self._samples.items() if parts}
+        return _Pass(self.rows, self._sizes, self._starts, samples, self.shelf)
 
     def _put(self, parts: list[dict[str, Array]]) -> None:
         whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = _rows(whole)
         self.rows += rows
+        for name, codes in whole.items():
+            self._samples[name].append(codes[::_SAMPLED].astype(np.int64))
         self._chunks.append(_Chunk(rows, {name: self.shelf.put(codes) for name, codes in whole.items()}))
 
 
 class _Pass:
     """One walk over all records. `starts` are those of earlier walks: a column is cut at all of them at once."""
 
-    def __init__(self, rows: int, sizes: dict[str, int], starts: dict[str, Ints], shelf: Shelf) -> None:
+    def __init__(
+        self,
+        rows: int,
+        sizes: dict[str, int],
+        starts: dict[str, Ints],
+        samples: dict[str, Ints],
+        shelf: Shelf,
+    ) -> None:
         self.tabulated = {name for name, size in sizes.items() if size <= min(_TABULATED, rows)}
-        self.sizes, self.starts, self.shelf = sizes, starts, shelf
+        self.sizes, self.starts, self.samples, self.shelf = sizes, starts, samples, shelf
         self._asked: list[Ints] = []  # kept, so that no other array can have the id of one
         self._new: dict[str, Ints] = {}
         self._made: dict[Any, Any] = {}
@@ -150,31 +168,32 @@ class _Pass:
 
         return self.once((name, function, id(starts)), make)
 
-    def cut(self, name: str, starts: Ints, sample: Ints) -> Cut:
+    def cut(self, name: str, starts: Ints) -> Cut:
         """How a column is cut."""
-        return self.once((name, id(starts)), lambda: Cut.at(starts, sample))
+        return self.once((name, id(starts)), lambda: Cut.at(starts, self.samples[name]))
 
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+    def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """What was made under this key; made now where it was not."""
         if key not in self._made:
             with self._lock:
                 if key not in self._made:
                     self._made[key] = make()
-        return self._made[key]
+        made: Made = self._made[key]
+        return made
 
     def knows(self, name: str, starts: Ints) -> bool:
         """Whether an earlier walk had these starts."""
-        return bool(self.once((name, "known", id(starts)), lambda: _within(starts, self.starts.get(name))))
+        return self.once((name, "known", id(starts)), lambda: _within(starts, self.starts.get(name)))
 
     def asked(self, name: str, starts: Ints) -> Ints:
         """All starts of a column that this walk asked for by now, these among them."""
-        found = self._made.get((name, "asked", id(starts)))
+        found: Ints | None = self._made.get((name, "asked", id(starts)))
         if found is None or found is not self._new[name]:
             with self._lock:
                 found = self._new[name] = _joined(starts, self._new.get(name))
                 self._asked += [starts, found]
                 self._made[name, "asked", id(starts)] = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def all_starts(self) -> dict[str, Ints]:
         """Those of earlier walks and of this one; the very same arrays where none is new."""
@@ -199,7 +218,7 @@ class _Loaded:
         starts, key = self.passing.starts[name], f"intervals {name}"
         if name not in self.chunk.cut or self.chunk.cut[name][0] is not starts:
             codes = self.codes(name).astype(np.int64, copy=False)
-            found = self.passing.cut(name, starts, codes).of(codes).astype(_type_of(len(starts)))
+            found = self.passing.cut(name, starts).of(codes).astype(_type_of(len(starts)))
             self.chunk.cut[name] = starts, self.passing.shelf.put(found)
             self._arrays[key] = found
         if key not in self._arrays:
@@ -224,16 +243,16 @@ class Block(Records):
         """By a table, where the column has few codes or the function few starts."""
         passing = self.loaded.passing
         if name in passing.tabulated:
-            return passing.table(name, function, None).take(self.codes[name])  # type: ignore[no-any-return]
+            return passing.table(name, function, None).take(self.codes[name])
         if starts is None:
             return function(self.codes[name])
         if passing.knows(name, starts):
             where = self.loaded.intervals(name)[self.start : self.start + self.rows].astype(np.int64)
-            return passing.table(name, function, passing.starts[name]).take(where)  # type: ignore[no-any-return]
+            return passing.table(name, function, passing.starts[name]).take(where)
         asked = passing.asked(name, starts)
         if (name, id(asked)) not in self.cut:
-            self.cut[name, id(asked)] = passing.cut(name, asked, self.codes[name]).of(self.codes[name])
-        return passing.table(name, function, asked).take(self.cut[name, id(asked)])  # type: ignore[no-any-return]
+            self.cut[name, id(asked)] = passing.cut(name, asked).of(self.codes[name])
+        return passing.table(name, function, asked).take(self.cut[name, id(asked)])
 
     def take(self, rows: Ints | Bools) -> Records:
         """Some of the records, as plain ones."""
@@ -273,17 +292,17 @@ def _rows(codes: dict[str, Array]) -> int:
     return len(next(iter(codes.values())))
 
 
-def _in_order(function: Callable[[Any], Any], items: Iterable[Any], codes: Codes) -> Iterator[Any]:
+def _in_order(function: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
     """A function of each item, in order; some are worked on at the same time, and few wait."""
-    if codes.workers == 1:
+    if workers == 1:
         yield from map(function, items)
         return
-    pool = ThreadPoolExecutor(codes.workers, thread_name_prefix="repsynth")
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="repsynth")
     running: deque[Future[Any]] = deque()
     try:
         for item in items:
             running.append(pool.submit(function, item))
-            if len(running) > codes.workers:
+            if len(running) > workers:
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()

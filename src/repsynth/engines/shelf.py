@@ -4,6 +4,7 @@ The file has no name where the system allows that: it is gone with the process, 
 """
 
 import tempfile
+import weakref
 from collections.abc import Callable
 from threading import Lock
 from typing import IO, Any
@@ -58,7 +59,8 @@ class Shelf:
         try:
             if self._file is None:
                 # Unlinked as soon as it is open, or never linked; mode 0600 until then.
-                self._file = tempfile.TemporaryFile(prefix="repsynth-", buffering=0)
+                self._file = tempfile.TemporaryFile(prefix="repsynth-", buffering=0)  # noqa: SIM115
+                weakref.finalize(self, self._file.close)
             self._file.seek(start)
             while view.nbytes:
                 view = view[self._file.write(view) :]

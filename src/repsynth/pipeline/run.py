@@ -39,7 +39,9 @@ def run(
     engine: str = "local",
     make_meter: Callable[..., Meter] = Meter,
 ) -> Release:
-    """Carry out a plan. `on_rows` hears how many rows were read. `noise_seed` makes the noise repeatable and the release not private: experiments only.
+    """Carry out a plan. `noise_seed` makes the noise repeatable and the release not private: experiments only.
+
+    `on_rows` hears how many rows were read: it is for the curator, as it tells how many there are.
 
     Whatever goes wrong after the cost was reserved counts as spent, but a training with a `checkpoint` can go on.
     """

@@ -31,7 +31,7 @@ class Source:
     dtypes: tuple[str | None, ...]
     batches: Reader
     rows: int | None = None
-    """How many rows there are, where that is known without reading: to show how long it takes, for nothing else."""
+    """How many rows there are, where that is known without reading: to show how long it takes, no more."""
 
 
 def check_columns(source: Source, schema: Schema) -> None:
