@@ -62,7 +62,8 @@ def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
         return codes.take(_ints(array.indices.cast(pa.int64()), null=-1))
     match column:
         case Category():
-            return _codes(read_text(array), column.values)
+            quick = _as_written(array, column.values)
+            return _codes(read_text(array), column.values) if quick is None else quick
         case Boolean():
             code = _codes(pc.ascii_lower(read_text(array)), (*_FALSE, *_TRUE))
             return np.where(code == MISSING, MISSING, code // len(_FALSE))
@@ -77,6 +78,14 @@ def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
 def _codes(texts: pa.Array, values: tuple[str, ...]) -> Ints:
     found = pc.index_in(texts, value_set=pa.array(values, type=pa.large_string()), skip_nulls=True)
     return _ints(found, null=MISSING)
+
+
+def _as_written(array: pa.Array, values: tuple[str, ...]) -> Ints | None:
+    """The codes of bytes that all are values as they are declared, so that no cell has to be read; else None."""
+    if not pa.types.is_binary(array.type) or any(value != value.strip() for value in values):
+        return None
+    found = pc.index_in(array, value_set=pa.array(values, type=pa.binary()), skip_nulls=True)
+    return _ints(found, null=MISSING) if found.null_count == array.null_count else None
 
 
 def _positions(array: pa.Array, column: Numeric) -> Ints:
@@ -114,7 +123,8 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
     """The numbers, NaN where a cell is none; spans of time in seconds. Text is matched before it is parsed, so
     parsing cannot fail and no cell's reading depends on its neighbours."""
     if is_text(array.type):
-        array = notation.plain(read_text(array))
+        quick = _all_numbers(array) if notation.is_plain else None
+        array = notation.plain(read_text(array)) if quick is None else quick
     elif pa.types.is_duration(array.type):
         array = pc.divide(array.cast(pa.int64()).cast(pa.float64(), safe=False), float(TICKS[array.type.unit]))
     elif not _is_number(array.type):
@@ -122,6 +132,23 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
     numbers = array.cast(pa.float64(), safe=False)
     result: Floats = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
     return result
+
+
+def _all_numbers(array: pa.Array) -> pa.Array | None:
+    """The numbers where every cell is one as Arrow reads them, so that none has to be matched first; else None.
+
+    Arrow reads what the notation matches, infinities, which count for nothing either way, and longer exponents.
+    """
+    if not pa.types.is_binary(array.type):
+        return None
+    data = array.buffers()[2]
+    written = b"" if data is None else data.to_pybytes()
+    if b"e" in written or b"E" in written:
+        return None
+    try:
+        return array.cast(pa.string(), safe=False).cast(pa.float64())
+    except pa.ArrowInvalid:  # its message quotes the cell
+        return None
 
 
 def read_text(array: pa.Array) -> pa.Array:

@@ -68,8 +68,7 @@ class Grains:
         size = self.sizes(magnitude + self.reach)
         cell = (size * (size + 1) >> 1) + np.minimum(self.largest_power(values), size)
         number = (codes != MISSING) & (codes <= self.column.steps) & (magnitude > self.column.unit / 2)
-        cell[~number] = self.count - 1
-        return cell
+        return cell if number.all() else np.where(number, cell, self.count - 1)
 
     def largest_power(self, values: Floats) -> Ints:
         """The largest power that divides each number, as a place among `powers`."""
