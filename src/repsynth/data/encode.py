@@ -57,8 +57,10 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
 
 
 def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
-    if pa.types.is_dictionary(array.type):  # each different cell once; the last code is for those without any
-        codes = np.append(_encode(array.dictionary, column), MISSING)
+    if pa.types.is_dictionary(array.type):
+        if len(array.dictionary) > len(array):
+            return _encode(array.dictionary_decode(), column)
+        codes = np.append(_encode(array.dictionary, column), MISSING)  # each different cell once
         return codes.take(_ints(array.indices.cast(pa.int64()), null=-1))
     match column:
         case Category():

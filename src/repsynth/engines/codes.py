@@ -6,9 +6,10 @@ of a column that are wanted again are kept as codes of their own. Sums are of in
 nor the number of threads matter.
 """
 
+import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
@@ -79,13 +80,13 @@ class Codes:
     def of(cls, table: EncodedTable, *, workers: int | None = None, memory: int = MEMORY) -> "Codes":
         """Read and encode a table; the batches are encoded side by side and put aside in order."""
         codes = cls(table.schema, workers=workers, memory=memory)
-        encoded = _in_order(codes._encode, table.batches(), codes.workers)
         waiting: list[dict[str, Array]] = []
-        for part in encoded:
-            waiting.append(part)
-            if sum(_rows(each) for each in waiting) >= CHUNK:
-                codes._put(waiting)
-                waiting = []
+        with contextlib.closing(_in_order(codes._encode, table.batches(), codes.workers)) as encoded:
+            for part in encoded:
+                waiting.append(part)
+                if sum(_rows(each) for each in waiting) >= CHUNK:
+                    codes._put(waiting)
+                    waiting = []
         if waiting:
             codes._put(waiting)
         return codes
@@ -183,7 +184,9 @@ class _Pass:
 
     def knows(self, name: str, starts: Ints) -> bool:
         """Whether an earlier walk had these starts."""
-        return self.once((name, "known", id(starts)), lambda: _within(starts, self.starts.get(name)))
+        # The array is kept with the answer, so that no other one can have its id.
+        made = self.once((name, "known", id(starts)), lambda: (starts, _within(starts, self.starts.get(name))))
+        return made[1]
 
     def asked(self, name: str, starts: Ints) -> Ints:
         """All starts of a column that this walk asked for by now, these among them."""
@@ -292,7 +295,7 @@ def _rows(codes: dict[str, Array]) -> int:
     return len(next(iter(codes.values())))
 
 
-def _in_order(function: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
+def _in_order(function: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Generator[Any]:
     """A function of each item, in order; some are worked on at the same time, and few wait."""
     if workers == 1:
         yield from map(function, items)
