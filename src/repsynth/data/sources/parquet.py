@@ -25,7 +25,8 @@ def open_parquet(path: Path) -> Source:
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(path, read_dictionary=texts) as file:
-            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
+            for group in range(file.num_row_groups):  # one by one: Arrow keeps what it read until the last one
+                yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns))
 
     readquietly = quietly(read, f"{path}: cannot be read as Parquet")
     return Source("parquet", names, types, (None,) * len(types), readquietly, metadata.num_rows)
