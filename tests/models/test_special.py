@@ -236,7 +236,7 @@ def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
     assert mass @ ranks.z == pytest.approx(0, abs=0.01)
     assert mass @ ranks.z**2 == pytest.approx(1, abs=0.05)
     codes = np.array([0, 5, 10**4 + 3, 10**9, 10**9 + 1, MISSING])
-    z = ranks.of(Records(rows=6, codes={"x": codes}))
+    z = ranks.of_codes(codes)
     assert z.tolist() == [ranks.z[0], ranks.z[1], ranks.z[5], ranks.z[8], 0.0, 0.0]
     contribution = make_contribution(Schema(columns=(column,)), histograms)
     assert list(contribution.ranks) == [0]
