@@ -40,9 +40,9 @@ OURS = {
     "autoregressive, hinge-exp 4": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 4.0},
 }
 PEERS = {
-    "dpmm": ("dpmm MST", "dpmm AIM", "dpmm PrivBayes"),
-    "smartnoise": ("smartnoise MST", "smartnoise AIM"),
     "opendp": ("OpenDP MST",),
+    "dpmm": ("dpmm MST", "dpmm PrivBayes", "dpmm AIM"),
+    "smartnoise": ("smartnoise MST", "smartnoise AIM"),
 }
 COSTS = {"cpu": "CPU s", "wall": "wall s", "peak": "peak MB"}
 MEASURES = {
