@@ -159,7 +159,7 @@ def test_damaged_arrays_of_the_looks_are_refused(
     "name",
     [
         *("range_columns", "range_counts", "range_starts_3", "zoom_counts", "zoom_starts_5"),
-        *("equal_counts", "equal_starts_3", "grain_counts", "grain_powers_2", "located", "z_4"),
+        *("equal_counts", "equal_starts_3", "grain_counts", "grain_powers_2", "located", "z_5"),
     ],
 )
 def test_arrays_of_the_looks_that_are_left_out_are_missed(

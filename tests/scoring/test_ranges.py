@@ -274,6 +274,16 @@ def test_with_noise_it_is_still_close(shape: str, times: int) -> None:
         assert distance(real, stage.histograms) <= most
 
 
+def test_bounds_that_fit_keep_equal_bins() -> None:
+    """Numbers that fill their bounds smoothly gain nothing from finer bins, which would be mostly noise."""
+    column = Number(name="x", min=-6.0, max=6.0)
+    values = np.clip(np.random.default_rng(0).normal(0, 1.3, ROWS), -6, 6)
+    real = Records(rows=ROWS, codes={"x": positions_of(values, column)})
+    stages = [staged(column, real, mu=0.3, seed=seed) for seed in range(1, 9)]
+    assert sum(stage.histograms.located == {0} for stage in stages) <= 2
+    assert np.mean([distance(real, stage.histograms) for stage in stages]) <= 0.05
+
+
 def test_frequent_round_numbers_get_bins_of_their_own() -> None:
     """Of 5,000 records, 60 % at multiples of 1,000: the frequent ones, far more than noise, and no others."""
     generator = np.random.default_rng(0)

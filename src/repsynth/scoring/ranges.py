@@ -40,6 +40,7 @@ _MOST_LOADED = 4096
 _FEWEST = 8
 _FULL = 8.0  # a bin that noise does not drown, in units of it
 _COARSER = 3.0  # how many such bins an equal one may hold before it is too coarse
+_MEAN_SIZE = (2 / np.pi) ** 0.5  # of noise, in units of its standard deviation
 _FEW = 8.0  # pieces: of fewer, the shape is not known yet
 
 
@@ -103,11 +104,12 @@ class Look:
 
 @dataclass(frozen=True)
 class _Found:
-    """Where the numbers of a column are, by a look: pieces between these edges, in positions, and how many records
-    each holds."""
+    """Where the numbers of a column are, by a look: pieces between these edges, in positions, with how many
+    records and how much noise in each."""
 
     edges: Ints
     masses: Floats
+    noise: Floats
 
     @classmethod
     def by(cls, look: Look, k: int) -> "_Found | None":
@@ -125,16 +127,35 @@ class _Found:
         masses = np.maximum(np.bincount(piece, counts[inside]), 0.0)
         first = np.flatnonzero(np.diff(piece, prepend=-1))
         edges = np.append(_edges(bins)[inside.start + first], _edges(bins)[inside.stop])
-        return cls(edges, masses)
+        return cls(edges, masses, look.sigma * np.sqrt(np.bincount(piece)))
 
     def below(self, positions: Ints) -> Floats:
         """How many records are below these positions."""
         below: Floats = np.interp(positions, self.edges, np.append(0.0, np.cumsum(self.masses)))
         return below
 
-    def largest(self, bins: Bins) -> float:
-        """How many records the fullest bin of numbers holds."""
-        return float(np.diff(self.below(_edges(bins))).max())
+    def cells(self, sigma: float) -> int:
+        """How many bins of equal mass so much noise allows."""
+        return how_many_located(float(self.masses.sum()), sigma)
+
+    def outgrows(self, bins: Bins, rows: float, sigma: float) -> bool:
+        """Whether bins are too coarse: one holds most records, or one holds more than the noise calls for and what
+        they cannot tell is more than the noise that finer ones would add, as far as the look can say."""
+        largest = float(np.diff(self.below(_edges(bins))).max())
+        noise = _MEAN_SIZE * sigma * self.cells(sigma) / 2
+        finer = self.pieces < _FEW or self.missed(bins) > noise
+        return largest > rows / 2 or (largest > _COARSER * _FULL * sigma and finer)
+
+    def missed(self, bins: Bins) -> float:
+        """About how many records would be elsewhere if those of each bin were spread over it evenly: what the look
+        says without what its noise alone would."""
+        edges = _edges(bins)
+        overlap = np.minimum.outer(self.edges[1:], edges[1:]) - np.maximum.outer(self.edges[:-1], edges[:-1])
+        overlap = np.maximum(overlap, 0).astype(np.float64)  # (pieces, bins)
+        evenly = (overlap / np.diff(edges)) @ (overlap / np.diff(self.edges)[:, None]).T
+        off = np.eye(len(self.masses)) - evenly
+        noise = np.sqrt(off**2 @ self.noise**2)
+        return float(np.abs(off @ self.masses).sum() - _MEAN_SIZE * noise.sum()) / 2
 
     @property
     def pieces(self) -> float:
@@ -204,14 +225,12 @@ class Ranges:
 
     def located(self, equal: Sequence[Bins], *, rows: float, sigma: float) -> dict[int, Bins]:
         """Bins for the histograms, by place among the learned columns, of the wide columns that stand above the
-        noise of a look and of which one of the `equal` bins would hold more than the noise calls for."""
-        full = _FULL * sigma
+        noise of a look and for which the `equal` bins are too coarse."""
         bins = {}
         for k, i in enumerate(self.columns):
             found = _Found.by(self.zoom, k) or _Found.by(self.first, k)
-            if found is not None and found.largest(equal[i]) > min(_COARSER * full, rows / 2):
-                cells = how_many_located(float(found.masses.sum()), sigma)
-                bins[i] = self._bins(found, k, cells, least=_ABOVE_NOISE * sigma)
+            if found is not None and found.outgrows(equal[i], rows, sigma):
+                bins[i] = self._bins(found, k, found.cells(sigma), least=_ABOVE_NOISE * sigma)
         return bins
 
     def _bins(self, found: _Found, k: int, cells: int, *, least: float) -> Bins:
