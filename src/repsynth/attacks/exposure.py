@@ -31,7 +31,7 @@ from repsynth.errors import ConfigError
 from repsynth.evaluation.nearest import DECILES
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.privacy.gaussian import epsilon_of
-from repsynth.privacy.shown import percent_at_most
+from repsynth.privacy.shown import fixed_at_most, percent_at_least, percent_at_most
 from repsynth.scoring.weights import Uniform
 from repsynth.storage.atomic import beside
 
@@ -290,7 +290,7 @@ def verdict_of(found: Estimate) -> str:
     'finds nearly all'
     """
     if found.low <= 0.5:
-        return f"no better than guessing (≤ {max(found.high, 0.5):.2f})"
+        return f"no better than guessing (≤ {fixed_at_most(max(found.high, 0.5), 2)})"
     if found.low >= 0.9:
         return "finds nearly all"
     return (
@@ -329,9 +329,9 @@ def _guess(method: str, kind: str, decile: int | None, members: Estimate, others
     up = np.hypot(members.high - members.value, others.value - others.low) / room
     excess = Estimate(value, max(value - float(down), -1.0), min(value + float(up), 1.0))
     if excess.low > 0:
-        verdict = f"members more often (≥ {excess.low:.1%})"
+        verdict = f"members more often (≥ {percent_at_least(excess.low)})"
     else:
-        verdict = f"no more than others (≤ {max(excess.high, 0.0):.1%})"
+        verdict = f"no more than others (≤ {percent_at_most(max(excess.high, 0.0))})"
     return Guess(
         method=method, kind=kind, decile=decile, members=members, others=others, excess=excess, verdict=verdict
     )

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from repsynth.attacks.exposure import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
 from repsynth.attacks.intervals import Estimate
-from repsynth.cli.render import make_table
+from repsynth.cli.render import guarantee, make_table
 from repsynth.privacy.shown import at_least, at_most, fixed_at_most, percent_at_most
 
 _METHODS = {BARE: "no noise", UNIFORM: "uniform", REPS: "as planned"}
@@ -20,8 +20,8 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
     console.print("[bold red]PRIVATE[/bold red]: attacks on the data itself; for the curator only.\n")
     console.print(
         f"{found.targets:,} of {found.rows:,} records were attacked, each in half of {found.runs:,} runs of "
-        f"{found.model} at ε = {at_most(found.epsilon)}, δ = {at_most(found.delta, 3)}. AUC 0.5 is guessing. "
-        f"Intervals: {found.confidence:.0%}.\n"
+        f"{found.model} at {guarantee(found.epsilon, found.delta)}. AUC 0.5 is guessing. Intervals: "
+        f"{found.confidence:.0%}.\n"
     )
     top = [line for line in found.lines if line.decile == _TOP]
     if top:
@@ -92,9 +92,9 @@ def _verdict(line: Line) -> str:
 
 
 def _interval(line: Line, found: Estimate, sign: str) -> str:
-    if line.attack == BEST:  # a bound, not an estimate
-        return sign + fixed_at_most(found.value, 2)
-    return f"{found.value:{sign}.2f}{escape(f' [{found.low:{sign}.2f}, {found.high:{sign}.2f}]')}"
+    if line.attack == BEST:  # a bound
+        return f"{sign}{fixed_at_most(found.value, 2)}"
+    return f"{found.value:{sign}.2f}" + escape(f" [{found.low:{sign}.2f}, {found.high:{sign}.2f}]")
 
 
 def _rate(line: Line, found: Estimate | None) -> str:
@@ -156,7 +156,7 @@ def _proven(console: Console, found: Exposure) -> None:
         console.print(
             f"\nThe most that one of the {len(lines):,} attacks proves, all taken together: "
             f"ε = {at_least(most.proven_epsilon, 3)} ({most.attack}, {_METHODS[most.method]}, {where}), where "
-            f"{at_most(most.claimed_epsilon or 0.0, 3)} is claimed."
+            f"{at_most(most.claimed_epsilon, 3)} is claimed."
         )
     broken = [line for line in lines if line.exceeded]
     if not broken:

@@ -69,7 +69,7 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         neighbours=NEIGHBOURS,
         promises=tuple(_promises(release)),
         at_deltas=(
-            *(Fact(f"δ = {d:g}", f"ε = {at_most(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
+            *(Fact(f"δ = {at_most(d, 6)}", f"ε = {at_most(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
             *mu,
         ),
         charts=_charts(release),
@@ -138,7 +138,7 @@ def _by_weight(release: Release) -> Chart:
     at = [(weight, "outliers")] if release.threshold is not None and weight < 1 else []
     words = (
         f"The loss rises with the weight, from ε = {rows[0][1]} at weight 0 to ε = {rows[-1][1]} at weight 1"
-        + (f"; outliers have at most weight {weight:.2f}." if at else ".")
+        + (f"; outliers have at most weight {fixed_at_most(weight, 2)}." if at else ".")
     )
     return curve(
         "Who weighs less loses less",
@@ -159,9 +159,10 @@ def _by_score(release: Release) -> Chart:
     end = max((release.weights.start + 0.0) / NAT, threshold) + max(threshold - start, 4.0) * 0.8
     scores = np.linspace(start, end, 241)
     epsilons = privacy.epsilon_at(release.weights.of(np.floor(scores * NAT).astype(np.int64)) / FULL)
-    rows = [(f"{s:.1f}", at_most(float(e), 3)) for s, e in zip(scores[::24], epsilons[::24], strict=True)]
+    rows = [(fixed_at_most(s, 1), at_most(float(e), 3)) for s, e in zip(scores[::24], epsilons[::24], strict=True)]
     bound = at_most(privacy.outlier_epsilon, 3)
-    words = f"The loss falls with the score; from the threshold of {threshold:.1f} on it is at most ε = {bound}."
+    begin = fixed_at_most(threshold, 1)
+    words = f"The loss falls with the score; from the threshold of {begin} on it is at most ε = {bound}."
     return curve(
         "Who stands out more loses less",
         words,
