@@ -469,3 +469,13 @@ def test_the_python_function_does_the_same(sim: datasets.Dataset, tmp_path: Path
     )
     assert found.private
     assert "no holdout" in found.notes[0]
+
+
+def test_private_runs_are_not_put_beside_other_files(sim: datasets.Dataset, tmp_path: Path) -> None:
+    """A release folder is published as a whole."""
+    (tmp_path / "release.json").write_text("{}")
+    mode = tmp_path.stat().st_mode
+    with pytest.raises(ConfigError, match="PRIVATE"):
+        attack(plan_for(sim.schema, epsilon=1.0), sim.table.slice(0, 200), None, tmp_path, targets=5, runs=8)
+    assert [path.name for path in tmp_path.iterdir()] == ["release.json"]
+    assert tmp_path.stat().st_mode == mode

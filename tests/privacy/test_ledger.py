@@ -599,3 +599,19 @@ def test_a_limit_is_no_more_exceeded_where_there_is_training() -> None:
     left = balance.remaining
     assert balance.covers(left)
     assert not balance.covers(Loss(0.0, left.weighted_mu + 2e-4 * limit.mu))
+
+
+@pytest.mark.parametrize(
+    "twin", ["patients\ufe0f", "pat\u034fients", "patients\u3164", "\u2800patients", "patients\u200b"]
+)
+def test_characters_that_nobody_sees_make_no_other_name(ledger: Ledger, twin: str) -> None:
+    ledger.init("patients", LIMIT)
+    with pytest.raises(LedgerError):
+        ledger.init(twin, LIMIT)
+    with pytest.raises(LedgerError, match="visible"):
+        ledger.init("\u2800\u3164", LIMIT)
+
+
+def test_a_limit_given_as_mu_is_kept_to_that_where_delta_is_large() -> None:
+    limit = Budget.gaussian(mu=0.2, delta=0.1)
+    assert room_in(limit).mu <= limit.mu

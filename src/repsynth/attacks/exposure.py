@@ -48,7 +48,7 @@ ATTACKS = {
     "shadow runs, table": "and everybody but the targets, and runs the synthesizer with and without each",
     "shadow runs, release": "and sees the released numbers",
     "all others known": "and knows which other targets took part: the likelihood ratio itself",
-    BEST: "no attack does better, by the account",
+    BEST: "what the account leaves to any attack, with the weights of the run held fixed",
 }
 """What each attacker has, on top of the one before."""
 
@@ -73,7 +73,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     proven_epsilon: float | None
     """The ε that the attack proves, at a confidence for all lines together; None where there was no attack."""
     claimed_epsilon: float
-    """The largest that the account says of any of these targets, given the scores of the run."""
+    """The largest that the account says of any of these targets, at the weights of the run."""
     exceeded: bool
     verdict: str
 

@@ -24,7 +24,7 @@ from repsynth.scoring.weights import FULL
 @dataclass(frozen=True)
 class Promise:
     """A bound in plain words: of 100 guesses whether somebody's record is in the data, at most so many are right
-    where 50 would be chance."""
+    where 50 would be chance; nothing where that does not follow."""
 
     who: str
     epsilon: str
@@ -47,7 +47,8 @@ class PublicFacts:
     epsilon: str
     delta: str
     neighbours: str
-    promises: tuple[Promise, ...]
+    promise: Promise
+    outliers: Promise | None
     at_deltas: tuple[Fact, ...]
     charts: dict[str, Chart]
     errors: tuple[Fact, ...]
@@ -67,7 +68,8 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         epsilon=at_most(privacy.epsilon),
         delta=at_most(privacy.delta, 3),
         neighbours=NEIGHBOURS,
-        promises=tuple(_promises(release)),
+        promise=Promise("anybody", at_most(privacy.epsilon), _right(float(privacy.advantage))),
+        outliers=_outliers(release),
         at_deltas=(
             *(Fact(f"δ = {at_most(d, 6)}", f"ε = {at_most(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
             *mu,
@@ -85,16 +87,15 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
     )
 
 
-def _promises(release: Release) -> list[Promise]:
+def _outliers(release: Release) -> Promise | None:
+    """What is proven of outliers is joint with their being outliers. Of guesses it says something only where that
+    was known before the run."""
+    if release.threshold is None:
+        return None
     privacy = release.privacy
-    found = [Promise("anybody, whoever they are", at_most(privacy.epsilon), _right(float(privacy.advantage)))]
-    if release.threshold is not None:
-        who = "the outliers" if release.plan.scorer.targets_outliers else "those who were chosen at random"
-        advantage = float(privacy.loss.advantage_at(privacy.outlier_weight))
-        found.append(
-            Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon), _right(advantage))
-        )
-    return found
+    who = "outliers" if release.plan.scorer.targets_outliers else "those who were chosen at random"
+    right = _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if privacy.borrowed else ""
+    return Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon), right)
 
 
 def _right(advantage: float) -> str:
