@@ -1,7 +1,7 @@
 """Whether the charges of a release are those that its settings say.
 
-Their sum alone does not tell: what every record pays in full decides what an outlier loses, and a file that claimed
-less of it and more of what is weighted would claim a smaller loss.
+Their sum alone does not tell: what every record pays in full decides what an outlier loses, and a file that
+claimed less of it and more of what is weighted would claim a smaller loss.
 """
 
 import math
