@@ -1,6 +1,8 @@
 """Weights, thresholds, shifts and rules of one release belong together: what does not follow is refused."""
 
 import json
+import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,118 @@ def test_another_ceiling_is_refused(releases: dict[str, Release], tmp_path: Path
             )  # a smaller weight than was needed keeps the asked ε: nothing in the file speaks against it
         else:
             refused(folder, "does not keep the asked outlier epsilon")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "borrowed"])
+@pytest.mark.parametrize("reading", [None, 0, 2, -7])
+def test_a_threshold_is_checked_whatever_it_says_of_how_it_was_read(
+    kind: str, reading: int | None, releases: dict[str, Release], tmp_path: Path
+) -> None:
+    """Six nats down, where most records lie above it: they would all claim the loss of outliers."""
+    release = releases[kind]
+    described = described_as(release, tmp_path / "whole")
+    threshold = described["threshold"] | {"value": described["threshold"]["value"] - 6 * NAT, "reading": reading}
+    start = described["weights_start"] - 6 * NAT
+    folder = rewritten(release, tmp_path / "moved", {}, threshold=threshold, weights_start=start)
+    refused(folder, "its threshold does not follow")
+
+
+@pytest.mark.parametrize("kind", ["by label", "fitted"])
+def test_a_threshold_of_a_version_that_did_not_say_how_it_was_read_is_loaded(
+    kind: str, releases: dict[str, Release], tmp_path: Path
+) -> None:
+    threshold = described_as(releases[kind], tmp_path / "whole")["threshold"]
+    Release.load(rewritten(releases[kind], tmp_path / "old", {}, threshold=threshold | {"reading": None}))
+    refused(rewritten(releases[kind], tmp_path / "new", {}, threshold=threshold | {"reading": 2}), "not follow")
+
+
+def moved_charges(described: dict[str, Any], names: set[str], by: float) -> dict[str, Any]:
+    """The same total, but less of it paid by every record in full; plan and events agree."""
+    changed: dict[str, Any] = json.loads(json.dumps(described))
+    charges = {charge["name"]: charge for charge in changed["plan"]["charges"]}
+    total = math.fsum(charge["mu"] ** 2 for charge in charges.values())
+    for name in names & charges.keys():
+        charges[name]["mu"] /= by
+    weighted = [charge for charge in charges.values() if charge["weighted"]]
+    full = math.fsum(charge["mu"] ** 2 for charge in charges.values() if not charge["weighted"])
+    scale = math.sqrt((total - full) / math.fsum(charge["mu"] ** 2 for charge in weighted))
+    for charge in weighted:
+        charge["mu"] *= scale
+    for event in changed["events"]:
+        event["sigma"] = event["sensitivity"] / charges[event["name"]]["mu"]
+    return {"plan": changed["plan"], "events": changed["events"]}
+
+
+FIRST = {"count", "ranges", "zoom", "histograms"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("split", ["today", "unknown before", "unknown since"])
+def test_charges_that_are_not_the_settings_are_refused(
+    kind: str, split: str, releases: dict[str, Release], tmp_path: Path
+) -> None:
+    """An outlier would claim less: what it pays in full would be a smaller part of the same total."""
+    release = releases[kind]
+    described = described_as(release, tmp_path / "whole")
+    for k, (names, by) in enumerate([(FIRST, 5.0), ({"histograms"}, 1.01), ({"scores"}, 2.0), ({"count"}, 2.0)]):
+        if not any(charge["name"] in names for charge in described["plan"]["charges"]):
+            continue
+        changes = moved_charges(described, names, by)
+        if split != "today":
+            changes["plan"]["split"] = None if split == "unknown before" else 2
+        why = "its budget was split in a way" if split == "unknown since" else "its charges are not its settings'"
+        refused(rewritten(release, tmp_path / str(k), {}, **changes), why)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_release_of_a_version_that_did_not_say_how_it_split_is_loaded(
+    kind: str, releases: dict[str, Release], tmp_path: Path
+) -> None:
+    plan = described_as(releases[kind], tmp_path / "whole")["plan"]
+    loaded = Release.load(rewritten(releases[kind], tmp_path / "old", {}, plan=plan | {"split": None}))
+    assert loaded.privacy.outlier_epsilon == releases[kind].privacy.outlier_epsilon
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_that_are_a_unit_too_small_make_no_loss_smaller(
+    kind: str, releases: dict[str, Release], tmp_path: Path
+) -> None:
+    release = releases[kind]
+    table = np.maximum(release.weights.table - 1, 0)
+    loaded = Release.load(rewritten(release, tmp_path / "release", {"weights": table}))
+    assert loaded.privacy.outlier_epsilon == release.privacy.outlier_epsilon
+    assert np.array_equal(loaded.weights.table, release.weights.table)
+
+
+def test_a_saved_release_survives_a_power_cut(
+    releases: dict[str, Release], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files and their folder are on the disk before they are moved, every folder that lists them after it."""
+    steps: list[Any] = []
+    sync, rename = os.fsync, os.rename
+    monkeypatch.setattr(os, "fsync", lambda handle: (steps.append(os.fstat(handle).st_ino), sync(handle)))
+    monkeypatch.setattr(os, "rename", lambda one, other: (steps.append("moved"), rename(one, other)))
+    folder = releases["fitted"].save(tmp_path / "new" / "release")
+    before, after = set(steps[: steps.index("moved")]), set(steps[steps.index("moved") + 1 :])
+    assert before == {path.stat().st_ino for path in (folder, *folder.iterdir())}
+    assert after == {path.stat().st_ino for path in (folder.parent, tmp_path)}
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_release_that_may_not_last_is_not_there(
+    at: int, releases: dict[str, Release], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles: list[int] = []
+
+    def fail(handle: int) -> None:
+        handles.append(handle)
+        if len(handles) > at:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ReleaseError, match="Input/output error"):
+        releases["fitted"].save(tmp_path / "release")
+    assert not list(tmp_path.iterdir())
 
 
 def described_as(release: Release, folder: Path) -> dict[str, Any]:

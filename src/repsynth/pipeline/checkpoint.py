@@ -34,6 +34,7 @@ from repsynth.privacy.ledger import Ledger, Progress, same_name
 from repsynth.release.folder import load_release, read_arrays, save_release
 from repsynth.release.release import Release
 from repsynth.scoring.base import Arrays
+from repsynth.storage.atomic import sync
 
 
 class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -80,9 +81,7 @@ class Checkpoint:
         assert self.make_release is not None
         _write(self.folder / "run.json", msgspec.json.encode(self.ticket))
         try:
-            folder = save_release(self.make_release(start), self.folder / "start")
-            for path in (*folder.iterdir(), folder, self.folder):
-                _sync(path)
+            save_release(self.make_release(start), self.folder / "start")
         except ReleaseError:
             (self.folder / "run.json").unlink()
             _clear(self.folder)
@@ -310,14 +309,10 @@ def _place(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make what was written to a file or a folder survive a power cut."""
-    handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        sync(path)
     except OSError as error:
         raise _not_written(path, error) from None
-    finally:
-        os.close(handle)
 
 
 def _not_written(path: Path, error: OSError) -> ReleaseError:

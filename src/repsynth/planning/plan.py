@@ -23,6 +23,10 @@ from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 from repsynth.scoring.weights import RULES, Rule, check_rule
 
+SPLIT = 1
+"""How a budget is split into charges: to be counted up with every change of that, be it a default of a model, so
+that the charges of a release are worked out again only where they would come out the same."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -209,7 +213,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer = settings.scorer
     own = scorer.worthwhile_shares(schema, mu=budget.mu, rows=settings.public_rows) if scored else {}
-    histograms = _score_share(settings, budget) - math.fsum(own.values())
+    histograms = score_share_of(settings, budget, model.score_share) - math.fsum(own.values())
     if histograms < 1e-6:
         raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
     looks = look_shares(schema, budget.mu, histograms, settings.public_rows)
@@ -248,10 +252,11 @@ def _model(settings: Settings) -> Model:
     return settings.model
 
 
-def _score_share(settings: Settings, budget: Budget) -> float:
+def score_share_of(settings: Settings, budget: Budget, default: float) -> float:
+    """The share of μ² for everything that scores are made of; `default` where the settings leave it open."""
     share = settings.score_share
     if share is None:
-        return _model(settings).score_share
+        return default
     return paper_score_share(budget) if isinstance(share, str) else share
 
 

@@ -22,24 +22,32 @@ from repsynth.release import first
 from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, describe
 from repsynth.release.release import Release
 from repsynth.scoring.base import Arrays
+from repsynth.storage.atomic import sync
 
 _MOST_BYTES = 2**28
 _MISFITS = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, msgspec.MsgspecError)
 
 
 def save_release(release: Release, folder: Path) -> Path:
-    """Write the folder beside its place, then move it there: it is whole or it is not."""
+    """Write the folder beside its place, then move it there: it is whole or it is not. Once this returns, it
+    survives a power cut, so that what else was kept of a run may go."""
     if folder.exists():
         raise ReleaseError(f"{folder}: already exists; a release is never overwritten, choose another folder")
     packed, text = packed_and_described(release)
     beside: Path | None = None
+    made = [path for path in folder.parents if not path.exists()]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         beside.chmod(0o755)
         (beside / "release.json").write_bytes(text)
         (beside / "arrays.npz").write_bytes(packed)
+        for path in (*beside.iterdir(), beside):
+            sync(path)
         os.rename(beside, folder)
+        beside = folder
+        for path in (folder, *made):
+            sync(path.parent)
     except OSError as error:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)

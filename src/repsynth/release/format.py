@@ -19,7 +19,7 @@ from repsynth.data.layout import DTYPE, Layout
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Fit, Kept, Made
-from repsynth.planning.plan import Plan
+from repsynth.planning.plan import SPLIT, Plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
 from repsynth.privacy.budget import Budget, make_budget
@@ -28,6 +28,7 @@ from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
 from repsynth.release.lending import borrowed_from, kept_arrays, their_arrays
 from repsynth.release.release import Release
+from repsynth.release.split import check_split
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
 from repsynth.scoring.bins import Bins, read_bins
@@ -73,6 +74,7 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ceiling: float
     training: SampledEvent | None
     why: str | None = None
+    split: int | None = None
 
 
 class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,6 +130,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
             ceiling=plan.ceiling,
             training=plan.training,
             why=plan.why,
+            split=SPLIT,
         ),
         rows=release.rows,
         events=release.events,
@@ -173,7 +176,9 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     """The release from its parts; an error of ours where they contradict each other."""
     require(file.format == FORMAT, "its format is not known")
     schema = schema_from_dict(file.schema)
-    plan = replace(_plan(file.plan, schema), borrowed=_borrowed(file, schema, arrays))
+    plan = replace(
+        _plan(file.plan, schema, scored=file.scores_from is None), borrowed=_borrowed(file, schema, arrays)
+    )
     _check_events(file.events, plan)
     _check_layout(file.layout, schema)
     stage = _stage(file, plan, arrays)
@@ -192,7 +197,7 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     require(re.fullmatch("[0-9a-f]{64}", digest) is not None, "it does not say where its scores came from")
     require(theirs.format == FORMAT and theirs.scores_from is None, "its scores came from elsewhere twice")
     require(theirs.fit == {} and theirs.threshold is not None, "its scores from elsewhere have no threshold")
-    plan = _plan(theirs.plan, schema_from_dict(theirs.schema))
+    plan = _plan(theirs.plan, schema_from_dict(theirs.schema), scored=True)
     _check_events(theirs.events, plan)
     stage = _stage(theirs, plan, their_arrays(arrays))
     _check_scores_were_paid_for(theirs.events, stage)
@@ -219,7 +224,7 @@ def _check_scores_were_paid_for(events: tuple[Event, ...], stage: StageOne) -> N
             require(enough, "it claims a smaller sensitivity than it has")
 
 
-def _plan(file: PlanFile, schema: Schema) -> Plan:
+def _plan(file: PlanFile, schema: Schema, *, scored: bool) -> Plan:
     settings = Settings.load(file.settings)
     charges = {charge.name: charge for charge in file.charges}
     require(len(charges) == len(file.charges), "a charge is there twice")
@@ -236,6 +241,7 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     require(file.why is None or (len(file.why) <= 500 and file.why.isprintable()), "it does not say why in words")
     rule = RULES.load(file.rule)
     _check_rule(rule, settings, file.ceiling)
+    check_split(charges, schema, settings, budget, split=file.split, scored=scored)
     return Plan(
         schema=schema,
         settings=settings,
@@ -356,9 +362,9 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
     require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
     for value in (file.weights_start, threshold.value if threshold else 0):
         require(abs(value) <= 2**50, "a score is out of range")
-    weights = WeightFunction(file.weights_start, table)
-    followed = weights.is_about(weights_of(plan, score, threshold))
-    require(followed, "its weights do not follow from its rule, threshold and scores")
+    kept, again = WeightFunction(file.weights_start, table), weights_of(plan, score, threshold)
+    require(kept.is_about(again), "its weights do not follow from its rule, threshold and scores")
+    weights = kept.or_larger(again)  # a last unit that is missing makes nobody's loss smaller
     return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
 
 

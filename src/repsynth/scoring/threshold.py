@@ -30,8 +30,9 @@ READABLE = 200.0
 """Records times μ from which on the noisy counts are read directly."""
 
 READING = 1
-"""How a threshold is read off its histogram: to be counted up with every change of that, so that a release is
-checked by the way it was made and by no other."""
+"""How a threshold is read off its histogram. A change of that counts it up and keeps the way before for the
+releases that were read by it: one that cannot be read again is refused. Versions up to 0.2.0.dev2 that did not
+write it have read theirs in this same way."""
 
 MOST_BINS = 48
 
@@ -116,7 +117,7 @@ class Threshold:
     fraction_error: float
     shifts: Ints | None = None
     reading: int | None = None
-    """The `READING` by which it was found; None where that is not known."""
+    """The `READING` by which it was found; None where an earlier version did not write it, which is 1."""
 
     def moved_edges(self, row: int) -> Ints:
         """The edges of a row's bins, moved as its scores are."""
@@ -181,12 +182,12 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
 
 
 def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
-    """Whether a threshold that was read as thresholds are today is the one that its own histogram says.
+    """Whether a threshold is the one that its own histogram says, read as it says that it was.
 
     Another processor may round a logarithm otherwise: a thousandth of a nat counts as the same.
     """
-    if threshold.reading != READING:
-        return True  # not known how
+    if threshold.reading not in (None, READING):
+        return False  # nobody here could tell
     by = label if threshold.shifts is not None else None
     bins = ScoreBins(threshold.edges, rows / sigma >= READABLE, by)
     if not bins.readable and (by is not None or len(threshold.edges) != len(_DRAWN_ABOVE)):

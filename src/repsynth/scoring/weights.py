@@ -192,6 +192,18 @@ class WeightFunction:
         starts = np.arange(_STEPS) * STEP
         return bool(np.all(np.abs(self.of(self.start + starts) - other.of(other.start + starts)) <= 1))
 
+    def or_larger(self, other: "WeightFunction") -> "WeightFunction":
+        """The larger of two weights at every score, for functions that are about the same: what is said of a
+        record's loss by it is too much rather than too little.
+
+        >>> one, other = WeightFunction(0, np.array([7, 5])), WeightFunction(0, np.array([7, 6]))
+        >>> one.or_larger(other).table.tolist()
+        [7, 6]
+        """
+        starts = np.arange(_STEPS) * STEP
+        table = np.maximum(self.of(self.start + starts), other.of(other.start + starts))
+        return WeightFunction(max(self.start, other.start), _without_tail(table))
+
 
 def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.0) -> WeightFunction:
     """The weight function of a rule; `ceiling` bounds the weight of every score from the threshold on.

@@ -43,6 +43,16 @@ def beside(path: Path, *, mode: int = 0o644, replace: bool = False) -> Iterator[
         temporary.unlink(missing_ok=True)
 
 
+def sync(path: Path) -> None:
+    """Make what was written to a file, or to the list of a folder, survive a power cut; an OSError where it may
+    not."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _place(temporary: Path, path: Path) -> None:
     """Move a file to its place, but not over another that came there meanwhile."""
     try:

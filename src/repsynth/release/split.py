@@ -1,0 +1,58 @@
+"""Whether the charges of a release are those that its settings say.
+
+Their sum alone does not tell: what every record pays in full decides what an outlier loses, and a file that
+claimed less of it and more of what is weighted would claim a smaller loss.
+"""
+
+import math
+from collections.abc import Mapping
+
+from repsynth.planning.plan import SPLIT, make_charges, score_share_of
+from repsynth.planning.settings import Settings
+from repsynth.privacy.budget import Budget
+from repsynth.privacy.events import Charge
+from repsynth.privacy.gaussian import compose
+from repsynth.schema import Schema
+from repsynth.scoring.stage import COUNT, SCORES
+from repsynth.storage.checks import require
+
+_CLOSE = 1e-6
+_ONCE = {"naive-bayes": 0.05, "mst": 0.1, "aim": 0.1, "autoregressive": 0.1}
+"""The score shares of the models in versions that did not write how they split."""
+
+
+def check_split(
+    charges: Mapping[str, Charge],
+    schema: Schema,
+    settings: Settings,
+    budget: Budget,
+    *,
+    split: int | None,
+    scored: bool,
+) -> None:
+    """Refuse charges that are not those of the settings: each of them where they are split as today, else what all
+    records pay in full."""
+    if split == SPLIT:
+        again = make_charges(schema, settings, budget, scored=scored)
+        same = again.keys() == charges.keys() and all(_same(charges[name], again[name]) for name in again)
+        require(same, "its charges are not its settings'")
+        return
+    require(split is None, "its budget was split in a way that this version does not know")
+    full = {name: charge.mu for name, charge in charges.items() if not charge.weighted}
+    given = {COUNT: settings.count_share, SCORES: settings.threshold_share}
+    for name, share in given.items():
+        paid = full.pop(name, None)
+        require(paid is None or _is_share(paid, share, budget), "its charges are not its settings'")
+    assert settings.model is not None  # checked before
+    default = _ONCE.get(settings.model.name, settings.model.score_share)
+    share = score_share_of(settings, budget, default)
+    require(_is_share(compose(full.values()), share, budget), "its charges are not its settings'")
+
+
+def _same(one: Charge, other: Charge) -> bool:
+    alike = (one.weighted, one.choice) == (other.weighted, other.choice)
+    return alike and math.isclose(one.mu, other.mu, rel_tol=_CLOSE)
+
+
+def _is_share(mu: float, share: float, budget: Budget) -> bool:
+    return math.isclose(mu, budget.mu * math.sqrt(share), rel_tol=_CLOSE)
