@@ -594,3 +594,157 @@ def test_what_a_pandas_column_comes_out_as(column: Column, cells: list[Any], dty
 )
 def test_a_dtype_that_somebody_chose_is_kept(column: Column, dtype: str) -> None:
     assert layout(pd.Series([1, 1]).astype(dtype), column).columns[0].dtype == dtype
+
+
+# --- the layout of tables that pandas wrote ---
+
+
+def written_layout(series: pd.Series, column: Column, path: Path | None = None) -> Any:
+    """The layout of the Arrow table or Parquet file that pandas makes; None where Arrow has no such type."""
+    frame = pd.DataFrame({column.name: series})
+    try:
+        table: Any = pa.Table.from_pandas(frame)
+        if path is not None:
+            frame.to_parquet(path)
+            table = path
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    source = open_source(table)
+    if any(isinstance(kind, pa.BaseExtensionType) for kind in source.types):
+        return None  # periods and intervals are refused
+    return layout_of(source, Schema(columns=(column,)))
+
+
+@pytest.mark.parametrize("column", [*COLUMNS, Id(name="id")], ids=lambda column: column.name)
+@pytest.mark.parametrize("categories", [False, True], ids=["plain", "category"])
+def test_no_cell_changes_the_layout_of_an_arrow_table_made_by_pandas(column: Column, categories: bool) -> None:
+    column = column if isinstance(column, Id) else replace(column, missing=True)
+    layouts = [written_layout(series, column) for series in _guessed_columns(categories)]
+    found = [layout for layout in layouts if layout is not None]
+    assert len(found) > 5, "most of them can be stored"
+    assert len(set(found)) == 1, set(found)
+
+
+CODES = Category(name="a", values=("1", "2", "3"), missing=True)
+WORDS = Category(name="a", values=tuple(f"v{number}" for number in range(200)), missing=True)
+SECONDS = Datetime(name="a", min=datetime(2000, 1, 1), max=datetime(2030, 1, 1), missing=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "other", "stored"),
+    [
+        (CODES, pd.Series([1, 2, 3]), pd.Series([1, 2, None]), "int64"),
+        (CODES, pd.Series(["1", "2", "3"]), pd.Series(["1", "2", "x"]), "int64"),
+        (CODES, pd.Series([1, 2, 3]), pd.Series(["1", "2", "x"]), "int64"),
+        (CODES, pd.Series([1, 2, 3]), pd.Series([None] * 3), "int64"),
+        (Boolean(name="a", missing=True), pd.Series([1, 0, 1]), pd.Series([1, 0, None]), "bool"),
+        (SECONDS, pd.Series([datetime(2020, 1, 1)] * 2), pd.Series([datetime(2020, 1, 1), NANO]), "timestamp[us]"),
+        (
+            WORDS,
+            pd.Series(WORDS.values[:127]).astype("category"),
+            pd.Series(WORDS.values[:129]).astype("category"),
+            "dictionary<values=string, indices=int32, ordered=0>",
+        ),
+        (
+            CODES,
+            pd.Series([1, 2, 3]).astype("category"),
+            pd.Series([1, 2, "x"]).astype(str).astype("category"),
+            "dictionary<values=string, indices=int32, ordered=0>",
+        ),
+    ],
+    ids=["missing", "text", "word", "nothing", "boolean", "nanoseconds", "many", "words"],
+)
+def test_nor_does_one_in_a_parquet_file_that_pandas_wrote(
+    column: Column, one: pd.Series, other: pd.Series, stored: str, tmp_path: Path
+) -> None:
+    for series in (one, other):
+        for found in (written_layout(series, column, tmp_path / "t.parquet"), written_layout(series, column)):
+            assert [(kept.type, kept.dtype) for kept in found.columns] == [(stored, None)]
+        (batch,) = pa.Table.from_pandas(pd.DataFrame({"a": series})).to_batches()
+        assert layout_of(open_source(batch), Schema(columns=(column,))).columns[0].type == stored
+
+
+@pytest.mark.filterwarnings("ignore:without a label")
+def test_one_missing_cell_of_a_parquet_file_does_not_show_in_a_release(tmp_path: Path) -> None:
+    schema = Schema(columns=(CODES, Boolean(name="b", missing=True)))
+    published = []
+    for odd in (1, None):
+        path = tmp_path / "t.parquet"
+        pd.DataFrame({"a": [1, 2, odd], "b": [0, 1, odd]}).to_parquet(path)
+        release = synthesize(path, schema, epsilon=1.0)
+        release.save(tmp_path / str(odd))
+        published.append(json.loads((tmp_path / str(odd) / "release.json").read_text())["layout"])
+        assert [str(kind) for kind in release.sample(5).schema.types] == ["int64", "bool"]
+    assert published[0] == published[1]
+
+
+@pytest.mark.parametrize(
+    ("column", "dtype", "stored"),
+    [
+        (Integer(name="a", min=0, max=9), "Int8", "int8"),
+        (Integer(name="a", min=0, max=9), "UInt64", "uint64"),
+        (Integer(name="a", min=0, max=9), "int16[pyarrow]", "int16"),
+        (Integer(name="a", min=0, max=9), "int16", "int64"),
+        (Number(name="a", min=0.0, max=9.0), "Float32", "float"),
+        (Number(name="a", min=0.0, max=9.0), "float32", "double"),
+        (Boolean(name="a"), "boolean", "bool"),
+        (Category(name="a", values=("1", "2")), "Int64", "int64"),
+        (Category(name="a", values=("1", "2")), pd.StringDtype("python"), "string"),
+        (Category(name="a", values=("1", "2")), pd.ArrowDtype(pa.large_string()), "large_string"),
+        (Datetime(name="a", **DAYS), "timestamp[s, UTC][pyarrow]", "timestamp[s, tz=UTC]"),
+    ],
+    ids=str,
+)
+def test_a_dtype_that_somebody_chose_is_kept_by_parquet(
+    column: Column, dtype: Any, stored: str, tmp_path: Path
+) -> None:
+    for found in (
+        written_layout(pd.Series([1, 1]).astype(dtype), column),
+        written_layout(pd.Series([1, 1]).astype(dtype), column, tmp_path / "t.parquet"),
+    ):
+        assert found.columns[0].type.replace("[ms, ", "[s, ") == stored  # Parquet has no seconds
+
+
+def test_without_the_note_of_pandas_the_types_of_a_table_count_as_declared() -> None:
+    noted = pa.Table.from_pandas(pd.DataFrame({"a": [1, 2]}), schema=pa.schema([("a", pa.int8())]))
+    schema = Schema(columns=(Integer(name="a", min=0, max=9),))
+    tables = (noted, noted.replace_schema_metadata())
+    assert [layout_of(open_source(table), schema).columns[0].type for table in tables] == ["int64", "int8"]
+
+
+def noted(dtype: str) -> dict[str, str]:
+    return {"name": "a", "field_name": "a", "numpy_type": dtype}
+
+
+BROKEN: dict[str, bytes] = {
+    "empty": b"",
+    "not json": b"\xff\x00",
+    "null": b"null",
+    "a list": b"[]",
+    "no columns": b"{}",
+    "columns of another kind": b'{"columns": 5}',
+    "a column of another kind": b'{"columns": ["a"]}',
+    "no dtype": json.dumps({"columns": [{"name": "a"}]}).encode(),
+    "a dtype of another kind": json.dumps({"columns": [{"name": "a", "numpy_type": 8}]}).encode(),
+    "another name": json.dumps({"columns": [noted("Int8") | {"field_name": "b"}]}).encode(),
+    "an unknown dtype": json.dumps({"columns": [noted("Int8; drop" * 1000)]}).encode(),
+    "deep": b'{"x": ' + b"[" * 10**6,
+    "deep in a column": b'{"columns": [{"metadata": ' + b"[" * 10**6,
+    "large": json.dumps({"columns": [noted("Int8")], "x": "x" * 2**24}).encode(),
+    "no text": b'{"columns": [{"name": "a", "numpy_type": "\xff"}]}',
+}
+
+
+@pytest.mark.parametrize("note", BROKEN)
+def test_where_the_note_of_pandas_cannot_be_read_the_schema_decides(note: str) -> None:
+    table = pa.table({"a": pa.array([1, 2], pa.int8())}).replace_schema_metadata({b"pandas": BROKEN[note]})
+    column = Integer(name="a", min=0, max=9)
+    assert layout_of(open_source(table), Schema(columns=(column,))).columns[0].type == "int64"
+
+
+def test_a_note_that_lacks_one_column_counts_for_none() -> None:
+    table = pa.Table.from_pandas(pd.DataFrame({"a": pd.Series([1, 2], dtype="Int8")}))
+    columns = (Integer(name="a", min=0, max=9), Integer(name="b", min=0, max=9))
+    more = table.append_column("b", pa.array([1, 2], pa.int8()))
+    assert [kept.type for kept in layout_of(open_source(table), Schema(columns=columns[:1])).columns] == ["int8"]
+    assert [kept.type for kept in layout_of(open_source(more), Schema(columns=columns)).columns] == ["int64"] * 2

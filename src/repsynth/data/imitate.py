@@ -27,7 +27,7 @@ def layout_of(source: Source, schema: Schema) -> Layout:
     A layout is published, so no cell may have a say in it. Arrow, polars and Parquet columns have a declared
     type, and so have pandas columns whose dtype somebody chose. The other dtypes are what pandas made of the
     cells: one that is missing turns whole numbers into real ones, and an odd one turns any column into objects.
-    There the schema alone decides.
+    There the schema alone decides, and so it does in Arrow tables and Parquet files that pandas made of them.
     """
     by_name = {column.name: column for column in schema.columns}
     columns = []
@@ -35,6 +35,8 @@ def layout_of(source: Source, schema: Schema) -> Layout:
         column = by_name[name]
         if dtype is None:
             stored = ColumnLayout(name, str(_output_type(column, arrow_type)))
+        elif source.kind != "pandas":
+            stored = ColumnLayout(name, str(_recorded_type(column, arrow_type, dtype)))
         elif dtype.endswith("[pyarrow]"):
             stored = ColumnLayout(name, str(_pandas_arrow_type(column, arrow_type)), PYARROW)
         else:
@@ -160,6 +162,17 @@ def _pandas_type(column: Column, chosen: str | None) -> pa.DataType:
     if chosen in ("string", "category") or has_form(column):
         return _output_type(column, pa.string())
     return _output_type(column, pa.timestamp("us")) if isinstance(column, Datetime) else _plain_type(column)
+
+
+def _recorded_type(column: Column, came: pa.DataType, dtype: str) -> pa.DataType:
+    """The type of an Arrow column that pandas made of one of its own: a category's width, say, is the number of
+    its values."""
+    if not _CHOSEN.fullmatch(dtype):
+        return _pandas_type(column, None)
+    if dtype == "category":
+        return _output_type(column, pa.dictionary(pa.int32(), pa.string()))
+    kept = dtype == "string" and str(came) in TEXTS
+    return _output_type(column, came if kept else pa.type_for_alias(dtype.lower()))
 
 
 def _pandas_arrow_type(column: Column, came: pa.DataType) -> pa.DataType:

@@ -18,7 +18,8 @@ class Source:
     """A table that can be read again and again, a batch at a time.
 
     `types` holds the Arrow type of each column (None for CSV, which has none; null where each cell has its
-    own) and `dtypes` the pandas dtype where the table came as a data frame. `batches` reads some of the columns.
+    own) and `dtypes` the pandas dtype where the table came as a data frame or was made of one. `batches` reads
+    some of the columns.
     """
 
     kind: str

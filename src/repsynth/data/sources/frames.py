@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from repsynth.data.sources.base import BATCH_ROWS, Source
 from repsynth.data.sources.cells import CELLS, read_cells
+from repsynth.data.sources.recorded import recorded_dtypes
 
 _NULLABLE = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean")
 
 
 def open_arrow(table: pa.Table | pa.RecordBatch) -> Source:
     """An Arrow table or batch."""
-    return _from_arrow(pa.table(table) if isinstance(table, pa.RecordBatch) else table, "arrow")
+    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+    return _from_arrow(table, "arrow", recorded_dtypes(table.schema))
 
 
 def open_polars(frame: Any) -> Source:
@@ -69,7 +71,7 @@ def _arrow_has(polars_type: Any) -> bool:
     return str(polars_type) not in ("Object", "Int128", "UInt128")
 
 
-def _from_arrow(table: pa.Table, kind: str, dtypes: tuple[str, ...] | None = None) -> Source:
+def _from_arrow(table: pa.Table, kind: str, dtypes: tuple[str | None, ...] | None = None) -> Source:
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         selected = table.select(list(columns))
         yield from selected.to_batches(max_chunksize=BATCH_ROWS)

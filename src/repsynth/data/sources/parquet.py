@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repsynth.data.sources.base import BATCH_ROWS, UNREADABLE, Source, quietly
+from repsynth.data.sources.recorded import recorded_dtypes
 from repsynth.errors import DataError
 
 
@@ -29,4 +30,4 @@ def open_parquet(path: Path) -> Source:
                 yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns))
 
     readquietly = quietly(read, f"{path}: cannot be read as Parquet")
-    return Source("parquet", names, types, (None,) * len(types), readquietly, metadata.num_rows)
+    return Source("parquet", names, types, recorded_dtypes(arrow_schema), readquietly, metadata.num_rows)
