@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.data.encode import encode_batch
-from repsynth.data.notation import EPOCH, Notation, special_values
+from repsynth.data.notation import EPOCH, Notation, date_format, special_seconds
 from repsynth.data.positions import exact_grid
 from repsynth.errors import ConfigError
 from repsynth.release.release import Release
 from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric
+from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.label_rarity import LabelRarityScore
@@ -83,25 +84,36 @@ def _column(column: Discrete | Numeric) -> dict[str, Any]:
         return {"name": column.name, "kind": "flag", "values": ["false", "true"]}
     if isinstance(column, Discrete):
         return {"name": column.name, "kind": "choice", "values": list(column.values)}
+    numbers = [plain_number(text) for text in column.special]
     found: dict[str, Any] = {
         "name": column.name,
         "steps": column.steps,
         "special": [
-            {"text": text, "value": value}
-            for text, value in zip(column.special, special_values(column), strict=True)
+            {"text": text, "number": number} for text, number in zip(column.special, numbers, strict=True)
         ],
     }
     match column:
         case Datetime():
-            start = int((column.start - EPOCH).total_seconds())
-            unit = int(column.unit.total_seconds())
-            found |= {"kind": "time", "start": start, "unit": unit, "min": str(column.min), "max": str(column.max)}
+            found |= {"kind": "time"} | _times(column)
+            for each, seconds in zip(found["special"], special_seconds(column), strict=True):
+                each["seconds"] = seconds
         case Integer():
             found |= {"kind": "whole", "min": column.min, "max": column.max, "step": column.step}
         case Number():
             found |= {"kind": "number", "min": column.min, "max": column.max}
             found |= _grid(column) if column.on_grid else {"per": column.steps / (column.max - column.min)}
     return found | _notation(column)
+
+
+def _times(column: Datetime) -> dict[str, Any]:
+    """Where times begin, how they are written (as a pattern of JavaScript's), and the first and the last one."""
+    form, start, unit = date_format(column), int((column.start - EPOCH).total_seconds()), column.unit
+    found = {"start": start, "unit": int(unit.total_seconds()), "form": None}
+    if form is None:
+        return found | {"min": str(column.min), "max": str(column.max)}
+    first, last = (form.write(column.start + steps * unit) for steps in (0, column.steps))
+    pattern = form.pattern.replace("(?P<", "(?<").replace(r"\s", "[ \t\n\f\r]")
+    return found | {"form": pattern, "min": first, "max": last}
 
 
 def _notation(column: Numeric) -> dict[str, str]:

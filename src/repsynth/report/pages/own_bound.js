@@ -27,17 +27,35 @@ const OwnBound = (() => {
     return Number(plain.replace(mark, "."));
   };
 
-  // Seconds since 1970 in UTC of a time as ISO writes it, NaN where it is none.
-  const secondsIn = (text) => {
-    const found = /^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,9})?)?(Z|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?$/.exec(text);
-    if (!found) return NaN;
-    const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part || 0));
+  // Seconds since 1970 of a day and a time of day in UTC, NaN where there is no such day or time.
+  const secondsOf = (year, month, day, hour, minute, second) => {
     const date = new Date(0);
     date.setUTCFullYear(year, month - 1, day);
     const exists = year >= 1 && date.getUTCMonth() === month - 1 && date.getUTCDate() === day;
     if (!exists || hour > 23 || minute > 59 || second > 59) return NaN;
+    return date.getTime() / 1000 + hour * 3600 + minute * 60 + second;
+  };
+
+  const months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+  // The same of a text in the form of its column.
+  const secondsInForm = (text, form) => {
+    const found = new RegExp(`^(?:${form})$`, "i").exec(text);
+    if (!found) return NaN;
+    const { year, month, day, hour, minute, second } = found.groups;
+    const century = year.length > 2 ? 0 : Number(year) < 69 ? 2000 : 1900;
+    const named = months.indexOf(month.slice(0, 3).toLowerCase()) + 1;
+    const clock = [hour, minute, second].map((part) => Number(part || 0));
+    return secondsOf(Number(year) + century, named || Number(month), Number(day), ...clock);
+  };
+
+  // The same of a text as ISO writes it.
+  const secondsIn = (text) => {
+    const found = /^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,9})?)?(Z|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?$/.exec(text);
+    if (!found) return NaN;
+    const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part || 0));
     const offset = found[8] ? (found[8] === "-" ? -1 : 1) * (Number(found[9]) * 3600 + Number(found[10] || 0) * 60) : 0;
-    return date.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset;
+    return secondsOf(year, month, day, hour, minute, second) - offset;
   };
 
   const onGrid = (position, column) => {
@@ -67,9 +85,9 @@ const OwnBound = (() => {
     const by = (found) => column.special.findIndex(found);
     const texts = by((each) => each.text === text);
     if (texts >= 0) return texts;
-    const times = column.kind === "time" && Number.isFinite(seconds) ? by((each) => each.value === seconds) : -1;
+    const times = Number.isFinite(seconds) ? by((each) => each.seconds === seconds) : -1;
     if (times >= 0) return times;
-    return column.kind === "time" ? -1 : by((each) => each.value !== null && each.value === number);
+    return by((each) => each.number !== null && each.number === number);
   };
 
   const words = [["false", "f", "no", "n", "0", "0.0"], ["true", "t", "yes", "y", "1", "1.0"]];
@@ -80,11 +98,12 @@ const OwnBound = (() => {
     const cell = trimmed(text);
     if (column.kind === "flag") return words.findIndex((each) => each.includes(cell.toLowerCase()));
     if (column.kind === "choice") return column.values.indexOf(cell);
-    const seconds = column.kind === "time" ? secondsIn(cell) : NaN;
-    const number = column.kind === "time" ? NaN : numberIn(cell, column);
+    const isTime = column.kind === "time";
+    const seconds = !isTime ? NaN : column.form === null ? secondsIn(cell) : secondsInForm(cell, column.form);
+    const number = numberIn(cell, column);
     const place = special(cell, column, number, seconds);
     if (place >= 0) return column.steps + 1 + place;
-    if (column.kind !== "time") return position(number, column);
+    if (!isTime) return position(number, column);
     if (Number.isNaN(seconds)) return MISSING;
     return Math.floor(clip(seconds - column.start, 0, column.steps * column.unit) / column.unit);
   };
