@@ -24,10 +24,11 @@ from hypothesis import strategies as st
 from repsynth import synthesize
 from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError, LedgerError
+from repsynth.privacy import ledger as ledger_module
 from repsynth.privacy.bound import Bound, room_in
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.ledger import Balance, Ledger, Spending
+from repsynth.privacy.ledger import Balance, Ledger, Spending, same_name
 from repsynth.privacy.ledger import _append as ledger_append
 from repsynth.privacy.ledger import _hash as ledger_hash
 from repsynth.privacy.loss import Loss
@@ -190,6 +191,22 @@ def test_one_name_is_one_dataset_however_it_is_written(name: str, ledger: Ledger
     assert ledger.datasets() == ("data",)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("Straße", "STRASSE"), ("ΟΔΟΣ", "οδος"), ("ﬁles of  people", "FILES of people"), ("ǰ", "J\u030c")],
+)
+def test_letters_that_another_case_spells_otherwise_are_one_name(one: str, other: str, ledger: Ledger) -> None:
+    """Lower case alone would give the same people a budget for each spelling."""
+    for first, second in ((one, other), (other, one)):
+        assert same_name(first, second)
+        assert not same_name(first, f"{second} 2")
+    ledger.init(one, LIMIT)
+    with pytest.raises(LedgerError, match="has its budget already"):
+        ledger.init(other, LIMIT)
+    ledger.reserve(other, {"all": 0.1}, what="x")
+    assert len(ledger.balance(one).spendings) == 1
+
+
 @pytest.mark.parametrize("name", ["", "  ", "da\u200bta", "data\x00"])
 def test_a_name_that_cannot_be_seen_is_refused(name: str, ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="visible"):
@@ -205,6 +222,21 @@ def test_names_that_an_earlier_version_told_apart_can_be_read_but_not_spent_from
             ledger.reserve(name, {"all": 0.1}, what="x")
     assert len(ledger.balance("data").spendings) == 1
     assert ledger.balance("Data ").spendings == ()
+
+
+def test_two_ledgers_have_no_entry_in_common_even_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an entry's hash a checkpoint knows the ledger that pays for it."""
+    monkeypatch.setattr(ledger_module, "_now", lambda: "2026-01-01T00:00:00+00:00")
+    entries = []
+    for name in ("one.db", "other.db"):
+        ledger = Ledger.create(tmp_path / name)
+        ledger.init("data", LIMIT)
+        progress = ledger.progress("data", ledger.reserve("data", {"all": 0.1}, what="x"))
+        assert progress is not None
+        entries.append(progress.entry)
+    assert len(set(entries)) == 2
 
 
 def test_overspending_is_refused_with_both_numbers_and_the_largest_affordable(ledger: Ledger) -> None:
@@ -575,12 +607,12 @@ def test_the_command_line(
 @pytest.mark.parametrize("spent", [0.0, 0.6])
 def test_a_limit_is_exceeded_by_the_last_digits_of_a_rounding_at_most(spent: float) -> None:
     """A billionth of μ² more than what is left does not fit; and what is said to be left does."""
-    before = (Spending("", "", "", "", Loss(0.0, spent * LIMIT.mu), True),)
-    balance = Balance("data", "", "", LIMIT, before)
-    left = LIMIT.mu * math.sqrt(1 - spent**2)
+    mu = spent * ROOM.mu
+    balance = Balance("data", "", "", LIMIT, (Spending("", "", "", "", Loss(0.0, mu), Bound(mu), True),))
+    left = ROOM.mu * math.sqrt(1 - spent**2)
     assert balance.covers(Loss(left, 0.0))
-    assert not balance.covers(Loss(LIMIT.mu * math.sqrt(1 - spent**2 + 1e-9), 0.0))
-    assert not balance.covers(Loss(0.0, LIMIT.mu * math.sqrt(1 - spent**2 + 1e-9)))
+    assert not balance.covers(Loss(ROOM.mu * math.sqrt(1 - spent**2 + 1e-9), 0.0))
+    assert not balance.covers(Loss(0.0, ROOM.mu * math.sqrt(1 - spent**2 + 1e-9)))
     assert balance.covers(balance.remaining)
     assert balance.remaining.mu == pytest.approx(left)
     assert balance.share_spent == pytest.approx(spent**2)
@@ -592,7 +624,8 @@ def test_a_limit_is_no_more_exceeded_where_there_is_training() -> None:
         limit = Budget.approximate(epsilon=cost.epsilon(1e-6) * factor, delta=1e-6)
         assert Balance("data", "", "", limit, ()).covers(cost) == fits
     limit = Budget.approximate(epsilon=2 * cost.epsilon(1e-6), delta=1e-6)
-    balance = Balance("data", "", "", limit, (Spending("", "", "", "", cost, True),))
+    empty = Balance("data", "", "", limit, ())
+    balance = replace(empty, spendings=(Spending("", "", "", "", cost, empty.bound(cost), True),))
     left = balance.remaining
     assert balance.covers(left)
     assert not balance.covers(Loss(0.0, left.weighted_mu + 2e-4 * limit.mu))
