@@ -25,7 +25,7 @@ from repsynth.attacks.guesses import make_guesses, same
 from repsynth.attacks.intervals import Trials, area
 from repsynth.attacks.observing import contributions, observe
 from repsynth.attacks.tabular import table_scores
-from repsynth.attacks.victims import Victims, choose_victims
+from repsynth.attacks.victims import Victims, choose_victims, coins
 from repsynth.auditing.targets import stored
 from repsynth.cli import main
 from repsynth.data.records import Records, join
@@ -36,6 +36,7 @@ from repsynth.mechanism import noise
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
+from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.loss import Loss
 from repsynth.schema import Integer, Schema, parse_schema
 
@@ -261,6 +262,15 @@ def test_the_closed_form_is_that_of_a_gaussian() -> None:
     assert less.largest_epsilon < found.largest_epsilon
 
 
+@pytest.mark.parametrize(
+    "loss", [Loss(0.6, 0.8), Loss(0.6, 0.0, (SampledEvent("gradients", 1.0, 6.0, 0.25, 20),))]
+)
+def test_the_claim_for_many_is_that_of_the_most_exposed(loss: Loss) -> None:
+    """One record in a thousand that weighs 1: what is claimed of all holds for it, too."""
+    influence = np.append(np.full(999, 0.1), 1.0)
+    assert best_attack(loss, influence, 1e-6).largest_epsilon >= loss.epsilon(1e-6) * (1 - 1e-9)
+
+
 # --- all of it
 
 
@@ -329,6 +339,21 @@ def test_too_little_noise_is_noticed(
     found = attack(plan, sim.table.slice(0, 300), None, tmp_path / "a", targets=20, runs=24)
     assert found.exceeded
     assert "all others known" in {line.attack for line in found.lines if line.exceeded}
+
+
+def test_a_claim_that_is_exceeded_for_one_decile_is_exceeded(victims: Victims) -> None:
+    """Scores that give away the most outlying alone, and hide them among those of the others."""
+    generator = np.random.default_rng(0)
+    campaign = Campaign({REPS: plan_for(victims.schema)}, victims, runs=64, seed=0)
+    top, results = victims.deciles == 9, []
+    for run_number in range(campaign.runs):
+        present = coins(0, run_number, victims.targets.rows)
+        known = np.where(top, np.where(present, 1.0, -1.0), generator.normal(0, 100, len(top)))
+        guessed = {name: generator.normal(size=len(top)) for name in ("distance", "stage one")}
+        results.append({"present": present, "influence": np.ones(len(top)), "known": known, **guessed})
+    found = summarise(campaign, {REPS: results})
+    assert {(line.attack, line.decile) for line in found.lines if line.exceeded} == {("all others known", 10)}
+    assert found.exceeded
 
 
 # --- runs are kept

@@ -510,6 +510,20 @@ def test_no_cell_changes_the_layout_of_a_pandas_column(column: Column, missing: 
     assert len(layouts) == 1, layouts
 
 
+NUMPY = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "bool")
+NUMPY += ("datetime64[s]", "datetime64[ms]", "datetime64[ns]", "timedelta64[s]", "timedelta64[ns]")
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+def test_a_dtype_of_numpy_s_does_not_show_since_one_cell_takes_it_away(dtype: str) -> None:
+    """Even if somebody chose it: a record that lacks the cell, or has a word there, makes it another."""
+    series = pd.Series([1, 1, 1]).astype(dtype)
+    others = [series.reindex([0, 1, 9]), pd.concat([series[:2], pd.Series(["soon"])]), pd.Series([1, 1, 1])]
+    assert any(other.dtype != series.dtype for other in others)
+    for column in (*COLUMNS, Id(name="id")):
+        assert {layout(cells, column) for cells in others} == {layout(series, column)}, column.name
+
+
 def _guessed_columns(categories: bool) -> Iterator[pd.Series]:
     """One for each type that pandas makes of some cells."""
     seen = set()

@@ -503,6 +503,23 @@ def test_a_training_that_began_unpaid_is_paid_for_where_a_ledger_is_named(
     assert spending.loss.epsilon(1e-6) == pytest.approx(release.privacy.epsilon)
 
 
+@pytest.mark.usefixtures("kept_always")
+def test_a_training_that_is_paid_for_later_needs_its_ledger_from_then_on(
+    people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    """Else copies could go on without one, and nobody would count them."""
+    plan, payer = paid(schema, tmp_path)
+    killed_after(3, plan, people, tmp_path / "c")
+    killed_after(6, plan, people, tmp_path / "c", payer=payer)
+    shutil.copytree(tmp_path / "c", tmp_path / "copy", ignore=shutil.ignore_patterns("lock"))
+    with pytest.raises(ConfigError, match="paid from a ledger"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c")
+    run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    with pytest.raises(ConfigError, match="would draw rounds twice"):
+        run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=payer)
+    assert [spending.finished for spending in payer.ledger.balance("data").spendings] == [True]
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -11,6 +11,8 @@ from scipy.special import ndtr
 
 from repsynth.arrays import Floats
 from repsynth.errors import LedgerError
+from repsynth.privacy import bound as bound_module
+from repsynth.privacy import pld
 from repsynth.privacy.bound import FAILURE_PART, Bound, bound_training, room_in
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
@@ -103,6 +105,28 @@ def test_rounds_are_dominated_by_a_computation_of_its_own(
     if remove:
         smaller = Bound(bound.mu * 0.95, bound.failure * 0.95**2)
         assert np.any(true > covered(smaller, levels)), "it is not far from the smallest"
+
+
+@pytest.mark.parametrize("each", [training(0.0625, 6.0, 300), training(0.25, 3.0, 16), training(2**-10, 0.9, 1)])
+def test_what_is_known_at_some_levels_is_enough_between_and_beyond_them(
+    each: SampledEvent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training's δ may fall just before the next level, so it has to be covered there, too; and what is left
+    of it beyond the last one is covered by the failure alone."""
+    seen: dict[str, Floats] = {}
+    deltas = pld.deltas
+
+    def watched(event: SampledEvent, levels: Floats) -> Floats:
+        seen["levels"] = levels
+        return deltas(event, levels)
+
+    monkeypatch.setattr(bound_module.pld, "deltas", watched)
+    bound = bound_training.__wrapped__(each, ROOM)
+    levels = seen["levels"]
+    known = np.minimum(deltas(each, levels), bound_module._renyi_deltas(each, levels))
+    next_one = bound.failure + (1 - bound.failure) * delta_below(bound.mu, levels[1:])
+    assert np.all(known[:-1] <= next_one)
+    assert known[-1] <= bound.failure
 
 
 def test_failures_never_run_out_before_mu_does() -> None:

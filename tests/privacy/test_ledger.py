@@ -24,10 +24,11 @@ from hypothesis import strategies as st
 from repsynth import synthesize
 from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError, LedgerError
+from repsynth.privacy import ledger as ledger_module
 from repsynth.privacy.bound import Bound, room_in
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.ledger import Balance, Ledger, Spending
+from repsynth.privacy.ledger import Balance, Ledger, Spending, same_name
 from repsynth.privacy.ledger import _append as ledger_append
 from repsynth.privacy.ledger import _hash as ledger_hash
 from repsynth.privacy.loss import Loss
@@ -190,6 +191,22 @@ def test_one_name_is_one_dataset_however_it_is_written(name: str, ledger: Ledger
     assert ledger.datasets() == ("data",)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("Straße", "STRASSE"), ("ΟΔΟΣ", "οδος"), ("ﬁles of  people", "FILES of people"), ("ǰ", "J\u030c")],
+)
+def test_letters_that_another_case_spells_otherwise_are_one_name(one: str, other: str, ledger: Ledger) -> None:
+    """Lower case alone would give the same people a budget for each spelling."""
+    for first, second in ((one, other), (other, one)):
+        assert same_name(first, second)
+        assert not same_name(first, f"{second} 2")
+    ledger.init(one, LIMIT)
+    with pytest.raises(LedgerError, match="has its budget already"):
+        ledger.init(other, LIMIT)
+    ledger.reserve(other, {"all": 0.1}, what="x")
+    assert len(ledger.balance(one).spendings) == 1
+
+
 @pytest.mark.parametrize("name", ["", "  ", "da\u200bta", "data\x00"])
 def test_a_name_that_cannot_be_seen_is_refused(name: str, ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="visible"):
@@ -205,6 +222,21 @@ def test_names_that_an_earlier_version_told_apart_can_be_read_but_not_spent_from
             ledger.reserve(name, {"all": 0.1}, what="x")
     assert len(ledger.balance("data").spendings) == 1
     assert ledger.balance("Data ").spendings == ()
+
+
+def test_two_ledgers_have_no_entry_in_common_even_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an entry's hash a checkpoint knows the ledger that pays for it."""
+    monkeypatch.setattr(ledger_module, "_now", lambda: "2026-01-01T00:00:00+00:00")
+    entries = []
+    for name in ("one.db", "other.db"):
+        ledger = Ledger.create(tmp_path / name)
+        ledger.init("data", LIMIT)
+        progress = ledger.progress("data", ledger.reserve("data", {"all": 0.1}, what="x"))
+        assert progress is not None
+        entries.append(progress.entry)
+    assert len(set(entries)) == 2
 
 
 def test_overspending_is_refused_with_both_numbers_and_the_largest_affordable(ledger: Ledger) -> None:

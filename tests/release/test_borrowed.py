@@ -17,10 +17,13 @@ import repsynth
 from repsynth.cli import main
 from repsynth.curator.dossier import dossier
 from repsynth.data.sources import open_source
+from repsynth.pipeline.payment import Payer
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
+from repsynth.privacy.budget import Budget
 from repsynth.privacy.gaussian import epsilon_of
+from repsynth.privacy.ledger import Ledger
 from repsynth.release.format import arrays_of
 from repsynth.release.lending import borrow
 from repsynth.release.release import Release
@@ -298,6 +301,20 @@ def test_an_asked_outlier_epsilon_holds_with_scores_from_elsewhere(lender: Relea
     )
     release = run(plan, open_source(NOW), noise_seed=5)
     assert release.privacy.outlier_epsilon <= 0.4 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "options", [{"model": "naive-bayes"}, {"model": "autoregressive", "sampling_rate": 0.25, "epochs": 2.0}]
+)
+def test_all_of_it_is_charged_to_a_ledger(options: dict[str, Any], lender: Release, tmp_path: Path) -> None:
+    """What scores from elsewhere save is theirs alone: rounds of training are charged as ever."""
+    plan = make_plan(SCHEMA, Settings.of(epsilon=1.0, delta=1e-6, **options), borrow(lender))
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("people", Budget.approximate(epsilon=2.0, delta=1e-6))
+    Payer(ledger, "people").reserve(plan)
+    (spending,) = ledger.balance("people").spendings
+    assert len(spending.loss.trainings) == (plan.training is not None)
+    assert spending.loss.epsilon(1e-6) == pytest.approx(plan.loss.epsilon(1e-6), rel=1e-6)
 
 
 @pytest.mark.parametrize("change", [{"sigma": 10.0}, {"sensitivity": 0.5, "sigma": 0.5}])

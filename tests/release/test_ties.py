@@ -70,6 +70,17 @@ def test_other_weights_are_refused(
     refused(rewritten(release, tmp_path / "release", {"weights": change(release.weights.table)}), "do not follow")
 
 
+@pytest.mark.parametrize("kind", ["hinge", "cap"])
+def test_weights_that_end_elsewhere_are_refused(kind: str, releases: dict[str, Release], tmp_path: Path) -> None:
+    """The last weight of a table is that of all scores beyond: cut off, it is too large for them, and followed by
+    nothing at all, too small for what was measured."""
+    table = releases[kind].weights.table
+    assert len(table) > 40
+    others = {"half": table[: len(table) // 2], "one": table[:1], "less": np.append(table[:20], 0)}
+    for name, other in others.items():
+        refused(rewritten(releases[kind], tmp_path / name, {"weights": other}), "do not follow")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_that_begin_elsewhere_are_refused(kind: str, releases: dict[str, Release], tmp_path: Path) -> None:
     start = releases[kind].weights.start - NAT
@@ -135,7 +146,8 @@ def test_another_rule_is_refused(
 def test_another_ceiling_is_refused(releases: dict[str, Release], tmp_path: Path) -> None:
     release = releases["cut"]
     described = described_as(release, tmp_path / "whole")
-    for ceiling in (1.0, described["plan"]["ceiling"] * 1.3, described["plan"]["ceiling"] / 2):
+    for factor in (1 / described["plan"]["ceiling"], 1.3, 1.02, 1.0001, 0.5):
+        ceiling = described["plan"]["ceiling"] * factor
         changed = described["plan"] | {"ceiling": ceiling}
         changed["rule"] = {"name": "targeted", "outlier_weight": ceiling}
         table = np.array([int(ceiling * FULL)])

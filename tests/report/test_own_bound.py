@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from repsynth.data.encode import encode_batch
 from repsynth.errors import ConfigError
 from repsynth.report.own_bound import calculator, own_bound
 from repsynth.schema import parse_schema
-from repsynth.schema.dates import DateFormat
-from repsynth.scoring.weights import FULL
+from repsynth.scoring.base import NAT
+from repsynth.scoring.weights import FULL, STEP, WeightFunction
 
 SCRIPT = Path(report.__file__).parent / "pages" / "own_bound.js"
 
@@ -69,12 +70,17 @@ type = "datetime"
 min = 1930-01-01
 max = 2025-12-31
 dates = "%d.%m.%Y"
-special = ["1900", "01.01.1901"]
-[columns.moved]
+special = ["9999", "unknown", "1900-01-01"]
+[columns.left]
+type = "datetime"
+min = 2015-01-01
+max = 2025-12-31
+dates = "%Y-%d-%m"
+[columns.called]
 type = "datetime"
 min = 1970-01-01T00:00:00
-max = 2060-12-31T00:00:00
-dates = "%B %d, %y %H:%M"
+max = 2025-12-31T23:59:59
+dates = "%d %b %y, %H:%M"
 [columns.region]
 type = "category"
 values = ["north", "__proto__", "<b>", "3"]
@@ -109,9 +115,7 @@ def check_same(release: Release, people: Sequence[Mapping[str, str | None]]) -> 
 @needs_node
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
 @pytest.mark.parametrize("scorer", ["rarity", "pairwise", "label-rarity", "random"])
-@pytest.mark.parametrize(
-    "epsilon", [0.5, 20.0]
-)  # few wide bins with z-scores, and many; one threshold, and several
+@pytest.mark.parametrize("epsilon", [0.5, 20.0])  # few wide bins and one threshold, many and several
 def test_the_script_says_what_the_library_says(scorer: str, epsilon: float) -> None:
     sim = datasets.load("sim")
     options = {"scorer": scorer, "model": "naive-bayes", "public_rows": sim.table.num_rows}
@@ -123,6 +127,23 @@ def test_the_script_says_what_the_library_says(scorer: str, epsilon: float) -> N
     check_same(release, people)
 
 
+@needs_node
+@pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
+@pytest.mark.parametrize("weights", ["targeted", "hinge-exp"])
+def test_the_script_has_the_library_s_weight_at_every_edge(weights: str) -> None:
+    """A score one unit below the first step weighs 1, and no less; the last weight is that of all beyond."""
+    sim = datasets.load("sim")
+    release = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, model="naive-bayes", weights=weights)
+    told, person = calculator(release), {name: str(cell) for name, cell in sim.table.to_pylist()[0].items()}
+    score, table = round(own_bound(release, person).score * NAT), release.weights.table
+    edges = [0, STEP, 2 * STEP, len(table) * STEP, 10**9]
+    for start in (score - edge + beside for edge in edges for beside in (-1, 0, 1, STEP - 1)):
+        moved = told | {"weights": told["weights"] | {"start": start}}
+        (found,) = by_script(moved, [person])
+        assert found["weight"] == WeightFunction(start, table).of(np.array([score]))[0], score - start
+
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 NUMBERS = st.one_of(
     st.floats(allow_nan=True).map(str),
     st.floats(-2, 120).map(lambda x: f"{x:.1f}"),
@@ -135,8 +156,11 @@ NUMBERS = st.one_of(
 )
 TIMES = st.one_of(
     st.dates().map(str),
-    st.dates().map(lambda d: f"{d.day}.{d.month}.{d.year:04}"),
-    st.datetimes().map(lambda t: f"{DateFormat('%B %d, %y %H:%M').write(t)}"),
+    st.dates(date(1900, 1, 1)).map(lambda day: f"{day:%d.%m.%Y}"),
+    st.dates(date(2010, 1, 1), date(2030, 1, 1)).map(lambda day: f"{day:%Y-%d-%m}"),
+    st.datetimes(datetime(1960, 1, 1), datetime(2080, 1, 1)).map(
+        lambda time: f"{time.day} {MONTHS[time.month - 1]} {time:%y, %H:%M}"
+    ),
     st.datetimes().map(lambda t: t.isoformat(timespec="seconds")),
     st.sampled_from(
         [
@@ -153,14 +177,17 @@ TIMES = st.one_of(
             *("2020-01-01T24:00:00", "2020-01-01 23:59", "2020-06-01T12:00:00Z", "2020-06-01T12:00:00+05:30"),
             *("2020-06-01T12:00:00.999-02", "2020-01-01T12:60", "9999-12-31"),
             *(
-                "1900",
-                "1900.0",
-                "01.01.1901",
-                "31.02.2000",
-                "may 5, 68 1:2",
-                "MAY  05, 69 23:59",
-                "May 5, 70 24:00",
+                "9999",
+                "9999.0",
+                " 9999 ",
+                "9999.5",
+                "31.1.2020",
+                "31.02.2020",
+                "1.13.2020",
+                "2020-03-04",
+                "5.06.20",
             ),
+            *("3 feb 99, 7:05", "03 FEB 68, 23:59", "3  Feb 69, 00:00", "3 Feb 99, 24:00", "3 February 99, 1:00"),
         ]
     ),
 )
@@ -177,12 +204,8 @@ WORDS = st.sampled_from(
 def test_the_script_reads_texts_as_the_library_does(drawn: list[dict[str, str]]) -> None:
     schema = parse_schema(FORMS)
     kinds = {"age": "number", "rooms": "number", "pay": "number", "rate": "number", "weight": "number"}
-    kinds |= dict.fromkeys(["joined", "seen", "born", "moved"], "time")
-    kinds |= {
-        "region": "word",
-        "insured": "word",
-        "smoker": "word",
-    }
+    kinds |= {"joined": "time", "seen": "time", "born": "time", "left": "time", "called": "time"}
+    kinds |= {"region": "word", "insured": "word", "smoker": "word"}
     people = [{name: each[kind] for name, kind in kinds.items()} for each in drawn]
     table = pa.table({name: [person[name] for person in people] for name in kinds})
     codes = encode_batch(table.to_batches()[0], schema).codes
