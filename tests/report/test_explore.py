@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, datasets, parse_schema, report, synthesize
@@ -184,7 +184,7 @@ MUS = st.floats(1e-6, 20.0)
 
 
 @needs_node
-@settings(max_examples=10)
+@settings(max_examples=3)
 @given(st.lists(st.tuples(MUS, st.floats(0.001, 100.0), st.floats(-80.0, -1.5)), min_size=40, max_size=40))
 def test_closed_forms_are_those_of_the_library(drawn: list[tuple[float, float, float]]) -> None:
     cases = [(mu, epsilon, 10**power) for mu, epsilon, power in drawn]
@@ -198,7 +198,7 @@ def test_closed_forms_are_those_of_the_library(drawn: list[tuple[float, float, f
 
 
 @needs_node
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(st.lists(st.floats(0, 1e12) | st.floats(0, 1) | st.sampled_from([0.0, 1e-9, 0.1, 99.95, 1e21]), min_size=30))
 def test_bounds_are_written_as_the_library_writes_them(values: list[float]) -> None:
     call = """it.map((x) => [Explore.atMost(x), Explore.atMost(x, 3), Explore.atLeast(x), Explore.fixedAtMost(x, 1),
@@ -215,9 +215,8 @@ def test_bounds_are_written_as_the_library_writes_them(values: list[float]) -> N
 def test_plans_on_a_grid_are_those_of_the_library(model: str) -> None:
     drawn = [
         asked(epsilon=epsilon, delta=delta, rows=rows, public=public, model=model, **outliers)
-        for epsilon in (0.1, 1.0, 8.0)
-        for delta in (1e-9, 1e-5)
-        for rows in (60, 3000, 1_000_000)
+        for epsilon, delta in ((0.1, 1e-9), (3.0, 1e-5))
+        for rows in (60, 30_000)
         for public in (False, True)
         for outliers in ({}, {"outlier_epsilon": epsilon / 2}, {"rule": "uniform"}, {"outlier_weight": 0.0})
     ]
@@ -246,8 +245,8 @@ SCHEMAS = {
 
 
 @needs_node
-@settings(max_examples=6)
-@given(st.sampled_from(list(SCHEMAS)), st.lists(SETTINGS, min_size=25, max_size=25))
+@settings(max_examples=5)
+@given(st.sampled_from(list(SCHEMAS)), st.lists(SETTINGS, min_size=12, max_size=12))
 def test_plans_of_any_settings_are_those_of_the_library(name: str, drawn: list[dict[str, Any]]) -> None:
     check_all(SCHEMAS[name], drawn)
 
@@ -279,20 +278,19 @@ def test_a_release_decides_what_has_no_slider(options: dict[str, Any]) -> None:
 
 
 @needs_node
-@settings(max_examples=8)
-@given(st.sampled_from(list(SCHEMAS)), st.lists(SETTINGS, min_size=10, max_size=10))
+@settings(max_examples=3)
+@given(st.sampled_from(list(SCHEMAS)), st.lists(SETTINGS, min_size=12, max_size=12))
 def test_what_is_saved_is_the_plan_that_was_shown(
     tmp_path_factory: pytest.TempPathFactory, name: str, drawn: list[dict[str, Any]]
 ) -> None:
-    path, schema = tmp_path_factory.mktemp("plan") / "plan.toml", SCHEMAS[name]
-    texts = by_script("it.asked.map((each) => Explore.toml(it.facts, each))", {"facts": explore_facts(schema), "asked": drawn})
+    """The same settings, so the same plan; and written as the library writes them."""
+    path, facts = tmp_path_factory.mktemp("plan") / "plan.toml", explore_facts(SCHEMAS[name])
+    texts = by_script("it.asked.map((each) => Explore.toml(it.facts, each))", {"facts": facts, "asked": drawn})
     for it, text in zip(drawn, texts, strict=True):
         path.write_text(text, encoding="utf-8")
         read = Settings.of(**read_settings(path))
         assert read == settings_of(it)
         assert tomllib.loads(text) == tomllib.loads(settings_to_toml(read))
-        plan = planned(schema, it)
-        assert (str(ConfigError(plan)) if isinstance(plan, str) else plan) == planned(schema, it)
 
 
 @needs_node
