@@ -164,7 +164,9 @@ PLANS = """it.asked.map((asked) => {
 })"""
 
 
-def check_all(schema: Schema, drawn: Sequence[dict[str, Any]], release: Release | None = None, **kept: Any) -> None:
+def check_all(
+    schema: Schema, drawn: Sequence[dict[str, Any]], release: Release | None = None, **kept: Any
+) -> None:
     facts = explore_facts(schema, release)
     for it, found in zip(drawn, by_script(PLANS, {"facts": facts, "asked": list(drawn)}), strict=True):
         check_same(schema, it, found, **kept)
@@ -188,8 +190,8 @@ MUS = st.floats(1e-6, 20.0)
 @given(st.lists(st.tuples(MUS, st.floats(0.001, 100.0), st.floats(-80.0, -1.5)), min_size=40, max_size=40))
 def test_closed_forms_are_those_of_the_library(drawn: list[tuple[float, float, float]]) -> None:
     cases = [(mu, epsilon, 10**power) for mu, epsilon, power in drawn]
-    call = """it.map(([mu, epsilon, delta]) =>
-      [Explore.deltaOf(mu, epsilon), Explore.epsilonOf(mu, delta), Explore.muOf(epsilon, delta), Explore.advantageOf(mu)])"""
+    call = """it.map(([mu, epsilon, delta]) => [Explore.deltaOf(mu, epsilon), Explore.epsilonOf(mu, delta),
+      Explore.muOf(epsilon, delta), Explore.advantageOf(mu)])"""
     for (mu, epsilon, delta), found in zip(cases, by_script(call, cases), strict=True):
         assert found[0] == pytest.approx(float(gaussian.delta_of(mu, epsilon)), rel=1e-8, abs=1e-250)
         assert found[1] == pytest.approx(float(gaussian.epsilon_of(mu, delta)), rel=1e-11, abs=1e-300)
@@ -199,10 +201,12 @@ def test_closed_forms_are_those_of_the_library(drawn: list[tuple[float, float, f
 
 @needs_node
 @settings(max_examples=5)
-@given(st.lists(st.floats(0, 1e12) | st.floats(0, 1) | st.sampled_from([0.0, 1e-9, 0.1, 99.95, 1e21]), min_size=30))
+@given(
+    st.lists(st.floats(0, 1e12) | st.floats(0, 1) | st.sampled_from([0.0, 1e-9, 0.1, 99.95, 1e21]), min_size=30)
+)
 def test_bounds_are_written_as_the_library_writes_them(values: list[float]) -> None:
-    call = """it.map((x) => [Explore.atMost(x), Explore.atMost(x, 3), Explore.atLeast(x), Explore.fixedAtMost(x, 1),
-      Explore.fixedAtMost(x, 0), Explore.fixedAtLeast(x, 2), Explore.plain(x)])"""
+    call = """it.map((x) => [Explore.atMost(x), Explore.atMost(x, 3), Explore.atLeast(x),
+      Explore.fixedAtMost(x, 1), Explore.fixedAtMost(x, 0), Explore.fixedAtLeast(x, 2), Explore.plain(x)])"""
     for x, found in zip(values, by_script(call, values), strict=True):
         assert found == [
             *(at_most(x), at_most(x, 3), at_least(x), fixed_at_most(x, 1), fixed_at_most(x, 0)),

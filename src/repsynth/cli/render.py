@@ -12,7 +12,6 @@ from rich.table import Table
 from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.curator.dossier import Summary
 from repsynth.knobs import knobs_of
-from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
@@ -28,7 +27,6 @@ from repsynth.privacy.shown import (
 )
 from repsynth.release.describe import mu_of_event, purpose, unit_of
 from repsynth.release.release import Release
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 
 OVER = "over the releases in which a record weighs no more"
 """What a bound by weight is about: not the one release at hand, but all those that weigh a record so little."""

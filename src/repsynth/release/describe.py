@@ -29,6 +29,7 @@ _STAGE_ONE = {
     SCORES: "histogram of the scores",
 }
 
+
 def release_data(release: Release) -> dict[str, Any]:
     """A release's account as plain data."""
     privacy, threshold, above = release.privacy, release.threshold, release.privacy.fraction_above

@@ -60,7 +60,9 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
             COUNT: settings.count_share,
             SCORES: settings.threshold_share,
         },
-        "purposes": {name: purpose(name, model) for model in models.values() for name in _names(schema, model, settings)},
+        "purposes": {
+            name: purpose(name, model) for model in models.values() for name in _names(schema, model, settings)
+        },
         "looks": _looks(schema),
         "scorer": _scorer(schema, settings),
         "models": {name: _model(schema, settings, model) for name, model in models.items()},
@@ -306,7 +308,9 @@ def _released(schema: Schema, release: Release) -> dict[str, Any]:
     if release.plan.borrowed is not None:
         notes.append("Its scores came from an earlier release; a plan of this page measures its own.")
     if settings.max_lost_mass is not None:
-        notes.append("A bound on the lost weight decided its weights; this page starts at the weight that came out.")
+        notes.append(
+            "A bound on the lost weight decided its weights; this page starts at the weight that came out."
+        )
     if settings.epsilon is None:
         notes.append("Its budget was given as μ or ρ; this page starts at the ε of it.")
     strata = release.privacy.distribution()
