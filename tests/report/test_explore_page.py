@@ -155,8 +155,8 @@ def test_every_slider_changes_the_plan_that_is_saved(tmp_path: Path) -> None:
       set("slide-epsilon", 0.4771); set("slide-delta", -6); set("slide-rows", 4); set("slide-outlier_weight", 0.5);
       set("slide-fraction", 12); set("public", true, "change"); set("model", "mst", "change");
       set("outliers", "epsilon", "change"); set("slide-outlier_epsilon", 0); set("rows", "25,000");
-      set("epsilon", "x"); set("epsilon", "4"); set("outlier_epsilon", "0.01"); set("outliers", "uniform", "change");
-      set("rows", "40");
+      set("epsilon", "x"); set("epsilon", "4"); set("outlier_epsilon", "0.01");
+      set("outliers", "uniform", "change"); set("rows", "40");
       set("model", "autoregressive", "change"); set("rows", "9000"); set("delta", "1e-7");
     """
     found = after(page, steps)
@@ -176,7 +176,7 @@ def test_every_slider_changes_the_plan_that_is_saved(tmp_path: Path) -> None:
         plan = make_plan(SIM, Settings.of(**read_settings(tmp_path / "plan.toml")))
         everybody = fixed_at_most(50 + 50 * float(plan.loss.advantage_at(1.0)), 1)
         assert f"at most {everybody} times in 100 about anybody" in each["cards"].replace("\n", " "), what
-        assert f"(ε = {at_most(plan.budget.epsilon)})" in each["cards"], what
+        assert f"(ε\u00a0=\u00a0{at_most(plan.budget.epsilon)})" in each["cards"], what
     assert found["epsilon x"]["valid"] == 1
     assert found["epsilon 4"]["valid"] == 0
     assert "noise drowns the data" in found["rows 40"]["warnings"]

@@ -125,7 +125,7 @@
     return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
   };
 
-  // A name and its number above each bar; with a line where bars reach `mark`.
+  // A name and its number above each bar, and a tick at `mark`.
   const bars = (id, rows, { most, mark, axis }) => {
     const step = 40, height = rows.length * step + (axis ? 26 : 4);
     const { made, width } = canvas(id, height);
@@ -137,10 +137,10 @@
       made.append(svg("text", { x: width, y: y + 14, fill: "var(--quiet)", "text-anchor": "end" }, row.text));
       made.append(svg("rect", { x: 0, y: y + 20, width, height: 10, fill: "var(--shade)" }));
       made.append(svg("rect", { x: 0, y: y + 20, width: Math.max(x(row.value), 1), height: 10, fill: row.marked ? "var(--orange)" : "var(--blue)" }));
+      if (mark) made.append(svg("line", { x1: x(mark.value), x2: x(mark.value), y1: y + 18, y2: y + 32, stroke: "var(--ink)", "stroke-width": 1.5 }));
     });
     if (mark) {
-      made.append(svg("line", { x1: x(mark.value), x2: x(mark.value), y1: 18, y2: height - 22, stroke: "var(--orange)", "stroke-dasharray": "4 3" }));
-      made.append(svg("text", { x: x(mark.value) - 4, y: height - 8, fill: "var(--orange)", "text-anchor": "end" }, mark.text));
+      made.append(svg("text", { x: x(mark.value) + 4, y: height - 8, fill: "var(--ink)", "text-anchor": "end" }, mark.text));
     }
     if (axis) made.append(svg("text", { x: 0, y: height - 8, fill: "var(--quiet)" }, axis));
   };
@@ -198,7 +198,7 @@
     if (advantage === null) made.append(element("strong", "?"), ` about ${who}: repsynth plan says it for these settings.`);
     else {
       made.append(element("strong", `at most ${right(advantage)} times in 100`), ` about ${who} `);
-      made.append(element("span", `(ε = ${bound(epsilon)})`, { class: "quiet" }), ". Without any release it would be 50.");
+      made.append(element("span", `(ε\u00a0=\u00a0${bound(epsilon)})`, { class: "quiet" }), ". Without any release it would be 50.");
     }
     return made;
   };
@@ -267,7 +267,7 @@
     const worst = [...columns].sort((a, b) => b.relative - a.relative).slice(0, MOST_BARS);
     const drowned = columns.filter((column) => column.relative >= 1).length;
     at("words-noise").textContent =
-      `With ${whole(settings.rows)} records the share of one value of a column is known to ± ${points(worst[0].error)} percentage points (one standard error). ` +
+      `With ${whole(settings.rows)} records the share of one value of a column is known to ± ${points(Math.max(...columns.map((column) => column.error)))} percentage points (one standard error). ` +
       `Beside it stands how large the share of a value, or of a range of numbers, is on average; ${drowned ? `in ${drowned} of ${columns.length} columns noise is as large or larger.` : "noise is smaller in all columns."}` +
       (columns.length > MOST_BARS ? ` Drawn are the ${MOST_BARS} columns with the most.` : "");
     const rows = worst.map((column) => ({
