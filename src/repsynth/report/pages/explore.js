@@ -9,7 +9,9 @@ const Explore = (() => {
 
   // ---- Normal distribution -------------------------------------------------------------------------------------
 
-  // erf for x from 0 to 2: a series of positive terms, times e^(x²).
+  const SMALL = 1.5;
+
+  // erf for small x ≥ 0: a series of positive terms, times e^(x²).
   const series = (x) => {
     let term = x, total = x;
     for (let n = 1; term > total * 1e-18; n += 1) {
@@ -21,12 +23,12 @@ const Explore = (() => {
 
   // e^(x²) erfc(x) for x ≥ 0: where the series would cancel, a continued fraction.
   const erfcx = (x) => {
-    if (x < 2) return Math.exp(x * x) - series(x);
+    if (x < SMALL) return Math.exp(x * x) - series(x);
     let rest = x;
-    for (let n = 80; n >= 1; n -= 1) rest = x + n / 2 / rest;
+    for (let n = 120; n >= 1; n -= 1) rest = x + n / 2 / rest;
     return 1 / (Math.sqrt(Math.PI) * rest);
   };
-  const erf = (x) => (x < 2 ? series(x) * Math.exp(-x * x) : 1 - erfcx(x) * Math.exp(-x * x));
+  const erf = (x) => (x < SMALL ? series(x) * Math.exp(-x * x) : 1 - erfcx(x) * Math.exp(-x * x));
 
   // ---- Gaussian differential privacy ----------------------------------------------------------------------------
 
