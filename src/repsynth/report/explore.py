@@ -4,6 +4,7 @@
 tables that were made here by asking the rules themselves. Nothing of it touches data.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +47,7 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
     >>> sorted(facts["models"]), facts["start"]["epsilon"]
     (['aim', 'autoregressive', 'mst', 'naive-bayes'], 1.0)
     """
-    schema_check(schema)
+    _check_confirmed(schema)
     settings = _settings(release)
     models = {name: _instance(name, settings) for name in MODELS}
     rules: list[Rule] = [Targeted(), Uniform()]
@@ -76,7 +77,7 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
     }
 
 
-def schema_check(schema: Schema) -> None:
+def _check_confirmed(schema: Schema) -> None:
     """Refuse a draft: what stands in it was read from the data, and the page may be handed on."""
     if not schema.confirmed:
         raise ConfigError(
@@ -140,7 +141,6 @@ def _scorer(schema: Schema, settings: Settings) -> dict[str, Any]:
             for name, share in shares.items()
         ],
         "least": _least(worthwhile) if shares else 0.0,
-        "targets_outliers": scorer.targets_outliers,
     }
 
 
@@ -182,8 +182,6 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
 
 def _tiny_plan(schema: Schema, settings: Settings, model: Model) -> Plan:
     """A plan to ask the model with; a training in it has far too much noise."""
-    from dataclasses import replace as with_fields
-
     named = replace(settings, model=model, goal=None, weights=Uniform(), outlier_epsilon=None, score_share=None)
     budget = Budget.gaussian(mu=_SMALL_MU, delta=1e-9)
     plan = Plan(
@@ -195,7 +193,9 @@ def _tiny_plan(schema: Schema, settings: Settings, model: Model) -> Plan:
         ceiling=1.0,
     )
     rounds = model.rounds()
-    return plan if rounds is None else with_fields(plan, training=replace(rounds, sigma=rounds.sensitivity * 1e6))
+    if rounds is None:
+        return plan
+    return dataclasses.replace(plan, training=replace(rounds, sigma=rounds.sensitivity * 1e6))
 
 
 def _noisy(plan: Plan) -> dict[str, Any] | None:

@@ -47,7 +47,8 @@
     if (name === "rows") return whole(kept.rows);
     return name === "delta" && kept.delta < 1e-3 ? kept.delta.toExponential() : String(kept[name]);
   };
-  const read = (text) => Number(text.trim().replace(/[,\s'_](?=[0-9]{3}(?![0-9]))/g, "").replace(",", ".") || NaN);
+  // 25,000 records; but 0,5 is a half.
+  const read = (text, field) => Number((field.whole ? text.replace(/[,.\s'_]/g, "") : text.trim().replace(",", ".")) || NaN);
 
   const helps = {};
   for (const [name, field] of Object.entries(FIELDS)) {
@@ -72,7 +73,7 @@
       tell();
     });
     box.addEventListener("input", () => {
-      const value = read(box.value), good = inside(value, field);
+      const value = read(box.value, field), good = inside(value, field);
       judge(good);
       if (!good) return;
       kept[name] = value;
@@ -215,11 +216,12 @@
     const it = at("trained");
     it.hidden = !found.trained;
     if (!found.trained) return;
-    const { grid } = found.trained;
+    const { grid } = found.trained, all = facts.models[found.model].grid;
+    const reach = all ? `ε from ${all.epsilons[0]} to ${all.epsilons[all.epsilons.length - 1]}, δ = ${all.deltas.map((each) => each.toExponential()).join(" or ")}` : "default shares and training alone";
     it.textContent = grid
       ? `A trained model's account has no closed form. This was worked out beforehand${grid.exact ? "" : "; between the points of that grid, the next one on the safe side counts"}: noise of ${grid.exact ? "" : "at most "}${Explore.atMost(grid.noise, 3)} times the clip norm in every round. repsynth plan gives exact numbers.`
       : "A trained model's account has no closed form, and these settings are off the grid that was worked out beforehand " +
-        `(ε from 0.25 to 10, δ = 1e-9 or 1e-6, default shares and training). The first number follows from ε and δ alone; repsynth plan --epsilon ${settings.epsilon} --delta ${settings.delta} --model ${found.model} gives exact ones.`;
+        `(${reach}). The first number follows from ε and δ alone; repsynth plan --epsilon ${settings.epsilon} --delta ${settings.delta} --model ${found.model} gives exact ones.`;
   };
 
   const budget = (found) => {
