@@ -203,7 +203,12 @@ def test_closed_forms_are_those_of_the_library(drawn: list[tuple[float, float, f
 @needs_node
 @settings(max_examples=5)
 @given(
-    st.lists(st.floats(0, 1e12) | st.floats(0, 1) | st.sampled_from([0.0, 1e-9, 0.1, 99.95, 1e21]), min_size=30)
+    st.lists(
+        st.floats(0, 1e12, allow_subnormal=False)
+        | st.floats(1e-9, 1)
+        | st.sampled_from([0.0, 1e-9, 0.1, 99.95, 1e21]),
+        min_size=30,
+    )
 )
 def test_bounds_are_written_as_the_library_writes_them(values: list[float]) -> None:
     call = """it.map((x) => [Explore.atMost(x), Explore.atMost(x, 3), Explore.atLeast(x),
@@ -383,9 +388,10 @@ def test_bounds_of_a_trained_model_are_on_the_safe_side() -> None:
         assert mine["trained"]["grid"]["noise"] >= plan.training.noise
         assert float(mine["shown"]["outlier_epsilon"]) >= data["outlier_epsilon_at_most"] - 1e-9
         assert float(mine["shown"]["outlier_epsilon"]) <= it["epsilon"]
-        assert mine["weight"] <= data["outlier_weight_at_most"] + 1e-12
+        weight = data["outlier_weight_at_most"]
+        assert weight <= mine["weight"] <= weight + 2 / 16
         assert float(mine["shown"]["right"]) >= 50 + 50 * float(plan.loss.advantage_at(1.0))
-        assert float(mine["shown"]["outlier_right"]) >= 50 + 50 * float(plan.loss.advantage_at(mine["weight"]))
+        assert float(mine["shown"]["outlier_right"]) >= 50 + 50 * float(plan.loss.advantage_at(weight))
         assert [each["name"] for each in mine["charges"]] == list(plan.charges)
         assert mine["warnings"] == data["warnings"]
     off, refused, large = found[2:]

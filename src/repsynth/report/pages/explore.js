@@ -198,10 +198,12 @@ const Explore = (() => {
       epsilonAt: (weight) =>
         weight > 0 ? Math.min(points[next].epsilons[place(weight)], asked.epsilon) : epsilonOf(floor, asked.delta),
       advantageAt: (weight) => (weight > 0 ? points[next].advantages[place(weight)] : advantageOf(floor)),
+      atLeast: (weight) => points[before].epsilons[place(weight)], // a plan with more to spend loses no less
     };
   };
 
-  // The largest weight above the threshold that meets the asked ε; of a trained model, the largest on the grid.
+  // The largest weight above the threshold that meets the asked ε; of a trained model, one of the grid that is no
+  // smaller.
   const ceilingOf = (loss, model, asked) => {
     const wanted = asked.outlier_epsilon;
     const allowed = muOf(wanted, asked.delta) ** 2 - loss.floor ** 2;
@@ -213,7 +215,7 @@ const Explore = (() => {
     }
     if (!model.training) return Math.min(1, (Math.sqrt(allowed) / loss.weighted) * (1 - 1e-12));
     if (!loss.grid) return null;
-    return model.grid.weights.findLast((weight) => loss.epsilonAt(weight) <= wanted) ?? null;
+    return model.grid.weights.find((weight) => loss.atLeast(weight) > wanted) ?? 1;
   };
 
   const outlierWeight = (facts, loss, model, charges, asked) => {
@@ -331,7 +333,7 @@ const Explore = (() => {
       charges: found.charges.map((each) => ({ ...each, epsilon: epsilonOf(each.mu, asked.delta) })),
       weight,
       floor: epsilonOf(loss.floor, asked.delta),
-      outlier_epsilon: known(loss, weight) ?? asIs,
+      outlier_epsilon: asIs === null ? known(loss, weight) : Math.min(known(loss, weight) ?? asIs, asIs),
       advantage: everybody,
       outlier_advantage: outliers ?? (asIs === null ? null : advantageBy(asIs, asked.delta)),
       curve: CURVE.map((each) => [each, loss.epsilonAt(each), loss.advantageAt(each)]),
