@@ -148,8 +148,15 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     """The meter sums for a charge; the guarantee and the audit sum for the curator. Imitation reads back what it
     made of public values, to see whether a storage type can hold them; the draft looks at the cells, the check
     at what becomes of them. Who looks up their own bound types their values in."""
-    readers = {"data.encode", "data.imitate", "engines.local", "curator.check", "report.own_bound"}
-    assert callers("EncodedTable", "encode_batch") == readers
+    readers = {
+        "data.encode",
+        "data.imitate",
+        "engines.local",
+        "engines.codes",
+        "curator.check",
+        "report.own_bound",
+    }
+    assert callers("EncodedTable", "encode_batch") == readers | {"report.own_bound"}
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
     assert callers("LocalEngine") == {
         *("curator.guarantee", "curator.chance", "auditing.white_box", "auditing.training"),

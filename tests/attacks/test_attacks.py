@@ -82,6 +82,14 @@ def test_top_deciles_hold_those_who_stand_out(rows: int, sim: datasets.Dataset) 
     assert (found.deciles[planted] == 9).all()
 
 
+@pytest.mark.parametrize("rows", [1500, 4000])
+def test_people_from_outside_are_as_outlying_as_those_of_the_table(rows: int, sim: datasets.Dataset) -> None:
+    found = choose_victims(sim.table.slice(0, rows), sim.table.slice(4000, 2000), sim.schema, targets=20, seed=0)
+    counts = np.bincount(found.reference_deciles, minlength=10) / 2000
+    assert counts.min() > 0.07
+    assert counts.max() < 0.13
+
+
 def test_a_holdout_that_overlaps_is_noticed(sim: datasets.Dataset) -> None:
     found = choose_victims(sim.table.slice(0, 600), sim.table.slice(500, 300), sim.schema, targets=20, seed=0)
     assert "100 of 300 rows of the holdout are also in the table" in found.notes[0]
@@ -461,3 +469,13 @@ def test_the_python_function_does_the_same(sim: datasets.Dataset, tmp_path: Path
     )
     assert found.private
     assert "no holdout" in found.notes[0]
+
+
+def test_private_runs_are_not_put_beside_other_files(sim: datasets.Dataset, tmp_path: Path) -> None:
+    """A release folder is published as a whole."""
+    (tmp_path / "release.json").write_text("{}")
+    mode = tmp_path.stat().st_mode
+    with pytest.raises(ConfigError, match="PRIVATE"):
+        attack(plan_for(sim.schema, epsilon=1.0), sim.table.slice(0, 200), None, tmp_path, targets=5, runs=8)
+    assert [path.name for path in tmp_path.iterdir()] == ["release.json"]
+    assert tmp_path.stat().st_mode == mode

@@ -27,7 +27,7 @@ from repsynth.curator.check import check_table
 from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.imitate import layout_of
 from repsynth.data.records import join
-from repsynth.data.sources import check_columns, open_source
+from repsynth.data.sources import Source, check_columns, open_source
 from repsynth.errors import DataError
 from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema, parse_schema
 
@@ -423,7 +423,7 @@ def test_lines_of_a_csv_file_read_alike_alone(tmp_path: Path) -> None:
 POLARS: list[pl.Series] = [
     *(pl.Series([0, 1, 100, None], dtype=kind) for kind in (pl.Int8, pl.UInt16, pl.Int64, pl.Float32, pl.Float64)),
     pl.Series([1, 2**64 - 1], dtype=pl.UInt64),
-    pl.Series([1, 2**70, None], dtype=pl.Int128),
+    *([pl.Series([1, 2**70, None], dtype=pl.Int128)] if hasattr(pl, "Int128") else []),
     pl.Series([True, None, False]),
     pl.Series(["1", " x", None, "2020-01-01"]),
     pl.Series(["1", "x", None], dtype=pl.Categorical),
@@ -468,11 +468,11 @@ REFUSED: list[pa.DataType] = [
 
 @pytest.mark.parametrize("kind", REFUSED, ids=str)
 def test_what_cannot_be_read_is_refused_by_its_type_before_any_cell_is_seen(kind: pa.DataType) -> None:
-    empty = pa.schema([("a", kind)]).empty_table()
+    unread = Source("arrow", ("a",), (kind,), (None,), lambda columns: pytest.fail("a cell was seen"))
     with pytest.raises(
         DataError, match=r"^column 'a' (holds nested values|is of a type that is not read); [^\n]*$"
     ):
-        check_columns(open_source(empty), Schema(columns=(Boolean(name="a"),)))
+        check_columns(unread, Schema(columns=(Boolean(name="a"),)))
 
 
 @pytest.mark.parametrize("kind", [pl.List(pl.Int8), pl.Struct({"b": pl.Int8}), pl.Array(pl.Int8, 2)], ids=str)

@@ -205,3 +205,11 @@ def test_a_training_that_claims_weights_that_it_has_not_is_not_begun() -> None:
     with pytest.raises(ConfigError):
         meter.train(rounds, TRAINING)
     assert meter.events == []
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_a_record_counts_once(rows: int) -> None:
+    """And no record adds more to a count than its sensitivity, by which its noise is scaled."""
+    one, more = (int(Count().total(Records(rows=n, codes={}))[0]) for n in (rows, rows + 1))
+    assert more - one == Count().sensitivity == 1
+    assert not Count().weighted

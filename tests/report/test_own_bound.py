@@ -18,6 +18,7 @@ from repsynth.data.encode import encode_batch
 from repsynth.errors import ConfigError
 from repsynth.report.own_bound import calculator, own_bound
 from repsynth.schema import parse_schema
+from repsynth.schema.dates import DateFormat
 from repsynth.scoring.weights import FULL
 
 SCRIPT = Path(report.__file__).parent / "pages" / "own_bound.js"
@@ -63,6 +64,17 @@ special = ["never", "1900-01-01"]
 type = "datetime"
 min = 2015-01-01T00:00:00
 max = 2025-12-31T23:59:59
+[columns.born]
+type = "datetime"
+min = 1930-01-01
+max = 2025-12-31
+dates = "%d.%m.%Y"
+special = ["1900", "01.01.1901"]
+[columns.moved]
+type = "datetime"
+min = 1970-01-01T00:00:00
+max = 2060-12-31T00:00:00
+dates = "%B %d, %y %H:%M"
 [columns.region]
 type = "category"
 values = ["north", "__proto__", "<b>", "3"]
@@ -90,7 +102,7 @@ def by_script(release: Mapping[str, Any], people: Sequence[Mapping[str, str | No
 def check_same(release: Release, people: Sequence[Mapping[str, str | None]]) -> None:
     for person, found in zip(people, by_script(calculator(release), people), strict=True):
         bound = own_bound(release, person)
-        assert found["score"] == bound.score * 2**16
+        assert (found["score"], tuple(found["unknown"])) == (bound.score * 2**16, bound.unknown)
         assert (found["weight"], found["epsilon"]) == (bound.weight * FULL, bound.epsilon)
 
 
@@ -123,6 +135,8 @@ NUMBERS = st.one_of(
 )
 TIMES = st.one_of(
     st.dates().map(str),
+    st.dates().map(lambda d: f"{d.day}.{d.month}.{d.year:04}"),
+    st.datetimes().map(lambda t: f"{DateFormat('%B %d, %y %H:%M').write(t)}"),
     st.datetimes().map(lambda t: t.isoformat(timespec="seconds")),
     st.sampled_from(
         [
@@ -138,6 +152,15 @@ TIMES = st.one_of(
             ),
             *("2020-01-01T24:00:00", "2020-01-01 23:59", "2020-06-01T12:00:00Z", "2020-06-01T12:00:00+05:30"),
             *("2020-06-01T12:00:00.999-02", "2020-01-01T12:60", "9999-12-31"),
+            *(
+                "1900",
+                "1900.0",
+                "01.01.1901",
+                "31.02.2000",
+                "may 5, 68 1:2",
+                "MAY  05, 69 23:59",
+                "May 5, 70 24:00",
+            ),
         ]
     ),
 )
@@ -154,7 +177,12 @@ WORDS = st.sampled_from(
 def test_the_script_reads_texts_as_the_library_does(drawn: list[dict[str, str]]) -> None:
     schema = parse_schema(FORMS)
     kinds = {"age": "number", "rooms": "number", "pay": "number", "rate": "number", "weight": "number"}
-    kinds |= {"joined": "time", "seen": "time", "region": "word", "insured": "word", "smoker": "word"}
+    kinds |= dict.fromkeys(["joined", "seen", "born", "moved"], "time")
+    kinds |= {
+        "region": "word",
+        "insured": "word",
+        "smoker": "word",
+    }
     people = [{name: each[kind] for name, kind in kinds.items()} for each in drawn]
     table = pa.table({name: [person[name] for person in people] for name in kinds})
     codes = encode_batch(table.to_batches()[0], schema).codes
@@ -163,10 +191,16 @@ def test_the_script_reads_texts_as_the_library_does(drawn: list[dict[str, str]])
         assert found["codes"] == {name: int(column[i]) for name, column in codes.items()}
 
 
-def test_a_bound_needs_no_more_than_some_values_and_names_the_columns_that_there_are() -> None:
+def test_a_value_that_is_not_known_gives_the_bound_of_anybody() -> None:
+    """Nothing may be missing here, so who leaves something out, or writes it otherwise, is not yet an outlier."""
     sim = datasets.load("sim")
     release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes", weights="targeted")
-    assert own_bound(release, {}).epsilon == own_bound(release, {"x1": None}).epsilon <= release.privacy.epsilon
+    outlier = {f"x{i}": "5.99" for i in range(1, 7)} | {"c1": "Z", "c2": "Q", "c3": "R", "label": "1"}
+    assert own_bound(release, outlier).epsilon < 0.5 * release.privacy.epsilon
+    for values in ({}, outlier | {"x1": None}, outlier | {"x1": "5,99"}, outlier | {"c1": "?"}):
+        bound = own_bound(release, values)
+        assert bound.unknown
+        assert (bound.weight, bound.epsilon) == (1.0, release.privacy.epsilon)
     with pytest.raises(ConfigError, match="no column 'age'"):
         own_bound(release, {"age": 40})
 

@@ -160,6 +160,8 @@ def _work(campaign: Campaign, folder: Path, method: str, run: int) -> Result:
 def _open(campaign: Campaign, folder: Path) -> None:
     """Make the folder, or see that it holds runs of the same attack."""
     address = campaign.address()
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _ABOUT).exists():
+        raise ConfigError(f"{folder}: holds other files; attacks are PRIVATE, name a new folder for them with -o")
     try:
         (folder / _RUNS).mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)

@@ -31,6 +31,7 @@ from repsynth.errors import ConfigError
 from repsynth.evaluation.nearest import DECILES
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.privacy.gaussian import epsilon_of
+from repsynth.privacy.shown import fixed_at_most, percent_at_least, percent_at_most
 from repsynth.scoring.weights import Uniform
 from repsynth.storage.atomic import beside
 
@@ -47,7 +48,7 @@ ATTACKS = {
     "shadow runs, table": "and everybody but the targets, and runs the synthesizer with and without each",
     "shadow runs, release": "and sees the released numbers",
     "all others known": "and knows which other targets took part: the likelihood ratio itself",
-    BEST: "no attack does better, by the account",
+    BEST: "what the account leaves to any attack, with the weights of the run held fixed",
 }
 """What each attacker has, on top of the one before."""
 
@@ -72,7 +73,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     proven_epsilon: float | None
     """The ε that the attack proves, at a confidence for all lines together; None where there was no attack."""
     claimed_epsilon: float
-    """The largest that the account says of any of these targets, given the scores of the run."""
+    """The largest that the account says of any of these targets, at the weights of the run."""
     exceeded: bool
     verdict: str
 
@@ -254,7 +255,7 @@ class _Claim:
             method=method, attack=BEST, decile=decile, targets=targets, trials=0,
             area=area, advantage=gain, rate_at_1=at_1, rate_at_01=at_01,
             proven_epsilon=None, claimed_epsilon=best.largest_epsilon, exceeded=False,
-            verdict=f"at most {best.advantage:.0%} above guessing",
+            verdict=f"at most {percent_at_most(best.advantage, 0)} above guessing",
         )  # fmt: skip
 
     def judge(self, trials: Trials) -> tuple[float, float, bool]:
@@ -289,7 +290,7 @@ def verdict_of(found: Estimate) -> str:
     'finds nearly all'
     """
     if found.low <= 0.5:
-        return f"no better than guessing (≤ {max(found.high, 0.5):.2f})"
+        return f"no better than guessing (≤ {fixed_at_most(max(found.high, 0.5), 2)})"
     if found.low >= 0.9:
         return "finds nearly all"
     return (
@@ -328,9 +329,9 @@ def _guess(method: str, kind: str, decile: int | None, members: Estimate, others
     up = np.hypot(members.high - members.value, others.value - others.low) / room
     excess = Estimate(value, max(value - float(down), -1.0), min(value + float(up), 1.0))
     if excess.low > 0:
-        verdict = f"members more often (≥ {excess.low:.1%})"
+        verdict = f"members more often (≥ {percent_at_least(excess.low)})"
     else:
-        verdict = f"no more than others (≤ {max(excess.high, 0.0):.1%})"
+        verdict = f"no more than others (≤ {percent_at_most(max(excess.high, 0.0))})"
     return Guess(
         method=method, kind=kind, decile=decile, members=members, others=others, excess=excess, verdict=verdict
     )

@@ -12,7 +12,14 @@ from repsynth.data.records import MISSING, Records, join, no_records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, DataError
-from repsynth.evaluation.nearest import DECILES, deciles_of, nearest, outlyingness
+from repsynth.evaluation.nearest import (
+    DECILES,
+    NEIGHBOURS,
+    OUTLYING_NEIGHBOURS,
+    deciles_of,
+    nearest,
+    outlyingness,
+)
 from repsynth.schema import Numeric, Schema
 
 FEWEST_ROWS = 20
@@ -141,6 +148,7 @@ def _standing(
     places = Places.of(records, schema)
     order = generator.permutation(records.rows)
     deciles = np.full(records.rows, -1, dtype=np.int64)
+    neighbours = OUTLYING_NEIGHBOURS if records.rows <= _LANDMARKS else NEIGHBOURS
     if records.rows <= _LANDMARKS:
         candidates, landmarks = np.sort(order), order
         apart = outlyingness(places.place(records.take(candidates)))
@@ -150,10 +158,10 @@ def _standing(
     deciles[candidates] = deciles_of(apart)
     found = np.zeros(0, dtype=np.int64)
     if reference.rows:
-        others = places.place(records.take(landmarks))
-        # A candidate's own place is not among its neighbours, where these are all of the table; nor is this one's.
+        # The same measure for both sides: nobody is among their own neighbours.
         edges = np.quantile(apart, np.arange(1, DECILES) / DECILES)
-        found = np.searchsorted(edges, nearest(places.place(reference), others).mean(axis=1))
+        near = nearest(places.place(reference), places.place(records.take(landmarks)), neighbours)
+        found = np.searchsorted(edges, near.mean(axis=1))
     return candidates, apart, deciles, found, places
 
 

@@ -15,11 +15,14 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from repsynth import datasets
 from repsynth.cli import render, render_curator, render_evaluation, render_plan
@@ -113,6 +116,10 @@ def synthesize(options: argparse.Namespace) -> None:
     with _progress(options) as progress:
         rounds = made.training.rounds if made.training else 0
         task = progress.add_task("", total=len(made.steps) + rounds)
+        reading = progress.add_task("reading", total=source.rows, rows=0)
+
+        def on_rows(rows: int) -> None:
+            progress.update(reading, completed=rows, rows=rows)
 
         def on_step(step: str) -> None:
             progress.update(task, description=step, advance=1)
@@ -131,6 +138,7 @@ def synthesize(options: argparse.Namespace) -> None:
             source,
             on_step=on_step,
             on_round=on_round,
+            on_rows=on_rows,
             payer=payer,
             checkpoint=checkpoint,
             engine=options.engine,
@@ -310,12 +318,22 @@ def _write_sample(
 ) -> Written:
     total = release.default_rows if rows is None else rows
     with _progress(options) as progress:
-        task = progress.add_task("sampling", total=total)
+        task = progress.add_task("sampling", total=total, rows=0)
         return write_table(
             release.batches(rows, seed=seed, label=label),
             output,
-            on_rows=lambda done: progress.update(task, completed=done),
+            on_rows=lambda done: progress.update(task, completed=done, rows=done),
         )
+
+
+class _RowsColumn(ProgressColumn):
+    """How many rows are done, and how many a second."""
+
+    def render(self, task: Task) -> Text:
+        rows, seconds = task.fields.get("rows"), task.elapsed
+        if not rows or not seconds:
+            return Text("")
+        return Text(f"{rows:,} rows, {rows / seconds:,.0f} a second")
 
 
 def _progress(options: argparse.Namespace) -> Progress:
@@ -325,6 +343,7 @@ def _progress(options: argparse.Namespace) -> Progress:
         SpinnerColumn(),
         TextColumn("{task.description:<10}"),
         BarColumn(),
+        _RowsColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,

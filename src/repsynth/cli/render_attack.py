@@ -8,7 +8,8 @@ from rich.markup import escape
 
 from repsynth.attacks.exposure import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
 from repsynth.attacks.intervals import Estimate
-from repsynth.cli.render import make_table
+from repsynth.cli.render import guarantee, make_table
+from repsynth.privacy.shown import at_least, at_most, fixed_at_most, percent_at_most
 
 _METHODS = {BARE: "no noise", UNIFORM: "uniform", REPS: "as planned"}
 _TOP = 10
@@ -19,7 +20,7 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
     console.print("[bold red]PRIVATE[/bold red]: attacks on the data itself; for the curator only.\n")
     console.print(
         f"{found.targets:,} of {found.rows:,} records were attacked, each in half of {found.runs:,} runs of "
-        f"{found.model} at ε = {found.epsilon:.4g}, δ = {found.delta:.3g}. AUC 0.5 is guessing. Intervals: "
+        f"{found.model} at {guarantee(found.epsilon, found.delta)}. AUC 0.5 is guessing. Intervals: "
         f"{found.confidence:.0%}.\n"
     )
     top = [line for line in found.lines if line.decile == _TOP]
@@ -43,8 +44,8 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
 def estimate(seconds: float) -> str:
     """How long it will take, in words.
 
-    >>> estimate(30), estimate(600)
-    ('This will take about 30 seconds.', 'This will take about 10 minutes.')
+    >>> estimate(30)
+    'This will take about 30 seconds.'
     """
     if seconds < 90:
         return f"This will take about {seconds:.0f} seconds."
@@ -91,15 +92,17 @@ def _verdict(line: Line) -> str:
 
 
 def _interval(line: Line, found: Estimate, sign: str) -> str:
-    ends = "" if line.attack == BEST else escape(f" [{found.low:{sign}.2f}, {found.high:{sign}.2f}]")
-    return f"{found.value:{sign}.2f}{ends}"
+    if line.attack == BEST:  # a bound
+        return f"{sign}{fixed_at_most(found.value, 2)}"
+    return f"{found.value:{sign}.2f}" + escape(f" [{found.low:{sign}.2f}, {found.high:{sign}.2f}]")
 
 
 def _rate(line: Line, found: Estimate | None) -> str:
     if found is None:
         return "too few runs"
-    value = f"{found.value:.1%}"
-    return value if line.attack == BEST else f"{value} (≤ {found.high:.0%})"
+    if line.attack == BEST:
+        return percent_at_most(found.value)
+    return f"{found.value:.1%} (≤ {percent_at_most(found.high, 0)})"
 
 
 def _deciles(console: Console, found: Exposure) -> None:
@@ -118,8 +121,8 @@ def _deciles(console: Console, found: Exposure) -> None:
         seen = [by_key.get((decile, method, name)) for method in methods]
         best = [by_key[decile, method, BEST] for method in methods]
         cells = ["" if line is None else _interval(line, line.area, "") for line in seen]
-        cells += [f"{line.area.value:.2f}" for line in best]
-        cells += [f"{line.advantage.value:.2f}" for line in best]
+        cells += [fixed_at_most(line.area.value, 2) for line in best]
+        cells += [fixed_at_most(line.advantage.value, 2) for line in best]
         table.add_row(str(decile), str(best[0].targets), *cells)
     console.print(table)
 
@@ -152,8 +155,8 @@ def _proven(console: Console, found: Exposure) -> None:
     else:
         console.print(
             f"\nThe most that one of the {len(lines):,} attacks proves, all taken together: "
-            f"ε = {most.proven_epsilon:.3g} ({most.attack}, {_METHODS[most.method]}, {where}), where "
-            f"{most.claimed_epsilon:.3g} is claimed."
+            f"ε = {at_least(most.proven_epsilon, 3)} ({most.attack}, {_METHODS[most.method]}, {where}), where "
+            f"{at_most(most.claimed_epsilon, 3)} is claimed."
         )
     broken = [line for line in lines if line.exceeded]
     if not broken:

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from repsynth.cli.render import make_table, warnings
+from repsynth.privacy.shown import at_most, fixed_at_most
 from repsynth.release.expected import Expected, Mean, Z
 
 if TYPE_CHECKING:
@@ -144,7 +145,11 @@ def _print_tables(console: Console, found: Expected) -> None:
 def _mean(mean: Mean | None) -> tuple[str, str, str]:
     if mean is None:
         return "", "", ""
-    return _number(mean.mean), f"± {_error(Z * mean.error)}", _error(mean.binning)
+    return _number(mean.mean), f"± {_error(Z * mean.error)}", _at_most(mean.binning)
+
+
+def _at_most(value: float) -> str:
+    return fixed_at_most(value, 0) if value >= 100 else at_most(value, 2)
 
 
 def _error(value: float) -> str:

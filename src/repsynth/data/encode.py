@@ -39,8 +39,12 @@ class EncodedTable:
     schema: Schema
 
     def __iter__(self) -> Iterator[Records]:
-        for batch in self.source.batches([column.name for column in self.schema.learned]):
+        for batch in self.batches():
             yield encode_batch(batch, self.schema)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches of the learned columns as they stand."""
+        return self.source.batches([column.name for column in self.schema.learned])
 
 
 def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
@@ -56,10 +60,14 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
 
 
 def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
+    if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
+        codes = np.append(_encode(array.dictionary, column), MISSING)  # each different cell once
+        return codes.take(_ints(array.indices.cast(pa.int64()), null=-1))
     array = plain_array(array)
     match column:
         case Category():
-            return _category(array, column.values)
+            quick = _as_written(array, column.values)
+            return _category(array, column.values) if quick is None else quick
         case Boolean():
             code = _codes(pc.ascii_lower(read_text(array)), (*_FALSE, *_TRUE))
             return np.where(code == MISSING, MISSING, code // len(_FALSE))
@@ -107,6 +115,14 @@ def _codes(texts: pa.Array, values: tuple[str, ...]) -> Ints:
     return _ints(found, null=MISSING)
 
 
+def _as_written(array: pa.Array, values: tuple[str, ...]) -> Ints | None:
+    """The codes of bytes that all are values as they are declared, so that no cell has to be read; else None."""
+    if not pa.types.is_binary(array.type) or any(value != value.strip() for value in values):
+        return None
+    found = pc.index_in(array, value_set=pa.array(values, type=pa.binary()), skip_nulls=True)
+    return _ints(found, null=MISSING) if found.null_count == array.null_count else None
+
+
 def _positions(array: pa.Array, column: Numeric) -> Ints:
     if isinstance(column, Datetime):
         seconds = read_seconds(array, date_format(column))
@@ -146,7 +162,8 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
         written = read_numbers(_written(array), notation)
         return np.where(_are_numbers(array), _floats(_part(array, "number")), written)
     if is_text(array.type):
-        array = notation.plain(read_text(array))
+        quick = _all_numbers(array) if notation.is_plain else None
+        array = notation.plain(read_text(array)) if quick is None else quick
     elif types.is_duration(array.type):
         return _spans(array)
     elif types.is_decimal(array.type):  # by way of text: straight on, the same number of another scale is another
@@ -161,6 +178,23 @@ def _spans(array: pa.Array) -> Floats:
     ticks, per_second = array.cast(pa.int64()), TICKS[array.type.unit]
     whole, rest = np.divmod(_ints(ticks, null=0), per_second)
     return np.where(_known(ticks), whole + rest / per_second, np.nan)
+
+
+def _all_numbers(array: pa.Array) -> pa.Array | None:
+    """The numbers where every cell is one as Arrow reads them, so that none has to be matched first; else None.
+
+    Arrow reads what the notation matches, infinities, which count for nothing either way, and longer exponents.
+    """
+    if not pa.types.is_binary(array.type):
+        return None
+    data = array.buffers()[2]
+    written = b"" if data is None else data.to_pybytes()
+    if b"e" in written or b"E" in written:
+        return None
+    try:
+        return array.cast(pa.string(), safe=False).cast(pa.float64())
+    except pa.ArrowInvalid:  # its message quotes the cell
+        return None
 
 
 def read_text(array: pa.Array) -> pa.Array:

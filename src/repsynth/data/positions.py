@@ -127,8 +127,8 @@ def _round_number(positions: Ints, column: Number) -> Floats:
     coarsest, finest = _DIGITS - np.floor(np.log10(width)), np.floor(-np.log10(column.unit))
     digits = np.clip(_DIGITS - 1 - size, coarsest, finest).astype(np.int64)
     result = np.empty_like(numbers)
-    for count in np.unique(digits).tolist():
-        here = digits == count
+    for count in range(int(digits.min()), int(digits.max()) + 1) if digits.size else ():
+        here = np.flatnonzero(digits == count)
         result[here] = _to_digits(numbers[here], count)
     result = np.clip(result + 0.0, column.min, column.max)  # no negative zero
     return np.where(np.isin(result, _special(column)), np.minimum(numbers, column.max - column.unit / 2), result)

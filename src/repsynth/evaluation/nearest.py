@@ -20,14 +20,15 @@ _SPARE = 5  # candidates beyond those wanted, so that rounding in the search dro
 _BLOCK = 2**18  # numbers worked on at a time
 
 
-def nearest(queries: Floats, others: Floats) -> Floats:
-    """Of each query: the distances to its five nearest neighbours among the others, rising; 0 to its like.
+def nearest(queries: Floats, others: Floats, count: int = NEIGHBOURS) -> Floats:
+    """Of each query: the distances to its five, or so many, nearest neighbours among the others, rising; 0 to its
+    like.
 
     >>> nearest(np.array([[0.0]]), np.array([[1.0], [9.0], [3.0]])).tolist()
     [[1.0, 3.0, 9.0]]
     """
-    search = _search(others, NEIGHBOURS, len(others))
-    return _distances(queries, others, search.kneighbors(queries, return_distance=False), NEIGHBOURS)
+    search = _search(others, count, len(others))
+    return _distances(queries, others, search.kneighbors(queries, return_distance=False), count)
 
 
 def _search(others: Floats, wanted: int, most: int) -> NearestNeighbors:

@@ -20,6 +20,7 @@ from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.evaluate import Evaluation
 from repsynth.evaluation.measures import Measure, show
 from repsynth.evaluation.subgroups import Subgroup
+from repsynth.privacy.shown import at_most
 from repsynth.release.expected import Expected, Z
 from repsynth.storage.atomic import check_place
 
@@ -200,7 +201,7 @@ def _expected_lines(expected: Expected, level: str = "#") -> list[str]:
         mean = means.get(column)
         if mean is None:
             return (column, str(bins), f"± {100 * Z * error:.2f}", "", "", "")
-        said = (f"{mean.mean:.5g}", f"± {Z * mean.error:.3g}", f"{mean.binning:.3g}")
+        said = (f"{mean.mean:.5g}", f"± {Z * mean.error:.3g}", at_most(mean.binning, 3))
         return (column, str(bins), f"± {100 * Z * error:.2f}", *said)
 
     lines += _markdown(

@@ -61,7 +61,7 @@ def room_in(limit: Budget) -> Bound:
     True
     """
     failure = FAILURE_PART * limit.delta
-    return Bound(mu_of(limit.epsilon, limit.delta - failure), failure)
+    return Bound(min(mu_of(limit.epsilon, limit.delta - failure), limit.mu), failure)
 
 
 @lru_cache(maxsize=256)

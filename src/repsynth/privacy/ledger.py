@@ -227,7 +227,7 @@ class Ledger:
     def init(self, dataset: str, limit: Budget) -> None:
         """Give a dataset its total budget, once. Its name is the same however it is spaced and in either case."""
         name = " ".join(dataset.split())
-        if not name or not name.isprintable():
+        if not _folded(name) or not name.isprintable():
             raise LedgerError("a dataset needs a name of visible characters; give one with --dataset")
         content = {
             "unit": UNIT,
@@ -418,7 +418,18 @@ def same_name(one: str, other: str) -> bool:
 
 def _folded(name: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return " ".join(folded.split())
+    return " ".join("".join(filter(_is_seen, folded)).split())
+
+
+# Fillers, joiners and selectors of variants: letters or marks to Unicode, nothing to the eye.
+_UNSEEN = frozenset(
+    map(chr, [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, *range(0xFE00, 0xFE10)])
+)
+
+
+def _is_seen(character: str) -> bool:
+    unseen = character in _UNSEEN or 0xE0100 <= ord(character) <= 0xE01EF
+    return not unseen and unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn")
 
 
 def _datasets(connection: sqlite3.Connection) -> list[str]:

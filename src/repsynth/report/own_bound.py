@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.data.encode import encode_batch
-from repsynth.data.notation import EPOCH, Notation, special_values
+from repsynth.data.notation import EPOCH, Notation, date_format, special_values
 from repsynth.data.positions import exact_grid
+from repsynth.data.records import MISSING
 from repsynth.errors import ConfigError
 from repsynth.release.release import Release
 from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric
+from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.label_rarity import LabelRarityScore
@@ -31,16 +33,22 @@ from repsynth.scoring.weights import FULL, STEP
 
 @dataclass(frozen=True)
 class OwnBound:
-    """What holds for a person with these values: the score in nats, the weight, and the largest loss."""
+    """What holds for a person with these values: the score in nats, the weight, and the largest loss.
+
+    `unknown` names the columns whose value was not given, though none may be missing there, or could not be read:
+    then the bound is the one for anybody.
+    """
 
     score: float
     weight: float
     epsilon: float
+    unknown: tuple[str, ...] = ()
 
 
 def own_bound(release: Release, values: Mapping[str, Any]) -> OwnBound:
     """The bound for a person with these values, written as they would stand in the table; what is left out is
-    missing. It needs the release alone, and holds if they were in the data and if they were not.
+    missing where the schema says that it may be. It needs the release alone, and holds if they were in the data
+    and if they were not, in the joint form of docs/privacy.md: over all releases that count them for so much.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
@@ -48,17 +56,20 @@ def own_bound(release: Release, values: Mapping[str, Any]) -> OwnBound:
     >>> own_bound(release, {"x1": "5.9", "x2": "-5.9", "c1": "Z", "label": "1"}).epsilon <= 1.0
     True
     """
-    unknown = set(values) - {column.name for column in release.schema.learned}
-    if unknown:
-        raise ConfigError(f"the release has no column '{min(unknown)}' that is learned; leave it out")
+    others = set(values) - {column.name for column in release.schema.learned}
+    if others:
+        raise ConfigError(f"the release has no column '{min(others)}' that is learned; leave it out")
     texts = {
         column.name: pa.array([None if (v := values.get(column.name)) is None else str(v)], type=pa.large_string())
         for column in release.schema.learned
     }
     records = encode_batch(pa.record_batch(texts), release.schema)
+    missing = {column.name for column in release.schema.learned if column.missing}
+    unread = [name for name, codes in records.codes.items() if codes[0] == MISSING]
+    unknown = tuple(name for name in unread if values.get(name) is not None or name not in missing)
     score = release.score.of(records)
-    weight = float(release.weights.of(score)[0]) / FULL
-    return OwnBound(float(score[0]) / NAT, weight, float(release.privacy.epsilon_at(weight)))
+    weight = 1.0 if unknown else float(release.weights.of(score)[0]) / FULL
+    return OwnBound(float(score[0]) / NAT, weight, float(release.privacy.epsilon_at(weight)), unknown)
 
 
 def calculator(release: Release) -> dict[str, Any]:
@@ -80,14 +91,15 @@ def calculator(release: Release) -> dict[str, Any]:
 def _column(column: Discrete | Numeric) -> dict[str, Any]:
     """How a text becomes a code."""
     if isinstance(column, Boolean):
-        return {"name": column.name, "kind": "flag", "values": ["false", "true"]}
+        return {"name": column.name, "kind": "flag", "values": ["false", "true"], "missing": column.missing}
     if isinstance(column, Discrete):
-        return {"name": column.name, "kind": "choice", "values": list(column.values)}
+        return {"name": column.name, "kind": "choice", "values": list(column.values), "missing": column.missing}
     found: dict[str, Any] = {
         "name": column.name,
         "steps": column.steps,
+        "missing": column.missing,
         "special": [
-            {"text": text, "value": value}
+            {"text": text, "value": value, "number": plain_number(text)}
             for text, value in zip(column.special, special_values(column), strict=True)
         ],
     }
@@ -96,12 +108,19 @@ def _column(column: Discrete | Numeric) -> dict[str, Any]:
             start = int((column.start - EPOCH).total_seconds())
             unit = int(column.unit.total_seconds())
             found |= {"kind": "time", "start": start, "unit": unit, "min": str(column.min), "max": str(column.max)}
+            found |= {"dates": column.dates, "pattern": _pattern(column)}
         case Integer():
             found |= {"kind": "whole", "min": column.min, "max": column.max, "step": column.step}
         case Number():
             found |= {"kind": "number", "min": column.min, "max": column.max}
             found |= _grid(column) if column.on_grid else {"per": column.steps / (column.max - column.min)}
     return found | _notation(column)
+
+
+def _pattern(column: Datetime) -> str | None:
+    """The column's own way to write dates, as the page's language writes expressions."""
+    dates = date_format(column)
+    return None if dates is None else dates.pattern.replace("(?P<", "(?<").replace(r"\s", r"[ \t\n\f\r]")
 
 
 def _notation(column: Numeric) -> dict[str, str]:

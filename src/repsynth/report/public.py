@@ -24,7 +24,7 @@ from repsynth.scoring.weights import FULL
 @dataclass(frozen=True)
 class Promise:
     """A bound in plain words: of 100 guesses whether somebody's record is in the data, at most so many are right
-    where 50 would be chance."""
+    where 50 would be chance; nothing where that does not follow."""
 
     who: str
     epsilon: str
@@ -47,7 +47,8 @@ class PublicFacts:
     epsilon: str
     delta: str
     neighbours: str
-    promises: tuple[Promise, ...]
+    promise: Promise
+    outliers: Promise | None
     at_deltas: tuple[Fact, ...]
     charts: dict[str, Chart]
     errors: tuple[Fact, ...]
@@ -67,9 +68,10 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         epsilon=at_most(privacy.epsilon),
         delta=at_most(privacy.delta, 3),
         neighbours=NEIGHBOURS,
-        promises=tuple(_promises(release)),
+        promise=Promise("anybody", at_most(privacy.epsilon), _right(float(privacy.advantage))),
+        outliers=_outliers(release),
         at_deltas=(
-            *(Fact(f"δ = {d:g}", f"ε = {at_most(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
+            *(Fact(f"δ = {at_most(d, 6)}", f"ε = {at_most(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
             *mu,
         ),
         charts=_charts(release),
@@ -85,16 +87,15 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
     )
 
 
-def _promises(release: Release) -> list[Promise]:
+def _outliers(release: Release) -> Promise | None:
+    """What is proven of outliers is joint with their being outliers. Of guesses it says something only where that
+    was known before the run."""
+    if release.threshold is None:
+        return None
     privacy = release.privacy
-    found = [Promise("anybody, whoever they are", at_most(privacy.epsilon), _right(float(privacy.advantage)))]
-    if release.threshold is not None:
-        who = "the outliers" if release.plan.scorer.targets_outliers else "those who were chosen at random"
-        advantage = float(privacy.loss.advantage_at(privacy.outlier_weight))
-        found.append(
-            Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon), _right(advantage))
-        )
-    return found
+    who = "outliers" if release.plan.scorer.targets_outliers else "those who were chosen at random"
+    right = _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if privacy.borrowed else ""
+    return Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon), right)
 
 
 def _right(advantage: float) -> str:
@@ -138,7 +139,7 @@ def _by_weight(release: Release) -> Chart:
     at = [(weight, "outliers")] if release.threshold is not None and weight < 1 else []
     words = (
         f"The loss rises with the weight, from ε = {rows[0][1]} at weight 0 to ε = {rows[-1][1]} at weight 1"
-        + (f"; outliers have at most weight {weight:.2f}." if at else ".")
+        + (f"; outliers have at most weight {fixed_at_most(weight, 2)}." if at else ".")
     )
     return curve(
         "Who weighs less loses less",
@@ -159,9 +160,10 @@ def _by_score(release: Release) -> Chart:
     end = max((release.weights.start + 0.0) / NAT, threshold) + max(threshold - start, 4.0) * 0.8
     scores = np.linspace(start, end, 241)
     epsilons = privacy.epsilon_at(release.weights.of(np.floor(scores * NAT).astype(np.int64)) / FULL)
-    rows = [(f"{s:.1f}", at_most(float(e), 3)) for s, e in zip(scores[::24], epsilons[::24], strict=True)]
+    rows = [(fixed_at_most(s, 1), at_most(float(e), 3)) for s, e in zip(scores[::24], epsilons[::24], strict=True)]
     bound = at_most(privacy.outlier_epsilon, 3)
-    words = f"The loss falls with the score; from the threshold of {threshold:.1f} on it is at most ε = {bound}."
+    begin = fixed_at_most(threshold, 1)
+    words = f"The loss falls with the score; from the threshold of {begin} on it is at most ε = {bound}."
     return curve(
         "Who stands out more loses less",
         words,
@@ -176,11 +178,8 @@ def _by_score(release: Release) -> Chart:
 
 
 def _losses(release: Release) -> Chart:
-    def rounded(epsilon: float) -> float:
-        return float(at_most(epsilon, 3))
-
-    found = release.privacy.by_epsilon(rounded)
-    names = [f"ε at most {epsilon:g}" for epsilon in found]
+    found = release.privacy.by_epsilon(lambda epsilon: float(at_most(epsilon, 3)))
+    names = [f"ε at most {at_most(epsilon, 3)}" for epsilon in found]
     rows = [(name, str(fraction)) for name, fraction in zip(names, found.values(), strict=True)]
     words = "Records by what they lose: " + ", ".join(f"{text} {name}" for name, text in rows) + "."
     return bars(

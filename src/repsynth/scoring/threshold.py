@@ -13,11 +13,13 @@ charge, and each label has a threshold of its own; its scores are moved so that 
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit, logit
 
 from repsynth.arrays import Floats, Ints
+from repsynth.data.cuts import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
@@ -72,10 +74,14 @@ class ScoreHistogram:
         return (len(self.edges) + 1) * (1 if self.label is None else rows_of(self.label))
 
     def _bin(self, records: Records) -> Ints:
-        bins = np.searchsorted(self.edges, self.score.of(records), side="right")
+        bins = self._cut.of(self.score.of(records)) + 1
         if self.label is None:
             return bins
         return row_of(records, self.label) * (len(self.edges) + 1) + bins
+
+    @cached_property
+    def _cut(self) -> Cut:
+        return Cut.at(self.edges, self.edges)
 
 
 def row_of(records: Records, label: Discrete) -> Ints:

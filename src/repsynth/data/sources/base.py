@@ -26,6 +26,8 @@ class Source:
     types: tuple[pa.DataType | None, ...]
     dtypes: tuple[str | None, ...]
     batches: Reader
+    rows: int | None = None
+    """How many rows there are, where that is known without reading: to show how long it takes, no more."""
 
 
 def check_columns(source: Source, schema: Schema) -> None:

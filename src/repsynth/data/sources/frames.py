@@ -75,7 +75,8 @@ def _from_arrow(table: pa.Table, kind: str, dtypes: tuple[str, ...] | None = Non
         yield from selected.to_batches(max_chunksize=BATCH_ROWS)
 
     names = tuple(table.column_names)
-    return Source(kind, names, tuple(map(_storage, table.schema.types)), dtypes or (None,) * len(names), read)
+    types = tuple(map(_storage, table.schema.types))
+    return Source(kind, names, types, dtypes or (None,) * len(names), read, table.num_rows)
 
 
 def _storage(arrow_type: pa.DataType) -> pa.DataType:

@@ -36,6 +36,17 @@ _LEAST = 0.5  # norm that a typical record is taken to have
 
 
 @dataclass(frozen=True)
+class _Squares:
+    """What a column adds to the squared norm: `squared` of its group, the last one where it has none."""
+
+    groups: Groups
+    squared: Ints
+
+    def of_codes(self, codes: Ints) -> Ints:
+        return self.squared[self.groups.of_codes(codes)]
+
+
+@dataclass(frozen=True)
 class LabelTables:
     """The statistic. `offsets` holds q of every column but the label, `constant` and `clip` are in units of
     1/UNIT."""
@@ -79,10 +90,16 @@ class LabelTables:
     def squared_norm(self, records: Records) -> Ints:
         """The squared norm of each record's contribution before clipping, exact."""
         total = np.full(records.rows, self.constant**2, dtype=np.int64)
-        for (_, i), offset in zip(self.pairs, self.offsets, strict=True):
-            squared = UNIT**2 - 2 * UNIT * offset + int(offset @ offset)
-            total += np.append(squared, 0)[self.groups[i].of(records)]  # NONE is the last one
+        for part in self._squares:
+            total += records.look_up(part.groups.bins.column.name, part.of_codes, part.groups.bins.starts)
         return total
+
+    @cached_property
+    def _squares(self) -> "tuple[_Squares, ...]":
+        return tuple(
+            _Squares(self.groups[i], np.append(UNIT**2 - 2 * UNIT * offset + int(offset @ offset), 0))
+            for (_, i), offset in zip(self.pairs, self.offsets, strict=True)
+        )
 
     def multiplier(self, records: Records) -> Ints:
         """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
@@ -107,13 +124,13 @@ class LabelTables:
 
     def _sums(self, records: Records, row: Ints, rows: int) -> Ints:
         """The contributions without their label, added up by row."""
-        multiplier = self.multiplier(records)
+        multiplier = self.multiplier(records).astype(np.float64)
         parts = [self.constant * np.bincount(row, multiplier, minlength=rows).astype(np.int64)[:, None]]
         for (_, i), offset in zip(self.pairs, self.offsets, strict=True):
-            group, width = self.groups[i].of(records), len(offset)
-            inside = np.where(group == NONE, 0, multiplier)
-            cell = row * width + np.maximum(group, 0)
-            counts = np.bincount(cell, inside, minlength=rows * width).astype(np.int64).reshape(rows, width)
+            width = len(offset) + 1  # the last one: those who take no part
+            cell = row * width + self.groups[i].places(records)
+            sums = np.bincount(cell, multiplier, minlength=rows * width).astype(np.int64)
+            counts = sums.reshape(rows, width)[:, :-1]
             parts.append(UNIT * counts - counts.sum(axis=1, keepdims=True) * offset)
         return np.concatenate(parts, axis=1)
 

@@ -27,17 +27,34 @@ const OwnBound = (() => {
     return Number(plain.replace(mark, "."));
   };
 
-  // Seconds since 1970 in UTC of a time as ISO writes it, NaN where it is none.
-  const secondsIn = (text) => {
-    const found = /^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,9})?)?(Z|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?$/.exec(text);
-    if (!found) return NaN;
-    const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part || 0));
+  // Seconds since 1970 in UTC of a time, NaN where there is no such one.
+  const secondsOf = (year, month, day, hour, minute, second) => {
     const date = new Date(0);
     date.setUTCFullYear(year, month - 1, day);
     const exists = year >= 1 && date.getUTCMonth() === month - 1 && date.getUTCDate() === day;
     if (!exists || hour > 23 || minute > 59 || second > 59) return NaN;
+    return date.getTime() / 1000 + hour * 3600 + minute * 60 + second;
+  };
+
+  // Of a time in the column's own format.
+  const months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+  const secondsAs = (text, pattern) => {
+    const found = new RegExp(`^(?:${pattern})$`, "i").exec(text);
+    if (!found) return NaN;
+    const part = (name, otherwise) => found.groups[name] === undefined ? otherwise : Number(found.groups[name]);
+    const named = months.indexOf(found.groups.month.slice(0, 3).toLowerCase());
+    let year = part("year");
+    if (found.groups.year.length === 2) year += year < 69 ? 2000 : 1900;
+    return secondsOf(year, named < 0 ? part("month") : named + 1, part("day"), part("hour", 0), part("minute", 0), part("second", 0));
+  };
+
+  // Of a time as ISO writes it.
+  const secondsIn = (text) => {
+    const found = /^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,9})?)?(Z|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?$/.exec(text);
+    if (!found) return NaN;
+    const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part || 0));
     const offset = found[8] ? (found[8] === "-" ? -1 : 1) * (Number(found[9]) * 3600 + Number(found[10] || 0) * 60) : 0;
-    return date.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset;
+    return secondsOf(year, month, day, hour, minute, second) - offset;
   };
 
   const onGrid = (position, column) => {
@@ -69,7 +86,7 @@ const OwnBound = (() => {
     if (texts >= 0) return texts;
     const times = column.kind === "time" && Number.isFinite(seconds) ? by((each) => each.value === seconds) : -1;
     if (times >= 0) return times;
-    return column.kind === "time" ? -1 : by((each) => each.value !== null && each.value === number);
+    return by((each) => each.number !== null && each.number === number);
   };
 
   const words = [["false", "f", "no", "n", "0", "0.0"], ["true", "t", "yes", "y", "1", "1.0"]];
@@ -80,8 +97,8 @@ const OwnBound = (() => {
     const cell = trimmed(text);
     if (column.kind === "flag") return words.findIndex((each) => each.includes(cell.toLowerCase()));
     if (column.kind === "choice") return column.values.indexOf(cell);
-    const seconds = column.kind === "time" ? secondsIn(cell) : NaN;
-    const number = column.kind === "time" ? NaN : numberIn(cell, column);
+    const seconds = column.kind !== "time" ? NaN : column.pattern ? secondsAs(cell, column.pattern) : secondsIn(cell);
+    const number = numberIn(cell, column);
     const place = special(cell, column, number, seconds);
     if (place >= 0) return column.steps + 1 + place;
     if (column.kind !== "time") return position(number, column);
@@ -149,7 +166,8 @@ const OwnBound = (() => {
   };
   const of = (score, codes, columns) => scores[score.kind](score, codes, columns);
 
-  // Score, weight (in units of 1/full) and ε of a person with these texts.
+  // Score, weight (in units of 1/full) and ε of a person with these texts; the bound for anybody where a value is
+  // not given, though none may be missing there, or cannot be read.
   const find = (release, texts) => {
     const columns = new Map(release.columns.map((column) => [column.name, column]));
     const codes = Object.create(null);
@@ -157,8 +175,10 @@ const OwnBound = (() => {
     const score = of(release.score, codes, columns);
     const { start, step, table } = release.weights;
     const place = Math.min(Math.floor((score - start) / step), table.length - 1);
-    const weight = place < 0 ? release.full : table[place];
-    return { codes, score, weight, epsilon: release.epsilons[weight] };
+    const given = (column) => texts[column.name] !== null && texts[column.name] !== undefined;
+    const unknown = release.columns.filter((column) => codes[column.name] === MISSING && (given(column) || !column.missing));
+    const weight = place < 0 || unknown.length ? release.full : table[place];
+    return { codes, score, weight, epsilon: release.epsilons[weight], unknown: unknown.map((column) => column.name) };
   };
 
   return { find, code };

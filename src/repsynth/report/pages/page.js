@@ -6,7 +6,8 @@
 
   const hint = (column) => {
     const also = column.special.length ? `, or ${column.special.map((each) => each.text).join(", ")}` : "";
-    return (column.kind === "time" ? `${column.min} to ${column.max}` : `${column.min} to ${column.max}`) + also;
+    const form = column.dates ? `, written ${column.dates}` : "";
+    return `${column.min} to ${column.max}${form}${also}`;
   };
 
   release.columns.forEach((column, i) => {
@@ -18,7 +19,7 @@
     let field;
     if (column.values && column.values.length <= 200) {
       field = document.createElement("select");
-      field.append(new Option("(missing)", ""));
+      field.append(new Option(column.missing ? "(missing)" : "(choose)", ""));
       for (const value of column.values) field.append(new Option(value, value));
     } else {
       field = document.createElement("input");
@@ -50,7 +51,8 @@
   const tell = () => {
     const given = texts();
     const found = OwnBound.find(release, given);
-    const unread = release.columns.filter((column) => given[column.name] !== null && found.codes[column.name] < 0);
+    const empty = found.unknown.filter((name) => given[name] === null);
+    const unread = found.unknown.filter((name) => given[name] !== null);
     const outlier = release.threshold !== null && found.score >= release.threshold;
     const shown = line("strong", `ε = ${release.shown[found.weight]}`);
     shown.id = "own-epsilon";
@@ -62,10 +64,11 @@
         ` Weight ${(found.weight / release.full).toFixed(4)}.`,
     );
     rest.className = "quiet";
-    answer.replaceChildren(shown, told, rest);
-    if (unread.length) {
-      answer.append(line("p", `Not read as a value, so counted as missing: ${unread.map((column) => column.name).join(", ")}.`));
-    }
+    answer.replaceChildren(shown, told);
+    if (found.unknown.length === 0) answer.append(rest);
+    else answer.append(line("p", "This holds for anybody. For your own bound, every value has to be known."));
+    if (empty.length) answer.append(line("p", `Still empty: ${empty.join(", ")}.`));
+    if (unread.length) answer.append(line("p", `Cannot be read as it stands: ${unread.join(", ")}.`));
     document.body.dataset.score = found.score;
     document.body.dataset.weight = found.weight;
   };
