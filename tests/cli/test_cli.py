@@ -463,6 +463,7 @@ WHOLE = {
     "sample": "sample release -o x.csv",
     "inspect": "inspect release",
     "report": "report release -o report.html",
+    "explore": "explore --schema schema.toml -o explore.html",
     "risk": "risk people.csv --release release -o d.parquet",
     "ledger init": "ledger init ledger.db --epsilon 1",
     "ledger show": "ledger show ledger.db",

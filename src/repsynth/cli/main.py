@@ -87,6 +87,15 @@ claimed.
   repsynth attack --train people.csv --schema schema.toml --plan plan.toml --targets 200 --runs 256 -o attack
 """
 
+_EXPLORE = """\
+Write one page with sliders for the budget, for those who stand out and for the expected number of records: what a
+run would promise, what it would spend on which measurement and how much noise it would leave, before anything is
+spent. It saves a plan.toml for `repsynth synthesize --plan`. It knows the public schema and, if given, a release.
+
+  repsynth explore --schema schema.toml -o explore.html
+  repsynth explore --release release -o explore.html
+"""
+
 _LEDGER = """\
 A dataset gets a total budget once; each run reserves its whole cost before it opens the data.
 
@@ -240,6 +249,13 @@ def _parser() -> argparse.ArgumentParser:
     report = _verb(verbs, "report", "report_command:report", "a release as one page that everybody can read")
     report.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     report.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
+
+    explore = _verb(
+        verbs, "explore", "explore_command:explore", "a page to choose a plan with; touches no data", _EXPLORE
+    )
+    explore.add_argument("--schema", type=Path, help="schema.toml, confirmed (default: the release's)")
+    explore.add_argument("--release", type=Path, metavar="DIR", help="release folder to start from")
+    explore.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
 
     risk = _verb(verbs, "risk", "commands:risk", "each record's own loss: a PRIVATE file for the curator")
     risk.add_argument("data", metavar="DATA", type=Path, help="the table the release was made from")

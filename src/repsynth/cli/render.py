@@ -12,7 +12,6 @@ from rich.table import Table
 from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.curator.dossier import Summary
 from repsynth.knobs import knobs_of
-from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
@@ -26,24 +25,8 @@ from repsynth.privacy.shown import (
     percent_at_least,
     percent_at_most,
 )
-from repsynth.release.describe import mu_of_event, unit_of
+from repsynth.release.describe import mu_of_event, purpose, unit_of
 from repsynth.release.release import Release
-from repsynth.scoring.label_rarity import LABELS
-from repsynth.scoring.pairwise import CHOICE, PAIRS
-from repsynth.scoring.ranges import RANGES, ZOOM
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
-
-_STAGE_ONE = {
-    COUNT: "number of records",
-    RANGES: "size and roundness of numbers in wide bounds",
-    ZOOM: "where they are, closer",
-    HISTOGRAMS: "histogram of every column",
-    CHOICE: "which pairs of columns depend on each other",
-    PAIRS: "two-way tables of these pairs, for scores",
-    LABELS: "histogram of every column by label, for scores",
-    SCORES: "histogram of the scores",
-}
-
 
 OVER = "over the releases in which a record weighs no more"
 """What a bound by weight is about: not the one release at hand, but all those that weigh a record so little."""
@@ -362,11 +345,6 @@ def _noise(event: Event, unit: float) -> tuple[str, str]:
         return "1.000", f"η = {at_most(event.eta, 3)} × {event.rounds}"
     times = f" × {event.rounds}" if isinstance(event, SampledEvent) else ""
     return fixed_at_most(event.sensitivity / unit, 3), f"{fixed_at_least(event.sigma / unit, 2)}{times}"
-
-
-def purpose(name: str, model: Model) -> str:
-    """What a measurement is of, in a few words."""
-    return _STAGE_ONE.get(name) or model.purpose(name)
 
 
 def rounded_up(epsilon: float) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.cli.render import OVER, bar, gaussian_terms, guarantee, make_table, model, purpose, warnings
+from repsynth.cli.render import OVER, bar, gaussian_terms, guarantee, make_table, model, warnings
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
@@ -15,6 +15,7 @@ from repsynth.privacy.events import Charge
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS
 from repsynth.privacy.shown import at_least, at_most, fixed_at_least, fixed_at_most, percent_at_most
+from repsynth.release.describe import purpose
 from repsynth.scoring.bins import choose_bins
 from repsynth.scoring.ranges import RANGES, ZOOM, how_many_located, look_sensitivity, wide_columns
 from repsynth.scoring.stage import HISTOGRAMS, SCORES, solved_rule
@@ -190,8 +191,10 @@ def _sensitivity(plan: Plan, charge: Charge) -> float:
         return math.sqrt(len(plan.schema.learned))
     if charge.name in (RANGES, ZOOM):
         return look_sensitivity(plan.schema, charge.name)
-    if not charge.weighted:
+    if charge.name in plan.scorer.shares(plan.schema):
         return plan.scorer.sensitivity(plan.schema, charge.name)
+    if not charge.weighted:
+        return 1.0
     return plan.model.sensitivity(plan.schema, charge.name)
 
 

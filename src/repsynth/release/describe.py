@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import Event, SampledEvent
 from repsynth.privacy.neighbours import NEIGHBOURS
@@ -11,7 +12,22 @@ from repsynth.privacy.shown import at_most
 from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
+from repsynth.scoring.label_rarity import LABELS
+from repsynth.scoring.pairwise import CHOICE, PAIRS
+from repsynth.scoring.ranges import RANGES, ZOOM
+from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 from repsynth.scoring.weights import RULES
+
+_STAGE_ONE = {
+    COUNT: "number of records",
+    RANGES: "size and roundness of numbers in wide bounds",
+    ZOOM: "where they are, closer",
+    HISTOGRAMS: "histogram of every column",
+    CHOICE: "which pairs of columns depend on each other",
+    PAIRS: "two-way tables of these pairs, for scores",
+    LABELS: "histogram of every column by label, for scores",
+    SCORES: "histogram of the scores",
+}
 
 
 def release_data(release: Release) -> dict[str, Any]:
@@ -101,3 +117,8 @@ def unit_of(event: Event, release: Release) -> float:
 def mu_of_event(event: Event) -> float | None:
     """The charge of an event; None for a training, which has no exact one."""
     return None if isinstance(event, SampledEvent) else event.mu
+
+
+def purpose(name: str, model: Model) -> str:
+    """What a measurement is of, in a few words."""
+    return _STAGE_ONE.get(name) or model.purpose(name)

@@ -1,0 +1,206 @@
+"""The page to choose a plan with: it needs nothing but itself, works in a browser, and saves what it shows."""
+
+import html
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from browser import browse, complaints, needs_browser, with_script
+
+from repsynth import Release, datasets, parse_schema, synthesize
+from repsynth.cli import main
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.planning.settings_file import read_settings
+from repsynth.privacy.shown import at_most, fixed_at_most
+from repsynth.report.page import explore_page
+from repsynth.schema import Schema
+
+NASTY = [
+    "</script><script>alert(1)</script>",
+    'a"b',
+    "it's",
+    "{{ 7 * 7 }}",
+    "😀",
+    "שלום",
+    "a&b",
+    "\\u003c",
+    "__proto__",
+]
+SIM = datasets.load("sim").schema
+
+
+def nasty_schema() -> Schema:
+    values = json.dumps(NASTY, ensure_ascii=False)
+    columns = "".join(
+        f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
+        for name in NASTY
+    )
+    return parse_schema(f"label = {json.dumps(NASTY[0])}\n{columns}")
+
+
+def wide_schema() -> Schema:
+    flags = "".join(f'[columns.c{i}]\ntype = "boolean"\n' for i in range(200))
+    codes = [f"code {i}" for i in range(3000)]
+    return parse_schema(f'{flags}[columns.code]\ntype = "category"\nvalues = {json.dumps(codes)}\n')
+
+
+def sim_release() -> Release:
+    sim = datasets.load("sim")
+    return synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, model="naive-bayes", public_rows=6000)
+
+
+def write(folder: Path, schema: Schema, release: Release | None = None) -> Path:
+    page = folder / "explore.html"
+    page.write_text(explore_page(schema, release), encoding="utf-8")
+    return page
+
+
+@pytest.mark.parametrize("schema", [SIM, nasty_schema(), wide_schema()], ids=["sim", "nasty", "wide"])
+def test_the_page_needs_no_network_and_is_small(schema: Schema) -> None:
+    text = explore_page(schema)
+    assert len(text.encode()) < 500_000
+    outside = [link for link in re.findall(r"(?:src|href)=[\"']([^\"']*)", text) if not link.startswith("#")]
+    assert outside == []
+    assert set(re.findall(r"https?://[^\"' )<]+", text)) <= {"http://www.w3.org/2000/svg"}
+    assert "alert(1)</script>" not in text
+    assert len(re.findall(r"<script", text)) == 3
+
+
+def test_the_page_holds_no_more_of_a_release_than_its_histogram_of_scores() -> None:
+    text = explore_page(SIM, sim_release())
+    (data,) = re.findall(r'id="facts">(.*?)</script>', text, re.DOTALL)
+    assert set(json.loads(data)["release"]) == {"notes", "scores", "error"}
+
+
+def test_the_command_writes_the_page_and_nothing_over_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema, output = tmp_path / "schema.toml", tmp_path / "explore.html"
+    schema.write_text('[columns.a]\ntype = "boolean"\n', encoding="utf-8")
+    assert main(["explore", "--schema", str(schema), "-o", str(output), "--json"]) == 0
+    said = {"output": str(output), "private": False, "bytes": output.stat().st_size}
+    assert json.loads(capsys.readouterr().out) == said
+    assert main(["explore", "--schema", str(schema), "-o", str(output)]) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert main(["explore", "--schema", str(schema), "-o", str(tmp_path / "explore.pdf")]) == 2
+    assert ".html" in capsys.readouterr().err
+    assert main(["explore", "-o", str(tmp_path / "other.html")]) == 2
+    assert "--schema" in capsys.readouterr().err
+    schema.write_text('confirmed = false\n[columns.a]\ntype = "boolean"\n', encoding="utf-8")
+    assert main(["explore", "--schema", str(schema), "-o", str(tmp_path / "other.html")]) == 2
+    assert "unconfirmed" in capsys.readouterr().err
+    assert not (tmp_path / "other.html").exists()
+
+
+def test_a_release_brings_its_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = sim_release().save(tmp_path / "release")
+    assert main(["explore", "--release", str(folder), "-o", str(tmp_path / "explore.html")]) == 0
+    assert "nothing was spent" in capsys.readouterr().out
+    assert "at whose settings it starts" in (tmp_path / "explore.html").read_text(encoding="utf-8")
+
+
+def test_what_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text('[columns.a]\ntype = "boolean"\n', encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["explore", "--schema", str(schema), "-o", str(tmp_path / "explore.html")]) == 2
+    assert "repsynth[report]" in capsys.readouterr().err
+
+
+SCRIPT = """
+  const found = [];
+  const at = (id) => document.getElementById(id);
+  const note = (what) => found.push({
+    what, cards: at("cards").innerText, warnings: at("warnings").innerText, refusal: at("refusal").textContent,
+    toml: at("toml").textContent, link: at("download").getAttribute("href"),
+    wide: document.documentElement.scrollWidth - innerWidth,
+    valid: document.querySelectorAll('[aria-invalid="true"]').length,
+  });
+  const set = (id, value, event = "input") => {
+    const field = at(id);
+    if (field.type === "checkbox") field.checked = value; else field.value = value;
+    field.dispatchEvent(new Event(event, { bubbles: true }));
+    note(`${id} ${value}`);
+  };
+  note("start");
+  STEPS
+  const said = document.createElement("pre");
+  said.id = "said";
+  said.textContent = JSON.stringify(found);
+  document.body.append(said);
+"""
+
+
+def after(page: Path, steps: str) -> dict[str, dict[str, Any]]:
+    """What the page says after each step."""
+    done = browse(with_script(page, SCRIPT.replace("STEPS", steps)), "--dump-dom", "--window-size=390,800")
+    assert complaints(done) == []
+    found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found is not None
+    return {each["what"]: each for each in json.loads(html.unescape(found[1]))}
+
+
+@needs_browser
+@pytest.mark.slow
+def test_every_slider_changes_the_plan_that_is_saved(tmp_path: Path) -> None:
+    page = write(tmp_path, SIM)
+    steps = """
+      set("slide-epsilon", 0.4771); set("slide-delta", -6); set("slide-rows", 4); set("slide-outlier_weight", 0.5);
+      set("slide-fraction", 12); set("public", true, "change"); set("model", "mst", "change");
+      set("outliers", "epsilon", "change"); set("slide-outlier_epsilon", 0); set("rows", "25,000");
+      set("epsilon", "x"); set("epsilon", "4"); set("outlier_epsilon", "0.01");
+      set("outliers", "uniform", "change"); set("rows", "40");
+      set("model", "autoregressive", "change"); set("rows", "9000"); set("delta", "1e-7");
+    """
+    found = after(page, steps)
+    assert all(each["wide"] <= 0 for each in found.values())
+    before = None
+    for what, each in found.items():
+        text = unquote(each["link"].partition(",")[2]) if each["link"] else None
+        assert (text is None) == ("out of reach" in each["refusal"]), what
+        if text is None:
+            continue
+        assert text == each["toml"], what
+        assert (text == before) == (what in ("epsilon x", "slide-rows 4")), what
+        before = text
+        if "autoregressive" in text:
+            continue
+        (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
+        plan = make_plan(SIM, Settings.of(**read_settings(tmp_path / "plan.toml")))
+        everybody = fixed_at_most(50 + 50 * float(plan.loss.advantage_at(1.0)), 1)
+        assert f"at most {everybody} times in 100 about anybody" in each["cards"].replace("\n", " "), what
+        assert f"(ε\u00a0=\u00a0{at_most(plan.budget.epsilon)})" in each["cards"], what
+    assert found["epsilon x"]["valid"] == 1
+    assert found["epsilon 4"]["valid"] == 0
+    assert "noise drowns the data" in found["rows 40"]["warnings"]
+    assert "those who stand out" not in found["outliers uniform"]["cards"]
+    assert "public_rows = 25000" in found["rows 25,000"]["toml"]
+    assert "outlier_epsilon = 1 " in found["slide-outlier_epsilon 0"]["toml"]
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nasty", "wide", "release"])
+def test_pages_of_all_kinds_work_in_a_browser_and_on_paper(name: str, tmp_path: Path) -> None:
+    schema = {"nasty": nasty_schema(), "wide": wide_schema(), "release": SIM}[name]
+    page = write(tmp_path, schema, sim_release() if name == "release" else None)
+    found = after(page, 'set("slide-rows", 3); set("slide-fraction", 10);')
+    assert all(each["wide"] <= 0 for each in found.values())
+    done = browse(page, "--dump-dom")
+    names = [html.unescape(cell) for cell in re.findall(r'<th scope="row" dir="auto">(.*?)</th>', done.stdout)]
+    assert [column.name for column in schema.learned if column.name not in names] == []
+    if name == "wide":
+        assert "'code' (3,000 values)" in found["start"]["warnings"]
+    if name == "release":
+        assert "epsilon = 2 " in found["start"]["toml"]
+        assert "of the records lie at" in done.stdout
+    printed = tmp_path / "explore.pdf"
+    browse(page, f"--print-to-pdf={printed}")
+    assert printed.read_bytes().startswith(b"%PDF")
