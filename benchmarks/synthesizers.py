@@ -152,8 +152,7 @@ def synthesize_opendp(task: dict, train: Path, out: Path) -> Clock:
         context = dp.Context.compositor(
             data=frame.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
         )
-        # A hair below the total: its parts are rounded up, and their sum may not exceed it.
-        query = context.query(rho=rho * (1 - 1e-9)).contingency_table(keys=keys, cuts=cuts, algorithm=dp.mbi.MST())
+        query = context.query(rho=rho).contingency_table(keys=keys, cuts=cuts, algorithm=dp.mbi.MST())
         made = query.release().synthesize(rows=len(frame))
     made.write_csv(out)
     return clock
