@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 
 from repsynth import datasets, synthesize
+from repsynth.privacy.shown import at_most
 
 REAL, SYNTHETIC = "#4477AA", "#EE7733"
 
@@ -42,11 +43,11 @@ def main() -> None:
 
     fractions: dict[float, float] = {}
     for stratum in release.privacy.distribution():
-        bound = round(stratum.epsilon, 3)
+        bound = float(at_most(stratum.epsilon, 3))
         fractions[bound] = fractions.get(bound, 0.0) + 100 * stratum.fraction
     bounds = sorted(fractions)
     bars = losses.barh(
-        [f"ε ≤ {bound:.2g}" for bound in bounds],
+        [f"ε ≤ {at_most(bound, 3)}" for bound in bounds],
         [fractions[bound] for bound in bounds],
         color=[SYNTHETIC, REAL][: len(bounds)],
         height=0.55,

@@ -9,12 +9,18 @@ and noise of its own; all weights share both. Everything is charged; uniform wei
 
     python benchmarks/frontier.py --data-dir FOLDER --models mst aim --tables adult nist
     python benchmarks/frontier.py --data-dir FOLDER --models mst --weights 0.1 0.2 0.3 0.5 --fractions 0.2 0.3
+
+With --json every run is kept in a file, one line each, as soon as its split is done; runs in it are not run again.
+After a change of the models, name another file.
 """
 
 import argparse
 import json
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import values
@@ -23,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from repsynth.arrays import Bools
 from repsynth.data.sources import open_source
 from repsynth.evaluation.distances import Grid, measure_distances
-from repsynth.evaluation.matrix import Space
+from repsynth.evaluation.matrix import Fill, Space, points_of_records, records_of
 from repsynth.evaluation.nearest import outlyingness
 from repsynth.evaluation.split import split_rows
 from repsynth.pipeline.run import run
@@ -35,34 +41,59 @@ FIRST_SPLIT = 100
 TOP = 0.9
 SHOWN = ("LR", "GB", "1-way", "2-way", "2-way, equal bins", "ratio")
 
-Options = tuple[tuple[str, object], ...]
+
+@dataclass(frozen=True)
+class Run:
+    """One model with one kind of weights on one split; no weight for outliers means uniform weights."""
+
+    table: str
+    k: int
+    epsilon: float
+    model: str
+    weight: float | None = None
+    fraction: float | None = None
+
+    @property
+    def options(self) -> dict[str, object]:
+        """What the settings say of weights."""
+        if self.weight is None:
+            return {"weights": "uniform"}
+        return {"outlier_weight": self.weight, "outlier_fraction": self.fraction}
+
+    @property
+    def named(self) -> str:
+        """The weights in a table."""
+        return "uniform" if self.weight is None else f"{self.weight:g} for {self.fraction:.0%}"
+
+
+Runs = dict[Run, dict[str, float]]
 
 
 @lru_cache(maxsize=1)
 def split_of(table: str, k: int, data_dir: str) -> tuple[values.Split, Bools]:
     """A split, and which of its training records are in the top decile of outliers."""
     whole, schema = values.load(table, data_dir, True)
-    records = values.records_of(whole, schema)
+    records = records_of(whole, schema)
     learn, tune, test = split_rows(records.codes[schema.label or ""], FIRST_SPLIT + k)
     train = np.concatenate([learn, tune])
     split = values.Split(schema, whole.take(train), records.take(train), records.take(test))
-    fill = {column.name: values.numbers_mean(split.train, column) for column in schema.numeric}
-    points = values.points_of(split.train, split, fill)
+    points = points_of_records(split.train, schema, Fill.of(split.train, schema))
     outlying = outlyingness(Space.of(points).place(points))
     return split, outlying >= np.quantile(outlying, TOP)
 
 
-def measure(table: str, k: int, data_dir: str, epsilon: float, model: str, options: Options) -> dict[str, float]:
-    """One run."""
-    split, top = split_of(table, k, data_dir)
+def measure(task: Run, data_dir: str) -> dict[str, float]:
+    split, top = split_of(task.table, task.k, data_dir)
     rows = split.train.rows
-    settings = Settings.of(epsilon=epsilon, delta=1 / rows**2, public_rows=rows, model=model, **dict(options))
-    release = run(make_plan(split.schema, settings), open_source(split.table), noise_seed=k)
-    made = values.records_of(release.sample(rows, seed=k), split.schema)
+    settings = Settings.of(
+        epsilon=task.epsilon, delta=1 / rows**2, public_rows=rows, model=task.model, **task.options
+    )
+    release = run(make_plan(split.schema, settings), open_source(split.table), noise_seed=task.k)
+    made = records_of(release.sample(rows, seed=task.k), split.schema)
     strict = measure_distances(split.train, made, split.schema)
     loss = release.privacy.loss
     return {
-        **values.predictions(table, split, made, boosted=True),
+        **values.predictions(task.table, split, made, boosted=True),
         "1-way": strict.mean_one_way,
         "2-way": strict.mean_two_way,
         "2-way, equal bins": measure_distances(split.train, made, split.schema, grid=Grid.equal).mean_two_way,
@@ -70,21 +101,34 @@ def measure(table: str, k: int, data_dir: str, epsilon: float, model: str, optio
     }
 
 
-def one_run(task: tuple[str, int, argparse.Namespace]) -> list[dict[str, float]]:
-    """A split with all models and weights."""
-    table, k, asked = task
+def one_split(tasks: list[Run], data_dir: str) -> Runs:
+    """What is asked for on one split."""
     with threadpool_limits(1):
-        return [measure(table, k, asked.data_dir, asked.epsilon, m, o) for m in asked.models for o in kinds(asked)]
+        return {task: measure(task, data_dir) for task in tasks}
 
 
-def kinds(asked: argparse.Namespace) -> list[Options]:
+def tasks_of(asked: argparse.Namespace, table: str, k: int) -> Iterator[Run]:
     """Uniform weights first."""
-    targeted = [
-        (("outlier_weight", weight), ("outlier_fraction", fraction))
-        for weight in asked.weights
-        for fraction in asked.fractions
-    ]
-    return [(("weights", "uniform"),), *targeted]
+    for model in asked.models:
+        yield Run(table, k, asked.epsilon, model)
+        for weight in asked.weights:
+            for fraction in asked.fractions:
+                yield Run(table, k, asked.epsilon, model, weight, fraction)
+
+
+def read_kept(path: Path | None) -> Runs:
+    if path is None or not path.exists():
+        return {}
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return {Run(**line["run"]): line["measures"] for line in lines}
+
+
+def keep(path: Path | None, found: Runs) -> None:
+    if path is None:
+        return
+    with path.open("a", encoding="utf-8") as file:
+        for task, measures in found.items():
+            file.write(json.dumps({"run": asdict(task), "measures": measures}) + "\n")
 
 
 def main() -> None:
@@ -97,30 +141,29 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", metavar="FILE", help="keep every run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep every run, one line each")
     asked = parser.parse_args()
-    kept = []
+    kept = read_kept(asked.json)
     with ProcessPoolExecutor(asked.jobs) as pool:
         for table in asked.tables:
-            runs = list(pool.map(one_run, [(table, k, asked) for k in range(asked.runs)]))
+            splits = [list(tasks_of(asked, table, k)) for k in range(asked.runs)]
+            missing = [[task for task in tasks if task not in kept] for tasks in splits]
+            futures = [pool.submit(one_split, tasks, asked.data_dir) for tasks in missing if tasks]
+            for future in as_completed(futures):
+                keep(asked.json, future.result())
+                kept |= future.result()
             print(f"\n{table}, ε = {asked.epsilon:g}, {asked.runs} runs\n", flush=True)
-            print_table(asked, runs)
-            kept.append({"table": table, "runs": runs})
-    if asked.json:
-        with open(asked.json, "w", encoding="utf-8") as file:
-            json.dump(kept, file)
+            print_table(splits, kept)
 
 
-def print_table(asked: argparse.Namespace, runs: list[list[dict[str, float]]]) -> None:
+def print_table(splits: list[list[Run]], kept: Runs) -> None:
     print("| model | weights | " + " | ".join(SHOWN) + " | worst LR | worst GB |")
     print("|---" * (len(SHOWN) + 4) + "|")
-    named = [(model, options) for model in asked.models for options in kinds(asked)]
-    for place, (model, options) in enumerate(named):
-        found = {name: np.array([run[place][name] for run in runs]) for name in SHOWN}
-        of = "uniform" if len(options) == 1 else "{:g} for {:.0%}".format(*(value for _, value in options))
+    for runs in zip(*splits, strict=True):
+        found = {name: np.array([kept[task][name] for task in runs]) for name in SHOWN}
         shown = [f"{found[name].mean():.4f}" for name in SHOWN]
         worst = [f"{found[name].min():.4f}" for name in ("LR", "GB")]
-        print(f"| {model} | {of} | " + " | ".join([*shown, *worst]) + " |", flush=True)
+        print(f"| {runs[0].model} | {runs[0].named} | " + " | ".join([*shown, *worst]) + " |", flush=True)
 
 
 if __name__ == "__main__":

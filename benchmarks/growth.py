@@ -125,25 +125,16 @@ class Judge:
 
     def scores(self, table: pa.Table) -> tuple[float, float]:
         """AUROC of logistic regression and of boosting that learned from the table."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
-        from sklearn.metrics import roc_auc_score
-
-        from repsynth.evaluation.matrix import Space, points_of
-        from repsynth.evaluation.utility import tstr
+        from repsynth.evaluation.matrix import points_of
+        from repsynth.evaluation.utility import fit_boosting, tstr
 
         points, test = points_of(table, self.schema), points_of(self.test, self.schema)
-        space = Space.of(points)
-        boosting = HistGradientBoostingClassifier(random_state=0).fit(space.place(points), points.labels)
-        boosted = roc_auc_score(test.labels, boosting.predict_proba(space.place(test))[:, 1])
-        return tstr(points, test), float(boosted)
+        return tstr(points, test), fit_boosting(points).auroc(test)
 
     def _records(self, table: pa.Table):
-        from repsynth.data.records import join
-        from repsynth.data.sources import open_source
-        from repsynth.engines.local import LocalEngine
+        from repsynth.evaluation.matrix import records_of
 
-        batches = list(LocalEngine.open(open_source(table), self.schema).per_record())
-        return join(batches, [column.name for column in self.schema.learned])
+        return records_of(table, self.schema)
 
 
 def main() -> None:

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from judge import measures, split_of
 from threadpoolctl import threadpool_limits
-from values import records_of
 
 from repsynth.data.sources import open_source
+from repsynth.evaluation.matrix import records_of
 from repsynth.pipeline.run import run
 from repsynth.planning.choose import PREDICT, THRESHOLDS
 from repsynth.planning.plan import make_plan

@@ -31,15 +31,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 import repsynth
 from repsynth import datasets
-from repsynth.data.records import Records, join
+from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
 from repsynth.evaluation.distances import (
     Distances,
     Grid,
@@ -48,13 +45,13 @@ from repsynth.evaluation.distances import (
     measure_distances,
     median_error,
 )
-from repsynth.evaluation.matrix import Points, Space
+from repsynth.evaluation.matrix import Fill, numbers_of, points_of_records, records_of
 from repsynth.evaluation.split import complete, split_rows
-from repsynth.evaluation.utility import tstr
+from repsynth.evaluation.utility import fit_boosting, tstr
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.schema import Datetime, Integer, Numeric, Schema, schema_from_dict
+from repsynth.schema import Schema, schema_from_dict
 
 MODELS = ("mst", "aim", "naive-bayes", "autoregressive")
 WEIGHTS = ("default", "uniform")
@@ -137,27 +134,6 @@ def load_nist(path: Path, special: bool) -> tuple[pa.Table, Schema]:
         else:
             columns[name] = {"type": "category", "values": sorted(set(table[name].to_pylist()))}
     return table, schema_from_dict({"label": NIST_LABEL, "columns": columns})
-
-
-def records_of(table: pa.Table, schema: Schema) -> Records:
-    batches = list(LocalEngine.open(open_source(table), schema).per_record())
-    return join(batches, [column.name for column in schema.learned])
-
-
-def is_number(column: Numeric, codes: np.ndarray) -> np.ndarray:
-    """Which records have a number: neither missing nor a special code."""
-    return (codes >= 0) & (codes <= column.steps)
-
-
-def numbers_of(records: Records, column: Numeric) -> np.ndarray:
-    """The numbers of a column, without missing and special ones; days or seconds of a time."""
-    codes = records.codes[column.name]
-    codes = codes[is_number(column, codes)]
-    if isinstance(column, Integer):
-        return (column.min + codes).astype(float)
-    if isinstance(column, Datetime):
-        return codes.astype(float)
-    return column.min + codes / column.steps * (column.max - column.min)
 
 
 # Simulated columns
@@ -320,42 +296,12 @@ def predictions(table: str, split: Split, learn: Records, *, boosted: bool) -> d
     label = split.schema.label_column
     classes = [label.values.index(value) for value in CLASSES.get(table, label.values)]
     learn, test = (records.take(np.isin(records.codes[label.name], classes)) for records in (learn, split.test))
-    fill = {column.name: numbers_mean(learn, column) for column in split.schema.numeric}
-    points, held_out = (points_of(records, split, fill) for records in (learn, test))
+    fill = Fill.of(learn, split.schema, like=split.train)
+    points, held_out = (points_of_records(records, split.schema, fill) for records in (learn, test))
     found = {"LR": tstr(points, held_out)}
     if boosted:
-        space = Space.of(points)
-        model = HistGradientBoostingClassifier(random_state=0).fit(space.place(points), points.labels)
-        chances = model.predict_proba(space.place(held_out))[:, 1]
-        found["GB"] = float(roc_auc_score(held_out.labels, chances))
+        found["GB"] = fit_boosting(points).auroc(held_out)
     return found
-
-
-def numbers_mean(records: Records, column: Numeric) -> float:
-    codes = records.codes[column.name]
-    codes = codes[is_number(column, codes)]
-    return float(codes.mean()) if len(codes) else 0.0
-
-
-def points_of(records: Records, split: Split, fill: dict[str, float]) -> Points:
-    """Records as points. Who has no number gets the mean; where that happens, a category says so."""
-    numbers, codes, sizes = [], [], []
-    for column in split.schema.numeric:
-        there = is_number(column, records.codes[column.name])
-        numbers.append(np.where(there, records.codes[column.name], fill[column.name]))
-        if not is_number(column, split.train.codes[column.name]).all():
-            codes.append(np.where(there, 0, 1))
-            sizes.append(2)
-    for column in split.schema.discrete:
-        codes.append(records.codes[column.name])
-        sizes.append(column.size)
-    empty = np.zeros((records.rows, 0))
-    return Points(
-        numbers=np.stack(numbers, axis=1) if numbers else empty,
-        codes=np.stack(codes, axis=1) if codes else empty.astype(np.int64),
-        labels=records.codes[split.schema.label or ""],
-        sizes=tuple(sizes),
-    )
 
 
 def no_figures(split: Split, made: Records, found: Distances) -> dict[str, float]:

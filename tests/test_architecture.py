@@ -18,7 +18,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = [
     *("errors", "arrays", "knobs"),
     *("schema", "privacy", "storage", "data", "datasets", "engines", "mechanism", "scoring", "models"),
-    *("planning", "release", "pipeline", "curator", "auditing", "evaluation", "paper", "api", "cli"),
+    *("planning", "release", "pipeline", "curator", "auditing", "evaluation", "attacks", "report", "paper", "api"),
+    "cli",
     "__main__",
 ]
 ROLES = {"__init__", "base", "model", "fit"}
@@ -28,9 +29,11 @@ HEAVY = {
     "pandas": {"data"},
     "polars": {"data"},
     "sklearn": {"datasets", "evaluation", "paper", "cli"},
-    "matplotlib": {"paper", "cli"},
-    "threadpoolctl": {"models", "paper"},
+    "matplotlib": {"evaluation", "paper", "cli"},
+    "threadpoolctl": {"models", "attacks", "paper"},
     "mpmath": {"mechanism"},
+    "jinja2": {"report"},
+    "vl_convert": {"report"},
     "jax": set(),
     "jax_privacy": set(),
     "torch": set(),
@@ -125,7 +128,7 @@ def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
 def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
     assert users == {"mechanism.noise", "mechanism.meter", "pipeline.run"}
-    assert callers("seeded_entropy") == {"pipeline.run"}
+    assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
 
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
@@ -133,7 +136,8 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
         *("release.release", "scoring.threshold", "datasets", "datasets.people"),
         *("auditing.targets", "auditing.white_box", "auditing.black_box"),
         *("models.marginal.mean_weights", "models.marginal.raked", "models.network.network"),
-        *("evaluation.split", "paper.literal", "paper.nulls"),
+        *("attacks.victims", "attacks.observing"),
+        *("evaluation.split", "evaluation.inputs", "evaluation.evaluate", "paper.literal", "paper.nulls"),
     }
     for path in MODULES:
         for call in calls(path):
@@ -143,14 +147,21 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
 def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     """The meter sums for a charge; the guarantee and the audit sum for the curator. Imitation reads back what it
     made of public values, to see whether a storage type can hold them; the draft looks at the cells, the check
-    at what becomes of them."""
-    readers = {"data.encode", "data.imitate", "engines.local", "curator.check"}
-    assert callers("EncodedTable", "encode_batch") == readers
+    at what becomes of them. Who looks up their own bound types their values in."""
+    readers = {
+        "data.encode",
+        "data.imitate",
+        "engines.local",
+        "engines.codes",
+        "curator.check",
+        "report.own_bound",
+    }
+    assert callers("EncodedTable", "encode_batch") == readers | {"report.own_bound"}
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
     assert callers("LocalEngine") == {
         *("curator.guarantee", "curator.chance", "auditing.white_box", "auditing.training"),
     }
-    looking = {"curator.dossier", "auditing.audit", "paper.sound"}
+    looking = {"curator.dossier", "auditing.audit", "attacks.victims", "evaluation.matrix", "paper.sound"}
     assert callers("per_record") == callers("LocalEngine.open") == looking
     assert callers("open_engine") == {"pipeline.run"}
 

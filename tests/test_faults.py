@@ -173,8 +173,8 @@ FAULTS = [
     Fault(
         "delta without its error",
         "privacy.gaussian",
-        "larger - smaller + error",
-        "larger - smaller",
+        "return np.clip(delta + error, 0.0, 1.0)",
+        "return np.clip(delta, 0.0, 1.0)",
         GAUSSIAN + "test_no_delta_is_below_the_exact_one",
     ),
     Fault(
@@ -215,8 +215,8 @@ FAULTS = [
     Fault(
         "a ledger's tolerance of 1e-4",
         "privacy.ledger",
-        "_TOLERANCE = 1e-12",
-        "_TOLERANCE = 1e-4",
+        "_ROUNDING = 1e-10",
+        "_ROUNDING = 1e-4",
         "privacy/test_ledger.py::test_a_limit_is_exceeded_by_the_last_digits_of_a_rounding_at_most",
     ),
     # Training.

@@ -1,4 +1,4 @@
-"""Differentially private synthetic tables that give outliers a provably smaller privacy loss.
+"""Differentially private synthetic tables with a smaller bound on what outliers lose.
 
 The folders in the order in which data moves; each imports only from those above it:
 
@@ -16,12 +16,15 @@ release      what a run leaves behind: sample from it, ask what it cost
 pipeline     carry out a plan: pay, measure, keep checkpoints
 curator      for the curator only: draft of a schema, check of a table, dossier, guaranteed losses
 auditing     attack the mechanism, and compare with its claims
+report       a release as a page for people
 evaluation   what a synthetic table is good for, and who could be found
+attacks      for the curator only: attack the records of a table, and see who is still exposed
 paper        the experiments of the method's paper
 cli          the command line
 
 A run:      cli -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
 A sample:   release.load -> models (sampler) -> data.decode -> data.write
+An attack:  scoring.stage -> models -> attacks.observing, many times -> attacks.exposure
 An audit:   pipeline.run -> release.kernels -> auditing.white_box -> auditing.bounds
 """
 
@@ -31,7 +34,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev2"
 
 if TYPE_CHECKING:
-    from repsynth.api import audit, check_table, draft_schema, inspect_release, plan, risk, synthesize
+    from repsynth.api import (
+        attack,
+        audit,
+        check_table,
+        draft_schema,
+        evaluate,
+        expected_errors,
+        inspect_release,
+        plan,
+        risk,
+        synthesize,
+    )
     from repsynth.errors import (
         ConfigError,
         DataError,
@@ -49,6 +63,7 @@ if TYPE_CHECKING:
     from repsynth.privacy.budget import Budget
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release
+    from repsynth.report.own_bound import own_bound
     from repsynth.schema import Schema, load_schema, parse_schema
     from repsynth.scoring.label_rarity import LabelRarity
     from repsynth.scoring.pairwise import Pairwise
@@ -57,7 +72,18 @@ if TYPE_CHECKING:
     from repsynth.scoring.weights import Cap, Equalize, HingeExp, Removal, Targeted, Uniform
 
 _PLACES = {
-    "api": ["audit", "check_table", "draft_schema", "inspect_release", "plan", "risk", "synthesize"],
+    "api": [
+        "attack",
+        "audit",
+        "check_table",
+        "draft_schema",
+        "evaluate",
+        "expected_errors",
+        "inspect_release",
+        "plan",
+        "risk",
+        "synthesize",
+    ],
     "errors": [
         "ConfigError",
         "DataError",
@@ -75,6 +101,7 @@ _PLACES = {
     "privacy.budget": ["Budget"],
     "privacy.ledger": ["Ledger"],
     "release.release": ["Release"],
+    "report.own_bound": ["own_bound"],
     "schema": ["Schema", "load_schema", "parse_schema"],
     "scoring.label_rarity": ["LabelRarity"],
     "scoring.pairwise": ["Pairwise"],
@@ -113,11 +140,15 @@ __all__ = [
     "Targeted",
     "Uniform",
     "__version__",
+    "attack",
     "audit",
     "check_table",
     "draft_schema",
+    "evaluate",
+    "expected_errors",
     "inspect_release",
     "load_schema",
+    "own_bound",
     "parse_schema",
     "plan",
     "risk",

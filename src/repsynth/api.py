@@ -14,10 +14,13 @@ from repsynth.planning.settings_file import read_settings, with_given
 from repsynth.schema import Schema, load_schema
 
 if TYPE_CHECKING:
+    from repsynth.attacks.exposure import Exposure
     from repsynth.auditing.bounds import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
+    from repsynth.evaluation.evaluate import Evaluation
     from repsynth.privacy.ledger import Ledger
+    from repsynth.release.expected import Expected
     from repsynth.release.release import Release
     from repsynth.scoring.borrowed import Borrowed
 
@@ -183,6 +186,64 @@ def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
     return release_data(release if isinstance(release, Release) else Release.load(release))
 
 
+def evaluate(
+    train: Any,
+    synthetic: Any = None,
+    schema: Schema | str | Path | None = None,
+    *,
+    holdout: Any = None,
+    release: "Release | str | Path | None" = None,
+    label: str | None = None,
+    folder: str | Path | None = None,
+) -> "Evaluation":
+    """Measure what a synthetic table is good for: PRIVATE, since it is computed from the training table.
+
+    Without a synthetic table, one is drawn from the release; without a schema, it is the release's. What needs a
+    holdout, real rows that the release was not made from, is left out where there is none (`left_out` says what).
+    With a `folder`, everything is written there, too.
+
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> found = evaluate(sim.table.slice(0, 500), sim.table.slice(500, 500), sim.schema)
+    >>> found.private, found["one-way distance"].value < 0.1, "prediction by boosting" in found.left_out
+    (True, True, True)
+    """
+    from repsynth.release.release import Release
+
+    if synthetic is None and release is None:
+        raise ConfigError("give a synthetic table, or a release to draw one from")
+    try:
+        from repsynth.evaluation.evaluate import evaluate_tables
+        from repsynth.evaluation.inputs import Inputs, agreed_schema
+        from repsynth.evaluation.written import check_folder, write_evaluation
+    except ImportError:
+        raise ConfigError("evaluating needs more packages; pip install 'repsynth[evaluate]'") from None
+
+    if folder is not None:
+        check_folder(Path(folder))
+    loaded = release if release is None or isinstance(release, Release) else Release.load(release)
+    agreed = agreed_schema(None if schema is None else _schema(schema), loaded)
+    drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
+    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label), loaded)
+    if folder is not None:
+        write_evaluation(found, Path(folder))
+    return found
+
+
+def expected_errors(release: "Release | str | Path") -> "Expected":
+    """Standard errors of shares, means and the model's tables from a release alone: they may be published.
+
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> expected_errors(synthesize(sim.table, sim.schema, epsilon=1.0)).columns[0].column
+    'x1'
+    """
+    from repsynth.release.expected import expected_errors as expected
+    from repsynth.release.release import Release
+
+    return expected(release if isinstance(release, Release) else Release.load(release))
+
+
 @takes_settings
 def audit(
     schema: Schema | str | Path,
@@ -209,6 +270,45 @@ def audit(
     made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
     source = made_up_table(made.schema) if table is None else table
     return attack(made, source, runs=runs, black_box_runs=black_box_runs)
+
+
+@takes_settings
+def attack(
+    table: Any,
+    schema: Schema | str | Path,
+    folder: str | Path,
+    *,
+    holdout: Any = None,
+    settings: Settings | str | Path | None = None,
+    targets: int = 100,
+    runs: int = 64,
+    jobs: int = 1,
+    seed: int = 0,
+    power: bool = False,
+    scores_from: "Release | Borrowed | str | Path | None" = None,
+    **knobs: Any,
+) -> "Exposure":
+    """Attack records of a table as strangers could, and see who would be found: PRIVATE, and nothing is released.
+
+    `holdout` is a table of people like those, who are not in it; without one, attacks that need it are left out.
+    Each run is kept in the folder: the same call goes on where it stopped. With `power`, the same attacks are also
+    made where there is no noise: one that finds nobody there proves nothing.
+
+    >>> import tempfile
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> train, others = sim.table.slice(0, 500), sim.table.slice(3000, 300)
+    >>> found = attack(train, sim.schema, Path(tempfile.mkdtemp()) / "attack", holdout=others, targets=10, runs=8,
+    ...                epsilon=1.0, model="naive-bayes")
+    >>> found.private, found.exceeded
+    (True, False)
+    """
+    from repsynth.attacks.exposure import attack as carry_out
+
+    made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
+    return carry_out(
+        made, table, holdout, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed, power=power
+    )
 
 
 def _schema(schema: Schema | str | Path) -> Schema:

@@ -4,17 +4,19 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pyarrow.csv as pacsv
 import pytest
 from checks import records_of, repeatable
 from conftest import ALL_TYPES, make_people
+from scipy.stats import binomtest
 
 from repsynth import datasets
 from repsynth.auditing.audit import audit
 from repsynth.auditing.black_box import black_box
-from repsynth.auditing.bounds import Finding, bounds_of
+from repsynth.auditing.bounds import BREACH, DOUBTFUL, HOLDS, Finding, bounds_of, overall
 from repsynth.auditing.targets import Target, extreme_record, made_up_table
 from repsynth.cli import main
 from repsynth.data.records import no_records
@@ -192,6 +194,52 @@ def test_the_bound_covers_the_truth() -> None:
         out, present = generator.normal(-0.5, 1, 1000), generator.normal(0.5, 1, 1000)
         below += bounds_of(out, present)[0] <= 1
     assert 530 < below < 600
+
+
+def test_all_lines_of_a_table_hold_together() -> None:
+    """Of tables of 25 lines at claims that are exactly true, one in twenty has a line above its claim, at most;
+    with each line at 95 % by itself most have."""
+    generator = np.random.default_rng(3)
+
+    def some_line_exceeds(lines: int) -> bool:
+        right = generator.normal(0.05, 1, (25, 2, 400))  # μ = 0.1
+        found = [bounds_of(-out, present, lines)[0] for out, present in right]
+        return any(Finding("r", "a", "m", 0.1, lower, 0.0, 1e-6).verdict != HOLDS for lower in found)
+
+    assert sum(some_line_exceeds(25) for _ in range(60)) <= 8  # of 3 at most to expect
+    assert sum(some_line_exceeds(1) for _ in range(60)) >= 25
+
+
+def test_every_line_has_a_verdict_and_the_worst_is_that_of_all() -> None:
+    holds = Finding("r", "a", "m", 1.0, 0.9, 0.8, 1e-6)
+    doubtful = replace(holds, lower_mu=1.1)
+    breach = replace(doubtful, certain_mu=1.05)
+    guaranteed = replace(holds, guaranteed_mu=0.85)
+    assert [f.verdict for f in (holds, doubtful, breach, guaranteed)] == [HOLDS, DOUBTFUL, BREACH, DOUBTFUL]
+    assert [f.exceeded for f in (holds, doubtful, breach)] == [False, False, True]
+    assert (overall([holds, holds]), overall([holds, doubtful]), overall([breach, doubtful])) == (
+        *(HOLDS, DOUBTFUL),
+        BREACH,
+    )
+
+
+def test_more_lines_prove_less_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit tells every attack how many lines it has."""
+    sim, told = datasets.load("sim"), []
+
+    def noted(out: np.ndarray, present: np.ndarray, lines: int = 1) -> tuple[float, float]:
+        told.append(lines)
+        return bounds_of(out, present, lines)
+
+    monkeypatch.setattr("repsynth.auditing.white_box.bounds_of", noted)
+    found = list(audit(plan_for(sim.schema), sim.table, runs=100))
+    assert len(told) == len(found)
+    assert set(told) == {len(found) + 1}  # a choice would be one more
+    out, present = np.full(100, -1.0), np.repeat([1.0, -1.0], [80, 20])
+    exact = binomtest(180, 200, alternative="greater").proportion_ci(0.95).low
+    assert bounds_of(out, present)[0] == pytest.approx(2 * NormalDist().inv_cdf(exact), rel=1e-9)
+    assert bounds_of(out, present, 25)[0] < bounds_of(out, present)[0]
+    assert bounds_of(out, present, 25)[1] == bounds_of(out, present)[1]
 
 
 @pytest.mark.slow

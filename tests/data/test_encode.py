@@ -132,3 +132,33 @@ def test_a_very_long_cell() -> None:
     codes = encode(pa.array(["7" * 100_000, "x" * 100_000])).codes
     assert codes["integer"].tolist() == [MISSING, MISSING]
     assert codes["category"].tolist() == [MISSING, MISSING]
+
+
+@given(
+    cells=st.lists(
+        st.none() | st.sampled_from(["1", "0.5", ".25", "-3", "+1", "7."]) | st.sampled_from(["b c", "true"]),
+        max_size=6,
+    ),
+    odd=st.none() | st.sampled_from([" 1", "1e2", "1e0005", "inf", "nan", "x", "1_0"]),
+)
+def test_bytes_text_and_dictionaries_read_alike(cells: list[str | None], odd: str | None) -> None:
+    """Bytes that are all values, or all numbers, are read by a shorter way."""
+    for alike in (cells, [cell for cell in cells if cell not in ("b c", "true")]):
+        text = pa.array([*alike, *([] if odd is None else [odd])], pa.large_string())
+        kinds = [
+            text,
+            text.cast(pa.binary()),
+            text.dictionary_encode(),
+            text.cast(pa.binary()).dictionary_encode(),
+        ]
+        kinds.append(text.dictionary_encode().cast(pa.dictionary(pa.uint8(), pa.string())))
+        found = [
+            {
+                name: codes.tolist()
+                for name, codes in encode_batch(
+                    pa.record_batch({column.name: array for column in EVERYTHING.columns}), EVERYTHING
+                ).codes.items()
+            }
+            for array in kinds
+        ]
+        assert all(each == found[0] for each in found)

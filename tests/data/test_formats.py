@@ -185,8 +185,7 @@ def test_text_comes_back_in_its_form(column: Column, cells: list[str], tmp_path:
     assert there_and_back(categorical, column).schema == categorical.schema
     polar = pl.DataFrame({"a": cells})
     assert there_and_back(polar, column).equals(polar)
-    dtypes = ["str", "string", "category"]
-    for dtype in dtypes if column == ISO else [*dtypes, object]:
+    for dtype in ["string", "category"] if column == ISO else ["str", object, "string", "category"]:
         frame = pd.DataFrame({"a": pd.Series(cells, dtype=dtype)})
         assert there_and_back(frame, column)["a"].tolist() == cells
 
@@ -505,11 +504,15 @@ def test_pandas_columns_that_are_arrow_come_back(column: Column, cells: pa.Array
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_pandas_spans_of_time_come_back(unit: str) -> None:
+def test_pandas_spans_of_time_come_back_as_seconds(unit: str) -> None:
+    """One odd cell among them makes a column of objects, and the dtype must not tell whether there was one."""
     frame = pd.DataFrame({"a": pd.to_timedelta([1, 90], unit="s").astype(f"timedelta64[{unit}]")})
-    assert there_and_back(frame, WHOLE).equals(frame)
+    assert there_and_back(frame, WHOLE).equals(pd.DataFrame({"a": [1, 90]}))
     missing = pd.DataFrame({"a": pd.Series([pd.Timedelta(seconds=1), pd.NaT])})
-    assert there_and_back(missing, Integer(name="a", min=0, max=100, missing=True)).equals(missing)
+    column = Integer(name="a", min=0, max=100, missing=True)
+    assert there_and_back(missing, column).equals(pd.DataFrame({"a": [1.0, None]}))
+    chosen = frame.astype(f"duration[{unit}][pyarrow]")
+    assert there_and_back(chosen, WHOLE).equals(chosen)
 
 
 @pytest.mark.filterwarnings("ignore:without a label")
@@ -543,7 +546,7 @@ def test_a_release_keeps_all_of_it(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {
             "price": ["$1,000.50", "$3.00"] * 50,
-            "wait": pd.to_timedelta([30, 600] * 50, unit="s"),
+            "wait": pd.Series(pd.to_timedelta([30, 600] * 50, unit="s")).astype("duration[s][pyarrow]"),
             "code": pd.array([1, 2] * 50, dtype="int8[pyarrow]"),
             "day": ["01.02.2020", "31.12.2020"] * 50,
         }
@@ -553,7 +556,7 @@ def test_a_release_keeps_all_of_it(tmp_path: Path) -> None:
     assert {n: str(d) for n, d in out.dtypes.items()} == {n: str(d) for n, d in frame.dtypes.items()}
     assert out["price"].str.fullmatch(r"\$[0-9]{1,3}(,[0-9]{3})*\.[0-9]{2}").all()
     assert out["day"].str.fullmatch(r"[0-9]{2}\.[0-9]{2}\.2020").all()
-    seconds = out["wait"].dt.total_seconds()
+    seconds = out["wait"].dt.total_seconds().astype("float64")
     assert (seconds % 30 == 0).all()
     assert math.isclose(seconds.max(), seconds.clip(0, 600).max())
 

@@ -55,7 +55,8 @@ def test_out_comes_the_kind_that_came_in(people: pa.Table, schema: Schema) -> No
 
     frame = shuffled.to_pandas()
     frame["region"] = frame["region"].astype("category")
-    frame["joined"] = pd.to_datetime(frame["joined"])
+    frame["person"] = frame["person"].astype("string")
+    frame["joined"] = pd.to_datetime(frame["joined"]).astype("datetime64[us]")
     out = synthesize(frame, schema, epsilon=1.0).sample(50)
     assert isinstance(out, pd.DataFrame)
     assert {n: str(d) for n, d in out.dtypes.items()} == {n: str(d) for n, d in frame.dtypes.items()}

@@ -519,7 +519,7 @@ def test_the_account_refuses_a_training_that_does_not_fit(people: pa.Table, sche
     assert plan.training is not None
     training = training_of(network_of(people, schema), 1.0, event=plan.training)
     less = structs.replace(plan.training, sigma=plan.training.sigma * 0.8)
-    meter = Meter(LocalEngine([]), plan.mu, delta=1e-6)
+    meter = Meter(LocalEngine([]), plan.scale, delta=1e-6)
     with pytest.raises(ConfigError, match="does not cover"):
         meter.train(training, less)
     with pytest.raises(ConfigError, match="smaller part of a record"):

@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.ledger import _append as ledger_append
 from repsynth.privacy.loss import Loss
 from repsynth.schema import Schema
 
@@ -154,7 +157,7 @@ def test_a_checkpoint_goes_on_only_as_what_it_began_as(people: pa.Table, schema:
     with pytest.raises(ConfigError, match="paid from a ledger"):
         run(plan, open_source(people), checkpoint=tmp_path / "c")
     run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
-    with pytest.raises(ConfigError, match="would spend twice"):
+    with pytest.raises(ConfigError, match="would draw rounds twice"):
         run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=payer)
     (tmp_path / "copy" / "state.npz").write_bytes(b"nothing")
     with pytest.raises(ConfigError, match="damaged"):
@@ -163,50 +166,221 @@ def test_a_checkpoint_goes_on_only_as_what_it_began_as(people: pa.Table, schema:
 
 
 @pytest.mark.usefixtures("kept_always")
-def test_no_copy_of_a_checkpoint_goes_on_beside_it(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
-    """Whoever goes on last is the only one: copies made before are refused, and who was overtaken stops."""
+def test_an_older_copy_that_is_put_back_is_refused(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
     plan, payer = paid(schema, tmp_path)
-    _, other = paid(schema, tmp_path, "other.db")
     killed_after(3, plan, people, tmp_path / "c", payer=payer)
     shutil.copytree(tmp_path / "c", tmp_path / "copy")
-    killed_after(9, plan, people, tmp_path / "copy", payer=payer)
-    with pytest.raises(ConfigError, match="would spend twice"):
+    killed_after(9, plan, people, tmp_path / "c", payer=payer)
+    shutil.copytree(tmp_path / "c", tmp_path / "latest")
+    shutil.rmtree(tmp_path / "c")
+    shutil.copytree(tmp_path / "copy", tmp_path / "c")
+    with pytest.raises(ConfigError, match="would draw rounds twice"):
         run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
-
-    killed_after(2, plan, people, tmp_path / "elsewhere", payer=other)  # an open run of the same name
-    with pytest.raises(ConfigError, match="would spend twice"):
-        run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=other)
-
-    def meanwhile(done: Round) -> None:
-        if done.done == 12:
-            shutil.copytree(tmp_path / "copy", tmp_path / "third", ignore=shutil.ignore_patterns("lock"))
-            run(plan, open_source(people), checkpoint=tmp_path / "third", payer=payer)
-
-    with pytest.raises(ConfigError, match="goes on elsewhere"):
-        run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=payer, on_round=meanwhile)
+    shutil.rmtree(tmp_path / "c")
+    shutil.copytree(tmp_path / "latest", tmp_path / "c")  # what the message tells to do
+    shown: list[Round] = []
+    run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer, on_round=shown.append)
+    assert shown[0].done == 10
+    for name in ("copy", "latest"):  # the run has ended
+        with pytest.raises(ConfigError, match="would draw rounds twice"):
+            run(plan, open_source(people), checkpoint=tmp_path / name, payer=payer)
     assert len(payer.ledger.balance("data").spendings) == 1
 
 
+@pytest.mark.parametrize("rounds", [0, 3])
 @pytest.mark.usefixtures("kept_always")
-def test_a_kill_between_the_two_tokens_loses_nothing(
-    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_another_ledger_does_not_pay(rounds: int, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    """It has an open run of the same name, at the same point; neither ledger lets the other's training go on."""
+    plan, payer = paid(schema, tmp_path)
+    _, other = paid(schema, tmp_path, "other.db")
+    killed_after(rounds or 1, plan, people, tmp_path / "c", payer=payer)
+    killed_after(rounds or 1, plan, people, tmp_path / "d", payer=other)
+    if rounds == 0:  # as it was before the first round
+        for name in ("c", "d"):
+            (tmp_path / name / "state.npz").unlink()
+    before = files_of(tmp_path / "c")
+    for folder, ledger in (("c", other), ("d", payer)):
+        with pytest.raises(ConfigError, match="does not pay for this training"):
+            run(plan, open_source(people), checkpoint=tmp_path / folder, payer=ledger)
+    assert files_of(tmp_path / "c") == before
+    assert len(payer.ledger.balance("data").spendings) == len(other.ledger.balance("data").spendings) == 1
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_copy_of_the_ledger_does_not_pay_for_what_went_on_since(
+    people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    """Neither the older ledger with the later state, nor the later ledger with the older state."""
+    plan, payer = paid(schema, tmp_path)
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    shutil.copytree(tmp_path / "c", tmp_path / "older")
+    shutil.copy(tmp_path / "ledger.db", tmp_path / "older.db")
+    killed_after(9, plan, people, tmp_path / "c", payer=payer)
+    for folder, ledger in (("c", "older.db"), ("older", "ledger.db")):
+        with pytest.raises(ConfigError, match="would draw rounds twice"):
+            run(
+                plan,
+                open_source(people),
+                checkpoint=tmp_path / folder,
+                payer=Payer(Ledger(tmp_path / ledger), "data"),
+            )
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_of_two_that_go_on_at_once_one_stops_before_it_keeps_or_shows_anything(
+    people: pa.Table, schema: Schema, tmp_path: Path
 ) -> None:
     plan, payer = paid(schema, tmp_path)
     killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    shutil.copytree(tmp_path / "c", tmp_path / "copy", ignore=shutil.ignore_patterns("lock"))
+    releases, shown = [], []
+
+    class Overtaken(Meter):
+        """Between opening the checkpoint and the first round, the copy goes on to its end."""
+
+        def train(self, *arguments: Any, **options: Any) -> Any:
+            releases.append(run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=payer))
+            return super().train(*arguments, **options)
+
+    kept = (tmp_path / "c" / "state.npz").read_bytes()
+    with pytest.raises(LedgerError, match="gone on elsewhere"):
+        run(
+            plan,
+            open_source(people),
+            checkpoint=tmp_path / "c",
+            payer=payer,
+            make_meter=Overtaken,
+            on_round=shown.append,
+        )
+    assert len(releases) == 1
+    assert shown == []
+    assert (tmp_path / "c" / "state.npz").read_bytes() == kept
+    with pytest.raises(ConfigError, match="would draw rounds twice"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    assert [spending.finished for spending in payer.ledger.balance("data").spendings] == [True]
+
+
+@pytest.mark.parametrize(("before_noting", "kept"), [(True, 3), (False, 4)])
+@pytest.mark.usefixtures("kept_always")
+def test_a_kill_between_the_ledger_and_the_folder_loses_nothing_and_repeats_nothing(
+    before_noting: bool,
+    kept: int,
+    people: pa.Table,
+    schema: Schema,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was noted counts, whether it had taken its place or not; what was not noted does not."""
+    plan, payer = paid(schema, tmp_path)
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    note = Ledger.note
+
+    def killed(self: Ledger, *arguments: Any, **options: Any) -> None:
+        if not before_noting:
+            note(self, *arguments, **options)
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "note", killed)
+        with pytest.raises(KilledError):
+            run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    folder = tmp_path / "c"
+    beside = (folder / ".state.npz").read_bytes()
+    assert np.load(BytesIO(beside))["numbers"][1] == 4
+    assert np.load(folder / "state.npz")["numbers"][1] == 3
+
+    shutil.copytree(folder, tmp_path / "swapped")
+    (tmp_path / "swapped" / ".state.npz").replace(tmp_path / "swapped" / "state.npz")
+    shutil.copytree(folder, tmp_path / "without")
+    (tmp_path / "without" / ".state.npz").unlink()
+    wrong = "swapped" if before_noting else "without"  # the state that the ledger did not note last
+    with pytest.raises(ConfigError, match="would draw rounds twice"):
+        run(plan, open_source(people), checkpoint=tmp_path / wrong, payer=payer)
+
+    shown: list[Round] = []
+    release = run(plan, open_source(people), checkpoint=folder, payer=payer, on_round=shown.append)
+    assert release.privacy.epsilon <= 2.0
+    assert shown[0].done == kept + 1
+    assert 0.5 < shown[0].epsilon < 1.9, "what the first rounds cost is part of it"
+    assert [spending.finished for spending in payer.ledger.balance("data").spendings] == [True]
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_kill_before_the_first_state_is_noted_loses_nothing(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, payer = paid(schema, tmp_path)
 
     def killed(*_: object, **__: object) -> None:
         raise KilledError
 
-    for _ in range(2):
-        with monkeypatch.context() as patched:
-            patched.setattr(Ledger, "claim", killed)
-            with pytest.raises(KilledError):
-                run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "note", killed)
+        with pytest.raises(KilledError):
+            run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+    assert (tmp_path / "c" / "start").exists()
     shown: list[Round] = []
-    release = run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer, on_round=shown.append)
-    assert release.privacy.epsilon <= 2.0
+    run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer, on_round=shown.append)
+    assert shown[0].done == 1
+    assert [spending.finished for spending in payer.ledger.balance("data").spendings] == [True]
+
+
+@pytest.mark.parametrize("change", ["start/release.json", "state.npz"])
+@pytest.mark.usefixtures("kept_always")
+def test_a_ledger_notices_another_state_of_the_same_round(
+    change: str, people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    plan, payer = paid(schema, tmp_path)
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    path = tmp_path / "c" / change
+    if change == "state.npz":
+        buffer = BytesIO()
+        state = dict(np.load(path))
+        np.savez(buffer, **state | {"parameters": -state["parameters"]})
+        path.write_bytes(buffer.getvalue())
+    else:
+        path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(ConfigError, match="would draw rounds twice"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
+
+
+def as_before(folder: Path, ledger: Ledger, token: str = "a", noted: str = "a") -> None:
+    """A checkpoint and its ledger as earlier versions wrote them: by tokens."""
+    (folder / "run.json").write_text(json.dumps({"dataset": "data", "run": "run-1", "token": token, "before": ""}))
+    with ledger._transaction() as connection:
+        rows = connection.execute("SELECT dataset, kind, run, content FROM entry ORDER BY number").fetchall()
+        connection.execute("DELETE FROM entry")
+        for dataset, kind, name, content in rows:
+            if kind != "state":
+                ledger_append(connection, dataset, kind, name, json.loads(content))
+        if noted:
+            ledger_append(connection, "data", "claim", "run-1", {"token": noted, "when": ""})
+
+
+@pytest.mark.usefixtures("kept_always")
+def test_a_training_of_an_earlier_version_goes_on_once(people: pa.Table, schema: Schema, tmp_path: Path) -> None:
+    plan, payer = paid(schema, tmp_path)
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    as_before(tmp_path / "c", payer.ledger)
+    shutil.copytree(tmp_path / "c", tmp_path / "copy")
+    shown: list[Round] = []
+    run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer, on_round=shown.append)
     assert shown[0].done == 4
-    assert 0.5 < shown[0].epsilon < 1.9, "what the first rounds cost is part of it"
+    with pytest.raises(ConfigError, match="would draw rounds twice"):
+        run(plan, open_source(people), checkpoint=tmp_path / "copy", payer=payer)
+
+
+@pytest.mark.parametrize("noted", ["b", ""])
+@pytest.mark.usefixtures("kept_always")
+def test_a_training_of_an_earlier_version_that_went_on_elsewhere_is_refused(
+    noted: str, people: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
+    """Or one that this ledger never saw: an empty token is nobody's."""
+    plan, payer = paid(schema, tmp_path)
+    killed_after(3, plan, people, tmp_path / "c", payer=payer)
+    as_before(tmp_path / "c", payer.ledger, noted=noted)
+    with pytest.raises(ConfigError, match="does not pay for this training"):
+        run(plan, open_source(people), checkpoint=tmp_path / "c", payer=payer)
 
 
 def test_what_is_shown_first_after_a_kill_counts_the_rounds_before(
@@ -420,10 +594,11 @@ def test_a_ledger_composes_trainings_with_everything_else(tmp_path: Path, schema
         ledger.reserve("data", charges, training=plan.training, what="training")
     balance = ledger.balance("data")
     assert 1.3 < balance.spent_epsilon < 1.8, "less than the sum"
+    assert balance.spent_epsilon >= balance.epsilon(balance.spent)
     left = balance.remaining.mu
     assert left is not None
     with pytest.raises(LedgerError, match="this run costs"):
-        ledger.reserve("data", {"all": left * 1.01}, what="too much")
+        ledger.reserve("data", {"all": left * 1.0001}, what="too much")
     ledger.reserve("data", {"all": left}, what="the rest")
     assert 1.99 < ledger.balance("data").spent_epsilon <= 2.0
     with pytest.raises(LedgerError, match="this run costs"):
@@ -462,18 +637,26 @@ import json, os, pathlib, signal, sys
 from repsynth.cli import main
 from repsynth.models.network import train
 from repsynth.pipeline import checkpoint
+from repsynth.privacy import ledger
+from repsynth.privacy.ledger import _append as append
 import repsynth.data.sources.csv, repsynth.engines.local, repsynth.release.folder
 
-def kill(*_):
+def kill(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def run(when, folder, command):
     def save(self, state):
         done = int(state["numbers"][1])
         if done == 3 and when == "half written":
-            pathlib.Path.replace = kill  # there is a temporary file, but not yet in its place
+            os.fsync = kill
+        if done == 3 and when == "before it is noted":
+            ledger.Ledger.note = kill  # it is there, but not in its place
+        if done == 3 and when == "while it is noted":
+            ledger._append = lambda *entry: (append(*entry), kill())
+        if done == 3 and when == "after it is noted":
+            pathlib.Path.replace = kill
         if done == 3 and when == "before the folder is safe":
-            checkpoint._sync = kill
+            checkpoint._place = lambda path: (path.with_name("." + path.name).replace(path), kill())
         kept(self, state)
         if done == 3:
             kill()
@@ -527,18 +710,28 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
         parent.stdin.close()
 
 
+def rounds_noted() -> list[int]:
+    with closing(sqlite3.connect("ledger.db")) as connection:
+        rows = connection.execute("SELECT content FROM entry WHERE kind = 'state' ORDER BY number").fetchall()
+    return [json.loads(content)["round"] for (content,) in rows]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize(
-    ("when", "kept"),
+    ("when", "kept", "next_one"),
     [
-        ("half written", 2),
-        ("before the folder is safe", 3),
-        ("between two rounds", 3),
+        ("half written", 2, 3),
+        ("before it is noted", 2, 3),
+        ("while it is noted", 2, 3),
+        ("after it is noted", 2, 4),
+        ("before the folder is safe", 3, 4),
+        ("between two rounds", 3, 4),
     ],
 )
 def test_the_command_line_goes_on_after_a_kill(
     when: str,
     kept: int,
+    next_one: int,
     tmp_path: Path,
     forked: Callable[[str, Path, list[str]], int],
     monkeypatch: pytest.MonkeyPatch,
@@ -555,7 +748,11 @@ def test_the_command_line_goes_on_after_a_kill(
     assert not (tmp_path / "release").exists()
     (spending,) = Ledger("ledger.db").balance("data").spendings
     assert not spending.finished
+    before = rounds_noted()
     assert forked("", tmp_path, command) == 0, (tmp_path / "err").read_text()
+    assert before == list(range(next_one))
+    assert rounds_noted()[:next_one] == before
+    assert rounds_noted()[next_one] >= next_one, "no round is noted twice"
     assert "Going on with the training" in (tmp_path / "err").read_text()
     account = json.loads((tmp_path / "out").read_text())
     assert account["epsilon"] <= 2.0

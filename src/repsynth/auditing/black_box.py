@@ -11,7 +11,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan
 
 
-def black_box(plan: Plan, target: Target, *, runs: int) -> Finding:
+def black_box(plan: Plan, target: Target, *, runs: int, lines: int = 1) -> Finding:
     """Sees synthetic tables only: how often the record's own cells occur, label by label.
 
     Half of the runs teach the attacker what each table looks like, the other half are the test.
@@ -33,9 +33,9 @@ def black_box(plan: Plan, target: Target, *, runs: int) -> Finding:
     direction = (mean_in - mean_out) / spread
     threshold = (mean_in + mean_out) @ direction / 2
     out, present_in = (side[half:] @ direction - threshold for side in seen)
-    bounds = bounds_of(out, present_in)
+    bounds = bounds_of(out, present_in, lines)
     if plan.training is None:
-        return Finding(target.name, "black-box", "all", plan.mu, *bounds, plan.delta)
+        return Finding(target.name, "black-box", "all", plan.scale, *bounds, plan.delta)
     return Finding(target.name, "black-box", "all", claimed_mu(plan.loss), *bounds, plan.delta, claim=plan.loss)
 
 

@@ -1,16 +1,20 @@
 """What an attack finds: a claim, and the bound that the attack proves."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtri
 
 from repsynth.arrays import Floats
 from repsynth.privacy.gaussian import advantage, epsilon_of
 from repsynth.privacy.loss import Loss
 
 _SHOWN, _CERTAIN = 0.95, 1 - 1e-5
+HOLDS, DOUBTFUL, BREACH = "holds", "breach at 95 %", "breach at 99.999 %"
+"""What an attack says of a claim: not refuted; refuted at 95 % for all lines of an audit together, as a sound
+mechanism is in one audit of twenty at most; refuted at 99.999 % by a line alone."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,8 @@ class Finding:
     """One attack on one record: what was claimed, and what the attack proves at least.
 
     The claim is the realised loss; where all measurements are attacked together, `guaranteed_mu` holds the
-    loss that was guaranteed before any of them was made.
+    loss that was guaranteed before any of them was made. `lower_mu` is proven at 95 % for all lines of an audit
+    together, `certain_mu` at 99.999 % by this line alone.
     """
 
     target: str
@@ -35,8 +40,35 @@ class Finding:
     @property
     def exceeded(self) -> bool:
         """Whether the attack refutes a claim, the realised or the guaranteed one."""
+        return self._exceeds(self.certain_mu)
+
+    @property
+    def verdict(self) -> str:
+        """What the attack says of the claim."""
+        return BREACH if self.exceeded else DOUBTFUL if self._exceeds(self.lower_mu) else HOLDS
+
+    def _exceeds(self, mu: float) -> bool:
         claim = min(self.claimed_mu, self.guaranteed_mu) if self.guaranteed_mu is not None else self.claimed_mu
-        return self.certain_mu > claim * (1 + 1e-9)
+        return mu > claim * (1 + 1e-9)
+
+    @property
+    def claimed_advantage(self) -> float:
+        """The largest advantage of any attack that the claim allows."""
+        return float(advantage(self.claimed_mu))
+
+    @property
+    def lower_advantage(self) -> float:
+        """The advantage that the attack proves."""
+        return float(advantage(max(self.lower_mu, 0.0))) * (1 - 1e-12)
+
+    @property
+    def share_proven(self) -> float | None:
+        """How much of the claim is proven: of its μ or, where there is none, of its advantage."""
+        if self.claimed_mu <= 0:
+            return None
+        if self.claim is not None:
+            return self.lower_advantage / self.claimed_advantage
+        return self.lower_mu / self.claimed_mu
 
     @property
     def claimed_epsilon(self) -> float:
@@ -67,16 +99,25 @@ def claimed_mu(loss: Loss, influence: float = 1.0) -> float:
     return float(2 * ndtri((1 + loss.advantage_at(influence)) / 2))
 
 
-def bounds_of(out: Floats, present: Floats) -> tuple[float, float]:
-    """Lower bounds on μ at both confidences from the attacker's log ratios on both tables."""
-    from scipy.stats import binomtest  # slow to import, and only audits need it
+def overall(findings: Iterable[Finding]) -> str:
+    """The worst verdict of an audit."""
+    found = {finding.verdict for finding in findings}
+    return next((verdict for verdict in (BREACH, DOUBTFUL) if verdict in found), HOLDS)
 
+
+def bounds_of(out: Floats, present: Floats, lines: int = 1) -> tuple[float, float]:
+    """Lower bounds on μ at both confidences from the attacker's log ratios on both tables.
+
+    The first one is for an audit of so many `lines`: each may fail with a chance of 5 % by their number
+    (Bonferroni), so that all of them hold together with 95 %, however they depend on each other.
+    """
     # Ties, as where the record contributes nothing, are coin flips.
     right = np.sum(present > 0) + np.sum(out < 0) + (np.sum(present == 0) + np.sum(out == 0)) / 2
     total = len(out) + len(present)
 
     def bound(confidence: float) -> float:
-        interval = binomtest(int(right), total, alternative="greater").proportion_ci(confidence)
-        return max(2 * float(ndtri(interval.low)), 0.0) if interval.low > 0 else 0.0
+        # Clopper and Pearson: so many are right with a chance of 1 − confidence where each is with this one.
+        least = float(betaincinv(int(right), total - int(right) + 1, 1 - confidence)) if right >= 1 else 0.0
+        return max(2 * float(ndtri(least)), 0.0)
 
-    return bound(_SHOWN), bound(_CERTAIN)
+    return bound(1 - (1 - _SHOWN) / lines), bound(_CERTAIN)

@@ -19,13 +19,13 @@ from repsynth.privacy.loss import Loss
 
 
 def attack_training(
-    plan: Plan, rounds: Rounds, target: Target, influence: float, runs: int
+    plan: Plan, rounds: Rounds, target: Target, influence: float, runs: int, lines: int = 1
 ) -> tuple[list[Finding], tuple[Floats, Floats]]:
     """What the record adds, and the likelihood-ratio test on all rounds; the ratios of the latter."""
     assert plan.training is not None
     alone = Loss.of([plan.training]).at(influence)
     ratio = training_ratios(plan, influence, runs)
-    bounds = bounds_of(*threshold_learnt(*ratio))
+    bounds = bounds_of(*threshold_learnt(*ratio), lines)
     name = plan.training.name
     found = Finding(target.name, "white-box", name, claimed_mu(alone), *bounds, plan.delta, claim=alone)
     return [*contribution(plan, rounds, target, influence), found], ratio
@@ -63,7 +63,7 @@ def training_ratios(plan: Plan, influence: float, runs: int) -> tuple[Floats, Fl
     for value in (0, math.floor(influence * plan.training.sensitivity)):
         alone = _Alone(runs, value, math.floor(influence * plan.training.sensitivity), plan.training)
         engine = LocalEngine([Records(rows=runs, codes={})])
-        Meter(engine, plan.mu, delta=plan.delta).train(alone, plan.training)
+        Meter(engine, plan.scale, delta=plan.delta).train(alone, plan.training)
         results.append(alone.ratios)
     return results[0], results[1]
 

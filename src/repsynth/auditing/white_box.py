@@ -31,8 +31,9 @@ _AT_ONCE = 2_000_000  # noise draws in memory at a time
 _CHOICES = 2000
 
 
-def white_box(release: Release, target: Target, *, runs: int) -> list[Finding]:
-    """The likelihood-ratio test on each measurement of a release's plan, and on all of them."""
+def white_box(release: Release, target: Target, *, runs: int, lines: int = 1) -> list[Finding]:
+    """The likelihood-ratio test on each measurement of a release's plan, and on all of them; part of an audit of
+    so many `lines`."""
     plan, privacy = release.plan, release.privacy
     influence = min(float(release.influence(target.record)[0]), 1.0)
     findings, ratios, claims = [], [], []
@@ -42,10 +43,11 @@ def white_box(release: Release, target: Target, *, runs: int) -> list[Finding]:
             assert not isinstance(kernel, Rounds)
             ratio = _ratios(kernel, target, charge.mu, runs)
             claims.append(charge.mu * (influence if charge.weighted else 1.0))
-            findings.append(Finding(target.name, "white-box", name, claims[-1], *bounds_of(*ratio), plan.delta))
+            bounds = bounds_of(*ratio, lines)
+            findings.append(Finding(target.name, "white-box", name, claims[-1], *bounds, plan.delta))
         else:
             assert isinstance(kernel, Rounds)
-            found, ratio = attack_training(plan, kernel, target, influence, runs)
+            found, ratio = attack_training(plan, kernel, target, influence, runs, lines)
             findings += found
         ratios.append(ratio)
     without, present = (np.sum([ratio[side] for ratio in ratios], axis=0) for side in (0, 1))
@@ -57,7 +59,7 @@ def white_box(release: Release, target: Target, *, runs: int) -> list[Finding]:
         whole = privacy.loss.at(influence)
         claim = claimed_mu(whole)
         without, present = threshold_learnt(without, present)
-    bounds = bounds_of(without, present)
+    bounds = bounds_of(without, present, lines)
     return [*findings, Finding(target.name, "white-box", "all", claim, *bounds, plan.delta, guaranteed, whole)]
 
 
@@ -76,20 +78,20 @@ def check_noise(plan: Plan) -> list[Finding]:
     first, second = (_drawn("noise", 1.0, np.zeros(size, dtype=np.int64), 1e-6)[0] for _ in range(2))
     if not np.array_equal(first, second):
         return []
-    return [Finding("any record", "repetition", "noise", plan.mu, 1e3, 1e3, plan.delta)]
+    return [Finding("any record", "repetition", "noise", plan.scale, 1e3, 1e3, plan.delta)]
 
 
-def check_choices(plan: Plan) -> list[Finding]:
+def check_choices(plan: Plan, *, lines: int = 1) -> list[Finding]:
     """The exponential mechanism, through the door that every choice goes through, where it can tell most: four
     rounds between two candidates, whose utilities a record turns around. Drawn often at a charge of 1."""
     if not any(charge.choice for charge in plan.charges.values()):
         return []
-    right = []
+    right: list[Floats] = []
     for present in (False, True):
         tie = _Tie(present)
         chosen = [Meter(LocalEngine([]), 1.001).choose(tie, mu=1.0) for _ in range(_CHOICES)]
         right.append(np.array([sum(1 if c % 2 == 0 else -1 for c in choice) for choice in chosen], dtype=float))
-    return [Finding("any record", "white-box", "choice", 1.0, *bounds_of(*right), plan.delta)]
+    return [Finding("any record", "white-box", "choice", 1.0, *bounds_of(right[0], right[1], lines), plan.delta)]
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,17 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from repsynth import datasets
-from repsynth.cli import render, render_curator, render_plan
+from repsynth.cli import render, render_curator, render_evaluation, render_plan
 from repsynth.cli.flags import settings_of
 from repsynth.curator.check import check_table
 from repsynth.curator.dossier import write_dossier
@@ -39,7 +42,9 @@ from repsynth.planning.settings import Settings
 from repsynth.planning.settings_file import read_settings, settings_to_toml, with_given
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
+from repsynth.release.expected import expected_errors
 from repsynth.release.lending import borrow
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
@@ -75,7 +80,7 @@ def check_new(path: Path, flag: str) -> None:
 
 def plan(options: argparse.Namespace) -> None:
     """Show a plan."""
-    made = _plan(options)
+    made = plan_of(options)
     rows = made.public_rows or options.rows
     if rows < 1:
         raise ConfigError("the expected number of rows must be at least 1")
@@ -95,7 +100,7 @@ def plan(options: argparse.Namespace) -> None:
 
 def synthesize(options: argparse.Namespace) -> None:
     """Make a release and a synthetic table."""
-    made = _plan(options)
+    made = plan_of(options)
     suffix = ".csv" if options.data.suffix.lower() == ".csv" else ".parquet"
     output = options.output or Path(f"synthetic{suffix}")
     check_table_path(output)
@@ -111,6 +116,10 @@ def synthesize(options: argparse.Namespace) -> None:
     with _progress(options) as progress:
         rounds = made.training.rounds if made.training else 0
         task = progress.add_task("", total=len(made.steps) + rounds)
+        reading = progress.add_task("reading", total=source.rows, rows=0)
+
+        def on_rows(rows: int) -> None:
+            progress.update(reading, completed=rows, rows=rows)
 
         def on_step(step: str) -> None:
             progress.update(task, description=step, advance=1)
@@ -120,7 +129,8 @@ def synthesize(options: argparse.Namespace) -> None:
                     sys.stderr.write(f"Going on with the training in {checkpoint}\n")
 
         def on_round(done: Round) -> None:
-            described = f"training: round {done.done} of {done.of}, loss {done.loss:.3f}, ε {done.epsilon:.3f}"
+            spent = fixed_at_most(done.epsilon, 3)
+            described = f"training: round {done.done} of {done.of}, loss {done.loss:.3f}, ε {spent}"
             progress.update(task, description=described, completed=len(made.steps) + done.done)
 
         release = run(
@@ -128,6 +138,7 @@ def synthesize(options: argparse.Namespace) -> None:
             source,
             on_step=on_step,
             on_round=on_round,
+            on_rows=on_rows,
             payer=payer,
             checkpoint=checkpoint,
             engine=options.engine,
@@ -182,7 +193,13 @@ def sample(options: argparse.Namespace) -> None:
 def inspect(options: argparse.Namespace) -> None:
     """Show a release."""
     release = Release.load(options.release)
-    print_result(options, release_data(release), lambda console: render.release(console, release))
+
+    def tell(console: Console) -> None:
+        render.release(console, release)
+        console.print()
+        render_evaluation.expected(console, expected_errors(release))
+
+    print_result(options, release_data(release), tell)
 
 
 def risk(options: argparse.Namespace) -> None:
@@ -228,7 +245,7 @@ def audit(options: argparse.Namespace) -> int:
     from repsynth.auditing.audit import audit as run_audit
     from repsynth.auditing.targets import made_up_table
 
-    made = _plan(options)
+    made = plan_of(options)
     with _progress(options) as progress:
         task = progress.add_task("attacking", total=5)
         findings = list(
@@ -282,7 +299,8 @@ def completion(options: argparse.Namespace) -> None:
     print_result(options, {"script": script}, lambda console: console.out(script, end=""))
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The plan that the flags ask for."""
     kept = {} if options.plan is None else read_settings(options.plan)
     borrowed = None if options.scores_from is None else borrow(options.scores_from)
     settings = Settings.of(**with_given(kept, settings_of(options)))
@@ -300,12 +318,22 @@ def _write_sample(
 ) -> Written:
     total = release.default_rows if rows is None else rows
     with _progress(options) as progress:
-        task = progress.add_task("sampling", total=total)
+        task = progress.add_task("sampling", total=total, rows=0)
         return write_table(
             release.batches(rows, seed=seed, label=label),
             output,
-            on_rows=lambda done: progress.update(task, completed=done),
+            on_rows=lambda done: progress.update(task, completed=done, rows=done),
         )
+
+
+class _RowsColumn(ProgressColumn):
+    """How many rows are done, and how many a second."""
+
+    def render(self, task: Task) -> Text:
+        rows, seconds = task.fields.get("rows"), task.elapsed
+        if not rows or not seconds:
+            return Text("")
+        return Text(f"{rows:,} rows, {rows / seconds:,.0f} a second")
 
 
 def _progress(options: argparse.Namespace) -> Progress:
@@ -315,6 +343,7 @@ def _progress(options: argparse.Namespace) -> Progress:
         SpinnerColumn(),
         TextColumn("{task.description:<10}"),
         BarColumn(),
+        _RowsColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,

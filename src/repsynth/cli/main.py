@@ -18,7 +18,7 @@ from repsynth.errors import RepsynthError, SchemaError
 
 _INTRO = """\
 Turn a private table into a differentially private synthetic one, in which outliers,
-the people who are easiest to single out, lose provably less privacy than everybody else.
+the people who are easiest to single out, have a smaller bound on what they lose than everybody else.
 
   1. repsynth schema people.csv -o schema.toml      draft what is public, then complete it by hand
   2. repsynth check people.csv --schema schema.toml see which cells it would lose; PRIVATE, costs nothing
@@ -62,6 +62,29 @@ per measurement and in all, for the most and the least outlying record and for p
 exit code 1 if a claim is exceeded. With DATA, what it prints is PRIVATE.
 
   repsynth audit --schema schema.toml --epsilon 1
+"""
+
+_EVALUATE = """\
+Measure what a synthetic table is good for, before it is handed out: how near its tables are, what can be learned
+from it, whether it can be told from the real one, and who pays. Every measure stands beside its best value and
+what two halves of the real table give. With tables, all of it is PRIVATE: it is computed from the training data.
+With a release alone, it says which errors follow from the released noise, which may be published.
+
+  repsynth evaluate --train people.csv --synthetic synthetic.csv --holdout others.csv --schema schema.toml
+  repsynth evaluate --train people.csv --release release -o private
+  repsynth evaluate --release release
+"""
+
+_ATTACK = """\
+See who could still be found, before anything is handed out. Records of the table, from all deciles of
+outlyingness, are in a run or not by a coin; attackers who see a synthetic table, know the method, can run it
+themselves or see the released numbers guess which. The plan is compared with uniform weights at the same budget,
+and every attack with the best that the account allows. Nothing is spent or released; what it prints and keeps is
+PRIVATE. Each run is kept: started again, it goes on. Ends with exit code 1 if an attack proves more than is
+claimed.
+
+  repsynth attack --train people.csv --holdout others.csv --schema schema.toml --epsilon 1 -o attack
+  repsynth attack --train people.csv --schema schema.toml --plan plan.toml --targets 200 --runs 256 -o attack
 """
 
 _LEDGER = """\
@@ -214,6 +237,10 @@ def _parser() -> argparse.ArgumentParser:
     inspect = _verb(verbs, "inspect", "commands:inspect", "what a release cost, and how the loss is spread")
     inspect.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
 
+    report = _verb(verbs, "report", "report_command:report", "a release as one page that everybody can read")
+    report.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
+    report.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
+
     risk = _verb(verbs, "risk", "commands:risk", "each record's own loss: a PRIVATE file for the curator")
     risk.add_argument("data", metavar="DATA", type=Path, help="the table the release was made from")
     risk.add_argument("--release", type=Path, required=True, metavar="DIR", help="release folder")
@@ -230,6 +257,8 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--runs", type=int, default=100_000, help="white-box runs per record (default: 100,000)")
     audit.add_argument("--black-box-runs", type=int, default=0, help="black-box runs per record (default: none)")
 
+    _add_evaluate(verbs)
+    _add_attack(verbs)
     _add_paper(verbs)
 
     demo = _verb(verbs, "demo", "commands:demo", "the whole way on simulated data")
@@ -260,6 +289,50 @@ def _add_ledger(verbs: Verbs) -> None:
     show = _verb(parts, "show", "commands:ledger_show", "what was spent, by whom and when, and what remains")
     show.add_argument("ledger", metavar="DB", type=Path, help="ledger file")
     show.add_argument("--dataset", help="only this one")
+
+
+def _add_evaluate(verbs: Verbs) -> None:
+    evaluate = _verb(
+        verbs,
+        "evaluate",
+        "evaluate_command:evaluate",
+        "what a synthetic table is good for: a PRIVATE look; or what a release promises",
+        _EVALUATE,
+    )
+    evaluate.set_defaults(interrupted="interrupted; nothing was written")
+    evaluate.add_argument("--train", type=Path, metavar="DATA", help="the table the release was made from")
+    evaluate.add_argument(
+        "--synthetic", type=Path, metavar="DATA", help="the synthetic table (default: drawn from the release)"
+    )
+    evaluate.add_argument(
+        "--holdout", type=Path, metavar="DATA", help="real rows that the release was not made from, to predict"
+    )
+    evaluate.add_argument("--schema", type=Path, help="schema.toml (default: the release's)")
+    evaluate.add_argument("--release", type=Path, metavar="DIR", help="release folder; alone, it needs no table")
+    evaluate.add_argument("--label", help="the column to predict (default: the schema's label)")
+    evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for files; PRIVATE with tables")
+
+
+def _add_attack(verbs: Verbs) -> None:
+    attack = _verb(
+        verbs, "attack", "attack_command:attack", "see who could still be found: a PRIVATE look", _ATTACK
+    )
+    attack.set_defaults(interrupted="interrupted; run the same command again to go on where it stopped")
+    attack.add_argument("--train", type=Path, required=True, metavar="DATA", help="the table, CSV or Parquet")
+    attack.add_argument("--holdout", type=Path, metavar="DATA", help="people like those, who are not in the table")
+    add_settings(attack)
+    attack.add_argument("--targets", type=int, default=100, metavar="N", help="records under attack (%(default)s)")
+    attack.add_argument("--runs", type=int, default=64, metavar="K", help="runs of each method (%(default)s)")
+    attack.add_argument(
+        "--jobs", type=int, default=_processors(), metavar="J", help="processes (%(default)s here)"
+    )
+    attack.add_argument(
+        "--power", action="store_true", help="attack without noise, too: what finds nobody there proves nothing"
+    )
+    attack.add_argument("--seed", type=int, default=0, help="choice of the targets, and coins (%(default)s)")
+    attack.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for all runs; PRIVATE"
+    )
 
 
 def _add_paper(verbs: Verbs) -> None:

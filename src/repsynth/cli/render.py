@@ -1,6 +1,5 @@
 """What commands print: tables for people, in the words of the library."""
 
-import math
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from repsynth.auditing.bounds import Finding
+from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.curator.dossier import Summary
 from repsynth.knobs import knobs_of
 from repsynth.models.base import Model
@@ -19,6 +18,14 @@ from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.ledger import Balance
 from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.shown import (
+    at_least,
+    at_most,
+    fixed_at_least,
+    fixed_at_most,
+    percent_at_least,
+    percent_at_most,
+)
 from repsynth.release.describe import mu_of_event, unit_of
 from repsynth.release.release import Release
 from repsynth.scoring.label_rarity import LABELS
@@ -38,25 +45,36 @@ _STAGE_ONE = {
 }
 
 
+OVER = "over the releases in which a record weighs no more"
+"""What a bound by weight is about: not the one release at hand, but all those that weigh a record so little."""
+
+
 def release(console: Console, release: Release) -> None:
     """A release's account as tables."""
     privacy = release.privacy
     if not release.private:
         console.print("[bold red]NOT PRIVATE[/bold red]: the noise came from a seed; for experiments only.\n")
-    gaussian = "" if privacy.mu is None else f"   (μ = {privacy.mu:.4g}, ρ = {privacy.rho:.4g})"
-    console.print(f"[bold]Privacy[/bold]  ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}{gaussian}")
+    gaussian = (
+        "" if privacy.mu is None or privacy.rho is None else f"   ({gaussian_terms(privacy.mu, privacy.rho)})"
+    )
+    console.print(f"[bold]Privacy[/bold]  {guarantee(privacy.epsilon, privacy.delta)}{gaussian}")
     console.print(f"Neighbours: {NEIGHBOURS}.")
-    others = ", ".join(f"{eps:.3g} at δ = {d:g}" for d, eps in privacy.epsilon_by_delta().items())
+    others = ", ".join(
+        f"{at_most(eps, 3)} at δ = {at_most(d, 6)}" for d, eps in privacy.epsilon_by_delta().items()
+    )
     console.print(f"The same guarantee at other δ: ε = {others}.")
-    rates = ", ".join(f"{tpr:.1%} at {fpr:.1%} false alarms" for fpr, tpr in privacy.true_positive_rates().items())
+    rates = ", ".join(
+        f"{percent_at_most(tpr)} at {fpr:.1%} false alarms" for fpr, tpr in privacy.true_positive_rates().items()
+    )
     console.print(
-        f"No attack can tell that a record is in the data with an advantage above {privacy.advantage:.1%} "
+        f"No attack can tell that a record is in the data with an advantage above "
+        f"{percent_at_most(privacy.advantage)} "
         f"over guessing, nor find more members than {rates}.\n"
     )
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ")
     for event in release.events:
         mu = mu_of_event(event)
-        charge = "" if mu is None else f"{mu:.4f}"
+        charge = "" if mu is None else fixed_at_most(mu)
         noise = _noise(event, unit_of(event, release))
         table.add_row(event.name, purpose(event.name, release.plan.model), *noise, charge)
     console.print(table)
@@ -90,18 +108,18 @@ def outcome(
 ) -> None:
     """What `synthesize` did, in a few lines."""
     privacy = release.privacy
-    console.print(f"Spent ε = {privacy.epsilon:.4g} at δ = {privacy.delta:.3g}.")
+    console.print(f"Spent {guarantee(privacy.epsilon, privacy.delta)}.")
     console.print(model(release.plan))
     if privacy.borrowed:
         console.print(
             "Scores came from an earlier release. Guaranteed before the run: records above its threshold lose at "
-            f"most ε = {rounded_up(privacy.outlier_epsilon):.3g}."
+            f"most ε = {at_most(privacy.outlier_epsilon, 3)}."
         )
     elif privacy.fraction_above:
         who = "outliers" if release.plan.scorer.targets_outliers else "chosen at random"
         console.print(
-            f"About {privacy.fraction_above} of the records are {who}. Given the released scores, they lose at "
-            f"most ε = {rounded_up(privacy.outlier_epsilon):.3g}."
+            f"About {privacy.fraction_above} of the records are {who}. Over the releases in which they are, they "
+            f"lose at most ε = {at_most(privacy.outlier_epsilon, 3)}."
         )
     console.print(f"Wrote {count(rows)} to {escape(str(output))}")
     hint = f"repsynth inspect {shlex.quote(str(folder))}"
@@ -141,17 +159,17 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
         return
     table = make_table("PRIVATE summary", "value", right_from=1)
     table.add_row("records", f"{summary.records:,}")
-    table.add_row("largest realised ε", f"{summary.largest_epsilon:.4g}")
-    table.add_row("median realised ε", f"{summary.median_epsilon:.4g}")
+    table.add_row("largest realised ε", at_most(summary.largest_epsilon))
+    table.add_row("median realised ε", at_most(summary.median_epsilon))
     table.add_row("largest to median", f"{summary.max_to_median:.2f}")
     table.add_row("Gini coefficient", f"{summary.gini:.3f}")
     table.add_row("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}")
-    table.add_row("fraction with a guaranteed ε below the total", f"{summary.guaranteed_fraction:.1%}")
+    table.add_row("fraction with a guaranteed ε below the total", percent_at_least(summary.guaranteed_fraction))
     if summary.protected_fraction is not None and summary.undecided_fraction is not None:
         table.add_row("mean chance of a record to be protected", f"{summary.protected_fraction:.1%}")
         table.add_row("fraction for which the noise decides that", f"{summary.undecided_fraction:.1%}")
-    table.add_row("bias bound, from weights", f"{summary.weight_bias:.4g}")
-    clipped = "changes from round to round" if summary.clip_bias is None else f"{summary.clip_bias:.4g}"
+    table.add_row("bias bound, from weights", at_most(summary.weight_bias))
+    clipped = "changes from round to round" if summary.clip_bias is None else at_most(summary.clip_bias)
     table.add_row("bias bound, from clipping", clipped)
     console.print(table)
     if summary.no_guarantee:
@@ -165,7 +183,12 @@ def balance_data(balance: Balance) -> dict[str, Any]:
         "unit": balance.unit,
         "neighbours": balance.neighbours,
         "limit": {"epsilon": balance.limit.epsilon, "delta": balance.limit.delta, "mu": balance.limit.mu},
-        "spent": {"epsilon": balance.spent_epsilon, "mu": balance.spent.mu},
+        "spent": {
+            "epsilon": balance.spent_epsilon,
+            "mu": balance.spent_bound.mu,
+            "share": balance.share_spent,
+            "exceeded": balance.exceeded,
+        },
         "remaining": {"epsilon": balance.epsilon(balance.remaining), "mu": balance.remaining.mu},
         "runs": [
             {
@@ -175,6 +198,7 @@ def balance_data(balance: Balance) -> dict[str, Any]:
                 "when": s.when,
                 "mu": s.loss.mu,
                 "epsilon": balance.epsilon(s.loss),
+                "share": balance.share(s.bound),
                 "finished": s.finished,
             }
             for s in balance.spendings
@@ -186,8 +210,8 @@ def balance(console: Console, balance: Balance) -> None:
     """A dataset's budget as a table with a bar."""
     limit = balance.limit
     console.print(
-        f"[bold]{escape(balance.dataset)}[/bold]  limit ε = {limit.epsilon:.4g} at δ = {limit.delta:.3g} "
-        f"(μ = {limit.mu:.4g}), protecting {balance.unit}: {balance.neighbours}"
+        f"[bold]{escape(balance.dataset)}[/bold]  limit {guarantee(limit.epsilon, limit.delta)} "
+        f"(μ = {at_most(limit.mu)}), protecting {balance.unit}: {balance.neighbours}"
     )
     if balance.spendings:
         table = make_table("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "", right_from=4)
@@ -197,34 +221,44 @@ def balance(console: Console, balance: Balance) -> None:
                 s.when.removesuffix("+00:00").replace("T", " "),
                 escape(s.who),
                 escape(s.what),
-                f"{balance.epsilon(s.loss):.4g}",
-                f"{balance.share(s.loss):.1%}",
+                at_most(balance.epsilon(s.loss)),
+                percent_at_most(balance.share(s.bound)),
                 "" if s.finished else "not finished: counts as spent",
             )
         console.print(table)
     used, remaining = balance.share_spent, balance.remaining
-    console.print(f"[{'█' * round(40 * used):░<40}] {used:.1%} spent")
+    console.print(f"[{'█' * round(40 * used):░<40}] {percent_at_most(used)} spent")
+    if balance.exceeded:
+        console.print(
+            f"spent ε = {at_most(balance.spent_epsilon)}, more than the limit: it takes no further run\n"
+        )
+        return
     console.print(
-        f"spent ε = {balance.spent_epsilon:.4g}, one more run may cost "
-        f"ε = {balance.epsilon(remaining):.4g} (μ = {remaining.mu:.4g})\n"
+        f"spent ε = {at_most(balance.spent_epsilon)}, one more run may cost "
+        f"ε = {at_least(balance.epsilon(remaining))} (μ = {at_least(remaining.mu or 0.0)})\n"
     )
 
 
 def audit_data(findings: list[Finding], private: bool) -> dict[str, Any]:
-    """An audit as plain data."""
+    """An audit as plain data. Where a model was trained, there is no μ."""
     return {
         "private": private,
         "exceeded": any(finding.exceeded for finding in findings),
+        "verdict": overall(findings),
         "findings": [
             {
                 "target": f.target,
                 "attack": f.attack,
                 "measurement": f.measurement,
-                "claimed_mu": f.claimed_mu,
-                "guaranteed_mu": f.guaranteed_mu,
-                "lower_mu": f.lower_mu,
+                "claimed_mu": f.claimed_mu if f.claim is None else None,
+                "guaranteed_mu": f.guaranteed_mu if f.claim is None else None,
+                "lower_mu": f.lower_mu if f.claim is None else None,
+                "claimed_advantage": f.claimed_advantage,
+                "lower_advantage": f.lower_advantage,
                 "claimed_epsilon": f.claimed_epsilon,
+                "guaranteed_epsilon": f.guaranteed_epsilon,
                 "lower_epsilon": f.lower_epsilon,
+                "verdict": f.verdict,
                 "exceeded": f.exceeded,
             }
             for f in findings
@@ -233,32 +267,49 @@ def audit_data(findings: list[Finding], private: bool) -> dict[str, Any]:
 
 
 def audit(console: Console, findings: list[Finding], private: bool, runs: int) -> None:
-    """An audit as a table, and its verdict."""
+    """An audit as a table, a verdict on every line, and one on all."""
     if private:
         console.print("[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n")
-    headers = ("claimed ε", "guaranteed ε", "proven ε", "share of μ proven")
-    table = make_table("record", "attack", "measurement", *headers, "", right_from=3)
+    headers = ("claimed ε ≤", "guaranteed ε ≤", "proven ε ≥", "share proven")
+    table = make_table("record", "attack", "measurement", *headers, "the claim", right_from=3)
+    table.columns[-1].justify = "left"
     for f in findings:
-        share = f"{f.lower_mu / f.claimed_mu:.2f}" if f.claimed_mu > 0 else "-"
-        verdict = "[bold red]EXCEEDED[/bold red]" if f.exceeded else ""
-        before = "" if f.guaranteed_epsilon is None else f"{f.guaranteed_epsilon:.4f}"
+        verdict = f.verdict if f.verdict == HOLDS else f"[bold red]{f.verdict}[/bold red]"
+        before = "" if f.guaranteed_epsilon is None else fixed_at_most(f.guaranteed_epsilon)
         table.add_row(
-            *(f.target, f.attack, f.measurement, f"{f.claimed_epsilon:.4f}", before),
-            *(f"{f.lower_epsilon:.4f}", share, verdict),
+            *(f.target, f.attack, f.measurement, fixed_at_most(f.claimed_epsilon), before),
+            fixed_at_least(f.lower_epsilon),
+            "-" if f.share_proven is None else fixed_at_least(f.share_proven, 2),
+            verdict,
         )
     console.print(table)
     console.print(
-        f"Proven: what an attack with {runs:,} runs shows at 95 % confidence, so one bound in twenty may lie\n"
-        "above its claim by chance; a claim counts as exceeded where it does so at 99.999 %."
+        f"Proven: what attacks with {runs:,} runs show at 95 % confidence for all {len(findings)} lines "
+        "together;\nshare proven: of the claimed μ. A claim that holds was not refuted, which does not prove it."
     )
     if any(f.claim is not None for f in findings):
-        console.print("With training, the proven ε is what the attack's advantage alone shows, so it is smaller.")
-    broken = [f for f in findings if f.exceeded]
-    if not broken:
+        console.print(
+            "With training, the proven ε is what the attack's advantage alone shows, so it is smaller, and the\n"
+            "share is one of the advantage: a training has no μ."
+        )
+    _print_verdict(console, findings)
+
+
+def _print_verdict(console: Console, findings: list[Finding]) -> None:
+    verdict = overall(findings)
+    if verdict == HOLDS:
         console.print("No claim was exceeded.")
         return
-    parts = sorted({f.measurement for f in broken} - {"all"}) or ["all"]
-    console.print(f"[bold red]A claim was exceeded.[/bold red] Look at the measurement: {', '.join(parts)}.")
+    parts = sorted({f.measurement for f in findings if f.verdict == verdict} - {"all"}) or ["all"]
+    if verdict == DOUBTFUL:
+        console.print(
+            "[yellow]A claim was exceeded at 95 %, but not at 99.999 %[/yellow], as a sound mechanism's is in one "
+            f"audit of twenty at most: run it again with more runs. The measurement: {', '.join(parts)}."
+        )
+        return
+    console.print(
+        f"[bold red]A claim was exceeded[/bold red], at 99.999 %. Look at the measurement: {', '.join(parts)}."
+    )
 
 
 def _print_borrowed(console: Console, release: Release) -> None:
@@ -271,9 +322,9 @@ def _print_borrowed(console: Console, release: Release) -> None:
     assert outliers is not None
     console.print(
         f"[bold]Scores[/bold] and threshold come from an earlier release (SHA-256 {borrowed.digest[:12]}, "
-        f"ε = {borrowed.epsilon:.4g} at δ = {borrowed.delta:.3g}): they cost nothing here, and every weight was "
-        f"public before the run. Who was in that table, too, has lost ε = {rounded_up(both):.3g} in all at most; "
-        f"above the threshold, given its scores, {rounded_up(outliers):.3g}.\n"
+        f"{guarantee(borrowed.epsilon, borrowed.delta)}): they cost nothing here, and every weight was "
+        f"public before the run. Who was in that table, too, has lost ε = {at_most(both, 3)} in all at most; "
+        f"above the threshold, over the releases in which they are, {at_most(outliers, 3)}.\n"
     )
 
 
@@ -283,7 +334,7 @@ def _print_outliers(console: Console, release: Release) -> None:
         console.print("All records weigh the same, so all have the same bound.\n")
         return
     whose = "of the earlier table's records" if privacy.borrowed else "of the records"
-    given = "guaranteed before the run" if privacy.borrowed else "given the released scores"
+    given = "guaranteed before the run" if privacy.borrowed else OVER
     console.print(
         f"[bold]Who loses how much[/bold], {given}: about {privacy.fraction_above} {whose} lie above the "
         "threshold."
@@ -299,7 +350,7 @@ def _print_outliers(console: Console, release: Release) -> None:
         )
     table = make_table("ε at most", "noisy fraction of records", "", right_from=0)
     for epsilon, fraction in privacy.by_epsilon(rounded_up).items():
-        table.add_row(f"{epsilon:.3g}", str(fraction), bar(fraction.value))
+        table.add_row(at_most(epsilon, 3), str(fraction), bar(fraction.value))
     console.print(table)
     paid = "paid for by the earlier release" if privacy.borrowed else "already paid for"
     console.print(f"(the noisy histogram of the scores through their weights: {paid})\n")
@@ -308,9 +359,9 @@ def _print_outliers(console: Console, release: Release) -> None:
 def _noise(event: Event, unit: float) -> tuple[str, str]:
     """Sensitivity and noise of a measurement, in records or units of u."""
     if isinstance(event, ExponentialEvent):
-        return "1.000", f"η = {event.eta:.3g} × {event.rounds}"
+        return "1.000", f"η = {at_most(event.eta, 3)} × {event.rounds}"
     times = f" × {event.rounds}" if isinstance(event, SampledEvent) else ""
-    return f"{event.sensitivity / unit:.3f}", f"{event.sigma / unit:,.2f}{times}"
+    return fixed_at_most(event.sensitivity / unit, 3), f"{fixed_at_least(event.sigma / unit, 2)}{times}"
 
 
 def purpose(name: str, model: Model) -> str:
@@ -324,8 +375,25 @@ def rounded_up(epsilon: float) -> float:
     >>> rounded_up(0.24011), rounded_up(1.0)
     (0.241, 1.0)
     """
-    unit = 10.0 ** (2 - math.floor(math.log10(max(epsilon, 1e-9))))
-    return math.ceil(epsilon * unit * (1 - 1e-12)) / unit
+    return float(at_most(epsilon, 3))
+
+
+def guarantee(epsilon: float, delta: float) -> str:
+    """ε at δ, in words.
+
+    >>> guarantee(0.99999999, 1e-9)
+    'ε = 1 at δ = 1e-09'
+    """
+    return f"ε = {at_most(epsilon)} at δ = {at_most(delta, 3)}"
+
+
+def gaussian_terms(mu: float, rho: float) -> str:
+    """The same as μ and ρ, where the whole is Gaussian.
+
+    >>> gaussian_terms(0.23671, 0.028016)
+    'μ = 0.2368, ρ = 0.02802'
+    """
+    return f"μ = {at_most(mu)}, ρ = {at_most(rho)}"
 
 
 def bar(fraction: float) -> str:

@@ -7,13 +7,14 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.cli.render import bar, make_table, model, purpose, rounded_up, warnings
+from repsynth.cli.render import OVER, bar, gaussian_terms, guarantee, make_table, model, purpose, warnings
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Charge
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.shown import at_least, at_most, fixed_at_least, fixed_at_most, percent_at_most
 from repsynth.scoring.bins import choose_bins
 from repsynth.scoring.ranges import RANGES, ZOOM, how_many_located, look_sensitivity, wide_columns
 from repsynth.scoring.stage import HISTOGRAMS, SCORES, solved_rule
@@ -28,8 +29,8 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "budget": {
             "epsilon": plan.budget.epsilon,
             "delta": delta,
-            "mu": plan.budget.mu,
-            "rho": plan.budget.rho,
+            "mu": plan.mu,
+            "rho": plan.rho,
         },
         "neighbours": NEIGHBOURS,
         "measurements": _measurements(plan),
@@ -53,10 +54,9 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
 def plan(console: Console, plan: Plan, rows: int) -> None:
     """A plan as tables."""
     budget = plan.budget
-    console.print(
-        f"[bold]Budget[/bold]  ε = {budget.epsilon:.4g} at δ = {budget.delta:.3g}   "
-        f"(μ = {budget.mu:.4g}, ρ = {budget.rho:.4g})"
-    )
+    # What is trained satisfies no such μ and ρ.
+    gaussian = "" if plan.mu is None or plan.rho is None else f"   ({gaussian_terms(plan.mu, plan.rho)})"
+    console.print(f"[bold]Budget[/bold]  {guarantee(budget.epsilon, budget.delta)}{gaussian}")
     console.print(f"Neighbours: {NEIGHBOURS}.")
     console.print(f"{model(plan)}\n")
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
@@ -64,16 +64,17 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         table.add_row(
             row["name"],
             purpose(row["name"], plan.model),
-            f"{row['sensitivity']:.3f}",
-            "" if row["sigma"] is None else f"{row['sigma']:,.2f}",
-            f"{row['mu']:.4f}",
-            f"{row['share']:.1%}",
+            fixed_at_most(row["sensitivity"], 3),
+            "" if row["sigma"] is None else fixed_at_least(row["sigma"], 2),
+            fixed_at_most(row["mu"]),
+            "" if row["share"] is None else f"{row['share']:.1%}",
         )
     console.print(table)
     if plan.borrowed is not None:
         console.print(
             f"\n[bold]Scores[/bold]  from an earlier release (SHA-256 {plan.borrowed.digest[:12]}, "
-            f"ε = {plan.borrowed.epsilon:.4g}): they cost nothing here, and every weight is public before the run."
+            f"{guarantee(plan.borrowed.epsilon, plan.borrowed.delta)}): they cost nothing here, and every weight "
+            "is public before the run."
         )
     _print_training(console, plan, rows)
     _print_resources(console, plan, rows)
@@ -90,14 +91,15 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         )
     console.print(table)
 
-    given = "guaranteed before the run" if plan.borrowed else "given the released scores"
+    given = "guaranteed before the run" if plan.borrowed else OVER
     console.print(f"\n[bold]What a record of weight w loses at most[/bold], {given}")
     _print_curve(console, plan)
     weight = _outlier_weight(plan)
     if weight < 1:
         epsilon = plan.settings.outlier_epsilon or float(plan.loss.epsilon_at(weight, budget.delta))
         console.print(
-            f"Records above the threshold get weight {weight:.3f} at most: ε ≤ {rounded_up(epsilon):.3g}."
+            f"Records above the threshold get weight {fixed_at_most(weight, 3)} at most: "
+            f"ε ≤ {at_most(epsilon, 3)}."
         )
     elif plan.max_lost_mass is not None:
         console.print(
@@ -135,7 +137,9 @@ def _print_curve(console: Console, plan: Plan) -> None:
     epsilons = plan.loss.epsilon_at(_WEIGHTS, plan.budget.delta)
     advantages = plan.loss.advantage_at(_WEIGHTS)
     for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True):
-        table.add_row(f"{weight:.2f}", f"{epsilon:.4g}", f"{advantage:.2%}", bar(epsilon / epsilons.max()))
+        table.add_row(
+            f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / epsilons.max())
+        )
     console.print(table)
 
 
@@ -164,8 +168,8 @@ def _print_training(console: Console, plan: Plan, rows: int) -> None:
         f"{rows:,})"
     )
     console.print(
-        f"Noise {planned['noise_multiplier']:.4g} times the clip norm in each round, the least that keeps all of "
-        f"it within the budget; training alone costs ε = {planned['epsilon_alone']:.4g}."
+        f"Noise {at_least(planned['noise_multiplier'])} times the clip norm in each round, the least that keeps "
+        f"all of it within the budget; training alone costs ε = {at_most(planned['epsilon_alone'])}."
     )
 
 
@@ -175,7 +179,7 @@ def _measurements(plan: Plan) -> list[dict[str, Any]]:
         sensitivity = _sensitivity(plan, charge)
         # The exponential mechanism adds no noise to a number.
         sigma = None if charge.choice else sigma_for(sensitivity, charge.mu)
-        share = (charge.mu / plan.mu) ** 2
+        share = None if plan.mu is None else (charge.mu / plan.mu) ** 2
         rows.append({"name": name, "sensitivity": sensitivity, "sigma": sigma, "mu": charge.mu, "share": share})
     return rows
 

@@ -66,9 +66,10 @@ def write_dossier(source: Any, release: Release, path: Path) -> Summary:
 def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     """The dossier and its summary.
 
-    `realised_epsilon` holds given what stage 1 released, `guaranteed_epsilon` before it is run; both at
-    the release's δ. `protected_probability` is how often the record lies above the threshold if stage 1 is done
-    again with fresh noise, in 25 runs; there is no such column where there is no threshold.
+    `realised_epsilon` holds for every set of releases in which the record has no more influence than in this one,
+    `guaranteed_epsilon` for all sets of releases; both at the release's δ. `protected_probability` is how often
+    the record lies above the threshold if stage 1 is done again with fresh noise, in 25 runs; there is no such
+    column where there is no threshold.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")

@@ -1,9 +1,10 @@
 """The guaranteed loss: a bound on a record's weight that holds before stage 1 is run.
 
-The realised loss of a record depends on its weight, which depends on stage 1's noise. Outside of an
-event of probability η, the record's score is at least some level and the threshold of its label at most
-another, so the record's weight is at most w̄. The record then has (ε(w̄), δ + η)-DP, whatever stage 1
-releases. All bounds hold on the table with and without the record. They are private: functions of the data.
+The realised loss of a record holds for all sets of releases in which it weighs no more than in the one at hand;
+its weight depends on stage 1's noise. Outside of an event of probability η, the record's score is at least some
+level and the threshold of its label at most another, so the record's weight is at most w̄. The record then has
+(ε(w̄), δ + η)-DP, whatever stage 1 releases. All bounds hold on the table with and without the record. They are
+private: functions of the data, and so statements about this table and its neighbour without the record only.
 
 Where scores and threshold come from an earlier release, the weight of a record is a public function of it before
 the run. Then w̄ is the weight itself and η = 0: the realised loss of a record of that weight is guaranteed.

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.encode import is_text, read_numbers, read_text
+from repsynth.data.encode import is_text, plain_array, read_numbers, read_text
 from repsynth.data.sources import Source, open_source
+from repsynth.data.sources.base import cell_type
+from repsynth.data.sources.cells import CELLS
 from repsynth.data.sources.csv import open_csv
 from repsynth.errors import DataError
 
@@ -39,11 +41,10 @@ class Look:
         """Look at a column of a table."""
         values = column.combine_chunks()
         values = values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        values = plain_array(values)
         if pa.types.is_null(values.type):
             values = values.cast(pa.large_string())
-        if is_text(values.type):
+        if is_text(values.type) or values.type == CELLS:
             values = read_text(values)
             values = pc.if_else(pc.equal(values, ""), None, values)
         elif pa.types.is_floating(values.type):
@@ -111,8 +112,8 @@ def read_table(source: Any) -> tuple[pa.Table, int]:
         # The reader puts this mark in place of bytes that are no UTF-8 text.
         if any(pc.any(pc.match_substring(texts, "\ufffd")).as_py() for texts in table.columns):
             raise DataError(f"{source}: not UTF-8 text; convert the file to UTF-8 first")
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_nested(column.type):
+    for name, kind in zip(opened.names, opened.types, strict=True):
+        if kind is not None and pa.types.is_nested(cell_type(kind)):
             raise DataError(f"column {quoted(name)} holds nested values; flatten it into plain columns first")
     return table, dropped.rows
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.encode import is_text, read_numbers, read_seconds, read_text
+from repsynth.data.encode import is_text, plain_array, read_numbers, read_seconds, read_text
 from repsynth.data.notation import EPOCH, Notation, date_format
 from repsynth.data.positions import seconds_at, values_at
 from repsynth.data.records import MISSING
+from repsynth.data.sources.cells import CELLS
 from repsynth.schema import Datetime, Discrete, Number, Numeric
 
 _MOST_TEXTS = 1_000
@@ -41,17 +42,16 @@ class Tally:
 
     def add(self, array: pa.Array, codes: Ints) -> None:
         """Count the cells of a batch and the codes that they became."""
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+        array = plain_array(array)
         blank = _blank(array)
         unread = (codes == MISSING) & ~blank
         self.missing += int(blank.sum())
         self.unread += int(unread.sum())
         if unread.any():
             self.texts.add(read_text(array.filter(pa.array(unread))))
-        if is_text(array.type):
-            # The reader of CSV files puts this mark in place of bytes that are no text.
-            marked = pc.match_substring(array.cast(pa.large_binary()), "\ufffd")
+        if is_text(array.type) or array.type == CELLS:
+            # The reader puts this mark in place of bytes that are no text.
+            marked = pc.match_substring(read_text(array).cast(pa.large_binary()), "\ufffd")
             self.garbled += pc.sum(marked).as_py() or 0
         if isinstance(self.column, Discrete):
             self.seen |= set(np.unique(codes[codes != MISSING]).tolist())
@@ -80,7 +80,7 @@ class Tally:
 
 def _blank(array: pa.Array) -> Bools:
     """The cells with nothing in them."""
-    if is_text(array.type):
+    if is_text(array.type) or array.type == CELLS:
         nothing = pc.equal(pc.binary_length(read_text(array)), 0)
     elif pa.types.is_floating(array.type):
         nothing = pc.is_nan(array)
@@ -158,8 +158,7 @@ class IdTally:
 
     def add(self, array: pa.Array) -> None:
         """Count the ids of a batch."""
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+        array = plain_array(array)
         blank = _blank(array)
         self.missing += int(blank.sum())
         self.cells += int((~blank).sum())

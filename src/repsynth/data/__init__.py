@@ -3,6 +3,7 @@
 sources   open a file or a data frame as a stream of Arrow batches
 encode    the only gate: every cell becomes a code inside the public domain
           notation: how numbers and times stand in text;  positions: where they lie on the public grid
+          cuts: between which of some positions
 records   a batch of encoded records
 layout    how a table is stored;  imitate: which layout the synthetic table gets
 decode    from codes back to cells

@@ -5,8 +5,10 @@ number, infinite, an unknown category) becomes the sentinel `MISSING`; what is o
 bound. No value of a cell can raise.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,8 @@ from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.notation import EPOCH, ISO_TIME, PLAIN, Notation, date_format, seconds_of, special_seconds
 from repsynth.data.positions import positions_of
 from repsynth.data.records import MISSING, Records
-from repsynth.data.sources import Source, object_text
+from repsynth.data.sources import Source
+from repsynth.data.sources.cells import CELLS, read_cell, without_zeros
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
 from repsynth.schema.dates import DateFormat
@@ -36,8 +39,12 @@ class EncodedTable:
     schema: Schema
 
     def __iter__(self) -> Iterator[Records]:
-        for batch in self.source.batches([column.name for column in self.schema.learned]):
+        for batch in self.batches():
             yield encode_batch(batch, self.schema)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches of the learned columns as they stand."""
+        return self.source.batches([column.name for column in self.schema.learned])
 
 
 def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
@@ -53,11 +60,14 @@ def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
 
 
 def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
+        codes = np.append(_encode(array.dictionary, column), MISSING)  # each different cell once
+        return codes.take(_ints(array.indices.cast(pa.int64()), null=-1))
+    array = plain_array(array)
     match column:
         case Category():
-            return _codes(read_text(array), column.values)
+            quick = _as_written(array, column.values)
+            return _category(array, column.values) if quick is None else quick
         case Boolean():
             code = _codes(pc.ascii_lower(read_text(array)), (*_FALSE, *_TRUE))
             return np.where(code == MISSING, MISSING, code // len(_FALSE))
@@ -69,9 +79,48 @@ def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
             return np.where(special == MISSING, positions, column.steps + 1 + special)
 
 
+def plain_array(array: pa.Array) -> pa.Array:
+    """The cells one by one, however they are stored: out of a dictionary, or of runs of equal ones.
+
+    >>> plain_array(pa.array(["a", "b", "a"]).dictionary_encode()).type
+    DataType(string)
+    """
+    types = pa.types
+    if types.is_dictionary(array.type):
+        return plain_array(array.dictionary).take(array.indices)
+    if types.is_run_end_encoded(array.type):
+        places = np.arange(array.offset, array.offset + len(array))
+        run = np.searchsorted(array.run_ends.to_numpy(), places, side="right")
+        return plain_array(array.values).take(pa.array(run))
+    if isinstance(array.type, pa.BaseExtensionType):
+        return plain_array(array.storage)
+    if types.is_string_view(array.type) or types.is_binary_view(array.type):  # cannot be taken from
+        return array.cast(pa.large_string() if types.is_string_view(array.type) else pa.large_binary())
+    return array
+
+
+def _category(array: pa.Array, values: tuple[str, ...]) -> Ints:
+    """Which value each cell is, by its text; a number is also a value that has zeros at its end."""
+    texts = read_text(array)
+    found = _codes(texts, values)
+    shorter = tuple(map(without_zeros, values))
+    if shorter == values:
+        return found
+    again = _codes(pc.if_else(pa.array(_are_numbers(array)), texts, None), shorter)
+    return np.where(found == MISSING, again, found)
+
+
 def _codes(texts: pa.Array, values: tuple[str, ...]) -> Ints:
     found = pc.index_in(texts, value_set=pa.array(values, type=pa.large_string()), skip_nulls=True)
     return _ints(found, null=MISSING)
+
+
+def _as_written(array: pa.Array, values: tuple[str, ...]) -> Ints | None:
+    """The codes of bytes that all are values as they are declared, so that no cell has to be read; else None."""
+    if not pa.types.is_binary(array.type) or any(value != value.strip() for value in values):
+        return None
+    found = pc.index_in(array, value_set=pa.array(values, type=pa.binary()), skip_nulls=True)
+    return _ints(found, null=MISSING) if found.null_count == array.null_count else None
 
 
 def _positions(array: pa.Array, column: Numeric) -> Ints:
@@ -89,8 +138,8 @@ def _special(array: pa.Array, column: Numeric) -> Ints:
         seconds = read_seconds(array, date_format(column))
         time = _find(_ints(seconds, null=0), special_seconds(column))
         found = np.where(_known(seconds) & (time != MISSING), time, found)
-    if is_text(array.type):
-        text = _codes(read_text(array), column.special)
+    if is_text(array.type) or array.type == CELLS:
+        text = _codes(_written(array), column.special)
         found = np.where(text == MISSING, found, text)
     return found
 
@@ -108,45 +157,96 @@ def _find(values: Ints | Floats, wanted: Sequence[float | None]) -> Ints:
 def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
     """The numbers, NaN where a cell is none; spans of time in seconds. Text is matched before it is parsed, so
     parsing cannot fail and no cell's reading depends on its neighbours."""
+    types = pa.types
+    if array.type == CELLS:
+        written = read_numbers(_written(array), notation)
+        return np.where(_are_numbers(array), _floats(_part(array, "number")), written)
     if is_text(array.type):
-        array = notation.plain(read_text(array))
-    elif pa.types.is_duration(array.type):
-        array = pc.divide(array.cast(pa.int64()).cast(pa.float64(), safe=False), float(TICKS[array.type.unit]))
+        quick = _all_numbers(array) if notation.is_plain else None
+        array = notation.plain(read_text(array)) if quick is None else quick
+    elif types.is_duration(array.type):
+        return _spans(array)
+    elif types.is_decimal(array.type):  # by way of text: straight on, the same number of another scale is another
+        array = array.cast(pa.large_string())
     elif not _is_number(array.type):
         array = pa.nulls(len(array))
-    numbers = array.cast(pa.float64(), safe=False)
-    result: Floats = pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
-    return result
+    return _floats(array.cast(pa.float64(), safe=False))
+
+
+def _spans(array: pa.Array) -> Floats:
+    """Seconds: the whole ones and the rest, so that the unit makes no difference."""
+    ticks, per_second = array.cast(pa.int64()), TICKS[array.type.unit]
+    whole, rest = np.divmod(_ints(ticks, null=0), per_second)
+    return np.where(_known(ticks), whole + rest / per_second, np.nan)
+
+
+def _all_numbers(array: pa.Array) -> pa.Array | None:
+    """The numbers where every cell is one as Arrow reads them, so that none has to be matched first; else None.
+
+    Arrow reads what the notation matches, infinities, which count for nothing either way, and longer exponents.
+    """
+    if not pa.types.is_binary(array.type):
+        return None
+    data = array.buffers()[2]
+    written = b"" if data is None else data.to_pybytes()
+    if b"e" in written or b"E" in written:
+        return None
+    try:
+        return array.cast(pa.string(), safe=False).cast(pa.float64())
+    except pa.ArrowInvalid:  # its message quotes the cell
+        return None
 
 
 def read_text(array: pa.Array) -> pa.Array:
-    """The cells as text without the blanks around them; 1.0 reads as 1, bytes stay as they are."""
-    if pa.types.is_floating(array.type):
+    """The cells as text without the blanks around them; 1.0 and 1.00 read as 1, bytes stay as they are."""
+    types = pa.types
+    if array.type == CELLS:
+        return pc.ascii_trim_whitespace(_part(array, "text"))
+    if types.is_floating(array.type):
         numbers = array.cast(pa.float64())
         whole = pc.and_(pc.equal(pc.trunc(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
         as_whole = pc.if_else(whole, numbers, None).cast(pa.int64(), safe=False).cast(pa.large_string())
         return pc.if_else(pc.fill_null(whole, False), as_whole, _object_texts(numbers))
-    if pa.types.is_duration(array.type):
+    if types.is_decimal(array.type):
+        return _object_texts(array.cast(pa.large_string()), Decimal)
+    if types.is_duration(array.type):
         return read_text(pa.array(read_numbers(array), from_pandas=True))
-    if pa.types.is_temporal(array.type):
+    if types.is_temporal(array.type):
         return _object_texts(array)
     if is_text(array.type):
         array = array.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
     return pc.ascii_trim_whitespace(array.cast(pa.large_string()))
 
 
-def _object_texts(array: pa.Array) -> pa.Array:
+def _object_texts(array: pa.Array, kind: Callable[[Any], Any] = lambda value: value) -> pa.Array:
     """The text that each value has as a Python object, so that a typed column reads like one of objects."""
     distinct = array.dictionary_encode()
-    texts = [_value_text(value) for value in distinct.dictionary]
+    texts = [_value_text(value, kind) for value in distinct.dictionary]
     return pa.array(texts, type=pa.large_string()).take(distinct.indices)
 
 
-def _value_text(value: pa.Scalar) -> str | None:
+def _value_text(value: pa.Scalar, kind: Callable[[Any], Any]) -> str | None:
     try:
-        return object_text(value.as_py())
+        return read_cell(kind(value.as_py())).text
     except (ValueError, OverflowError):  # a time that Python cannot hold
         return None
+
+
+def _written(array: pa.Array) -> pa.Array:
+    """The cells that are text."""
+    if array.type != CELLS:
+        return read_text(array)
+    return pc.if_else(_part(array, "is_text"), read_text(array), None)
+
+
+def _part(array: pa.StructArray, name: str) -> pa.Array:
+    return array.flatten()[CELLS.get_field_index(name)]
+
+
+def _are_numbers(array: pa.Array) -> Bools:
+    if array.type == CELLS:
+        return _known(_part(array, "number"))
+    return np.full(len(array), _is_number(array.type) or pa.types.is_duration(array.type))
 
 
 def _time_positions(seconds: Ints, column: Datetime) -> Ints:
@@ -158,6 +258,8 @@ def _time_positions(seconds: Ints, column: Datetime) -> Ints:
 
 def read_seconds(array: pa.Array, dates: DateFormat | None = None) -> pa.Array:
     """Seconds since 1970 (UTC), null where a cell is no time; text is read in its format, or else in ISO's."""
+    if array.type == CELLS:
+        return pc.coalesce(_part(array, "seconds"), read_seconds(read_text(array), dates))
     if pa.types.is_date(array.type):
         days = array.cast(pa.date32(), safe=False).cast(pa.int32())
         return pc.multiply(days.cast(pa.int64()), 86_400)
@@ -173,6 +275,11 @@ def read_seconds(array: pa.Array, dates: DateFormat | None = None) -> pa.Array:
 
 def _known(array: pa.Array) -> Bools:
     result: Bools = array.is_valid().to_numpy(zero_copy_only=False)
+    return result
+
+
+def _floats(array: pa.Array) -> Floats:
+    result: Floats = pc.fill_null(array, float("nan")).to_numpy(zero_copy_only=False)
     return result
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from repsynth.data.decode import decode, to_kind
 from repsynth.data.encode import TICKS, EncodedTable
-from repsynth.data.layout import DTYPE, PYARROW, SIMPLE, ColumnLayout, Layout, arrow_type_named
+from repsynth.data.layout import PYARROW, SIMPLE, ColumnLayout, Layout, arrow_type_named
 from repsynth.data.notation import has_form, special_values
 from repsynth.data.positions import usual
 from repsynth.data.records import MISSING, Records
@@ -17,14 +17,17 @@ from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, I
 from repsynth.schema.dates import DateFormat
 
 TEXTS = ("string", "large_string", "string_view")
+_CHOSEN = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean|string|category")
+"""The pandas dtypes that pandas gives to no column by itself, nor takes from one because of a cell."""
 
 
 def layout_of(source: Source, schema: Schema) -> Layout:
     """The layout to imitate, column by column where that storage can hold the public domain.
 
-    pandas guesses its types from the cells, and that must not show: it stores whole numbers as real as soon as
-    one is missing, and as text as soon as one has its thousands marked. So the schema decides between whole and
-    real numbers, and makes text of what has a form.
+    A layout is published, so no cell may have a say in it. Arrow, polars and Parquet columns have a declared
+    type, and so have pandas columns whose dtype somebody chose. The other dtypes are what pandas made of the
+    cells: one that is missing turns whole numbers into real ones, and an odd one turns any column into objects.
+    There the schema alone decides.
     """
     by_name = {column.name: column for column in schema.columns}
     columns = []
@@ -35,7 +38,8 @@ def layout_of(source: Source, schema: Schema) -> Layout:
         elif dtype.endswith("[pyarrow]"):
             stored = ColumnLayout(name, str(_pandas_arrow_type(column, arrow_type)), PYARROW)
         else:
-            stored = ColumnLayout(name, str(_pandas_type(column, dtype)), _output_dtype(column, dtype))
+            chosen = dtype if _CHOSEN.fullmatch(dtype) else None
+            stored = ColumnLayout(name, str(_pandas_type(column, chosen)), _output_dtype(column, chosen))
         if not _survives(stored, column, source.kind):
             kept = PYARROW if stored.dtype == PYARROW else None
             stored = ColumnLayout(name, str(_plain_type(column)), kept)
@@ -143,22 +147,19 @@ def _csv_type(column: Numeric) -> pa.DataType:
     return plain
 
 
-def _pandas_type(column: Column, dtype: str) -> pa.DataType:
-    """The Arrow type on the way to a data frame: by the schema, and by whether the dtype is text."""
-    numbers = re.match(r"u?int|U?Int|[Ff]loat", dtype) is not None
-    if isinstance(column, Category) and numbers and _holds(pa.int64(), column.values):
-        return pa.int64()
-    if isinstance(column, Id) and not numbers:
-        return pa.string()
-    if not isinstance(column, Integer | Number | Datetime):
-        return _output_type(column, None)
-    if dtype in ("str", "string", "category") or has_form(column):
+def _pandas_type(column: Column, chosen: str | None) -> pa.DataType:
+    """The Arrow type on the way to a data frame: by the schema, and by whether text was chosen."""
+    numbers = chosen is None or chosen[:1].isupper()
+    match column:
+        case Category():
+            return pa.int64() if numbers and _holds(pa.int64(), column.values) else pa.string()
+        case Id():
+            return pa.int64() if numbers else pa.string()
+        case Boolean():
+            return pa.bool_()
+    if chosen in ("string", "category") or has_form(column):
         return _output_type(column, pa.string())
-    if isinstance(column, Datetime):
-        zone = dtype.split(", ")[1].rstrip("]") if ", " in dtype else None
-        return _output_type(column, pa.timestamp("us", tz=zone))
-    span = re.fullmatch(r"timedelta64\[(s|ms|us|ns)\]", dtype)
-    return _output_type(column, pa.duration(span[1])) if span else _plain_type(column)
+    return _output_type(column, pa.timestamp("us")) if isinstance(column, Datetime) else _plain_type(column)
 
 
 def _pandas_arrow_type(column: Column, came: pa.DataType) -> pa.DataType:
@@ -167,33 +168,18 @@ def _pandas_arrow_type(column: Column, came: pa.DataType) -> pa.DataType:
     return _output_type(column, pa.string() if formed and not _is_text(came) else came)
 
 
-def _output_dtype(column: Column, came: str) -> str | None:
-    """The pandas dtype to restore, None to leave it to pandas.
-
-    One odd cell can turn a whole column of numbers into objects. So the schema decides what a column
-    holds, and what survives is mostly a choice that no cell brings about: a width, a nullable type, a
-    category, a time's unit and zone.
-    """
-    arrow_type = _pandas_type(column, came)
-    text = isinstance(column, Numeric) and str(arrow_type) in TEXTS
-    if (came[:1].isupper() or came in ("boolean", "string", "category")) and DTYPE.fullmatch(came):
-        return "string" if text and came != "category" else came
-    plain_integer = re.fullmatch(r"u?int\d+", came) is not None
+def _output_dtype(column: Column, chosen: str | None) -> str | None:
+    """The pandas dtype to restore, None to leave it to pandas."""
+    arrow_type = _pandas_type(column, chosen)
+    if chosen is not None:
+        text = isinstance(column, Numeric) and str(arrow_type) in TEXTS
+        return "string" if text and chosen != "category" else chosen
     missing = not isinstance(column, Id) and column.missing
-    match column:
-        case Integer() | Number() | Datetime() if text or pa.types.is_duration(arrow_type):
-            return None
-        case Integer() if pa.types.is_integer(arrow_type):
-            return "float64" if missing else came if plain_integer else "int64"
-        case Category() if plain_integer or came.startswith("float"):
-            return None if not _holds(pa.int64(), column.values) else "float64" if missing else "int64"
-        case Integer() | Number():
-            return "float32" if came == "float32" else "float64"
-        case Boolean():
-            return None if missing else "bool"
-        case Datetime():
-            return came if DTYPE.fullmatch(came) and came.startswith("datetime64") else "datetime64[us]"
-    return None
+    if pa.types.is_integer(arrow_type):
+        return "float64" if missing else "int64"
+    if pa.types.is_boolean(arrow_type):
+        return None if missing else "bool"
+    return {pa.float64(): "float64", pa.timestamp("us"): "datetime64[us]"}.get(arrow_type)
 
 
 def _is_text(arrow_type: pa.DataType) -> bool:

@@ -95,13 +95,27 @@ def _nearest(inside: Floats, column: Number) -> Floats:
 
 def _on_grid(positions: NDArray[Any], column: Number) -> Floats:
     """Decimal fractions as float64 reads them when they are written out: 0.3, not 0.1 + 0.2."""
+    exact = exact_grid(column)
+    if exact is None:
+        return np.clip(column.min + positions * column.unit, column.min, column.max)
+    start, step, power = exact
+    values: Floats = (positions * step + start) / power
+    return values
+
+
+def exact_grid(column: Number) -> tuple[int, int, float] | None:
+    """Start and step of a column's grid in whole numbers, and the power of ten that these are to be divided by;
+    None where float64 cannot hold that exactly.
+
+    >>> exact_grid(Number(name="price", min=0.5, max=9.99, decimals=2))
+    (50, 1, 100.0)
+    """
     low, unit = exactly(column.min).normalize(), exactly(column.unit).normalize()
     digits = max(0, *(-int(number.as_tuple().exponent) for number in (low, unit)))
     start, step = int(low.scaleb(digits)), int(unit.scaleb(digits))
-    if digits <= _EXACT_POWER and abs(start) + column.steps * step <= 2**53:
-        exact: Floats = (positions * step + start) / 10.0**digits
-        return exact
-    return np.clip(column.min + positions * column.unit, column.min, column.max)
+    if digits > _EXACT_POWER or abs(start) + column.steps * step > 2**53:
+        return None
+    return start, step, 10.0**digits
 
 
 def _round_number(positions: Ints, column: Number) -> Floats:
@@ -113,8 +127,8 @@ def _round_number(positions: Ints, column: Number) -> Floats:
     coarsest, finest = _DIGITS - np.floor(np.log10(width)), np.floor(-np.log10(column.unit))
     digits = np.clip(_DIGITS - 1 - size, coarsest, finest).astype(np.int64)
     result = np.empty_like(numbers)
-    for count in np.unique(digits).tolist():
-        here = digits == count
+    for count in range(int(digits.min()), int(digits.max()) + 1) if digits.size else ():
+        here = np.flatnonzero(digits == count)
         result[here] = _to_digits(numbers[here], count)
     result = np.clip(result + 0.0, column.min, column.max)  # no negative zero
     return np.where(np.isin(result, _special(column)), np.minimum(numbers, column.max - column.unit / 2), result)

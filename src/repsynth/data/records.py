@@ -1,13 +1,18 @@
 """Encoded records: for each learned column one code or position per record, or the sentinel `MISSING`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Ints
 
 MISSING = -1
+
+OfCode = Callable[[Ints], NDArray[Any]]
+"""A public function of one column's codes, each for itself."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,17 @@ class Records:
 
     rows: int
     codes: dict[str, Ints]
+
+    def look_up(self, name: str, function: OfCode, starts: Ints | None = None) -> NDArray[Any]:
+        """A public function of one column, for each record.
+
+        An engine may read it off a table of all codes instead. Where the function is constant from each of some
+        `starts` to the next, and -1 apart, those will do.
+
+        >>> Records(rows=2, codes={"age": np.array([7, 8])}).look_up("age", lambda ages: ages % 2).tolist()
+        [1, 0]
+        """
+        return function(self.codes[name])
 
     def take(self, rows: Ints | Bools) -> "Records":
         """Some of the records.

@@ -1,8 +1,10 @@
 """Tables out: a writer for each suffix, piece by piece."""
 
+import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -41,14 +43,24 @@ def write_table(
     pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int], None] = lambda rows: None
 ) -> Written:
     """Write a table piece by piece in the format of its suffix."""
-    first = next(pieces)
     rows, apostrophes = 0, Counter[str]()
-    with beside(path) as temporary, WRITERS[path.suffix.lower()](temporary, first.schema) as writer:
-        for piece in chain([first], pieces):
-            apostrophes.update(writer.write_table(piece) or {})
-            rows += piece.num_rows
-            on_rows(rows)
+    with contextlib.closing(_one_ahead(pieces)) as ready:
+        first = next(ready)
+        with beside(path) as temporary, WRITERS[path.suffix.lower()](temporary, first.schema) as writer:
+            for piece in chain([first], ready):
+                apostrophes.update(writer.write_table(piece) or {})
+                rows += piece.num_rows
+                on_rows(rows)
     return Written(rows, dict(apostrophes))
+
+
+def _one_ahead(pieces: Iterator[pa.Table]) -> Generator[pa.Table]:
+    """The pieces; while one is written, the next is made."""
+    with ThreadPoolExecutor(1, thread_name_prefix="repsynth") as pool:
+        piece = pool.submit(next, pieces, None)
+        while (ready := piece.result()) is not None:
+            piece = pool.submit(next, pieces, None)
+            yield ready
 
 
 def _parquet_writer(path: Path, schema: pa.Schema) -> Any:

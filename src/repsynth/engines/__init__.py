@@ -4,6 +4,7 @@ base       what an engine is, and what a kernel is
 names      all engines by name
 opening    the engine of a name, over a source
 local      one process
+           codes: the table as it was encoded;  shelf: where that is put aside
 subsample  who takes part in a round of training
 
 `Engine.sum(kernel)` is the only way from data to numbers.

@@ -114,6 +114,11 @@ class Distances:
         """The mean over the triples that were looked at; NaN where there are none."""
         return float(np.mean(list(self.three_way.values()))) if self.three_way else float("nan")
 
+    @property
+    def k_marginal(self) -> float:
+        """NIST's k-marginal score for k = 3: 1000 times one less the mean distance of three-way tables."""
+        return 1000 * (1 - self.mean_three_way)
+
 
 def measure_distances(
     real: Records,
@@ -121,9 +126,10 @@ def measure_distances(
     schema: Schema,
     *,
     grid: Callable[[Numeric, Ints], Grid] = Grid.strict,
+    pairs: bool = True,
     triples: int = 0,
 ) -> Distances:
-    """The distances of all columns and pairs, and of so many triples, on grids of the real records.
+    """The distances of all columns and, if wanted, pairs, and of so many triples, on grids of the real records.
 
     >>> from repsynth.schema import Boolean, Integer
     >>> schema = Schema(columns=(Integer(name="gain", min=0, max=1000), Boolean(name="owner")))
@@ -140,7 +146,8 @@ def measure_distances(
         for column in schema.learned
     }
     one_way = {name: total_variation(*pair) for name, pair in cells.items()}
-    two_way = {(a, b): total_variation(*_crossed(cells[a], cells[b])) for a, b in combinations(cells, 2)}
+    crossed = combinations(cells, 2) if pairs else ()
+    two_way = {(a, b): total_variation(*_crossed(cells[a], cells[b])) for a, b in crossed}
     three_way = {
         (a, b, c): total_variation(*_crossed(_crossed(cells[a], cells[b]), cells[c]))
         for a, b, c in sample_triples(list(cells), triples)

@@ -1,5 +1,6 @@
 """Records as points: numbers, category codes and a label, and the space that attacks and classifiers work in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.schema import Schema
+from repsynth.data.records import Records, join
+from repsynth.data.sources import Source, open_source
+from repsynth.engines.local import LocalEngine
+from repsynth.schema import Datetime, Integer, Numeric, Schema
+
+
+def records_of(table: pa.Table | Source, schema: Schema) -> Records:
+    """All records of a table, encoded."""
+    source = table if isinstance(table, Source) else open_source(table)
+    batches = list(LocalEngine.open(source, schema).per_record())
+    return join(batches, [column.name for column in schema.learned])
+
+
+def is_number(column: Numeric, codes: Ints) -> Bools:
+    """Which records have a number: neither missing nor a special code."""
+    return (codes >= 0) & (codes <= column.steps)
+
+
+def numbers_of(records: Records, column: Numeric) -> Floats:
+    """The numbers of a column, without missing and special ones; days or seconds of a time since its lower bound.
+
+    >>> height = Integer(name="height", min=100, max=220, special=("?",))
+    >>> numbers_of(Records(rows=3, codes={"height": np.array([-1, 80, 121])}), height).tolist()
+    [180.0]
+    """
+    codes = records.codes[column.name]
+    codes = codes[is_number(column, codes)]
+    if isinstance(column, Datetime):
+        return codes.astype(np.float64)
+    if isinstance(column, Integer):
+        return (column.min + codes * column.step).astype(np.float64)
+    return np.asarray(column.min + codes / column.steps * (column.max - column.min), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -49,6 +81,55 @@ def points_of(table: pa.Table, schema: Schema) -> Points:
 def _codes(column: pa.ChunkedArray, values: tuple[str, ...]) -> Ints:
     found = pc.index_in(pc.cast(column, pa.string()), value_set=pa.array(values, pa.string()))
     return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What takes the place of a number that is not there, and which columns get a category that says so."""
+
+    means: Mapping[str, float]
+    gaps: frozenset[str]
+
+    @classmethod
+    def of(cls, learn: Records, schema: Schema, *, like: Records | None = None) -> "Fill":
+        """The means of the records to learn from; gaps where those that they are to be `like` have some."""
+        like = learn if like is None else like
+        codes = {column.name: learn.codes[column.name] for column in schema.numeric}
+        there = {column.name: is_number(column, codes[column.name]) for column in schema.numeric}
+        return cls(
+            {name: float(codes[name][here].mean()) if here.any() else 0.0 for name, here in there.items()},
+            frozenset(c.name for c in schema.numeric if not is_number(c, like.codes[c.name]).all()),
+        )
+
+    def names(self, schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns of `numbers` and of `codes`."""
+        numbers = tuple(column.name for column in schema.numeric)
+        gaps = (f"{name} (whether there)" for name in numbers if name in self.gaps)
+        return numbers, (*gaps, *(column.name for column in schema.discrete))
+
+
+def points_of_records(records: Records, schema: Schema, fill: Fill, labels: Ints | None = None) -> Points:
+    """Records as points, numbers as positions. Who has no number gets the mean; where that happens, a category
+    says so. The labels are those of the schema's label, if no others are given."""
+    numbers: list[Floats] = []
+    codes: list[Ints] = []
+    sizes: list[int] = []
+    for column in schema.numeric:
+        there = is_number(column, records.codes[column.name])
+        numbers.append(np.where(there, records.codes[column.name], fill.means[column.name]))
+        if column.name in fill.gaps:
+            codes.append(np.where(there, 0, 1))
+            sizes.append(2)
+    for discrete in schema.discrete:
+        codes.append(records.codes[discrete.name])
+        sizes.append(discrete.size)
+    empty = np.zeros((records.rows, 0))
+    return Points(
+        numbers=np.stack(numbers, axis=1) if numbers else empty,
+        codes=np.stack(codes, axis=1) if codes else empty.astype(np.int64),
+        labels=records.codes[schema.label or ""] if labels is None else labels,
+        sizes=tuple(sizes),
+    )
 
 
 @dataclass(frozen=True)

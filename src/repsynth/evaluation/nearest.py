@@ -20,14 +20,15 @@ _SPARE = 5  # candidates beyond those wanted, so that rounding in the search dro
 _BLOCK = 2**18  # numbers worked on at a time
 
 
-def nearest(queries: Floats, others: Floats) -> Floats:
-    """Of each query: the distances to its five nearest neighbours among the others, rising; 0 to its like.
+def nearest(queries: Floats, others: Floats, count: int = NEIGHBOURS) -> Floats:
+    """Of each query: the distances to its five, or so many, nearest neighbours among the others, rising; 0 to its
+    like.
 
     >>> nearest(np.array([[0.0]]), np.array([[1.0], [9.0], [3.0]])).tolist()
     [[1.0, 3.0, 9.0]]
     """
-    search = _search(others, NEIGHBOURS, len(others))
-    return _distances(queries, others, search.kneighbors(queries, return_distance=False), NEIGHBOURS)
+    search = _search(others, count, len(others))
+    return _distances(queries, others, search.kneighbors(queries, return_distance=False), count)
 
 
 def _search(others: Floats, wanted: int, most: int) -> NearestNeighbors:
@@ -68,8 +69,17 @@ def make_attacks(to_synthetic: Floats, to_reference: Floats) -> Attacks:
     return Attacks(distance=-to_synthetic[:, 0], density=density)
 
 
-def outlyingness(places: Floats) -> Floats:
-    """Of each record: the mean distance to its ten nearest neighbours among all the others."""
+def outlyingness(places: Floats, among: Floats | None = None) -> Floats:
+    """Of each record: the mean distance to its ten nearest neighbours among all the others, or among other
+    records.
+
+    >>> outlyingness(np.array([[0.0], [7.0]]), np.array([[1.0], [2.0]])).tolist()
+    [1.5, 5.5]
+    """
+    if among is not None:
+        search = _search(among, OUTLYING_NEIGHBOURS, len(among))
+        candidates = search.kneighbors(places, return_distance=False)
+        return np.asarray(_distances(places, among, candidates, OUTLYING_NEIGHBOURS).mean(axis=1))
     search = _search(places, OUTLYING_NEIGHBOURS, len(places) - 1)
     candidates = search.kneighbors(return_distance=False)  # without queries, a record is not its own neighbour
     return np.asarray(_distances(places, places, candidates, OUTLYING_NEIGHBOURS).mean(axis=1))

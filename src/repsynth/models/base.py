@@ -167,8 +167,8 @@ class ModelPlan(Protocol):
         ...
 
     @property
-    def mu(self) -> float:
-        """The whole budget."""
+    def scale(self) -> float:
+        """The μ that has the budget's ε at its δ."""
         ...
 
     @property

@@ -38,7 +38,19 @@ class Groups:
 
     def of(self, records: Records) -> Ints:
         """The group of each record."""
-        return self.of_bin[self.bins.of(records)]
+        return records.look_up(self.bins.column.name, self.of_codes, self.bins.starts)
+
+    def of_codes(self, codes: Ints) -> Ints:
+        """The group of each code."""
+        return self.of_bin[self.bins.of_codes(codes)]
+
+    def places(self, records: Records) -> Ints:
+        """The same, but behind the last group where a record takes no part."""
+        return records.look_up(self.bins.column.name, self._place_of_codes, self.bins.starts)
+
+    def _place_of_codes(self, codes: Ints) -> Ints:
+        group = self.of_codes(codes)
+        return np.where(group == NONE, self.count, group)
 
     def sum_up(self, per_bin: Floats) -> Floats:
         """The sum over the bins of each group."""

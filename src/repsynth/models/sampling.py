@@ -25,7 +25,7 @@ def quota(given: Ints, probabilities: Floats, generator: np.random.Generator, or
     """
     count = len(given)
     tie = generator.random(count)
-    line = np.lexsort((tie, given) if order is None else (tie, order, given))
+    line = lined_up(tie, given, order)
     row = given[line]
     size = np.bincount(given, minlength=len(probabilities))
     rank = np.arange(count) - (np.cumsum(size) - size)[row]
@@ -38,6 +38,27 @@ def quota(given: Ints, probabilities: Floats, generator: np.random.Generator, or
     drawn = np.empty(count, dtype=np.int64)
     drawn[line] = np.clip(found, 0, probabilities.shape[1] - 1)
     return drawn
+
+
+def lined_up(tie: Floats, given: Ints, order: Ints | None = None) -> Ints:
+    """The records sorted by `given`, then by `order`, then by `tie`: `np.lexsort`, but quicker where the keys are
+    small.
+
+    >>> lined_up(np.array([0.3, 0.1, 0.2]), np.array([1, 1, 0])).tolist()
+    [2, 1, 0]
+    """
+    keys = [given] if order is None else [order, given]
+    line = np.argsort(tie)
+    ascending = tie[line]
+    if bool((ascending[1:] == ascending[:-1]).any()) or any(int(key.max(initial=0)) >= 2**16 for key in keys):
+        return np.lexsort((tie, *keys))
+    width = 1 if order is None else int(order.max(initial=0)) + 1
+    if order is not None and width * (int(given.max(initial=0)) + 1) <= 2**16:
+        keys = [given * width + order]
+    for key in keys:
+        # A stable sort of two-byte numbers goes by their digits.
+        line = line[np.argsort(key.astype(np.uint16)[line], kind="stable")]
+    return line
 
 
 def values_of(

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from repsynth.evaluation.plots import save_figure
 from repsynth.paper import STAMP
 from repsynth.paper.grid import METHODS
 from repsynth.paper.summary import TITLES, Row, Summary
-from repsynth.storage.atomic import beside
 
 # Distinguishable for the colour-blind, and by marker in print.
 _LOOKS = {
@@ -21,9 +20,6 @@ _LOOKS = {
     "random": ("#009e73", "^", "--"),
     "removal": ("#cc79a7", "v", "--"),
 }
-
-# Text stays text; no random names.
-_SVG = {"svg.fonttype": "none", "svg.hashsalt": "repsynth"}
 
 Draw = Callable[[Any, list[Row]], None]
 
@@ -50,7 +46,7 @@ def write_figures(summary: Summary, folder: Path) -> list[Path]:
         if sound:
             title = "The best possible attack, by decile of outlyingness"
             figures[f"best-attack-by-decile-{epsilon:g}"] = _by_decile(summary, "white_box", title, epsilon)
-    return [path for name, figure in figures.items() for path in _write(folder / name, figure)]
+    return [path for name, figure in figures.items() for path in save_figure(folder / name, figure)]
 
 
 def _over_budgets(
@@ -116,15 +112,3 @@ def _panels(summary: Summary, title: str, draw: Draw) -> Figure:
         figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.suptitle(f"{title}\n{summary.protocol} protocol, mean of {summary.seeds} seeds; {STAMP}", fontsize=10)
     return figure
-
-
-def _write(base: Path, figure: Figure) -> list[Path]:
-    paths = []
-    for suffix in (".png", ".svg"):
-        path = base.with_suffix(suffix)
-        # No date and no random names: equal results give equal files.
-        notes = {"Date": None} if suffix == ".svg" else {}
-        with rc_context(_SVG), beside(path, replace=True) as temporary:
-            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=notes)
-        paths.append(path)
-    return paths

@@ -19,7 +19,7 @@ MEASURES = {
 LEGEND = """\
 TSTR: AUROC of logistic regression, trained on synthetic and tested on real records. MIA: advantage of the
 distance attack on all records. Top 10 %: advantage of the density-ratio attack on the tenth that stands out
-most. Best: advantage of the best attack there can be on the measurements, given the released scores; top, on
+most. Best: advantage of the best attack there can be on the measurements, their functions held fixed; top, on
 that tenth. Top/med: the top tenth's advantage (sound: the best attack's) over the median tenth's."""
 
 

@@ -1,15 +1,19 @@
 """Checkpoints: a training that was killed goes on where it was, and nothing is spent twice.
 
-A checkpoint folder holds what was released so far, all of it paid for before the first round: `start`, the
-release as it stands when training begins; `run.json`, whose budget pays; and `state.npz`, what the rounds have
+A checkpoint folder holds what was released so far, all of it paid for before the first round: `run.json`, whose
+budget pays; `start`, the release as it stands when training begins; and `state.npz`, what the rounds have
 taught. What training shows or hands out is written there first. Rounds after the last writing are lost with
 the process that drew them: nobody saw them, so drawing them again is their first release. The folder stays until
 the release is safely saved.
+
+With a ledger, a state is written beside its place first; then its hash is noted in the ledger, if the state that
+it came from is still the last one there; then it takes its place. So the ledger decides which state counts: only
+the one noted last goes on, wherever a kill came between, and neither an older copy nor a second one does.
 """
 
 import contextlib
+import hashlib
 import os
-import secrets
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,39 +30,29 @@ from repsynth.data.layout import Layout
 from repsynth.errors import ConfigError, ReleaseError, RepsynthWarning
 from repsynth.models.base import Fit
 from repsynth.planning.plan import Plan
-from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.ledger import Ledger, Progress, same_name
 from repsynth.release.folder import load_release, read_arrays, save_release
 from repsynth.release.release import Release
 from repsynth.scoring.base import Arrays
 
 
-class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run's entry in a ledger, and the token by which this folder claims it: each time that it goes on, it does
-    so by a new one, so that no copy of the folder can go on, too. A kill may come between writing a token here
-    and writing it there; then the one before it is still the last one there."""
+class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A run's entry in a ledger, by the hash that no other ledger has; `token` and `before` took its place in
+    earlier versions."""
 
     dataset: str
     run: str
+    entry: str = ""
     token: str = ""
     before: str = ""
 
-    def claimed(self, ledger: Ledger, folder: Path) -> "Ticket":
-        """The ticket by which this process goes on; refused where another one has since."""
-        last = ledger.holder(self.dataset, self.run)
-        if last is None or last not in (self.token, self.before):
-            raise ConfigError(
-                f"{folder}: {ledger.path} does not let this training go on: either another ledger pays for it, "
-                "then name that one; or it has ended or gone on elsewhere, and going on here would spend twice"
-            )
-        ticket = Ticket(self.dataset, self.run, secrets.token_hex(16), last)
-        _write(folder / "run.json", msgspec.json.encode(ticket))
-        ledger.claim(ticket.dataset, ticket.run, token=ticket.token, after=last)
-        return ticket
-
-    def check(self, ledger: Ledger) -> None:
-        """Refuse to go on where another process has claimed the run."""
-        if ledger.holder(self.dataset, self.run) != self.token:
-            raise ConfigError(f"{ledger.path}: this training goes on elsewhere; this process stops")
+    def fits(self, known: Progress | None) -> bool:
+        """Whether this is the run that the ledger knows by its name."""
+        if known is None:
+            return False
+        if self.entry:
+            return self.entry == known.entry
+        return known.token != "" and known.token in (self.token, self.before)
 
 
 @dataclass
@@ -73,6 +67,8 @@ class Checkpoint:
     state: Arrays | None = None
     make_release: Callable[[Fit], Release] | None = None
     _mark: bytes = b""
+    _hash: str = ""
+    """Of the state that was kept last."""
 
     @property
     def start(self) -> Fit | None:
@@ -82,31 +78,44 @@ class Checkpoint:
     def begin(self, start: Fit) -> None:
         """Training is about to begin."""
         assert self.make_release is not None
+        _write(self.folder / "run.json", msgspec.json.encode(self.ticket))
         try:
             folder = save_release(self.make_release(start), self.folder / "start")
-            for path in (*folder.iterdir(), folder):
+            for path in (*folder.iterdir(), folder, self.folder):
                 _sync(path)
         except ReleaseError:
+            (self.folder / "run.json").unlink()
             _clear(self.folder)
             raise
         self._mark = _mark_of(self.folder)
-        # Written last: without it there is no checkpoint.
-        if self.ticket is not None and self.ledger is not None:
-            self.ticket = self.ticket.claimed(self.ledger, self.folder)
-        else:
-            _write(self.folder / "run.json", msgspec.json.encode(None))
+        self._note(0, b"")
 
     def save(self, state: Arrays) -> None:
         """Write what was learnt, durably, in the place of what was there; never what a copy should not know."""
-        if self.ticket and self.ledger:
-            self.ticket.check(self.ledger)
         buffer = BytesIO()
         np.savez(buffer, **state)  # type: ignore[arg-type]
-        _write(self.folder / "state.npz", buffer.getvalue())
+        _prepare(self.folder / "state.npz", buffer.getvalue())
+        self._note(int(state["numbers"][1]), buffer.getvalue())
+        _place(self.folder / "state.npz")
+
+    def pay(self, ticket: Ticket, ledger: Ledger) -> None:
+        """From now on, this is the run that pays; for a training that began unpaid, too."""
+        self.ticket, self.ledger = ticket, ledger
+        if self.release is not None:
+            _write(self.folder / "run.json", msgspec.json.encode(ticket))
+            self._note(self._rounds, _read_state(self.folder, "state.npz"))
+
+    def _note(self, done: int, state: bytes) -> None:
+        """Tell the ledger, if there is one, what is to be kept; refused where it does not come from what it noted
+        last."""
+        noted = _hash_of(self._mark, state)
+        if self.ticket and self.ledger:
+            self.ledger.note(self.ticket.dataset, self.ticket.run, done=done, state=noted, after=self._hash)
+        self._hash = noted
 
     def resumed(self, plan: Plan, layout: Layout, ledger: Ledger | None, dataset: str | None) -> "Checkpoint":
-        """The checkpoint, claimed by this process: it goes on only as what it began as, and only if its run is
-        still open in its ledger and has not gone on elsewhere."""
+        """The checkpoint, ready to go on: only as what it began as, and only from the state that its ledger noted
+        last."""
         assert self.release is not None
         other = _differences(self.release.plan.settings.dump(), plan.settings.dump())
         other += ["source of its scores"] if self.release.plan.borrowed != plan.borrowed else []
@@ -117,6 +126,12 @@ class Checkpoint:
                 f"{self.folder}: holds a training with another {', '.join(other).replace('_', ' ')}; "
                 "go on with the same, or remove the folder to start anew (what it spent stays spent)"
             )
+        if self.ticket is not None:
+            if ledger is None or dataset is None or not same_name(dataset, self.ticket.dataset):
+                raise ConfigError(
+                    f"{self.folder}: this training is paid from a ledger; name its ledger and dataset again"
+                )
+            self._resume_paid(self.ticket, ledger)
         if self.finished:
             warnings.warn(
                 f"{self.folder}: holds a finished training that was not saved; its release is handed out, and the "
@@ -124,15 +139,36 @@ class Checkpoint:
                 RepsynthWarning,
                 stacklevel=4,
             )
-        if self.ticket is None:
-            return self
-        if ledger is None or dataset != self.ticket.dataset:
-            raise ConfigError(
-                f"{self.folder}: this training is paid from a ledger; name its ledger and dataset again"
-            )
-        if not self.finished:
-            self.ticket, self.ledger = self.ticket.claimed(ledger, self.folder), ledger
         return self
+
+    def _resume_paid(self, ticket: Ticket, ledger: Ledger) -> None:
+        """Go on from what the ledger noted last, or not at all."""
+        known = ledger.progress(ticket.dataset, ticket.run)
+        if known is None or not ticket.fits(known):
+            raise ConfigError(
+                f"{self.folder}: {ledger.path} does not pay for this training; name the ledger that does"
+            )
+        self.ticket, self.ledger = Ticket(ticket.dataset, ticket.run, known.entry), ledger
+        kept, beside = _read_state(self.folder, "state.npz"), _read_state(self.folder, ".state.npz")
+        if beside and known.state == _hash_of(self._mark, beside):  # killed before it took its place
+            _place(self.folder / "state.npz")
+            kept, self.state = beside, read_arrays(self.folder, beside)
+        self._hash = _hash_of(self._mark, kept)
+        if known.state not in ("", self._hash) or (known.finished and not self.finished):
+            raise ConfigError(
+                f"{self.folder}: {ledger.path} has noted a later state of this training than this one: it went on "
+                "elsewhere, or this is an older copy, and going on here would draw rounds twice; go on with the "
+                "latest one, or remove the folder to start anew (what it spent stays spent)"
+            )
+        if (
+            not known.state and not known.finished
+        ):  # killed before the first one was noted, or an earlier version's
+            _write(self.folder / "run.json", msgspec.json.encode(self.ticket))
+            ledger.note(ticket.dataset, ticket.run, done=self._rounds, state=self._hash, after="")
+
+    @property
+    def _rounds(self) -> int:
+        return int(self.state["numbers"][1]) if self.state is not None else 0
 
     @property
     def finished(self) -> bool:
@@ -154,6 +190,19 @@ def _mark_of(folder: Path) -> bytes:
     try:
         return (folder / "start" / "release.json").read_bytes()
     except OSError:
+        return b""
+
+
+def _hash_of(mark: bytes, state: bytes) -> str:
+    """The hash of a training's start and of what it has learnt since."""
+    return hashlib.sha256(hashlib.sha256(mark).digest() + state).hexdigest()
+
+
+def _read_state(folder: Path, name: str) -> bytes:
+    """A state as it is kept; nothing where training has just begun."""
+    try:
+        return (folder / name).read_bytes()
+    except FileNotFoundError:
         return b""
 
 
@@ -192,7 +241,7 @@ def held(folder: Path) -> Iterator[None]:
 
 def find(folder: Path) -> Checkpoint | None:
     """The checkpoint in a folder, checked as a stranger's release would be; None where there is none."""
-    if not (folder / "run.json").exists():
+    if not (folder / "run.json").exists() or not (folder / "start").exists():
         if {path.name for path in folder.iterdir()} - {"lock"}:
             raise ConfigError(
                 f"{folder}: neither empty nor a checkpoint; name another folder, or remove what is left of a run "
@@ -202,8 +251,8 @@ def find(folder: Path) -> Checkpoint | None:
     try:
         ticket = msgspec.json.decode((folder / "run.json").read_bytes(), type=Ticket | None)
         release = load_release(folder / "start")
-        kept = folder / "state.npz"
-        state = read_arrays(folder, kept.read_bytes()) if kept.exists() else None
+        kept = _read_state(folder, "state.npz")
+        state = read_arrays(folder, kept) if kept else None
         if release.plan.training is None or (state is not None and state["numbers"].shape != (2,)):
             raise ReleaseError("it holds no training")
         return Checkpoint(folder, ticket, None, release, state, _mark=_mark_of(folder))
@@ -221,7 +270,8 @@ def _remove(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    (folder / "state.npz").unlink(missing_ok=True)
+    for name in ("state.npz", ".state.npz"):
+        (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / "start", ignore_errors=True)
 
 
@@ -232,15 +282,29 @@ def _discard(folder: Path) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
+    _prepare(path, content)
+    _place(path)
+
+
+def _prepare(path: Path, content: bytes) -> None:
+    """Write a file beside its place, durably."""
     temporary = path.with_name(f".{path.name}")
     try:
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
+        raise _not_written(path, error) from None
+    _sync(path.parent)
+
+
+def _place(path: Path) -> None:
+    """Move a file that was prepared to its place."""
+    try:
+        path.with_name(f".{path.name}").replace(path)
+    except OSError as error:
         raise _not_written(path, error) from None
     _sync(path.parent)
 

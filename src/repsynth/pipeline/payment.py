@@ -10,6 +10,7 @@ from repsynth.errors import ConfigError, LedgerError
 from repsynth.pipeline.checkpoint import Checkpoint, Ticket, find
 from repsynth.planning.plan import Plan
 from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.shown import at_most
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,19 @@ class Payer:
 
     def reserve(self, plan: Plan) -> Ticket:
         """Set the whole cost of a plan aside."""
-        what = f"{plan.model.name}, {plan.rule.name} weights, ε = {plan.budget.epsilon:.4g}"
+        what = f"{plan.model.name}, {plan.rule.name} weights, ε = {at_most(plan.budget.epsilon)}"
         what += f", scores from release {plan.borrowed.digest[:12]}" if plan.borrowed else ""
         charges = {name: charge.mu for name, charge in plan.charges.items()}
-        return Ticket(self.dataset, self.ledger.reserve(self.dataset, charges, what=what, training=plan.training))
+        run = self.ledger.reserve(self.dataset, charges, what=what, training=plan.training)
+        known = self.ledger.progress(self.dataset, run)
+        assert known is not None
+        return Ticket(self.dataset, run, known.entry)
 
     def close(self, ticket: Ticket) -> None:
         """Note that a run came to its end; if that fails, it counts as spent all the same, and the release is not
         lost."""
         with contextlib.suppress(LedgerError):
-            if self.ledger.holder(ticket.dataset, ticket.run) == ticket.token:  # never another one's run
+            if ticket.fits(self.ledger.progress(ticket.dataset, ticket.run)):  # never another one's run
                 self.ledger.commit(ticket.dataset, ticket.run)
 
 
@@ -45,7 +49,7 @@ def open_payer(ledger: str | Path | Ledger | None, dataset: str | None) -> Payer
 
 
 def open_checkpoint(folder: Path, plan: Plan, layout: Layout, payer: Payer | None) -> Checkpoint:
-    """The checkpoint in a folder, claimed by this process; a new one where there is none."""
+    """The checkpoint in a folder, if it may go on; a new one where there is none."""
     found = find(folder)
     if found is None:
         return Checkpoint(folder)
@@ -63,8 +67,6 @@ def paid(payer: Payer | None, plan: Plan, kept: Checkpoint | None) -> Iterator[N
     if ticket is None:  # also for a training that began unpaid: it is paid for now
         ticket = payer.reserve(plan)
         if kept is not None:
-            begun = kept.release is not None
-            kept.ticket = ticket.claimed(payer.ledger, kept.folder) if begun else ticket
-            kept.ledger = payer.ledger
+            kept.pay(ticket, payer.ledger)
     yield
-    payer.close(kept.ticket if kept and kept.ticket else ticket)
+    payer.close(ticket)

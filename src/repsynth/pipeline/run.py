@@ -2,9 +2,10 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repsynth.data.imitate import layout_of
 from repsynth.data.layout import Layout
@@ -21,6 +22,9 @@ from repsynth.privacy.events import SampledEvent
 from repsynth.release.release import Release
 from repsynth.scoring.stage import StageOne, measure_stage_one
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 def run(
     plan: Plan,
@@ -28,6 +32,7 @@ def run(
     *,
     on_step: Callable[[str], None] = lambda step: None,
     on_round: Callable[[Round], None] = lambda done: None,
+    on_rows: Callable[[int], None] = lambda rows: None,
     payer: Payer | None = None,
     noise_seed: int | None = None,
     checkpoint: Path | None = None,
@@ -35,6 +40,8 @@ def run(
     make_meter: Callable[..., Meter] = Meter,
 ) -> Release:
     """Carry out a plan. `noise_seed` makes the noise repeatable and the release not private: experiments only.
+
+    `on_rows` hears how many rows were read: it is for the curator, as it tells how many there are.
 
     Whatever goes wrong after the cost was reserved counts as spent, but a training with a `checkpoint` can go on.
     """
@@ -49,8 +56,8 @@ def run(
         with paid(payer, plan, kept):
             entropy = os.urandom if noise_seed is None else seeded_entropy(noise_seed)
             meter = make_meter(
-                open_engine(engine, source, plan.schema),
-                plan.mu,
+                open_engine(engine, _watched(source, on_rows), plan.schema),
+                plan.scale,
                 entropy=entropy,
                 delta=plan.delta,
                 planned=plan.charges,
@@ -62,6 +69,19 @@ def run(
                 kept.make_release = draft.release
             release = draft.release(plan.model.measure(meter, stage, plan, Hooks(on_step, on_round, kept)))
         return replace(release, on_saved=kept.forget) if kept else release
+
+
+def _watched(source: Source, on_rows: Callable[[int], None]) -> Source:
+    """The same source, which tells how many rows it has given."""
+
+    def batches(columns: Sequence[str]) -> "Iterator[pa.RecordBatch]":
+        done = 0
+        for batch in source.batches(columns):
+            yield batch
+            done += batch.num_rows
+            on_rows(done)
+
+    return replace(source, batches=batches)
 
 
 def _again(begun: Release, meter: Meter, on_step: Callable[[str], None]) -> StageOne:

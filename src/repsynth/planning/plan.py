@@ -15,6 +15,7 @@ from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
+from repsynth.privacy.shown import at_most
 from repsynth.schema import Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.borrowed import Borrowed
@@ -88,8 +89,19 @@ class Plan:
         return self.settings.max_model_mb
 
     @property
-    def mu(self) -> float:
-        """The whole budget in Gaussian DP."""
+    def mu(self) -> float | None:
+        """The whole budget in Gaussian DP; None where a model is trained, whose loss is not Gaussian."""
+        return None if self.training else self.budget.mu
+
+    @property
+    def rho(self) -> float | None:
+        """The whole budget in zero-concentrated DP, where it is Gaussian."""
+        return None if self.training else self.budget.rho
+
+    @property
+    def scale(self) -> float:
+        """The μ that has the budget's ε at its δ: charges are shares of its square. With a training, which is not
+        Gaussian, it bounds nothing."""
         return self.budget.mu
 
     @property
@@ -169,6 +181,7 @@ def _with_model(schema: Schema, settings: Settings, budget: Budget, borrowed: Bo
     if settings.outlier_epsilon is None:
         return plan
     ceiling = _ceiling(plan, settings.outlier_epsilon)
+    check_rule(settings.weights.at_most(ceiling))
     return replace(plan, rule=settings.weights.at_most(ceiling), ceiling=ceiling)
 
 
@@ -250,7 +263,7 @@ def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
     if allowed <= 0:
         raise ConfigError(
             f"outlier epsilon {outlier_epsilon:g} is out of reach: scoring alone costs every record "
-            f"{smallest:.4g}; ask for more than that, or lower the score and threshold shares"
+            f"{at_most(smallest)}; ask for more than that, or lower the score and threshold shares"
         )
     if plan.training is None:
         return min(1.0, math.sqrt(allowed) / loss.weighted_mu * (1 - 1e-12))
@@ -263,7 +276,7 @@ def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
     if low == 0:
         raise ConfigError(
             f"outlier epsilon {outlier_epsilon:g} is too close to what scoring costs every record, "
-            f"{smallest:.4g}; ask for more, or lower the score and threshold shares"
+            f"{at_most(smallest)}; ask for more, or lower the score and threshold shares"
         )
     return low
 
@@ -285,8 +298,8 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
     asked = settings.outlier_epsilon
     if asked is not None and asked > budget.epsilon * (1 + 1e-6):
         raise ConfigError(
-            f"outlier epsilon {asked:g} is above the whole budget's {budget.epsilon:.4g}; outliers are protected "
-            "by asking for less"
+            f"outlier epsilon {asked:g} is above the whole budget's {at_most(budget.epsilon)}; outliers are "
+            "protected by asking for less"
         )
 
 

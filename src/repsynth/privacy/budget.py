@@ -21,6 +21,7 @@ class Budget:
     """
 
     mu: float
+    """The largest μ that has this ε at δ. What is Gaussian is bounded by it; a training is not."""
     delta: float
 
     @classmethod
@@ -51,8 +52,8 @@ class Budget:
 
     @property
     def rho(self) -> float:
-        """The same budget in zero-concentrated DP."""
-        return self.mu**2 / 2
+        """The same budget in zero-concentrated DP, rounded up."""
+        return self.mu**2 / 2 * (1 + 1e-15)
 
 
 def make_budget(

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import erf, log_ndtr, ndtr, ndtri
 
 # The formula subtracts two numbers close to each other. Φ and log Φ are good to a few units of 1e-15
 # relative, and e^ε loses as many more as ε is large; this share of the larger number, times 1 + ε/1000,
 # bounds the error of the difference with room to spare.
 _CANCELLATION = 1e-12
 _BISECTIONS = 200
+_ROUNDING = 1e-13  # many times what special functions and a few operations are off by
 
 
 def delta_of(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
@@ -28,15 +29,29 @@ def delta_of(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
     >>> float(delta_of(1.0, 1.0).round(6))
     0.126937
     """
+    delta, error = _delta(mu, epsilon)
+    return np.clip(delta + error, 0.0, 1.0)
+
+
+def delta_below(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
+    """The same δ, rounded down.
+
+    >>> bool(0 < delta_below(1.0, 1.0) < delta_of(1.0, 1.0))
+    True
+    """
+    delta, error = _delta(mu, epsilon)
+    return np.clip(delta - error, 0.0, 1.0)
+
+
+def _delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """δ, and a bound on the error of working it out."""
     mu = np.asarray(mu, dtype=np.float64)
     epsilon = np.asarray(epsilon, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(mu > 0, epsilon / mu, np.inf)
         larger = ndtr(mu / 2 - ratio)
         smaller = np.exp(np.minimum(epsilon + log_ndtr(-mu / 2 - ratio), 0.0))
-    error = _CANCELLATION * (1 + epsilon / 1000) * larger
-    delta: NDArray[np.float64] = np.clip(larger - smaller + error, 0.0, 1.0)
-    return delta
+    return larger - smaller, _CANCELLATION * (1 + epsilon / 1000) * larger
 
 
 def epsilon_of(mu: ArrayLike, delta: float) -> NDArray[np.float64]:
@@ -91,19 +106,23 @@ def compose(mus: Iterable[float]) -> float:
 
 
 def advantage(mu: ArrayLike) -> NDArray[np.float64]:
-    """The largest membership advantage (TPR − FPR) that any attack can have against μ-GDP.
+    """The largest membership advantage (TPR − FPR) that any attack can have against μ-GDP, rounded up.
 
     >>> float(advantage(1.0).round(4))
     0.3829
     """
-    result: NDArray[np.float64] = 2 * ndtr(np.asarray(mu, dtype=np.float64) / 2) - 1
-    return result
+    # 2 Φ(μ/2) − 1, without the difference: that loses all its digits where μ is small.
+    result = erf(np.asarray(mu, dtype=np.float64) / math.sqrt(8)) * (1 + _ROUNDING)
+    rounded: NDArray[np.float64] = np.minimum(result, 1.0)
+    return rounded
 
 
 def true_positive_rate(mu: float, false_positive_rate: float) -> float:
-    """The largest true positive rate of any attack that has this false positive rate.
+    """The largest true positive rate of any attack that has this false positive rate, rounded up.
 
     >>> round(true_positive_rate(1.0, 0.01), 4)
     0.0924
     """
-    return float(ndtr(ndtri(false_positive_rate) + mu))
+    z = float(ndtri(false_positive_rate)) + mu
+    # The error of z is one of its larger part; far in the tail, Φ changes z times as much, relatively.
+    return min(float(ndtr(z + _ROUNDING * (1 + abs(mu) + abs(z)))) * (1 + _ROUNDING), 1.0)

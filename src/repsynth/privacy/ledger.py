@@ -3,33 +3,43 @@
 A dataset gets a total once. A run *reserves* its whole cost before it opens the data and *commits* when
 it is done; a reservation that is never committed (a crash, a kill, a power cut) counts as spent. Entries
 are only ever added, each with a hash over itself and its predecessor, so that one that was edited or
-removed is noticed. Costs are events, composed exactly, not a sum of epsilons.
+removed is noticed. Costs are events, composed exactly, not a sum of epsilons; and the total holds whatever a run's
+settings were chosen by, what earlier runs released included (see `bound`).
+
+A training notes here what it has learnt so far before it keeps it: it goes on from the state noted last, or not at
+all.
 """
 
 import getpass
 import hashlib
 import json
 import math
+import secrets
 import sqlite3
+import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from repsynth.errors import LedgerError
+from repsynth.privacy.bound import Bound, bound_training, room_in
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.gaussian import compose, mu_of
+from repsynth.privacy.gaussian import compose, epsilon_of
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS, UNIT
 from repsynth.privacy.pld import SMALLEST_DELTA, is_training
+from repsynth.privacy.shown import at_least, at_most
 
-VERSION = 2
+VERSION = 3
 _BUSY_SECONDS = 60.0
-# A total that exceeds the limit by no more than the last digits of its roundings fits.
-_TOLERANCE = 1e-12
+# The μ that an ε allows has a billionth taken off, proven to be affordable: a tenth of it is for the last digits
+# of sums that make up the whole. A limit that was given as μ or ρ is kept to that.
+_ROUNDING = 1e-10
 _APPLICATION = 0x52455053
 _MIGRATIONS = (
     """
@@ -56,6 +66,19 @@ _MIGRATIONS = (
     INSERT INTO entry SELECT * FROM old;
     DROP TABLE old;
     """,
+    """
+    ALTER TABLE entry RENAME TO old;
+    CREATE TABLE entry (
+        number INTEGER PRIMARY KEY,
+        dataset TEXT NOT NULL,
+        kind TEXT NOT NULL CHECK (kind IN ('init', 'reserve', 'claim', 'state', 'commit')),
+        run TEXT NOT NULL,
+        content TEXT NOT NULL,
+        hash TEXT NOT NULL
+    ) STRICT;
+    INSERT INTO entry SELECT * FROM old;
+    DROP TABLE old;
+    """,
 )
 
 
@@ -68,6 +91,21 @@ class Spending:
     what: str
     when: str
     loss: Loss
+    bound: Bound
+    """What it counts for beside other runs."""
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come, as far as the ledger knows."""
+
+    entry: str
+    """The hash of the entry that reserved it: no other ledger has it."""
+    state: str
+    """The hash of what its training had learnt when it was kept last; empty where nothing was."""
+    token: str
+    """By which a training went on in earlier versions; empty where none did."""
     finished: bool
 
 
@@ -81,48 +119,78 @@ class Balance:
     limit: Budget
     spendings: tuple[Spending, ...]
 
+    @cached_property
+    def room(self) -> Bound:
+        """What the bounds of several runs may add up to."""
+        return room_in(self.limit)
+
     @property
     def spent(self) -> Loss:
         """All runs together, finished or not."""
         return Loss.together(spending.loss for spending in self.spendings)
 
     @property
+    def spent_bound(self) -> Bound:
+        """What all runs count for together."""
+        return Bound.together(spending.bound for spending in self.spendings)
+
+    @property
     def spent_epsilon(self) -> float:
-        """The ε of all runs at the limit's δ."""
-        return self.epsilon(self.spent)
+        """The ε of all runs at the limit's δ: exact for one run and for runs without training, else by bounds."""
+        spent = self.spent
+        if spent.mu is not None or len(self.spendings) == 1:
+            return self.epsilon(spent)
+        return float(epsilon_of(self.spent_bound.mu, self.limit.delta - self.room.failure))
 
     @property
     def remaining(self) -> Loss:
         """The most that one more run without training may cost."""
-        spent = self.spent
-        if spent.mu is not None:
-            return Loss(0.0, math.sqrt(max(self.limit.mu**2 - spent.mu**2, 0.0)))
-        low, high = 0.0, self.limit.mu
-        while high - low > 1e-4 * self.limit.mu:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.covers(Loss(0.0, middle)) else (low, middle)
-        return Loss(0.0, low)
+        if not self.spendings:
+            return Loss(0.0, self.limit.mu)
+        return Loss(0.0, math.sqrt(max(self.room.mu**2 - self.spent_bound.mu**2, 0.0)))
 
     @property
     def share_spent(self) -> float:
         """How much of the limit is spent, as a share of its μ²."""
-        return min(self.share(self.spent), 1.0)
+        return self.share(self.spent_bound)
 
-    def share(self, loss: Loss) -> float:
-        """A loss as a share of the limit's μ²; that of a training by the μ that has its ε."""
-        mu = loss.mu if loss.mu is not None else mu_of(self.epsilon(loss), self.limit.delta)
-        return (mu / self.limit.mu) ** 2
+    @property
+    def exceeded(self) -> bool:
+        """Whether more is spent than the limit allows, which an earlier version may have let happen."""
+        if self.spent.mu is not None or len(self.spendings) == 1:
+            return not self._allows(self.spent)
+        return not self._holds(self.spent_bound)
+
+    def share(self, bound: Bound) -> float:
+        """What something counts for as a share of the limit's μ²; all of it where nothing would fit beside it."""
+        return min((bound.mu / self.room.mu) ** 2, 1.0) if self._holds(bound) else 1.0
+
+    def bound(self, loss: Loss) -> Bound:
+        """What a loss counts for beside other runs."""
+        gaussian = Bound(compose([loss.floor_mu, loss.weighted_mu]))
+        return Bound.together([gaussian, *(bound_training(each, self.room) for each in loss.trainings)])
 
     def covers(self, loss: Loss) -> bool:
-        """Whether so much more fits."""
-        total = self.spent + loss
-        if total.mu is not None:
-            return total.mu <= self.limit.mu * (1 + _TOLERANCE)
-        return self.epsilon(total) <= self.limit.epsilon * (1 + 1e-9)
+        """Whether so much more fits. The first run depends on nothing that was released, so it fits by its own
+        account, too; after one that fits by that alone, nothing else does."""
+        if not self.spendings and self._allows(loss):
+            return True
+        return self._holds(Bound.together([self.spent_bound, self.bound(loss)]))
 
     def epsilon(self, loss: Loss) -> float:
         """The ε of a loss at the limit's δ."""
         return loss.epsilon(self.limit.delta)
+
+    def _allows(self, loss: Loss) -> bool:
+        """Whether a loss that depends on nothing else is within the limit."""
+        if loss.mu is not None:
+            return loss.mu <= self.limit.mu * (1 + _ROUNDING)
+        return self.epsilon(loss) <= self.limit.epsilon
+
+    def _holds(self, bound: Bound) -> bool:
+        """Whether there is room for a bound."""
+        rounded = 1 + _ROUNDING
+        return bound.mu <= self.room.mu * rounded and bound.failure <= self.room.failure * rounded
 
 
 class Ledger:
@@ -157,9 +225,10 @@ class Ledger:
         return cls(path)
 
     def init(self, dataset: str, limit: Budget) -> None:
-        """Give a dataset its total budget, once."""
-        if not dataset.strip():
-            raise LedgerError("a dataset needs a name; give one with --dataset")
+        """Give a dataset its total budget, once. Its name is the same however it is spaced and in either case."""
+        name = " ".join(dataset.split())
+        if not _folded(name) or not name.isprintable():
+            raise LedgerError("a dataset needs a name of visible characters; give one with --dataset")
         content = {
             "unit": UNIT,
             "neighbours": NEIGHBOURS,
@@ -169,9 +238,12 @@ class Ledger:
             "when": _now(),
         }
         with self._transaction() as connection:
-            if dataset in _datasets(connection):
-                raise LedgerError(f"{self.path}: '{dataset}' has its budget already; it is given once and for all")
-            _append(connection, dataset, "init", "", content)
+            for other in _datasets(connection):
+                if same_name(name, other):
+                    raise LedgerError(
+                        f"{self.path}: '{other}' has its budget already; it is given once and for all"
+                    )
+            _append(connection, name, "init", "", content)
 
     def datasets(self) -> tuple[str, ...]:
         """The datasets that have a budget here."""
@@ -188,7 +260,7 @@ class Ledger:
     def balance(self, dataset: str) -> Balance:
         """What a dataset has spent and has left."""
         with self._transaction() as connection:
-            return _balance(connection, dataset, self.path)
+            return _balance(connection, _find(connection, dataset, self.path), self.path)
 
     def reserve(
         self, dataset: str, charges: Mapping[str, float], *, what: str, training: SampledEvent | None = None
@@ -201,61 +273,61 @@ class Ledger:
         if not charges or not all(math.isfinite(mu) and mu > 0 for mu in charges.values()):
             raise LedgerError("a run's charges must be positive numbers; nothing was reserved")
         events: list[dict[str, Any]] = [{"kind": "gaussian", "name": n, "mu": mu} for n, mu in charges.items()]
+        rounds: dict[str, Any] = {}
         if training is not None:
             parts = {"rate": training.rate, "noise": training.noise, "rounds": training.rounds}
-            events.append({"kind": "sampled", "name": training.name, **parts})
+            rounds = {"kind": "sampled", "name": training.name, **parts}
+            events.append(rounds)
         loss = _loss(events, self.path)
         with self._transaction() as connection:
-            balance = _balance(connection, dataset, self.path)
+            name = _find(connection, dataset, self.path)
+            _refuse_twins(connection, name, self.path)
+            balance = _balance(connection, name, self.path)
             if training is not None and balance.limit.delta < SMALLEST_DELTA:
                 raise LedgerError(
-                    f"{self.path}: the budget of '{dataset}' is kept at δ = {balance.limit.delta:.3g}; training "
-                    f"is accounted for down to {SMALLEST_DELTA:g}; use another model"
+                    f"{self.path}: the budget of '{name}' is kept at δ = {at_most(balance.limit.delta, 3)}; "
+                    f"training is accounted for down to {SMALLEST_DELTA:g}; use another model"
                 )
             if not balance.covers(loss):
-                left = balance.epsilon(balance.remaining)
-                raise LedgerError(
-                    f"{self.path}: this run costs ε = {balance.epsilon(loss):.4g}, and '{dataset}' has "
-                    f"ε = {left:.4g} left of {balance.limit.epsilon:.4g} (all at δ = {balance.limit.delta:.3g}); "
-                    f"the largest affordable is --epsilon {math.floor(left * 1e4) / 1e4:g} "
-                    f"--delta {balance.limit.delta:g}"
-                )
+                raise LedgerError(f"{self.path}: {_refusal(balance, loss)}")
             run = f"run-{len(balance.spendings) + 1}"
-            content = {"events": events, "what": what, "who": _user(), "when": _now()}
-            _append(connection, dataset, "reserve", run, content)
+            for each in loss.trainings:
+                rounds["bound"] = asdict(bound_training(each, balance.room))
+            content = {
+                "events": events,
+                "what": what,
+                "who": _user(),
+                "when": _now(),
+                "mark": secrets.token_hex(16),  # so that no entry of another ledger has the same hash
+            }
+            _append(connection, name, "reserve", run, content)
             return run
 
     def commit(self, dataset: str, run: str) -> None:
         """Note that a run came to its end."""
         with self._transaction() as connection:
-            open_runs = [s.run for s in _balance(connection, dataset, self.path).spendings if not s.finished]
-            if run not in open_runs:
-                raise LedgerError(f"{self.path}: '{dataset}' has no open run of that name to commit")
-            _append(connection, dataset, "commit", run, {"when": _now()})
+            name = _find(connection, dataset, self.path)
+            progress = _progress(connection, name, run)
+            if progress is None or progress.finished:
+                raise LedgerError(f"{self.path}: '{name}' has no open run of that name to commit")
+            _append(connection, name, "commit", run, {"when": _now()})
 
-    def holder(self, dataset: str, run: str) -> str | None:
-        """The token of whoever claimed an open run last, empty where nobody did; None where it is not open."""
+    def progress(self, dataset: str, run: str) -> Progress | None:
+        """How far a run has come; None where there is none of that name."""
         with self._transaction() as connection:
-            return self._holder(connection, dataset, run)
+            return _progress(connection, _find(connection, dataset, self.path), run)
 
-    def claim(self, dataset: str, run: str, *, token: str, after: str) -> None:
-        """Go on with an open run, as the only one: refused where it was claimed again since the token `after`."""
+    def note(self, dataset: str, run: str, *, done: int, state: str, after: str) -> None:
+        """Note the hash of what a training has learnt in its first `done` rounds, before it is kept or shown.
+        Refused where anything but `after` was noted last: then the training has gone on elsewhere."""
         with self._transaction() as connection:
-            if self._holder(connection, dataset, run) != after:
+            name = _find(connection, dataset, self.path)
+            progress = _progress(connection, name, run)
+            if progress is None or progress.finished or progress.state != after:
                 raise LedgerError(
-                    f"{self.path}: '{dataset}', {run}: it has gone on elsewhere; nothing was measured"
+                    f"{self.path}: '{name}', {run}: this training has gone on elsewhere; this process stops"
                 )
-            _append(connection, dataset, "claim", run, {"token": token, "when": _now()})
-
-    def _holder(self, connection: sqlite3.Connection, dataset: str, run: str) -> str | None:
-        spendings = _balance(connection, dataset, self.path).spendings
-        if run not in [spending.run for spending in spendings if not spending.finished]:
-            return None
-        rows = connection.execute(
-            "SELECT content FROM entry WHERE dataset = ? AND run = ? AND kind = 'claim' ORDER BY number",
-            (dataset, run),
-        ).fetchall()
-        return str(json.loads(rows[-1][0])["token"]) if rows else ""
+            _append(connection, name, "state", run, {"round": done, "state": state, "when": _now()})
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -335,27 +407,116 @@ def _hash(previous: str, number: int, dataset: str, kind: str, run: str, content
     return hashlib.sha256(fields.encode()).hexdigest()
 
 
+def same_name(one: str, other: str) -> bool:
+    """Whether two names of datasets are the same but for spaces, upper case and forms of characters.
+
+    >>> same_name("Patients ", "patients"), same_name("patients", "patients 2")
+    (True, False)
+    """
+    return _folded(one) == _folded(other)
+
+
+def _folded(name: str) -> str:
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join("".join(filter(_is_seen, folded)).split())
+
+
+# Fillers, joiners and selectors of variants: letters or marks to Unicode, nothing to the eye.
+_UNSEEN = frozenset(
+    map(chr, [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, *range(0xFE00, 0xFE10)])
+)
+
+
+def _is_seen(character: str) -> bool:
+    unseen = character in _UNSEEN or 0xE0100 <= ord(character) <= 0xE01EF
+    return not unseen and unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn")
+
+
 def _datasets(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT dataset FROM entry WHERE kind = 'init' ORDER BY number")
     return [name for (name,) in rows]
+
+
+def _find(connection: sqlite3.Connection, dataset: str, path: Path) -> str:
+    """A dataset's name as the ledger spells it."""
+    names = [name for name in _datasets(connection) if same_name(name, dataset)]
+    if not names:
+        raise LedgerError(f"{path}: no budget for '{dataset}'; give it one with repsynth ledger init")
+    return dataset if dataset in names else names[0]
+
+
+def _refuse_twins(connection: sqlite3.Connection, dataset: str, path: Path) -> None:
+    """Earlier versions told names apart that are one now."""
+    names = [name for name in _datasets(connection) if same_name(name, dataset)]
+    if len(names) > 1:
+        listed = " and ".join(f"'{name}'" for name in names)
+        raise LedgerError(
+            f"{path}: {listed} are one name, with a budget each; nothing more is spent from them: begin another "
+            "ledger, with a budget that leaves room for what they have spent together"
+        )
 
 
 def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balance:
     rows = connection.execute(
         "SELECT kind, run, content FROM entry WHERE dataset = ? ORDER BY number", (dataset,)
     ).fetchall()
-    if not rows:
-        raise LedgerError(f"{path}: no budget for '{dataset}'; give it one with repsynth ledger init")
     start = json.loads(rows[0][2])
+    limit = Budget.gaussian(mu=start["mu"], delta=start["delta"])
+    balance = Balance(dataset, start["unit"], start["neighbours"], limit, ())
     finished = {run for kind, run, _ in rows if kind == "commit"}
     spendings = []
     for kind, run, content in rows:
         if kind == "reserve":
             entry = json.loads(content)
             loss = _loss(entry["events"], path)
-            spendings.append(Spending(run, entry["who"], entry["what"], entry["when"], loss, run in finished))
-    limit = Budget.gaussian(mu=start["mu"], delta=start["delta"])
-    return Balance(dataset, start["unit"], start["neighbours"], limit, tuple(spendings))
+            bound = _bound(entry["events"], loss, balance, path)
+            spendings.append(
+                Spending(run, entry["who"], entry["what"], entry["when"], loss, bound, run in finished)
+            )
+    return replace(balance, spendings=tuple(spendings))
+
+
+def _progress(connection: sqlite3.Connection, dataset: str, run: str) -> Progress | None:
+    rows = connection.execute(
+        "SELECT kind, content, hash FROM entry WHERE dataset = ? AND run = ? ORDER BY number", (dataset, run)
+    ).fetchall()
+    last = {kind: (content, kept) for kind, content, kept in rows}
+    if "reserve" not in last:
+        return None
+    return Progress(
+        entry=last["reserve"][1],
+        state=str(json.loads(last["state"][0])["state"]) if "state" in last else "",
+        token=str(json.loads(last["claim"][0])["token"]) if "claim" in last else "",
+        finished="commit" in last,
+    )
+
+
+def _refusal(balance: Balance, loss: Loss) -> str:
+    """Why a run does not fit, and what would."""
+    limit = balance.limit
+    if balance.exceeded:
+        return (
+            f"'{balance.dataset}' has spent ε = {at_most(balance.spent_epsilon)} of {at_most(limit.epsilon)} at "
+            f"δ = {at_most(limit.delta, 3)}, more than its limit; it takes no further run"
+        )
+    left = balance.epsilon(balance.remaining)
+    trained = ", and slightly less with training" if loss.trainings else ""
+    return (
+        f"this run costs ε = {at_most(balance.epsilon(loss))}, and '{balance.dataset}' has ε = {at_least(left)} "
+        f"left of {at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
+        f"--epsilon {at_least(left)} --delta {at_least(limit.delta, 6)}{trained}"
+    )
+
+
+def _bound(events: list[dict[str, Any]], loss: Loss, balance: Balance, path: Path) -> Bound:
+    """What the events of a run count for beside other runs; earlier versions did not note it of a training."""
+    noted = [event["bound"] for event in events if "bound" in event]
+    if len(noted) != len(loss.trainings):
+        return balance.bound(loss)
+    bounds = [Bound(float(each["mu"]), float(each["failure"])) for each in noted]
+    if not all(0 < each.mu < math.inf and 0 <= each.failure <= 1 for each in bounds):
+        raise LedgerError(_damage(path, "it holds a bound that is out of range"))
+    return Bound.together([balance.bound(replace(loss, trainings=())), *bounds])
 
 
 def _loss(events: list[dict[str, Any]], path: Path) -> Loss:

@@ -2,8 +2,8 @@
 
 Measurements that weights do not touch cost every record the same. What a weighted Gaussian measurement or choice
 costs is w times its μ; a training's rounds are Gaussian measurements of a random sample whose noise is 1/w times
-as large. Without training the whole is exactly Gaussian and in closed form. With it, losses are composed
-numerically (see `pld`).
+as large. That holds for all sets of releases in which the record has no more influence than w. Without training
+the whole is exactly Gaussian and in closed form. With it, losses are composed numerically (see `pld`).
 """
 
 import math
@@ -118,7 +118,8 @@ class Loss:
             return true_positive_rate(self.mu, false_positive_rate)
         highest = min(self.epsilon(SMALLEST_DELTA), -math.log(false_positive_rate))
         levels = np.linspace(0.0, highest, 200)
-        return min(1.0, *(math.exp(e) * false_positive_rate + self.delta(e) for e in levels))
+        rates = (math.exp(e) * false_positive_rate + self.delta(e) for e in levels)
+        return min(1.0, min(rates) * (1 + 1e-13))
 
     def _tabulated(self, influence: ArrayLike, value: Callable[["Loss"], float]) -> Floats:
         """A value for each influence, worked out once for each step."""

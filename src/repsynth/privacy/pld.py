@@ -8,6 +8,9 @@ import importlib.util
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from repsynth.arrays import Floats
 from repsynth.errors import ConfigError
 from repsynth.privacy.events import RATE_UNIT, SampledEvent
 
@@ -29,6 +32,13 @@ def epsilon(mu: float, trainings: tuple[SampledEvent, ...], delta: float) -> flo
 def delta(mu: float, trainings: tuple[SampledEvent, ...], epsilon: float) -> float:
     """The δ at this ε."""
     return min(float(_accountant(mu, trainings).get_delta(epsilon)) + _COMPOSITION_ERROR, 1.0)
+
+
+def deltas(training: SampledEvent, levels: Floats) -> Floats:
+    """The δ of a training alone at many rising ε, the larger one of adding a record and of removing it."""
+    found = np.asarray(_accountant(0.0, (training,)).get_delta(levels), dtype=np.float64)
+    # Each is the difference of two sums over a million cells at most, some fifty times as large as itself.
+    return np.minimum(found * (1 + 1e-6) + _COMPOSITION_ERROR, 1.0)
 
 
 @lru_cache(maxsize=64)

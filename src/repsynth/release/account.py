@@ -56,8 +56,10 @@ class Stratum:
 class Privacy:
     """The account of a release.
 
-    The total bounds every record. A record of weight w loses at most `epsilon_at(w)` given the scores'
-    release; anybody can look up their own weight in the public files.
+    The total bounds every record. For every set S of releases in which a record weighs at most w, a table D with
+    it and D' without it have P[M(D) in S] <= e^epsilon_at(w) P[M(D') in S] + δ, and the same with D and D'
+    swapped; that is no statement about probabilities given the scores that came out. Anybody can look up their own
+    weight in the public files.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
@@ -95,11 +97,12 @@ class Privacy:
 
     @property
     def rho(self) -> float | None:
-        """The total in zero-concentrated DP, where it is Gaussian."""
-        return None if self.mu is None else self.mu**2 / 2
+        """The total in zero-concentrated DP, where it is Gaussian; rounded up."""
+        return None if self.mu is None else self.mu**2 / 2 * (1 + 1e-15)
 
     def epsilon_at(self, influence: Floats | float) -> Floats:
-        """The realised ε at δ of records that have this share of the largest influence in synthesis."""
+        """The realised ε at δ of records that have this share of the largest influence in synthesis: it holds for
+        all sets of releases in which they have no more."""
         return self.loss.epsilon_at(influence, self.delta)
 
     @property
@@ -111,7 +114,7 @@ class Privacy:
 
     @property
     def outlier_epsilon(self) -> float:
-        """What a record above the threshold loses at most, given the released scores."""
+        """What a record above the threshold loses at most, for all sets of releases in which it lies there."""
         return float(self.epsilon_at(self.outlier_weight))
 
     def epsilon_by_delta(self) -> dict[float, float]:

@@ -7,6 +7,8 @@ import msgspec
 from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import Event, SampledEvent
 from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.shown import at_most
+from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import RULES
@@ -22,7 +24,7 @@ def release_data(release: Release) -> dict[str, Any]:
         "mu": privacy.mu,
         "rho": privacy.rho,
         "neighbours": NEIGHBOURS,
-        "epsilon_by_delta": {f"{delta:g}": epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
+        "epsilon_by_delta": {at_most(delta, 6): epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
         "attack_advantage_at_most": privacy.advantage,
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "model": release.plan.model.name,
@@ -52,7 +54,21 @@ def release_data(release: Release) -> dict[str, Any]:
             {"fraction": s.fraction, "epsilon_at_most": s.epsilon, "weight_at_most": s.weight}
             for s in privacy.distribution()
         ],
+        "expected_errors": _expected(release),
         "warnings": [*release.warnings, *csv_cautions(release.schema)],
+    }
+
+
+def _expected(release: Release) -> dict[str, Any]:
+    """The largest standard error of a share in each column, and those of means and of the model's tables."""
+    expected = expected_errors(release)
+    return {
+        "rows": expected.rows_error,
+        "shares": {shares.column: shares.error for shares in expected.columns},
+        "means": msgspec.to_builtins(expected.means),
+        "group_means": msgspec.to_builtins(expected.group_means),
+        "tables": msgspec.to_builtins(expected.tables),
+        "notes": expected.notes,
     }
 
 

@@ -5,7 +5,11 @@ What the plan was follows from the events, so nothing here depends on today's de
 
 from typing import Any
 
+import numpy as np
+
 from repsynth.scoring.base import Arrays
+from repsynth.scoring.weights import FULL, WeightFunction
+from repsynth.storage.checks import ints
 
 FORMAT = 3
 
@@ -19,16 +23,18 @@ def upgrade(file: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     old = file["settings"]
     events = [_event(event, old["model"]) for event in file["events"]]
     training = [event for event in events if event["kind"] == "sampled"]
-    rule = _rule(old)
+    asked = _rule(old)
+    ceiling = _ceiling(file, arrays)
+    rule = {**asked, "outlier_weight": ceiling} if "outlier_weight" in asked and ceiling < 1 else asked
     described = {
         "format": 4,
         **{key: file[key] for key in ("repsynth", "private", "schema", "layout", "rows", "weights_start")},
         "plan": {
-            "settings": _settings(old, rule),
+            "settings": _settings(old, asked),
             "budget": {"mu": old["mu"], "delta": old["delta"]},
             "charges": [_charge(event) for event in events if event["kind"] != "sampled"],
             "rule": rule,
-            "ceiling": 1.0,
+            "ceiling": ceiling,
             "training": training[0] if training else None,
         },
         "events": events,
@@ -70,6 +76,15 @@ def _rule(old: dict[str, Any]) -> dict[str, Any]:
     if rule["name"] == "targeted":
         rule["outlier_weight"] = old["outlier_weight"]
     return rule
+
+
+def _ceiling(file: dict[str, Any], arrays: Arrays) -> float:
+    """The largest weight above the threshold, where an outlier ε was asked for: that version did not keep it, but
+    its weights hold it."""
+    if file["settings"]["outlier_epsilon"] is None:
+        return 1.0
+    at = WeightFunction(file["weights_start"], ints(arrays["weights"])).of(np.array([file["threshold"]["value"]]))
+    return float(at[0]) / FULL
 
 
 def _settings(old: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:

@@ -35,19 +35,32 @@ from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
 from repsynth.scoring.shifted import with_threshold
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, histograms_for
-from repsynth.scoring.threshold import Threshold, rows_of
-from repsynth.scoring.weights import FULL, RULES, WeightFunction
+from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, histograms_for, weights_of
+from repsynth.scoring.threshold import Threshold, follows, rows_of
+from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage.checks import ints, positive, require
 
 FORMAT = 4
 
 
 class BudgetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole budget."""
+    """The whole budget: μ, or ε where a model was trained, whose loss is not Gaussian."""
 
-    mu: float
     delta: float
+    mu: float | None = None
+    epsilon: float | None = None
+
+    @classmethod
+    def of(cls, plan: Plan) -> "BudgetFile":
+        """The budget of a plan."""
+        if plan.training is not None and plan.settings.epsilon is not None:
+            return cls(plan.delta, epsilon=plan.settings.epsilon)
+        return cls(plan.delta, mu=plan.budget.mu)
+
+    def load(self, *, trained: bool) -> Budget:
+        """The same as a value."""
+        require(self.epsilon is None or trained, "its charges are not its budget's")
+        return make_budget(mu=self.mu, epsilon=self.epsilon, delta=self.delta)
 
 
 class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +81,7 @@ class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: int
     fraction: float
     fraction_error: float
+    reading: int | None = None
 
 
 class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,7 +122,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
         layout=release.layout,
         plan=PlanFile(
             settings=plan.settings.dump(),
-            budget=BudgetFile(plan.budget.mu, plan.budget.delta),
+            budget=BudgetFile.of(plan),
             charges=tuple(plan.charges.values()),
             rule=RULES.dump(plan.rule),
             ceiling=plan.ceiling,
@@ -117,7 +131,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
         ),
         rows=release.rows,
         events=release.events,
-        threshold=ThresholdFile(threshold.value, threshold.fraction, threshold.fraction_error)
+        threshold=ThresholdFile(threshold.value, threshold.fraction, threshold.fraction_error, threshold.reading)
         if threshold
         else None,
         weights_start=release.weights.start,
@@ -210,7 +224,7 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     charges = {charge.name: charge for charge in file.charges}
     require(len(charges) == len(file.charges), "a charge is there twice")
     require(all(positive(charge.mu) for charge in file.charges), "a charge is not positive")
-    budget = Budget.gaussian(mu=file.budget.mu, delta=file.budget.delta)
+    budget = file.budget.load(trained=file.training is not None)
     require(settings.delta in (None, budget.delta), "its budget is not its settings'")
     asked = make_budget(epsilon=settings.epsilon, mu=settings.mu, rho=settings.rho, delta=budget.delta)
     require(math.isclose(asked.mu, budget.mu, rel_tol=1e-6), "its budget is not its settings'")
@@ -220,16 +234,29 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     require(0 <= file.ceiling <= 1, "its ceiling is out of range")
     require(settings.model is not None, "its model is not named")
     require(file.why is None or (len(file.why) <= 500 and file.why.isprintable()), "it does not say why in words")
+    rule = RULES.load(file.rule)
+    _check_rule(rule, settings, file.ceiling)
     return Plan(
         schema=schema,
         settings=settings,
         budget=budget,
         charges=charges,
-        rule=RULES.load(file.rule),
+        rule=rule,
         ceiling=file.ceiling,
         training=file.training,
         why=file.why,
     )
+
+
+def _check_rule(rule: Rule, settings: Settings, ceiling: float) -> None:
+    """The rule is the settings', cut off at its ceiling where an outlier ε was asked for; and it is one."""
+    asked = settings.weights
+    if settings.outlier_epsilon is None:
+        require(rule == asked and ceiling == 1, "its weight rule is not its settings'")
+    else:
+        require(rule == asked.at_most(ceiling), "its weight rule is not its settings'")
+    why = fault_of(rule)
+    require(why is None, f"its weight rule {why}")
 
 
 def _check_events(events: tuple[Event, ...], plan: Plan) -> None:
@@ -250,6 +277,16 @@ def _check_events(events: tuple[Event, ...], plan: Plan) -> None:
         require(charge.choice == isinstance(event, ExponentialEvent), "an event is not of its kind")
         require(charge.weighted == event.weighted, "an event does not say who pays in full as its plan does")
         require(math.isclose(event.mu, charge.mu, rel_tol=1e-6), "its charges are not its plan's")
+    _check_outliers(events, plan)
+
+
+def _check_outliers(events: tuple[Event, ...], plan: Plan) -> None:
+    """What was asked for outliers is what their ceiling costs, as far as that can be worked out here."""
+    asked, loss = plan.settings.outlier_epsilon, Loss.of(events)
+    if asked is None or (loss.trainings and not pld.available()):
+        return
+    kept = float(loss.epsilon_at(plan.ceiling, plan.delta)) <= asked * (1 + 1e-6)
+    require(kept, "its ceiling does not keep the asked outlier epsilon")
 
 
 def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
@@ -308,17 +345,20 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
     borrowed = plan.borrowed
     if borrowed is None:
         score = plan.scorer.load(histograms_for(plan.scorer, histograms, ranges), schema.label, arrays)
-        threshold = _threshold(file.threshold, arrays, schema.label_column)
+        threshold = _threshold(file, plan, arrays, schema.label_column)
         score = with_threshold(score, threshold, schema.label_column)
     else:
         require(plan.scorer == borrowed.scorer, "its scores are not those that came from elsewhere")
         score, threshold = borrowed.score, borrowed.threshold
+        require(plan.outlier_fraction == threshold.fraction, "its threshold's fraction is not its plan's")
     table = ints(arrays["weights"])
     require(0 < len(table) <= 2**16 and table.min() >= 0 and table.max() <= FULL, "a weight is not in 0..1")
     require(bool(np.all(np.diff(table) <= 0)), "its weights rise with the score")
     for value in (file.weights_start, threshold.value if threshold else 0):
         require(abs(value) <= 2**50, "a score is out of range")
     weights = WeightFunction(file.weights_start, table)
+    followed = weights.is_about(weights_of(plan, score, threshold))
+    require(followed, "its weights do not follow from its rule, threshold and scores")
     return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
 
 
@@ -340,7 +380,8 @@ def _sigma(file: ReleaseFile, name: str) -> float:
     return event.sigma
 
 
-def _threshold(file: ThresholdFile | None, arrays: Arrays, label: Discrete | None) -> Threshold | None:
+def _threshold(described: ReleaseFile, plan: Plan, arrays: Arrays, label: Discrete | None) -> Threshold | None:
+    file = described.threshold
     if file is None:
         return None
     edges = ints(arrays["threshold_edges"], most=2**50)
@@ -354,7 +395,12 @@ def _threshold(file: ThresholdFile | None, arrays: Arrays, label: Discrete | Non
         shifts = ints(arrays["threshold_shifts"], rows_of(label), most=2**50)
     rows = 1 if shifts is None else len(shifts)
     counts = ints(arrays["threshold_counts"], rows * (len(edges) + 1)).reshape(rows, -1)
-    return Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts)
+    threshold = Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts, file.reading)
+    require(file.fraction == plan.outlier_fraction, "its threshold's fraction is not its plan's")
+    sigma = _sigma(described, SCORES)
+    followed = follows(threshold, rows=described.rows, sigma=sigma, label=label)
+    require(followed, "its threshold does not follow from its histogram of the scores")
+    return threshold
 
 
 def _bins(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Bins:

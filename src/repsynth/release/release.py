@@ -24,6 +24,7 @@ from repsynth.models.base import Fit, Sampler
 from repsynth.planning.cautions import cautions, some
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event
+from repsynth.privacy.shown import at_most
 from repsynth.release.account import NoisyFraction, Privacy
 from repsynth.schema import Category, Schema
 from repsynth.scoring.base import Score
@@ -67,7 +68,7 @@ class Release:
 
     def __repr__(self) -> str:
         stamp = "" if self.private else ", NOT PRIVATE"
-        return f"<Release: {len(self.schema.columns)} columns, ε = {self.privacy.epsilon:.4g}{stamp}>"
+        return f"<Release: {len(self.schema.columns)} columns, ε = {at_most(self.privacy.epsilon)}{stamp}>"
 
     @cached_property
     def sampler(self) -> Sampler:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.cuts import interval_of
 from repsynth.data.positions import positions_of
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Datetime, Discrete, Numeric, Schema
@@ -124,10 +125,11 @@ class Bins:
 
     def of(self, records: Records) -> Ints:
         """The bin of each record."""
-        codes = records.codes[self.column.name]
-        if self.starts is None:
-            return np.where(codes == MISSING, self.count - 1, codes)
-        found = np.searchsorted(self.starts, codes, side="right") - 1
+        return records.look_up(self.column.name, self.of_codes, self.starts)
+
+    def of_codes(self, codes: Ints) -> Ints:
+        """The bin of each code."""
+        found = codes if self.starts is None else interval_of(codes, self.starts)
         return np.where(codes == MISSING, self.count - 1, found)
 
     def edges(self) -> Floats:

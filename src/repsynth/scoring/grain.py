@@ -58,19 +58,26 @@ class Grains:
 
     def of(self, records: Records) -> Ints:
         """The cell of each record."""
-        codes = records.codes[self.column.name]
-        number = (codes != MISSING) & (codes <= self.column.steps)
-        values = self._values(np.where(number, codes, 0))
+        return records.look_up(self.column.name, self.of_codes)
+
+    def of_codes(self, codes: Ints) -> Ints:
+        """The cell of each code."""
+        values = self._values(codes)
+        magnitude = np.abs(values)
         # A round number may lie anywhere in its interval: 1 counts as one even where the middle is below it.
-        size = self.sizes(np.abs(values) + self.reach)
-        cell = size * (size + 1) // 2 + np.minimum(self.largest_power(values), size)
-        return np.where(number & (np.abs(values) > self.column.unit / 2), cell, self.count - 1)
+        size = self.sizes(magnitude + self.reach)
+        cell = (size * (size + 1) >> 1) + np.minimum(self.largest_power(values), size)
+        number = (codes != MISSING) & (codes <= self.column.steps) & (magnitude > self.column.unit / 2)
+        return cell if number.all() else np.where(number, cell, self.count - 1)
 
     def largest_power(self, values: Floats) -> Ints:
         """The largest power that divides each number, as a place among `powers`."""
         found = np.zeros(len(values), dtype=np.int64)
-        left = np.arange(len(values))  # what is no multiple of a power is none of a larger one
-        for k in range(1, len(self.powers)):
+        if len(self.powers) == 1:
+            return found
+        left = np.flatnonzero(self._divides(10.0 ** self.powers[1], values))
+        found[left] = 1
+        for k in range(2, len(self.powers)):  # what is no multiple of a power is none of a larger one
             left = left[self._divides(10.0 ** self.powers[k], values[left])]
             found[left] = k
         return found
@@ -88,14 +95,22 @@ class Grains:
 
     def _divides(self, step: float, values: Floats) -> Bools:
         """Whether a multiple of the step lies at a number's position."""
-        divides: Bools = np.abs(np.rint(values / step) * step - values) <= self.column.unit * _HALF
+        off = values / step
+        np.rint(off, out=off)
+        off *= step
+        off -= values
+        divides: Bools = np.abs(off, out=off) <= self.column.unit * _HALF
         return divides
 
     def sizes(self, values: Floats) -> Ints:
         """The power of ten of each number, as a place among `powers`."""
         edges = 10.0 ** np.array(self.powers[1:], dtype=np.float64)
         # Floats may miss a power of ten by less than a quarter of a unit.
-        return np.searchsorted(edges * (1 - _SLACK), np.abs(values) + self.column.unit / 4, side="right")
+        moved = np.abs(values) + self.column.unit / 4
+        size = np.zeros(len(values), dtype=np.int8)
+        for edge in edges * (1 - _SLACK):  # so few that comparing is quicker than a search
+            size += moved >= edge
+        return size.astype(np.int64)
 
 
 @dataclass(frozen=True)

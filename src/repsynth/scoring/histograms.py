@@ -63,6 +63,14 @@ class ColumnHistograms:
         """All histograms, one behind the other."""
         return np.concatenate([np.bincount(bins.of(records), minlength=bins.count) for bins in self.bins])
 
+    def each(self, records: Records) -> Ints:
+        """What each record adds: (records, cells)."""
+        own = np.arange(records.rows)
+        parts = [np.zeros((records.rows, bins.count), dtype=np.int64) for bins in self.bins]
+        for part, bins in zip(parts, self.bins, strict=True):
+            part[own, bins.of(records)] = 1
+        return np.concatenate(parts, axis=1)
+
 
 @dataclass(frozen=True)
 class Histograms:
@@ -207,7 +215,9 @@ class Histograms:
         start, end = drawn.starts[number], drawn.ends[number]
         found = np.minimum(start + np.floor(inside * (end - start)).astype(np.int64), end - 1)
         if drawn.rounding is not None and not isinstance(bins.column, Datetime):
-            k = (generator.random(len(cell))[:, None] > drawn.rounding[number]).sum(axis=1)
+            level, k = generator.random(len(cell)), np.zeros(len(cell), dtype=np.int64)
+            for rounding in np.ascontiguousarray(drawn.rounding.T):
+                k += level > rounding[number]
             values = np.asarray(values_at(found, bins.column), dtype=np.float64)
             rounded = self.roundness[column].rounded(values, drawn.low[number], drawn.high[number], k, generator)
             found = np.where(rounded == values, found, np.clip(positions_of(rounded, bins.column), start, end - 1))

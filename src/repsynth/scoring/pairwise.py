@@ -44,13 +44,18 @@ if TYPE_CHECKING:
 CHOICE, PAIRS = "pair choice", "pairs"
 Pair = tuple[int, int]
 
+UNIT = 2**12
+"""Units in a factor of 1."""
+
 _MOST_PAIRS, _RECORDS_PER_NOISE = 12, 40.0
 _SMALL = 60.0  # records times the tables' μ: of fewer, no pair stands above its noise
 _MOST_GROUPS, _FEWEST_GROUPS, _MOST_CELLS = 20, 4, 2_000_000
 _CHOICE_PART = 0.2  # of the pairs' share
 _SMOOTH = 3  # the place of the λ by which pairs are compared
-_UNIT = 2**12
 _SCALE = 2.0  # the sharpness at which a score is in nats: so it spreads about as far as that of `rarity`
+FACTORS = tuple(round(UNIT * _SCALE / sharpness) for sharpness in SHARPNESS)
+"""What a score of each sharpness is multiplied by, in units of 1/UNIT."""
+
 _ABOVE_NOISE = 1.5  # standard deviations
 _RAREST = 0.02  # of the product of the margins: no table makes a combination rarer than that
 
@@ -170,8 +175,8 @@ class PairTables:
 class PairChoice:
     """Which pairs to measure: those whose smoothed table is farthest from the product of its margins, in a forest.
 
-    `smooth` holds for each column a public matrix of whole numbers whose columns add up to `_UNIT` at most. So one
-    record moves a smoothed table by at most `_UNIT`² in all its cells together, and with it every utility.
+    `smooth` holds for each column a public matrix of whole numbers whose columns add up to `UNIT` at most. So one
+    record moves a smoothed table by at most `UNIT`² in all its cells together, and with it every utility.
     """
 
     tables: PairTables
@@ -180,7 +185,7 @@ class PairChoice:
     """The smoothed product of the released margins of each pair: public."""
     rounds: int
     name: str = CHOICE
-    unit: int = _UNIT**2
+    unit: int = UNIT**2
     weighted: bool = False
 
     @classmethod
@@ -189,7 +194,7 @@ class PairChoice:
         smooth = []
         for spread in spreads:
             close = spread.group_closeness(SHARPNESS[_SMOOTH])
-            smooth.append(np.floor(close / close.sum(axis=0) * _UNIT).astype(np.int64))
+            smooth.append(np.floor(close / close.sum(axis=0) * UNIT).astype(np.int64))
         pairs = all_pairs(len(spreads))
         one_way = [
             each @ (spread.group_masses * math.sqrt(rows)) for each, spread in zip(smooth, spreads, strict=True)
@@ -264,13 +269,14 @@ class PairwiseScore:
 
     def _largest(self, levels: Sequence[Ints]) -> Ints:
         """The largest over all sharpness of what is beyond log rows, over the sharpness, in nats at `_SCALE`."""
-        few = round(math.log(max(self.rows, 1.0)) * NAT)
-        beyond = [
-            (level - few) * round(_UNIT * _SCALE / sharpness) >> _UNIT.bit_length() - 1
-            for level, sharpness in zip(levels, SHARPNESS, strict=True)
-        ]
-        largest: Ints = few + np.maximum.reduce(beyond)
+        beyond = [(level - self.few) * factor // UNIT for level, factor in zip(levels, FACTORS, strict=True)]
+        largest: Ints = self.few + np.maximum.reduce(beyond)
         return largest
+
+    @property
+    def few(self) -> int:
+        """The log of the number of records, in score units."""
+        return round(math.log(max(self.rows, 1.0)) * NAT)
 
     def tails(self, exact: Histograms) -> None:
         """None: which pairs count, and in which groups, depends on the noise."""

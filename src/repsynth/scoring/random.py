@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Statistic
     from repsynth.mechanism.meter import Meter
 
-_SPAN = 8 * NAT
+SPAN = 8 * NAT
+"""Scores lie below it."""
 
 
 class Random(Scorer, frozen=True):
@@ -79,4 +80,4 @@ def _hashed(columns: Sequence[Ints], rows: int, salt: int) -> Ints:
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         mixed ^= mixed >> np.uint64(31)
-    return (mixed % np.uint64(_SPAN)).astype(np.int64)
+    return (mixed % np.uint64(SPAN)).astype(np.int64)

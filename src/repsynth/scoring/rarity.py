@@ -38,8 +38,11 @@ RARE = 4.5
 """Minus the log of the fraction of records, about 1 %, below which a numeric region counts more."""
 
 _REGIONS = 16
-_EXTREMES = 0.25
-_FARTHEST = 6.0
+EXTREMES = 0.25
+"""What a squared z-score counts for, in nats."""
+
+FARTHEST = 6.0
+"""The largest z-score."""
 
 
 class Rarity(Scorer, frozen=True):
@@ -65,6 +68,33 @@ class Rarity(Scorer, frozen=True):
             centre=floats(arrays["score_centre"], len(scored)),
             scale=scale,
         )
+
+
+@dataclass(frozen=True)
+class _ColumnScore:
+    """What one column adds to a score: the largest over its histograms, and the extremes of z-scores."""
+
+    bins: tuple[Bins, ...]
+    rarity: tuple[Ints, ...]
+    centre: float
+    scale: float
+
+    def of_codes(self, codes: Ints) -> Ints:
+        found: Ints = np.maximum.reduce(
+            [rarity[bins.of_codes(codes)] for bins, rarity in zip(self.bins, self.rarity, strict=True)]
+        )
+        if self.scale < math.inf:
+            column = self.bins[0].column
+            assert isinstance(column, Numeric)
+            z = standardise(codes, column.steps, self.centre, self.scale, FARTHEST)
+            found = found + np.floor(z * z * (EXTREMES * NAT)).astype(np.int64)
+        return found
+
+    @cached_property
+    def starts(self) -> Ints | None:
+        """Where it changes; None where it does not only change there."""
+        starts = [bins.starts for bins in self.bins if bins.starts is not None]
+        return np.unique(np.concatenate(starts)) if starts and math.isinf(self.scale) else None
 
 
 @dataclass(frozen=True)
@@ -98,15 +128,21 @@ class RarityScore:
     def of(self, records: Records) -> Ints:
         """The score of each record."""
         score = np.zeros(records.rows, dtype=np.int64)
-        for places in self._of_column:
-            score += np.maximum.reduce([self.rarity[i][self.bins[i].of(records)] for i in places])
-            (i, *_), column = places, self.bins[places[0]].column
-            if self.scale[i] < math.inf:
-                assert isinstance(column, Numeric)
-                codes = records.codes[column.name]
-                z = standardise(codes, column.steps, self.centre[i], self.scale[i], _FARTHEST)
-                score += np.floor(z * z * (_EXTREMES * NAT)).astype(np.int64)
+        for part in self._parts:
+            score += records.look_up(part.bins[0].column.name, part.of_codes, part.starts)
         return score
+
+    @cached_property
+    def _parts(self) -> "tuple[_ColumnScore, ...]":
+        return tuple(
+            _ColumnScore(
+                bins=tuple(self.bins[i] for i in places),
+                rarity=tuple(self.rarity[i] for i in places),
+                centre=self.centre[places[0]],
+                scale=self.scale[places[0]],
+            )
+            for places in self._of_column
+        )
 
     def tails(self, exact: Histograms) -> SumTails | None:
         """Where every histogram is clear: a squared z-score has no bound worth stating."""

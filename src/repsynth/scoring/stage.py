@@ -165,13 +165,18 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
         noisy = meter.measure(ScoreHistogram(score, score_bins.edges, score_bins.label), mu=charges[SCORES].mu)
         threshold = score_bins.threshold(noisy, fraction=plan.outlier_fraction, rows=rows, sigma=sigma)
         score = with_threshold(score, threshold, schema.label_column)
-    weights = make_weights(
+    weights = weights_of(plan, score, threshold)
+    return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
+
+
+def weights_of(plan: StagePlan, score: Score, threshold: Threshold | None) -> WeightFunction:
+    """The weights that follow from a plan's rule and ceiling, a score and its threshold, and from nothing else."""
+    return make_weights(
         solved_rule(plan, threshold, lowest=score.lowest),
         threshold=threshold.value if threshold else score.lowest,
         lowest=score.lowest,
         ceiling=plan.ceiling,
     )
-    return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
 
 
 def solved_rule(plan: StagePlan, threshold: Threshold | None, *, lowest: int) -> Rule:

@@ -13,11 +13,13 @@ charge, and each label has a threshold of its own; its scores are moved so that 
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit, logit
 
 from repsynth.arrays import Floats, Ints
+from repsynth.data.cuts import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
@@ -26,6 +28,10 @@ from repsynth.scoring.weights import FULL, WeightFunction
 
 READABLE = 200.0
 """Records times μ from which on the noisy counts are read directly."""
+
+READING = 1
+"""How a threshold is read off its histogram: to be counted up with every change of that, so that a release is
+checked by the way it was made and by no other."""
 
 MOST_BINS = 48
 
@@ -55,10 +61,27 @@ class ScoreHistogram:
 
     def total(self, records: Records) -> Ints:
         """Counts below the first edge, between edges, and from the last edge on; label by label."""
-        bins, width = np.searchsorted(self.edges, self.score.of(records), side="right"), len(self.edges) + 1
+        return np.bincount(self._bin(records), minlength=self._bins)
+
+    def each(self, records: Records) -> Ints:
+        """What each record adds: (records, bins)."""
+        added = np.zeros((records.rows, self._bins), dtype=np.int64)
+        added[np.arange(records.rows), self._bin(records)] = 1
+        return added
+
+    @property
+    def _bins(self) -> int:
+        return (len(self.edges) + 1) * (1 if self.label is None else rows_of(self.label))
+
+    def _bin(self, records: Records) -> Ints:
+        bins = self._cut.of(self.score.of(records)) + 1
         if self.label is None:
-            return np.bincount(bins, minlength=width)
-        return np.bincount(row_of(records, self.label) * width + bins, minlength=rows_of(self.label) * width)
+            return bins
+        return row_of(records, self.label) * (len(self.edges) + 1) + bins
+
+    @cached_property
+    def _cut(self) -> Cut:
+        return Cut.at(self.edges, self.edges)
 
 
 def row_of(records: Records, label: Discrete) -> Ints:
@@ -92,6 +115,8 @@ class Threshold:
     fraction: float
     fraction_error: float
     shifts: Ints | None = None
+    reading: int | None = None
+    """The `READING` by which it was found; None where that is not known."""
 
     def moved_edges(self, row: int) -> Ints:
         """The edges of a row's bins, moved as its scores are."""
@@ -132,7 +157,7 @@ class ScoreBins:
             return by_label(self.edges, counts.reshape(rows_of(self.label), -1), fraction=fraction, sigma=sigma)
         find = _read if self.readable else _fit
         value, error = find(self.edges, counts.astype(np.float64), fraction=fraction, rows=rows, sigma=sigma)
-        return Threshold(value, self.edges, counts[None], fraction, error)
+        return Threshold(value, self.edges, counts[None], fraction, error, reading=READING)
 
 
 def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
@@ -152,7 +177,26 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
         own, _ = _read(edges, row, fraction=fraction, rows=records, sigma=sigma)
         values.append(min(own if records >= FEW * sigma else common, highest))
     shifts = common - np.array(values, dtype=np.int64)
-    return Threshold(common, edges, counts, fraction, error, shifts)
+    return Threshold(common, edges, counts, fraction, error, shifts, READING)
+
+
+def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
+    """Whether a threshold that was read as thresholds are today is the one that its own histogram says.
+
+    Another processor may round a logarithm otherwise: a thousandth of a nat counts as the same.
+    """
+    if threshold.reading != READING:
+        return True  # not known how
+    by = label if threshold.shifts is not None else None
+    bins = ScoreBins(threshold.edges, rows / sigma >= READABLE, by)
+    if not bins.readable and (by is not None or len(threshold.edges) != len(_DRAWN_ABOVE)):
+        return False
+    again = bins.threshold(threshold.counts.ravel(), fraction=threshold.fraction, rows=rows, sigma=sigma)
+    values = [(threshold.value, again.value)]
+    if threshold.shifts is not None and again.shifts is not None:
+        values += list(zip(threshold.shifts.tolist(), again.shifts.tolist(), strict=True))
+    error = math.isclose(threshold.fraction_error, again.fraction_error, rel_tol=1e-3, abs_tol=1e-9)
+    return error and all(abs(one - other) <= NAT // 1000 for one, other in values)
 
 
 @dataclass(frozen=True)

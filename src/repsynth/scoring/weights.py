@@ -18,8 +18,11 @@ from repsynth.scoring.base import NAT
 FULL = 2**12
 """Units in a weight of 1."""
 
-_STEP = NAT // 64
+STEP = NAT // 64
+"""Score units in a step of the table of weights."""
+
 _STEPS = 64 * 64  # over 64 nats, beyond which one weight serves all
+_SPANS = (0.0, 1 / 64, 0.3, 1.0, 2.7, 8.0, 19.3, 40.0, 97.0)  # nats from the lowest score to the threshold
 
 
 class Rule(Knobs, frozen=True):
@@ -178,8 +181,16 @@ class WeightFunction:
 
     def of(self, scores: Ints) -> Ints:
         """The weight of each score, in units of 1/FULL; it never rises with the score."""
-        step = np.minimum((scores - self.start) // _STEP, len(self.table) - 1)
+        step = np.minimum((scores - self.start) // STEP, len(self.table) - 1)
         return np.where(step < 0, FULL, self.table[np.maximum(step, 0)])
+
+    def is_about(self, other: "WeightFunction") -> bool:
+        """Whether it is the same function, but for the last unit of a number: another processor may round it
+        otherwise."""
+        if abs(self.start - other.start) > 1 or max(len(self.table), len(other.table)) > _STEPS:
+            return False
+        starts = np.arange(_STEPS) * STEP
+        return bool(np.all(np.abs(self.of(self.start + starts) - other.of(other.start + starts)) <= 1))
 
 
 def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.0) -> WeightFunction:
@@ -190,7 +201,7 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
     [1.0, 0.25, 0.133]
     """
     start = min(lowest, threshold) if rule.from_lowest else threshold
-    ends = start + (np.arange(_STEPS) + 1) * _STEP
+    ends = start + (np.arange(_STEPS) + 1) * STEP
     ends[-1] = start + 2**50  # the last step holds every score beyond
     weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
     capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
@@ -201,19 +212,39 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
 
 
 def check_rule(rule: Rule) -> None:
-    """Refuse a rule whose weights are no weights, or rise with the score.
+    """Refuse a rule whose weights are no weights, or rise with the score; and so for all that may be made of it.
 
     >>> check_rule(HingeExp())
     """
-    for span in (0.0, 1.0, 8.0, 40.0):
-        weights = np.asarray(rule.weight(np.arange(-span, 64, 1 / 16), span), dtype=np.float64)
+    made = [rule, rule.at_most(0.3), rule.at_most(0.01)]
+    if rule.strength is not None:
+        made += [rule.of_strength(strength) for strength in np.linspace(0.0, 1.0, 17).tolist()]
+    for each in made:
+        why = fault_of(RULES.make(each))
+        if why is not None:
+            raise ConfigError(f"the weight rule {rule.name} {why}; nothing was spent")
+
+
+def fault_of(rule: Rule) -> str | None:
+    """What is wrong with a rule, in words that may follow its name; None where nothing is.
+
+    >>> fault_of(Cap())
+    """
+    ends = np.append((np.arange(_STEPS) + 1) / 64, 2.0**50 / NAT)  # as weights are tabulated from the threshold on
+    seen = []
+    for span in _SPANS:
+        above = np.concatenate([np.arange(-span, 0.0, 1 / 64), ends])
+        weights = np.asarray(rule.weight(above.copy(), span))
+        if weights.shape != above.shape or weights.dtype.kind not in "iuf":
+            return "does not give a weight for every score"
         if not np.all((weights >= 0) & (weights <= 1)):
-            raise ConfigError(f"the weight rule {rule.name} gives weights outside of 0 to 1; nothing was spent")
+            return "gives weights outside of 0 to 1"
         if np.any(np.diff(weights) > 1e-12):
-            raise ConfigError(
-                f"the weight rule {rule.name} gives larger weights to larger scores, so it would protect outliers "
-                "less than others; nothing was spent"
-            )
+            return "gives larger weights to larger scores, so it would protect outliers less than others"
+        seen.append(weights[-len(ends) :])
+    if rule.by_distance and (rule.from_lowest or any(np.any(weights != seen[0]) for weights in seen)):
+        return "says that its weights depend on the distance from the threshold alone, and they do not"
+    return None
 
 
 def _without_tail(table: Ints) -> Ints:

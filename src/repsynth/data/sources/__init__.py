@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from repsynth.data.sources.base import Source, check_columns, object_text
+from repsynth.data.sources.base import Source, check_columns
 from repsynth.errors import DataError
 
-__all__ = ["FILES", "OBJECTS", "Source", "check_columns", "object_text", "open_source"]
+__all__ = ["FILES", "OBJECTS", "Source", "check_columns", "open_source"]
 
 FILES: dict[str, str] = {
     ".csv": "repsynth.data.sources.csv:open_csv",

@@ -2,10 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from repsynth.errors import DataError
@@ -20,9 +17,8 @@ Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 class Source:
     """A table that can be read again and again, a batch at a time.
 
-    `types` holds the Arrow type of each column (None for CSV, which has none) and `dtypes` the pandas
-    dtype where the table came as a data frame: storage, which is public, so that the synthetic table
-    can look like this one. `batches` reads some of the columns.
+    `types` holds the Arrow type of each column (None for CSV, which has none; null where each cell has its
+    own) and `dtypes` the pandas dtype where the table came as a data frame. `batches` reads some of the columns.
     """
 
     kind: str
@@ -30,6 +26,8 @@ class Source:
     types: tuple[pa.DataType | None, ...]
     dtypes: tuple[str | None, ...]
     batches: Reader
+    rows: int | None = None
+    """How many rows there are, where that is known without reading: to show how long it takes, no more."""
 
 
 def check_columns(source: Source, schema: Schema) -> None:
@@ -60,29 +58,40 @@ def check_columns(source: Source, schema: Schema) -> None:
         else:
             remedy = "rename or add it in the data, or mend the schema"
         raise DataError(f"{'; '.join(problems)}: {remedy}")
+    learned = {column.name for column in schema.learned}
     for name, arrow_type in zip(source.names, source.types, strict=True):
-        if arrow_type is not None and pa.types.is_nested(arrow_type):
-            raise DataError(f"column '{name}' holds nested values; flatten it into plain columns first")
+        if arrow_type is not None:
+            _check_type(name, arrow_type, learned=name in learned)
 
 
-def object_text(value: Any) -> str | None:
-    """One cell as text, alike to how a typed column of it would read; None where it is missing."""
-    try:
-        if value is None or value != value:
-            return None
-        if isinstance(value, bool | np.bool_):
-            return "true" if value else "false"
-        if isinstance(value, timedelta | np.timedelta64):
-            value = value.total_seconds() if isinstance(value, timedelta) else value / np.timedelta64(1, "s")
-        if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < 2**53:
-            return str(int(value))
-        if isinstance(value, date):
-            return value.isoformat()
-        if isinstance(value, bytes):
-            return value.decode("utf-8", errors="replace")
-        return str(value).encode("utf-8", errors="replace").decode("utf-8")
-    except Exception:  # whatever a foreign object does when it is compared or printed
-        return None
+def _check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
+    """Refuse what cannot be read, by its type alone: no cell has a say in it."""
+    kind = cell_type(arrow_type)
+    if pa.types.is_nested(kind):
+        raise DataError(f"column '{name}' holds nested values; flatten it into plain columns first")
+    if learned and (isinstance(kind, pa.BaseExtensionType) or pa.types.is_interval(kind)):
+        raise DataError(f"column '{name}' is of a type that is not read; make it text, numbers or times first")
+
+
+def cell_type(arrow_type: pa.DataType) -> pa.DataType:
+    """The type of the cells, however they are stored: dictionaries and runs of equal cells are no types of
+    their own, nor is text with a name.
+
+    >>> cell_type(pa.dictionary(pa.int8(), pa.run_end_encoded(pa.int32(), pa.string())))
+    DataType(string)
+    """
+    types = pa.types
+    if types.is_dictionary(arrow_type) or types.is_run_end_encoded(arrow_type):
+        return cell_type(arrow_type.value_type)
+    if isinstance(arrow_type, pa.BaseExtensionType) and _is_string(arrow_type.storage_type):
+        return arrow_type.storage_type
+    return arrow_type
+
+
+def _is_string(arrow_type: pa.DataType) -> bool:
+    types = pa.types
+    is_string = types.is_string(arrow_type) or types.is_large_string(arrow_type)
+    return bool(is_string or types.is_string_view(arrow_type))
 
 
 def quietly(read: Reader, message: str) -> Reader:

@@ -1,11 +1,16 @@
 """Tables in memory: pandas, polars and Arrow."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from repsynth.data.sources.base import BATCH_ROWS, Source, object_text
+from repsynth.data.sources.base import BATCH_ROWS, Source
+from repsynth.data.sources.cells import CELLS, read_cells
+
+_NULLABLE = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean")
 
 
 def open_arrow(table: pa.Table | pa.RecordBatch) -> Source:
@@ -14,30 +19,54 @@ def open_arrow(table: pa.Table | pa.RecordBatch) -> Source:
 
 
 def open_polars(frame: Any) -> Source:
-    """A polars data frame."""
-    return _from_arrow(frame.to_arrow(), "polars")
+    """A polars data frame; what Arrow has no type for is read cell by cell."""
+    strange = {name: read_cells(frame[name]) for name, kind in frame.schema.items() if not _arrow_has(kind)}
+    table = frame.drop(list(strange)).to_arrow()
+    arrays = [strange[name] if name in strange else table[name] for name in frame.columns]
+    return _from_arrow(pa.Table.from_arrays(arrays, names=frame.columns), "polars")
 
 
 def open_pandas(frame: Any) -> Source:
     """A pandas data frame.
 
     pandas has no type for a column of mixed objects, and Arrow would guess one from all its cells: one
-    cell would then change how the others are read. So each object becomes text by itself.
+    cell would then change how the others are read. So each object is read by itself.
     """
-    arrays = []
-    for position in range(frame.shape[1]):
-        series = frame.iloc[:, position]
-        if series.dtype != object:
-            try:
-                arrays.append(pa.array(series, from_pandas=True))
-                continue
-            except Exception:  # an extension type that Arrow does not know: read it as objects
-                series = series.astype(object)
-        texts = [object_text(value) for value in series]
-        arrays.append(pa.array(texts, type=pa.large_string()))
-    names = [str(name) for name in frame.columns]
-    table = pa.Table.from_arrays(arrays, names=names)
+    arrays = [_from_pandas(frame.iloc[:, position]) for position in range(frame.shape[1])]
+    table = pa.Table.from_arrays(arrays, names=[str(name) for name in frame.columns])
     return _from_arrow(table, "pandas", tuple(str(dtype) for dtype in frame.dtypes))
+
+
+def _from_pandas(series: Any) -> pa.Array | pa.ChunkedArray:
+    import pandas
+
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        values = _from_pandas(series.cat.categories.to_series())
+        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        codes = series.cat.codes.to_numpy()
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), values)
+    if isinstance(series.dtype, pandas.SparseDtype):
+        series = series.sparse.to_dense()
+    if _is_typed(series.dtype):
+        try:
+            return pa.array(series, from_pandas=True)
+        except (pa.ArrowException, ValueError, TypeError):  # a time zone or a text that Arrow cannot hold
+            pass
+    return read_cells(series.astype(object))
+
+
+def _is_typed(dtype: Any) -> bool:
+    """Whether Arrow has such a type, and reads a cell of it as we would read the object."""
+    import pandas
+
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biuMm" or (dtype.kind == "f" and dtype.itemsize <= 8)
+    own = (pandas.ArrowDtype, pandas.StringDtype, pandas.DatetimeTZDtype)
+    return isinstance(dtype, own) or _NULLABLE.fullmatch(str(dtype)) is not None
+
+
+def _arrow_has(polars_type: Any) -> bool:
+    return str(polars_type) not in ("Object", "Int128", "UInt128")
 
 
 def _from_arrow(table: pa.Table, kind: str, dtypes: tuple[str, ...] | None = None) -> Source:
@@ -46,4 +75,11 @@ def _from_arrow(table: pa.Table, kind: str, dtypes: tuple[str, ...] | None = Non
         yield from selected.to_batches(max_chunksize=BATCH_ROWS)
 
     names = tuple(table.column_names)
-    return Source(kind, names, tuple(table.schema.types), dtypes or (None,) * len(names), read)
+    types = tuple(map(_storage, table.schema.types))
+    return Source(kind, names, types, dtypes or (None,) * len(names), read, table.num_rows)
+
+
+def _storage(arrow_type: pa.DataType) -> pa.DataType:
+    """The type of a column, none where each cell has its own."""
+    values = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    return pa.null() if values == CELLS else arrow_type

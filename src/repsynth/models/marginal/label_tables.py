@@ -36,6 +36,17 @@ _LEAST = 0.5  # norm that a typical record is taken to have
 
 
 @dataclass(frozen=True)
+class _Squares:
+    """What a column adds to the squared norm: `squared` of its group, the last one where it has none."""
+
+    groups: Groups
+    squared: Ints
+
+    def of_codes(self, codes: Ints) -> Ints:
+        return self.squared[self.groups.of_codes(codes)]
+
+
+@dataclass(frozen=True)
 class LabelTables:
     """The statistic. `offsets` holds q of every column but the label, `constant` and `clip` are in units of
     1/UNIT."""
@@ -79,10 +90,16 @@ class LabelTables:
     def squared_norm(self, records: Records) -> Ints:
         """The squared norm of each record's contribution before clipping, exact."""
         total = np.full(records.rows, self.constant**2, dtype=np.int64)
-        for (_, i), offset in zip(self.pairs, self.offsets, strict=True):
-            squared = UNIT**2 - 2 * UNIT * offset + int(offset @ offset)
-            total += np.append(squared, 0)[self.groups[i].of(records)]  # NONE is the last one
+        for part in self._squares:
+            total += records.look_up(part.groups.bins.column.name, part.of_codes, part.groups.bins.starts)
         return total
+
+    @cached_property
+    def _squares(self) -> "tuple[_Squares, ...]":
+        return tuple(
+            _Squares(self.groups[i], np.append(UNIT**2 - 2 * UNIT * offset + int(offset @ offset), 0))
+            for (_, i), offset in zip(self.pairs, self.offsets, strict=True)
+        )
 
     def multiplier(self, records: Records) -> Ints:
         """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
@@ -95,16 +112,27 @@ class LabelTables:
 
         `np.bincount` adds floats; these are whole numbers that stay below 2⁵³ in a batch, so exact.
         """
-        multiplier, labels = self.multiplier(records), self.labels
         label = np.maximum(self.groups[self.label].of(records), 0)
-        parts = [self.constant * np.bincount(label, multiplier, minlength=labels).astype(np.int64)[:, None]]
+        return self._sums(records, label, self.labels).ravel()
+
+    def each(self, records: Records) -> Ints:
+        """What each record adds to the total: (records, entries)."""
+        own, label = np.arange(records.rows), np.maximum(self.groups[self.label].of(records), 0)
+        placed = np.zeros((records.rows, self.labels, self.entries // self.labels), dtype=np.int64)
+        placed[own, label] = self._sums(records, own, records.rows)
+        return placed.reshape(records.rows, -1)
+
+    def _sums(self, records: Records, row: Ints, rows: int) -> Ints:
+        """The contributions without their label, added up by row."""
+        multiplier = self.multiplier(records).astype(np.float64)
+        parts = [self.constant * np.bincount(row, multiplier, minlength=rows).astype(np.int64)[:, None]]
         for (_, i), offset in zip(self.pairs, self.offsets, strict=True):
-            group, width = self.groups[i].of(records), len(offset)
-            inside = np.where(group == NONE, 0, multiplier)
-            cell = label * width + np.maximum(group, 0)
-            counts = np.bincount(cell, inside, minlength=labels * width).astype(np.int64).reshape(labels, width)
+            width = len(offset) + 1  # the last one: those who take no part
+            cell = row * width + self.groups[i].places(records)
+            sums = np.bincount(cell, multiplier, minlength=rows * width).astype(np.int64)
+            counts = sums.reshape(rows, width)[:, :-1]
             parts.append(UNIT * counts - counts.sum(axis=1, keepdims=True) * offset)
-        return np.concatenate(parts, axis=1).ravel()
+        return np.concatenate(parts, axis=1)
 
     def norms(self, records: Records) -> tuple[Floats, Floats]:
         """The norm of each record's contribution before and after clipping."""

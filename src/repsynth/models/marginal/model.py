@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from repsynth.models.marginal.tables import Tables
     from repsynth.models.marginal.tree import Tree
     from repsynth.models.marginal.views import Measured
+    from repsynth.models.uncertainty import ModelErrors
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import StageOne
@@ -84,7 +85,7 @@ class _Marginal(Model, frozen=True):
             triples = _most_triples(plan.schema, rows=rows, mu=min(mus[name] for name in mus if _TABLES in name))
             seconds += further * triples * (rows * 70e-9 + pool * 50e-9)
             seconds += pool * (further * candidates * 50e-9 + columns * 2e-6)
-        few = rows * plan.mu / columns**0.5 < _FEW_RECORDS
+        few = rows * plan.scale / columns**0.5 < _FEW_RECORDS
         warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
         return Resources(max(1.0, cells * 8 / 2**20), seconds, warnings)
 
@@ -207,6 +208,29 @@ class MarginalFit:
         tables = list(first.tables.split(first.noisy).values())
         noise = first.sigma / first.tables.unit * sum(table.shape[1] for table in tables) ** 0.5 / len(tables)
         return np.mean([table.sum(axis=1) for table in tables], axis=0), noise
+
+    def errors(self) -> "ModelErrors":
+        """Of the measured tables; means by the label of the numeric columns that they cross it with."""
+        from repsynth.models.groups import levels
+        from repsynth.models.uncertainty import ModelErrors, group_means, mean_positions, table_errors
+
+        histograms, columns = self.stage.histograms, len(self.stage.histograms.bins)
+        tables, means = [], []
+        for m in self.measured:
+            groups, variances = m.tables.groups, m.tables.variances(m.sigma)
+            for cross, counts in m.tables.split(m.noisy).items():
+                names = tuple(groups[i].bins.column.name for i in cross)
+                clipped = _centred(m.tables)
+                tables.append(table_errors(names, m.tables.name, counts, variances[cross], clipped=clipped))
+                if (
+                    names[0] == self.stage.schema.label
+                    and len(cross) == 2
+                    and groups[cross[1]].bins.starts is not None
+                ):
+                    j = cross[1]
+                    positions = mean_positions(groups[j], levels(histograms, j % columns))
+                    means.append(group_means(groups[cross[0]], groups[j], positions, counts, variances[cross]))
+        return ModelErrors(tuple(tables), tuple(means))
 
     def sampler(self) -> "Tree | Pool":
         """The fitted model."""

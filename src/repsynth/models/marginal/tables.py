@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import OUT
-from repsynth.models.groups import NONE, Groups
+from repsynth.models.groups import Groups
 from repsynth.scoring.base import Score
 from repsynth.scoring.weights import FULL, WeightFunction
 
@@ -60,14 +60,16 @@ class Tables:
 
         `np.bincount` adds floats; these are whole numbers that stay below 2⁵³ in a batch, so exact.
         """
-        weights = self.weights.of(self.score.of(records))
-        group = {i: self.groups[i].of(records) for cross in self.pairs for i in cross}
-        parts: list[NDArray[Any]] = [np.zeros(0)]
-        for cross, shape in zip(self.pairs, self.shapes, strict=True):
-            inside = np.logical_and.reduce([group[i] != NONE for i in cross])
-            cell = np.where(inside, cells_of([group[i] for i in cross], shape), 0)
-            parts.append(np.bincount(cell, np.where(inside, weights, 0), minlength=math.prod(shape)))
-        return np.concatenate(parts).astype(np.int64)
+        weights = self.weights.of(self.score.of(records)).astype(np.float64)
+        place = {i: self.groups[i].places(records) for i in sorted({i for cross in self.pairs for i in cross})}
+        total = np.zeros(self.entries, dtype=np.int64)
+        for k, cross in enumerate(self.pairs):
+            shape = tuple(groups + 1 for groups in self.shapes[k])  # the last of each: those who take no part
+            cell = cells_of([place[i] for i in cross], shape)
+            table = np.bincount(cell, weights, minlength=math.prod(shape)).reshape(shape)
+            inside = total[self.starts[k] : self.starts[k + 1]].reshape(self.shapes[k])
+            inside[...] = table[(slice(-1),) * len(cross)]
+        return total
 
     def variances(self, sigma: float) -> dict[Cross, Floats]:
         """Of the noise in each cell of `split`, where `sigma` is that of an entry."""

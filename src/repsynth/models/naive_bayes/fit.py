@@ -88,7 +88,8 @@ class NaiveBayesSampler:
         i = self.schema.learned.index(column)
         special, numbers = self._special(i, len(z), generator)
         if self.histograms.clear(i) or j in self.contribution.ranks:
-            ranks = (np.searchsorted(np.sort(among), z) + 0.5) / max(len(among), 1)
+            below = _smaller(z) if among is z else np.searchsorted(np.sort(among), z)
+            ranks = (below + 0.5) / max(len(among), 1)
             positions = self.histograms.quantile(i, numbers, ranks, generator)
         else:
             nearest = np.rint(self.contribution.centre[j] + self.contribution.scale[j] * z)
@@ -105,6 +106,21 @@ class NaiveBayesSampler:
         others = np.append(numbers.sum(), probabilities[bins.numbers :])
         drawn = systematic(others / others.sum(), rows, generator) - 1
         return drawn, numbers / max(float(numbers.sum()), 1e-300)
+
+
+def _smaller(values: Floats) -> Ints:
+    """How many are smaller than each: `np.searchsorted(np.sort(values), values)`.
+
+    >>> _smaller(np.array([0.5, 0.1, 0.5])).tolist()
+    [1, 0, 1]
+    """
+    order = np.argsort(values)
+    ascending = values[order]
+    first = np.arange(len(values))
+    first[1:][ascending[1:] == ascending[:-1]] = 0
+    found = np.empty(len(values), dtype=np.int64)
+    found[order] = np.maximum.accumulate(first)
+    return found
 
 
 def fit_naive_bayes(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter
     from repsynth.models.naive_bayes.fit import NaiveBayesSampler
     from repsynth.models.naive_bayes.statistic import Ranks, WeightedSums
+    from repsynth.models.uncertainty import ModelErrors
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import StageOne
@@ -126,6 +127,38 @@ class NaiveBayesFit:
         strata = from_label_code(self.noisy.reshape(self.statistic.shape) / unit)
         noise = self.sigma / unit * math.sqrt(self.statistic.strata * (1 + 3 / labels)) / (2 * labels)
         return strata[:, :, 0].sum(axis=0), noise
+
+    def errors(self) -> "ModelErrors":
+        """Of the tables of label and discrete column that the sums hold, and of means by label."""
+        from repsynth.models.naive_bayes.statistic import GRID, LINEAR, UNIT, from_label_code
+        from repsynth.models.uncertainty import GroupMeans, ModelErrors, table_errors
+
+        label, contribution = self.statistic.label, self.statistic.contribution
+        if label is None:
+            return ModelErrors()
+        sums = from_label_code(self.noisy.reshape(self.statistic.shape) / GRID).sum(axis=0)
+        labels = self.statistic.labels
+        noise = self.sigma / GRID * math.sqrt(self.statistic.strata * (1 + 3 / labels)) / (2 * labels)
+        mass = np.maximum(sums[:, 0] * UNIT / contribution.constant, 1.0)[:, None]
+        blocks, tables, start = contribution.blocks, [], contribution.blocks.one_hot.start
+        for column, offset in zip(contribution.discrete, contribution.offsets, strict=True):
+            counts = sums[:, start : start + len(offset)] + mass * (offset / UNIT)
+            variances = np.broadcast_to(noise**2 * (1 + (offset / contribution.constant) ** 2), counts.shape)
+            tables.append(table_errors((label.name, column.name), SUMS, counts, variances, clipped=True))
+            start += len(offset)
+        z, error = sums[:, blocks.numbers] / LINEAR / mass, noise / LINEAR / mass[:, 0]
+        means = [
+            GroupMeans(
+                label.name,
+                label.values,
+                column.name,
+                contribution.centre[i] + contribution.scale[i] * z[:, i],
+                contribution.scale[i] * error,
+            )
+            for i, column in enumerate(contribution.numeric)
+            if i not in contribution.ranks
+        ]
+        return ModelErrors(tuple(tables), tuple(means))
 
     def sampler(self) -> "NaiveBayesSampler":
         """The fitted model."""

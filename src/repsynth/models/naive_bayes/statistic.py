@@ -14,6 +14,7 @@ multiplier (weight times clip factor) in units of 1/4096, rounded down.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
@@ -68,10 +69,60 @@ class Ranks:
         z = np.clip(z / max(math.sqrt(float(mass @ z**2)), 0.1), -FARTHEST, FARTHEST)
         return cls(bins, z)
 
-    def of(self, records: Records) -> Floats:
-        """z of each record; 0 where the value is missing or special."""
+    def of_codes(self, codes: Ints) -> Floats:
+        """z of each code; 0 where the value is missing or special."""
         nothing = np.zeros(self.bins.count - self.bins.numbers)
-        return np.concatenate([self.z, nothing])[self.bins.of(records)]
+        return np.concatenate([self.z, nothing])[self.bins.of_codes(codes)]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """0.8 z and 0.3 (z² − 1) of one numeric column, in units of 1/UNIT; 0 where a value is missing or special."""
+
+    column: Numeric
+    centre: float
+    scale: float
+    ranks: Ranks | None
+
+    @property
+    def starts(self) -> Ints | None:
+        """Where they change; None where that is everywhere."""
+        return None if self.ranks is None else self.ranks.bins.starts
+
+    def linear(self, codes: Ints) -> Ints:
+        """0.8 z."""
+        return np.rint(self._z(codes) * (LINEAR * UNIT)).astype(np.int64)
+
+    def square(self, codes: Ints) -> Ints:
+        """0.3 (z² − 1)."""
+        z = self._z(codes)
+        none = (codes == MISSING) | (codes > self.column.steps)
+        return np.where(none, 0.0, np.rint((z * z - 1) * (SQUARE * UNIT))).astype(np.int64)
+
+    def squared_norm(self, codes: Ints) -> Ints:
+        """What both add to a squared norm."""
+        return self.linear(codes) ** 2 + self.square(codes) ** 2
+
+    def _z(self, codes: Ints) -> Floats:
+        if self.ranks is not None:
+            return self.ranks.of_codes(codes)
+        return standardise(codes, self.column.steps, self.centre, self.scale, FARTHEST)
+
+
+@dataclass(frozen=True)
+class _OneHot:
+    """One-hot − probabilities of one discrete column."""
+
+    column: Discrete
+    offset: Ints
+
+    def cells(self, codes: Ints) -> Ints:
+        """The cell of each code; behind the last one where it contributes nothing."""
+        return np.where(codes == MISSING, self.column.size, codes)
+
+    def squared_norm(self, codes: Ints) -> Ints:
+        """What it adds to a squared norm."""
+        return np.append(_squared_norms(self.offset), 0)[self.cells(codes)]
 
 
 @dataclass(frozen=True)
@@ -116,11 +167,10 @@ class Contribution:
     def squared_norm(self, records: Records) -> Ints:
         """‖u‖² of each record before clipping, exact."""
         total = np.full(records.rows, self.constant**2, dtype=np.int64)
-        for column, offset in zip(self.discrete, self.offsets, strict=True):
-            total += np.append(_squared_norms(offset), 0)[self._cell(column, records)]
-        for i in range(len(self.numeric)):
-            linear, square = self._moments(i, records)
-            total += linear**2 + square**2
+        for one_hot in self._one_hots:
+            total += records.look_up(one_hot.column.name, one_hot.squared_norm)
+        for moments in self._moments:
+            total += records.look_up(moments.column.name, moments.squared_norm, moments.starts)
         return total
 
     def norms(self, records: Records) -> tuple[Floats, Floats]:
@@ -133,34 +183,28 @@ class Contribution:
 
         `np.bincount` adds floats; these are whole numbers that stay below 2⁵³ in a batch, so exact.
         """
-        mass = _group_sum(group, groups, multiplier)
+        factor = multiplier.astype(np.float64)
+        mass = _group_sum(group, groups, factor)
         parts = [self.constant * mass[:, None]]
-        for column, offset in zip(self.discrete, self.offsets, strict=True):
-            cell = self._cell(column, records)
+        for one_hot in self._one_hots:
+            cell, offset = records.look_up(one_hot.column.name, one_hot.cells), one_hot.offset
             width = len(offset) + 1
-            counts = _group_sum(group * width + cell, groups * width, multiplier).reshape(groups, width)[:, :-1]
+            counts = _group_sum(group * width + cell, groups * width, factor).reshape(groups, width)[:, :-1]
             parts.append(UNIT * counts - counts.sum(axis=1, keepdims=True) * offset)
-        moments = [self._moments(i, records) for i in range(len(self.numeric))]
-        for kind in (0, 1):
-            parts += [_group_sum(group, groups, multiplier * pair[kind])[:, None] for pair in moments]
+        for kind in (Moments.linear, Moments.square):
+            for moments in self._moments:
+                values = records.look_up(moments.column.name, kind.__get__(moments), moments.starts)
+                parts.append(_group_sum(group, groups, factor * values)[:, None])
         return np.concatenate(parts, axis=1)
 
-    def _cell(self, column: Discrete, records: Records) -> Ints:
-        """The cell of each record; behind the last one where it contributes nothing."""
-        codes = records.codes[column.name]
-        return np.where(codes == MISSING, column.size, codes)
+    @cached_property
+    def _moments(self) -> tuple[Moments, ...]:
+        found = zip(self.numeric, self.centre, self.scale, strict=True)
+        return tuple(Moments(*each, self.ranks.get(i)) for i, each in enumerate(found))
 
-    def _moments(self, i: int, records: Records) -> tuple[Ints, Ints]:
-        column = self.numeric[i]
-        positions = records.codes[column.name]
-        if i in self.ranks:
-            z = self.ranks[i].of(records)
-        else:
-            z = standardise(positions, column.steps, self.centre[i], self.scale[i], FARTHEST)
-        linear = np.rint(z * (LINEAR * UNIT))
-        none = (positions == MISSING) | (positions > column.steps)
-        square = np.where(none, 0.0, np.rint((z * z - 1) * (SQUARE * UNIT)))
-        return linear.astype(np.int64), square.astype(np.int64)
+    @cached_property
+    def _one_hots(self) -> tuple[_OneHot, ...]:
+        return tuple(_OneHot(*each) for each in zip(self.discrete, self.offsets, strict=True))
 
 
 @dataclass(frozen=True)
@@ -205,13 +249,25 @@ class WeightedSums:
 
     def total(self, records: Records) -> Ints:
         """The weighted sums of all labels in the label code, flattened from `shape`."""
+        group, multiplier = self._placed(records)
+        sums = self.contribution.sums(records, group, self.strata * self.labels, multiplier)
+        return to_label_code(sums.reshape(self.shape)).ravel()
+
+    def each(self, records: Records) -> Ints:
+        """What each record adds to the total: (records, entries)."""
+        group, multiplier = self._placed(records)
+        own = np.arange(records.rows)
+        placed = np.zeros((records.rows, self.strata * self.labels, self.contribution.length), dtype=np.int64)
+        placed[own, group] = self.contribution.sums(records, own, records.rows, multiplier)
+        return to_label_code(placed.reshape(records.rows, *self.shape)).reshape(records.rows, -1)
+
+    def _placed(self, records: Records) -> tuple[Ints, Ints]:
+        """The stratum and label whose sum each record enters, and by what it is multiplied."""
         scores = self.score.of(records)
         group, labelled = self._labels(records)
         if self.split_at is not None:
             group = group + self.labels * (scores >= self.split_at)
-        multiplier = np.where(labelled, self._multiplier(records, scores), 0)
-        sums = self.contribution.sums(records, group, self.strata * self.labels, multiplier)
-        return to_label_code(sums.reshape(self.shape)).ravel()
+        return group, np.where(labelled, self._multiplier(records, scores), 0)
 
     def influence(self, records: Records) -> Floats:
         """The norm of each record's contribution, as a share of the sensitivity."""
@@ -322,5 +378,5 @@ def _squared_norms(offset: Ints) -> Ints:
     return UNIT**2 - 2 * UNIT * offset + int(offset @ offset)
 
 
-def _group_sum(group: Ints, groups: int, values: Ints) -> Ints:
+def _group_sum(group: Ints, groups: int, values: Floats) -> Ints:
     return np.bincount(group, weights=values, minlength=groups).astype(np.int64)

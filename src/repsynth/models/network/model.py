@@ -202,6 +202,10 @@ class NetworkFit:
     def label_masses(self) -> None:
         """Unknown: gradients add up no weights."""
 
+    def log_likelihoods(self, records: "Records") -> "Floats":
+        """How likely the trained network finds each record: what shadow runs compare."""
+        return self.network.log_likelihoods(self.parameters, self.network.parts(records))
+
     def sampler(self) -> "Autoregression":
         """The trained network, levelled."""
         from repsynth.models.network.network import fit_network

@@ -17,6 +17,7 @@ from repsynth.privacy.loss import Loss
 
 _SECONDS = 1.0  # between two writings of a checkpoint
 _PAUSE = 30.0  # and longer, for each second that it takes to write one and to work out what was spent
+_PART = 0.01  # and for each second that training has taken: each writing is an entry in a ledger, for good
 
 
 def train(meter: Meter, network: Network, event: SampledEvent, state: State, delta: float, hooks: Hooks) -> Floats:
@@ -29,7 +30,8 @@ def train(meter: Meter, network: Network, event: SampledEvent, state: State, del
         return (before + Loss.of(done)).epsilon(delta)
 
     shown = Round(state.round, event.rounds, training.loss(), spent())
-    due = time.monotonic() + _SECONDS
+    started = time.monotonic()
+    due = started + _SECONDS
 
     def after_round(state: State) -> None:
         nonlocal shown, due
@@ -38,7 +40,8 @@ def train(meter: Meter, network: Network, event: SampledEvent, state: State, del
             if hooks.keeper:
                 hooks.keeper.save(state.dump())  # before any of it is shown
             shown = replace(shown, loss=training.loss(), epsilon=spent())
-            due = time.monotonic() + _SECONDS * max(1.0, _PAUSE * (time.monotonic() - begun))
+            now = time.monotonic()
+            due = now + _SECONDS * max(1.0, _PAUSE * (now - begun), _PART * (now - started))
         hooks.on_round(replace(shown, done=state.round))
 
     training.on_round = after_round

@@ -1,0 +1,75 @@
+"""Likelihood ratios from other runs: LiRA. Half of the runs teach, for each target, what scores look like with
+it and without it; the other half is judged, and the other way round.
+
+Per target the scores are taken as Gaussian with a common spread. Several scores are combined by Fisher's
+direction, common to all targets; how far a target's presence moves it is shrunk towards the mean of its decile,
+as far as chance explains that targets differ.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.attacks.victims import half_of
+
+
+def likelihood_ratios(scores: Sequence[Floats], present: Bools, deciles: Ints) -> Floats:
+    """(runs, targets): log-likelihood ratios, of several scores of that shape.
+
+    A target that never took part in one half of the runs, or always did, cannot be learnt: it gets no number.
+    """
+    features = np.stack(scores)
+    second = half_of(np.arange(len(present)))
+    found = np.full(present.shape, np.nan)
+    for judged in (second, ~second):
+        found[judged] = _judge(features, present, deciles, judged)
+    return found
+
+
+def _judge(features: Floats, present: Bools, deciles: Ints, judged: Bools) -> Floats:
+    taught, inside = features[:, ~judged], present[~judged]
+    ins, outs = inside.sum(axis=0), (~inside).sum(axis=0)  # (targets,)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_in = np.where(inside, taught, 0.0).sum(axis=1) / ins  # (features, targets)
+        mean_out = np.where(inside, 0.0, taught).sum(axis=1) / outs
+    residual = taught - np.where(inside, mean_in[:, None], mean_out[:, None])
+    moved = mean_in - mean_out
+    freedom = np.maximum(ins + outs - 2, 1)
+    spread = np.sqrt((residual**2).sum(axis=1) / freedom)
+    spread = np.maximum(spread, 1e-6 * np.abs(moved)) + 1e-300
+    learnt = (ins > 1) & (outs > 1) & np.all(np.isfinite(moved), axis=0)
+    if not learnt.any():
+        return np.full((int(judged.sum()), present.shape[1]), np.nan)
+    effect = moved / spread
+    z = (features[:, judged] - ((mean_in + mean_out) / 2)[:, None]) / spread[:, None]
+
+    units = (residual / spread[:, None])[:, :, learnt].reshape(len(features), -1)
+    covariance = units @ units.T / units.shape[1] + 1e-3 * np.eye(len(features))
+    direction = np.linalg.solve(covariance, _middle(effect[:, learnt]))
+    variance = max(float(direction @ covariance @ direction), 1e-300)
+    own = direction @ effect  # (targets,)
+    error = variance * (1 / np.maximum(ins, 1) + 1 / np.maximum(outs, 1))
+    own = _shrunk(own, error, deciles, learnt)
+    ratios = np.einsum("f,frt->rt", direction, z) * own / variance
+    return np.where(learnt, ratios, np.nan)
+
+
+def _middle(effects: Floats) -> Floats:
+    """The mean effect of each feature, without the few largest: where there is no noise, one may be boundless."""
+    bound = 10 * np.median(np.abs(effects), axis=1, keepdims=True) + 1e-12
+    return np.asarray(np.clip(effects, -bound, bound).mean(axis=1))
+
+
+def _shrunk(own: Floats, error: Floats, deciles: Ints, learnt: Bools) -> Floats:
+    """Empirical Bayes within each decile."""
+    result = own.copy()
+    for decile in np.unique(deciles):
+        group = (deciles == decile) & learnt
+        if group.sum() < 2:
+            continue
+        mean = own[group].mean()
+        signal = max(float(own[group].var(ddof=1) - error[group].mean()), 0.0)
+        share = signal / np.maximum(signal + error[group], 1e-300)
+        result[group] = mean + share * (own[group] - mean)
+    return result

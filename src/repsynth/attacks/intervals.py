@@ -1,0 +1,232 @@
+"""Areas, rates and proven losses of an attack, with intervals.
+
+An attack is a number for each target in each run; `present` says in which runs the target took part. Targets of
+one run share its noise, and a target is the same in all runs. So the observations are clustered both ways:
+variances are those of sums over runs and over targets, and never smaller than if all observations were
+independent.
+"""
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.stats import binom, rankdata
+
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.attacks.victims import half_of
+
+CONFIDENCE = 0.95
+_THRESHOLDS = np.concatenate([[0.001, 0.002, 0.005], np.linspace(0.01, 0.99, 50), [0.995, 0.998, 0.999]])
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A value between the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The observations of an attack on some targets, flat."""
+
+    scores: Floats
+    present: Bools
+    runs: Ints
+    targets: Ints
+
+    @classmethod
+    def of(cls, scores: Floats, present: Bools) -> "Trials":
+        """From (runs, targets); what is not a number was not observed."""
+        seen = np.isfinite(scores)
+        runs, targets = np.nonzero(seen)
+        return cls(scores[seen], present[seen], runs, targets)
+
+    def take(self, rows: Bools) -> "Trials":
+        """Some of them."""
+        return Trials(self.scores[rows], self.present[rows], self.runs[rows], self.targets[rows])
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many with the target, and how many without."""
+        inside = int(self.present.sum())
+        return inside, len(self.present) - inside
+
+    def halves(self) -> "tuple[Trials, Trials]":
+        """Those of one half of the runs, and of the other."""
+        second = half_of(self.runs)
+        return self.take(~second), self.take(second)
+
+
+def area(trials: Trials, confidence: float = CONFIDENCE) -> Estimate:
+    """The area under the curve: how often a member stands above a non-member; ties count half. The variance is
+    DeLong's, of clusters.
+
+    >>> found = area(Trials.of(np.array([[3.0, 1.0], [2.0, 0.0]]), np.array([[True, False], [True, False]])))
+    >>> found.value
+    1.0
+    """
+    inside, outside = trials.counts
+    scores, present = trials.scores, trials.present
+    ranks = rankdata(scores)
+    own = np.empty(len(scores))
+    own[present], own[~present] = rankdata(scores[present]), rankdata(scores[~present])
+    placed = np.where(present, (ranks - own) / outside, 1 - (ranks - own) / inside)
+    value = float(placed[present].mean())
+    influence = (placed - value) / np.where(present, inside, outside)
+    return _around(value, influence, trials, confidence, least=0.0)
+
+
+def advantage(trials: Trials, confidence: float = CONFIDENCE) -> Estimate:
+    """True less false positive rate at the best threshold, which is chosen on one half of the runs and judged on
+    the other."""
+    correct = np.empty(len(trials.scores))
+    first, second = trials.halves()
+    for learnt, judged, half in ((first, second, True), (second, first, False)):
+        correct[half_of(trials.runs) == half] = judged.scores > _best_threshold(learnt)
+    inside, outside = trials.counts
+    rates = [float(correct[side].mean()) for side in (trials.present, ~trials.present)]
+    value = rates[0] - rates[1]
+    signed = np.where(trials.present, (correct - rates[0]) / inside, (rates[1] - correct) / outside)
+    return _around(value, signed, trials, confidence, least=-1.0)
+
+
+def rate_at(trials: Trials, false_alarms: float, confidence: float = CONFIDENCE) -> Estimate | None:
+    """The true positive rate where so many non-members raise an alarm; None where there are too few of these. The
+    interval knows that the threshold is estimated, too: each half of the error is for one of the two."""
+    outside = np.sort(trials.scores[~trials.present])[::-1]
+    if false_alarms * len(outside) < 1:
+        return None
+
+    def rate(count: float) -> Trials:
+        threshold = outside[min(int(count), len(outside) - 1)]
+        flagged = trials.take(trials.present)
+        return Trials((flagged.scores > threshold).astype(float), flagged.present, flagged.runs, flagged.targets)
+
+    expected = false_alarms * len(outside)
+    low, high = (binom.ppf(q, len(outside), false_alarms) for q in _tails((1 + confidence) / 2))
+    value = float(rate(expected).scores.mean())
+    least = proportion(rate(low), (1 + confidence) / 2).low
+    most = proportion(rate(high), (1 + confidence) / 2).high
+    return Estimate(value, min(least, value), max(most, value))
+
+
+def proportion(trials: Trials, confidence: float = CONFIDENCE) -> Estimate:
+    """The mean of zeros and ones: Clopper and Pearson's interval, with as many observations as independent ones
+    would tell as much (Korn and Graubard)."""
+    hits = trials.scores
+    value, count = float(hits.mean()), float(len(hits))
+    if 0 < value < 1:
+        variance = _variance((hits - value) / count, trials)
+        count = min(count, value * (1 - value) / variance)
+    return clopper_pearson(value * count, count, confidence)
+
+
+def clopper_pearson(hits: float, count: float, confidence: float) -> Estimate:
+    """The exact interval of a proportion.
+
+    >>> found = clopper_pearson(0, 100, 0.95)
+    >>> found.low, round(found.high, 4)
+    (0.0, 0.0362)
+    """
+    low, high = _tails(confidence)
+    least = float(betaincinv(hits, count - hits + 1, low)) if hits > 0 else 0.0
+    most = float(betaincinv(hits + 1, count - hits, high)) if hits < count else 1.0
+    return Estimate(hits / count if count else 0.0, least, most)
+
+
+def proven_rates(trials: Trials, confidence: float) -> tuple[tuple[float, float], ...]:
+    """Pairs of a true positive rate that is at least so large and a false positive rate that is at most so
+    large, all of which hold with this confidence. Thresholds are chosen on one half of the runs and judged on
+    the other."""
+    found = []
+    each = 1 - (1 - confidence) / 4
+    for learnt, judged in (trials.halves(), trials.halves()[::-1]):
+        inside, outside = judged.counts
+        if min(*learnt.counts, inside, outside) == 0:
+            continue
+        flagged = (judged.scores > _sharpest_threshold(learnt, each)).astype(float)
+        judged = Trials(flagged, judged.present, judged.runs, judged.targets)
+        # One-sided bounds of this confidence are ends of two-sided intervals of a smaller one.
+        sides = [proportion(judged.take(side), 2 * each - 1) for side in (judged.present, ~judged.present)]
+        found.append((sides[0].low, sides[1].high))
+    return tuple(found)
+
+
+def proven_mu(rates: tuple[tuple[float, float], ...]) -> float:
+    """The μ that some of these rates prove.
+
+    >>> round(proven_mu(((0.5, 0.1587),)), 2)
+    1.0
+    """
+    proven = [float(ndtri(low) - ndtri(high)) for low, high in rates if low > 0 and high < 1]
+    return max([0.0, *proven])
+
+
+def proven_epsilon(rates: tuple[tuple[float, float], ...], delta: float) -> float:
+    """The ε that some of these rates prove, at this δ.
+
+    >>> round(proven_epsilon(((0.5, 0.1),), 0.0), 3)
+    1.609
+    """
+    proven = [0.0]
+    for low, high in rates:
+        proven += [math.log((low - delta) / high)] if low > delta and high > 0 else []
+        proven += [math.log((1 - high - delta) / (1 - low))] if 1 - high > delta and low < 1 else []
+    return max(proven)
+
+
+def _best_threshold(trials: Trials) -> float:
+    thresholds, members, others = _curve(trials)
+    return float(thresholds[np.argmax(members - others)])
+
+
+def _sharpest_threshold(trials: Trials, confidence: float) -> float:
+    """Where these observations, were they independent, would prove most."""
+    inside, outside = trials.counts
+    low, _ = _tails(2 * confidence - 1)
+    thresholds, members, others = _curve(trials)
+    hits, alarms = members * inside, others * outside
+    with np.errstate(invalid="ignore"):
+        least = np.where(hits > 0, betaincinv(hits, inside - hits + 1, low), 0.0)
+        most = np.where(alarms < outside, betaincinv(alarms + 1, np.maximum(outside - alarms, 1e-9), 1 - low), 1.0)
+        proven = ndtri(least) - ndtri(most)
+    return float(thresholds[np.argmax(np.nan_to_num(proven, nan=-np.inf, posinf=-np.inf))])
+
+
+def _curve(trials: Trials) -> tuple[Floats, Floats, Floats]:
+    """Thresholds, and both positive rates there."""
+    outside, inside = np.sort(trials.scores[~trials.present]), np.sort(trials.scores[trials.present])
+    if not len(outside) or not len(inside):
+        return np.zeros(1), np.zeros(1), np.zeros(1)
+    thresholds = np.unique(np.quantile(trials.scores, _THRESHOLDS))
+    thresholds = np.unique(np.concatenate([thresholds, np.quantile(outside, _THRESHOLDS)]))
+    rates = [1 - np.searchsorted(side, thresholds, side="right") / len(side) for side in (inside, outside)]
+    return thresholds, rates[0], rates[1]
+
+
+def _around(value: float, influence: Floats, trials: Trials, confidence: float, *, least: float) -> Estimate:
+    """A value and its interval, by Student's distribution with as many degrees of freedom as there are runs, or
+    targets where these are fewer, less one. Where nothing varies, as much as so many observations can exclude."""
+    clusters = min(len(np.unique(trials.runs)), len(np.unique(trials.targets)))
+    deviation = math.sqrt(_variance(influence, trials))
+    _, upper = _tails(confidence)
+    reach = float(stdtrit(max(clusters - 1, 4), upper)) * deviation
+    if deviation == 0.0:
+        reach = (1 - least) * (1 - (1 - upper) ** (1 / max(min(trials.counts), 1)))
+    return Estimate(value, max(value - reach, least), min(value + reach, 1.0))
+
+
+def _variance(influence: Floats, trials: Trials) -> float:
+    """Of a sum of influences, clustered by run and by target; no smaller than that of independent ones."""
+    alone = float(influence @ influence)
+    by_run = float(np.sum(np.bincount(trials.runs, influence) ** 2))
+    by_target = float(np.sum(np.bincount(trials.targets, influence) ** 2))
+    return max(alone, by_run, by_target, by_run + by_target - alone)
+
+
+def _tails(confidence: float) -> tuple[float, float]:
+    return (1 - confidence) / 2, (1 + confidence) / 2

@@ -1,0 +1,145 @@
+"""A run that an attacker watches. What is released is compared with what it would be without a target.
+
+The attacker knows the settings, the release and everybody who is in all runs. A measurement k released y = b + Σ
+c + N, where b is the part of those, c(z) what a target z adds if it takes part, and N noise of σ. With E = b +
+half of what all targets would add,
+
+    projected    ⟨c(z), y − E⟩ / σ², added up: the likelihood ratio but for the other targets' coins
+    decoded      those, with the coins of all targets worked out at once: (Σ C Cᵀ/σ² + 4 I)⁻¹ Σ C (y − E)/σ²
+    known        the likelihood ratio for one who knows the other targets' coins as well: no attack does better
+
+A training's rounds are not watched; of what comes out of it, the likelihood of each target is.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.attacks.victims import Victims, coins
+from repsynth.data.records import Records
+from repsynth.engines.base import Kernel
+from repsynth.engines.local import LocalEngine
+from repsynth.mechanism.kernels import Statistic
+from repsynth.mechanism.meter import Meter, sigma_for
+from repsynth.mechanism.noise import seeded_entropy
+from repsynth.models.base import Fit, Hooks
+from repsynth.planning.plan import Plan
+from repsynth.scoring.stage import StageOne, measure_stage_one
+
+
+@dataclass(frozen=True)
+class SharedEngine(LocalEngine):
+    """The records of all runs, then the targets that take part. It keeps the last sum of the former."""
+
+    last: dict[str, Ints] = field(default_factory=dict)
+
+    def sum(self, kernel: Kernel) -> Ints:
+        """As any engine."""
+        base, present = (kernel.total(records) for records in self.data)
+        self.last["base"] = base
+        return base + present
+
+
+@dataclass
+class Watch:
+    """What an attacker makes of each measurement."""
+
+    targets: Records
+    present: Bools
+    by_stage: Floats = field(init=False)  # (2, targets)
+    known: Floats = field(init=False)
+    gram: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = self.targets.rows
+        self.by_stage, self.known, self.gram = np.zeros((2, count)), np.zeros(count), np.zeros((count, count))
+
+    def see(self, statistic: Statistic, base: Ints, noisy: Ints, sigma: float) -> None:
+        """A measurement: σ is in the units of its entries."""
+        touched, steps = contributions(statistic, self.targets)
+        steps = steps / sigma
+        excess = (noisy[touched] - base[touched]) / sigma - 0.5 * steps.sum(axis=0)
+        gram = steps @ steps.T
+        self.gram += gram
+        projected = steps @ excess
+        self.by_stage[int(statistic.weighted)] += projected
+        # Half of each target was taken off; with the coins known, the others' parts go, and half of its own stays.
+        coin = np.where(self.present, 0.5, -0.5)
+        own = np.diag(gram)
+        self.known += projected - gram @ coin + own * coin
+
+    def decoded(self) -> Floats:
+        """The coins of all targets, worked out at once."""
+        count = len(self.known)
+        found: Floats = np.linalg.solve(self.gram + 4 * np.eye(count), self.by_stage.sum(axis=0))
+        return found
+
+
+def contributions(statistic: Statistic, targets: Records) -> tuple[Ints, Floats]:
+    """The entries that some target touches, and what each target adds to them."""
+    each = getattr(statistic, "each", None)  # some can tell at once what each record adds
+    if each is not None:
+        rows = each(targets)
+    else:
+        rows = np.array([statistic.total(targets.take(np.array([i]))) for i in range(targets.rows)])
+    touched = np.flatnonzero(np.any(rows != 0, axis=0))
+    return touched, rows[:, touched].astype(np.float64)
+
+
+@dataclass
+class WatchedMeter(Meter):
+    """Every measurement is also seen by the attacker; choices and trainings are not."""
+
+    watch: Watch | None = None
+
+    def measure(self, statistic: Statistic, *, mu: float) -> Ints:
+        """As any meter."""
+        noisy = super().measure(statistic, mu=mu)
+        assert isinstance(self.engine, SharedEngine)
+        assert self.watch is not None
+        self.watch.see(statistic, self.engine.last["base"], noisy, sigma_for(statistic.sensitivity, mu))
+        return noisy
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A run, and what was seen of it."""
+
+    present: Bools
+    stage: StageOne
+    fit: Fit
+    watch: Watch
+    generator: np.random.Generator
+
+    def scores(self) -> Iterator[tuple[str, Floats]]:
+        """What the released numbers tell of each target."""
+        yield "stage one", self.watch.by_stage[0]
+        yield "stage two", self.watch.by_stage[1]
+        yield "decoded", self.watch.decoded()
+        yield "known", self.watch.known
+        likelihoods = getattr(self.fit, "log_likelihoods", None)  # of a model that was trained
+        if likelihoods is not None:
+            yield "likelihood", likelihoods(self.watch.targets)
+
+
+def observe(plan: Plan, victims: Victims, *, seed: int, run: int, method: int) -> Observed:
+    """Carry out a plan once. The noise comes from a seed: nothing of this is released."""
+    present = coins(seed, run, victims.targets.rows)
+    engine = SharedEngine([victims.base, victims.targets.take(present)])
+    watch = Watch(victims.targets, present)
+    noise = int(np.random.SeedSequence([seed, run, method]).generate_state(1, np.uint64)[0])
+    meter = WatchedMeter(
+        engine, plan.scale, seeded_entropy(noise), delta=plan.delta, planned=plan.charges, watch=watch
+    )
+    stage = measure_stage_one(meter, plan, lambda step: None)
+    fit = plan.model.measure(meter, stage, plan, Hooks())
+    return Observed(present, stage, fit, watch, np.random.default_rng(noise))
+
+
+def rows_to_draw(rows: float) -> int:
+    """Synthetic rows that the attacker draws: as many as were released, but not so few that drawing hides what the
+    model knows, nor more than are of use."""
+    return int(min(max(math.floor(rows), 2000), 20_000))

@@ -1,0 +1,168 @@
+"""What `attack` prints: who could be found, by whom, and whether that is more than guessing."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from repsynth.attacks.exposure import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
+from repsynth.attacks.intervals import Estimate
+from repsynth.cli.render import guarantee, make_table
+from repsynth.privacy.shown import at_least, at_most, fixed_at_most, percent_at_most
+
+_METHODS = {BARE: "no noise", UNIFORM: "uniform", REPS: "as planned"}
+_TOP = 10
+
+
+def exposure(console: Console, found: Exposure, folder: Path) -> None:
+    """Tables for the most outlying and for all targets, by decile, guesses, and what was proven."""
+    console.print("[bold red]PRIVATE[/bold red]: attacks on the data itself; for the curator only.\n")
+    console.print(
+        f"{found.targets:,} of {found.rows:,} records were attacked, each in half of {found.runs:,} runs of "
+        f"{found.model} at {guarantee(found.epsilon, found.delta)}. AUC 0.5 is guessing. Intervals: "
+        f"{found.confidence:.0%}.\n"
+    )
+    top = [line for line in found.lines if line.decile == _TOP]
+    if top:
+        console.print(f"[bold]The most outlying tenth[/bold] ({top[0].targets} targets)")
+        _attacks(console, top)
+    everybody = [line for line in found.lines if line.decile is None]
+    console.print(f"\n[bold]All targets[/bold] ({everybody[0].targets})")
+    _attacks(console, everybody)
+    _deciles(console, found)
+    if found.guesses:
+        console.print("\n[bold]Guesses[/bold] about people of the table against people from outside")
+        _guesses(console, [guess for guess in found.guesses if guess.decile in (None, _TOP)])
+    _proven(console, found)
+    for note in found.notes:
+        console.print(f"[yellow]note:[/yellow] {escape(note)}")
+    _who(console, dict.fromkeys(line.attack for line in sorted(found.lines, key=_order)))
+    console.print(f"\nAll runs and numbers are in {escape(str(folder))}: PRIVATE.")
+
+
+def estimate(seconds: float) -> str:
+    """How long it will take, in words.
+
+    >>> estimate(30)
+    'This will take about 30 seconds.'
+    """
+    if seconds < 90:
+        return f"This will take about {seconds:.0f} seconds."
+    return f"This will take about {seconds / 60:.0f} minutes. It can be stopped, and goes on when started again."
+
+
+def _who(console: Console, attacks: Iterable[str]) -> None:
+    """What each attacker has."""
+    console.print("\n[bold]What the attacker has[/bold], each on top of the one before")
+    table = make_table("attack", "", right_from=99)
+    for name in attacks:
+        table.add_row(name, ATTACKS[name])
+    console.print(table)
+
+
+def _attacks(console: Console, lines: Iterable[Line]) -> None:
+    headers = ("AUC", "advantage", "found at 1 %", "at 0.1 % alarms")
+    table = make_table("attack", "weights", *headers, "verdict", right_from=99)
+    ordered = sorted(lines, key=_order)
+    last = ""
+    for line in ordered:
+        table.add_row(
+            line.attack if line.attack != last else "",
+            _METHODS[line.method],
+            _interval(line, line.area, ""),
+            _interval(line, line.advantage, "+"),
+            _rate(line, line.rate_at_1),
+            _rate(line, line.rate_at_01),
+            _verdict(line),
+        )
+        last = line.attack
+    console.print(table)
+
+
+def _order(line: Line) -> tuple[int, int]:
+    return list(ATTACKS).index(line.attack), METHODS.index(line.method)
+
+
+def _verdict(line: Line) -> str:
+    if line.exceeded:
+        return f"[bold red]{line.verdict}[/bold red]"
+    dim = line.attack == BEST or line.area.low <= 0.5
+    return line.verdict if dim else f"[yellow]{line.verdict}[/yellow]"
+
+
+def _interval(line: Line, found: Estimate, sign: str) -> str:
+    if line.attack == BEST:  # a bound
+        return f"{sign}{fixed_at_most(found.value, 2)}"
+    return f"{found.value:{sign}.2f}" + escape(f" [{found.low:{sign}.2f}, {found.high:{sign}.2f}]")
+
+
+def _rate(line: Line, found: Estimate | None) -> str:
+    if found is None:
+        return "too few runs"
+    if line.attack == BEST:
+        return percent_at_most(found.value)
+    return f"{found.value:.1%} (≤ {percent_at_most(found.high, 0)})"
+
+
+def _deciles(console: Console, found: Exposure) -> None:
+    """By decile: the strongest attack that was carried out, and the bound."""
+    name = "shadow runs, release"
+    methods = list(dict.fromkeys(line.method for line in found.lines))
+    console.print(
+        f"\n[bold]By decile of outlyingness[/bold] (10: the most outlying): {name}, and the best possible"
+    )
+    headers = [
+        f"{what}, {_METHODS[method]}" for what in ("AUC", "best AUC", "best advantage") for method in methods
+    ]
+    table = make_table("decile", "targets", *headers, right_from=0)
+    by_key = {(line.decile, line.method, line.attack): line for line in found.lines}
+    for decile in sorted({line.decile for line in found.lines if line.decile is not None}):
+        seen = [by_key.get((decile, method, name)) for method in methods]
+        best = [by_key[decile, method, BEST] for method in methods]
+        cells = ["" if line is None else _interval(line, line.area, "") for line in seen]
+        cells += [fixed_at_most(line.area.value, 2) for line in best]
+        cells += [fixed_at_most(line.advantage.value, 2) for line in best]
+        table.add_row(str(decile), str(best[0].targets), *cells)
+    console.print(table)
+
+
+def _guesses(console: Console, guesses: list[Guess]) -> None:
+    table = make_table("guess", "who", "weights", "members", "others", "excess", "", "verdict", right_from=99)
+    for column in (3, 4, 5):
+        table.columns[column].justify = "right"
+    for guess in sorted(guesses, key=lambda guess: (guess.kind, guess.decile or 0, METHODS.index(guess.method))):
+        found = guess.verdict.startswith("members")
+        table.add_row(
+            guess.kind,
+            "all" if guess.decile is None else "top tenth",
+            _METHODS[guess.method],
+            f"{guess.members.value:.1%}",
+            f"{guess.others.value:.1%}",
+            f"{guess.excess.value:+.1%}",
+            f"{guess.excess.low:+.1%} to {guess.excess.high:+.1%}",
+            f"[yellow]{guess.verdict}[/yellow]" if found else guess.verdict,
+        )
+    console.print(table)
+
+
+def _proven(console: Console, found: Exposure) -> None:
+    lines = [line for line in found.lines if line.proven_epsilon is not None and line.method != BARE]
+    most = max(lines, key=lambda line: line.proven_epsilon or 0.0)
+    where = "all targets" if most.decile is None else f"decile {most.decile}"
+    if not most.proven_epsilon:
+        console.print(f"\nNone of the {len(lines):,} attacks proves any loss at all, all taken together.")
+    else:
+        console.print(
+            f"\nThe most that one of the {len(lines):,} attacks proves, all taken together: "
+            f"ε = {at_least(most.proven_epsilon, 3)} ({most.attack}, {_METHODS[most.method]}, {where}), where "
+            f"{at_most(most.claimed_epsilon, 3)} is claimed."
+        )
+    broken = [line for line in lines if line.exceeded]
+    if not broken:
+        console.print("No attack proves more than is claimed.")
+        return
+    names = ", ".join(sorted({f"{line.attack} ({_METHODS[line.method]})" for line in broken}))
+    console.print(
+        f"[bold red]An attack proves more than is claimed[/bold red]: {names}. Do not hand out this release."
+    )

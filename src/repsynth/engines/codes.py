@@ -1,0 +1,313 @@
+"""A table as compact codes: encoded once, then summed over as often as needed, by several threads.
+
+A code takes one, two, four or eight bytes, as its column needs. A public function of one column is read off a
+table of its values: at all codes of a column that has few, or at the intervals on which it is constant. Intervals
+of a column that are wanted again are kept as codes of their own. Sums are of integers, so that neither the blocks
+nor the number of threads matter.
+"""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.arrays import Bools, Ints
+from repsynth.data.cuts import Cut
+from repsynth.data.encode import EncodedTable, encode_batch
+from repsynth.data.records import MISSING, OfCode, Records, no_records
+from repsynth.engines.base import Kernel
+from repsynth.engines.shelf import MEMORY, Array, Shelf
+from repsynth.schema import Discrete, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK = 131_072
+"""Records that are put aside together."""
+
+_BLOCK = 16_384
+"""Records that a kernel gets at a time, where its result is small: what it works with then stays in the cache."""
+
+_TABULATED = 2**16
+"""Codes of a column up to which a function is tabulated at all of them."""
+
+_SAMPLED = 1_024
+"""One in so many codes tells where those of a column are, so that they are found quickly."""
+
+_MOST_WORKERS = 8
+
+Get = Callable[[], Array]
+Made = TypeVar("Made")
+
+
+def how_many_workers() -> int:
+    """The processors that this process may use."""
+    able = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(able, _MOST_WORKERS)
+
+
+@dataclass
+class _Chunk:
+    """Some records: their codes by column and, where a column was cut, the cuts and the interval of each."""
+
+    rows: int
+    codes: dict[str, Get]
+    cut: dict[str, tuple[Ints, Get]] = field(default_factory=dict)
+
+
+class Codes:
+    """The records of a table, put aside."""
+
+    def __init__(self, schema: Schema, *, workers: int | None = None, memory: int = MEMORY) -> None:
+        self.rows = 0
+        self.shelf = Shelf(memory)
+        self._sizes = {c.name: c.size if isinstance(c, Discrete) else c.positions for c in schema.learned}
+        self.workers = workers or how_many_workers()
+        """How many threads work."""
+        self._schema = schema
+        self._chunks: list[_Chunk] = []
+        self._starts: dict[str, Ints] = {}
+        self._samples: dict[str, list[Array]] = {name: [] for name in self._sizes}
+
+    @classmethod
+    def of(cls, table: EncodedTable, *, workers: int | None = None, memory: int = MEMORY) -> "Codes":
+        """Read and encode a table; the batches are encoded side by side and put aside in order."""
+        codes = cls(table.schema, workers=workers, memory=memory)
+        waiting: list[dict[str, Array]] = []
+        with contextlib.closing(_in_order(codes._encode, table.batches(), codes.workers)) as encoded:
+            for part in encoded:
+                waiting.append(part)
+                if sum(_rows(each) for each in waiting) >= CHUNK:
+                    codes._put(waiting)
+                    waiting = []
+        if waiting:
+            codes._put(waiting)
+        return codes
+
+    def sum(self, kernel: Kernel) -> Ints:
+        """The exact sum of a kernel over all records."""
+        nothing = kernel.total(no_records())
+        passing = self._walk()
+        rows = _BLOCK if nothing.size < _BLOCK else CHUNK
+
+        def total(chunk: _Chunk) -> Ints:
+            found = nothing
+            for block in passing.blocks(chunk, rows):
+                found = found + kernel.total(block)
+            return found
+
+        result = nothing
+        for part in _in_order(total, self._chunks, self.workers):
+            result = result + part
+        self._starts = passing.all_starts()
+        return result
+
+    def each(self, function: Callable[[Records], Array]) -> Iterator[Array]:
+        """A function of all records, block by block, in order."""
+        passing = self._walk()
+
+        def apply(chunk: _Chunk) -> list[Array]:
+            return [function(block) for block in passing.blocks(chunk, _BLOCK)]
+
+        for parts in _in_order(apply, self._chunks, self.workers):
+            yield from parts
+
+    def _encode(self, batch: "pa.RecordBatch") -> dict[str, Array]:
+        records = encode_batch(batch, self._schema)
+        return {name: records.codes[name].astype(_type_of(size)) for name, size in self._sizes.items()}
+
+    def _walk(self) -> "_Pass":
+        samples = {name: np.concatenate(parts) for name, parts in self._samples.items() if parts}
+        return _Pass(self.rows, self._sizes, self._starts, samples, self.shelf)
+
+    def _put(self, parts: list[dict[str, Array]]) -> None:
+        whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        rows = _rows(whole)
+        self.rows += rows
+        for name, codes in whole.items():
+            self._samples[name].append(codes[::_SAMPLED].astype(np.int64))
+        self._chunks.append(_Chunk(rows, {name: self.shelf.put(codes) for name, codes in whole.items()}))
+
+
+class _Pass:
+    """One walk over all records. `starts` are those of earlier walks: a column is cut at all of them at once."""
+
+    def __init__(
+        self,
+        rows: int,
+        sizes: dict[str, int],
+        starts: dict[str, Ints],
+        samples: dict[str, Ints],
+        shelf: Shelf,
+    ) -> None:
+        self.tabulated = {name for name, size in sizes.items() if size <= min(_TABULATED, rows)}
+        self.sizes, self.starts, self.samples, self.shelf = sizes, starts, samples, shelf
+        self._asked: list[Ints] = []  # kept, so that no other array can have the id of one
+        self._new: dict[str, Ints] = {}
+        self._made: dict[Any, Any] = {}
+        self._lock = Lock()
+
+    def blocks(self, chunk: _Chunk, rows: int) -> Iterator["Block"]:
+        """The records of a chunk, so many at a time."""
+        loaded = _Loaded(self, chunk)
+        for start in range(0, chunk.rows, rows):
+            yield Block.of(loaded, start, min(start + rows, chunk.rows))
+
+    def table(self, name: str, function: OfCode, starts: Ints | None) -> Array:
+        """A function's values at all codes of a column or, with `starts`, at these; at the end, of the missing."""
+
+        def make() -> Array:
+            codes = np.arange(self.sizes[name], dtype=np.int64) if starts is None else starts
+            return function(np.append(codes, MISSING))
+
+        return self.once((name, function, id(starts)), make)
+
+    def cut(self, name: str, starts: Ints) -> Cut:
+        """How a column is cut."""
+        return self.once((name, id(starts)), lambda: Cut.at(starts, self.samples[name]))
+
+    def once(self, key: Any, make: Callable[[], Made]) -> Made:
+        """What was made under this key; made now where it was not."""
+        if key not in self._made:
+            with self._lock:
+                if key not in self._made:
+                    self._made[key] = make()
+        made: Made = self._made[key]
+        return made
+
+    def knows(self, name: str, starts: Ints) -> bool:
+        """Whether an earlier walk had these starts."""
+        # The array is kept with the answer, so that no other one can have its id.
+        made = self.once((name, "known", id(starts)), lambda: (starts, _within(starts, self.starts.get(name))))
+        return made[1]
+
+    def asked(self, name: str, starts: Ints) -> Ints:
+        """All starts of a column that this walk asked for by now, these among them."""
+        found: Ints | None = self._made.get((name, "asked", id(starts)))
+        if found is None or found is not self._new[name]:
+            with self._lock:
+                found = self._new[name] = _joined(starts, self._new.get(name))
+                self._asked += [starts, found]
+                self._made[name, "asked", id(starts)] = found
+        return found
+
+    def all_starts(self) -> dict[str, Ints]:
+        """Those of earlier walks and of this one; the very same arrays where none is new."""
+        return self.starts | {name: _joined(new, self.starts.get(name)) for name, new in self._new.items()}
+
+
+class _Loaded:
+    """A chunk whose codes are fetched when they are asked for."""
+
+    def __init__(self, passing: _Pass, chunk: _Chunk) -> None:
+        self.passing, self.chunk = passing, chunk
+        self._arrays: dict[str, Array] = {}
+
+    def codes(self, name: str) -> Array:
+        """All codes of a column."""
+        if name not in self._arrays:
+            self._arrays[name] = self.chunk.codes[name]()
+        return self._arrays[name]
+
+    def intervals(self, name: str) -> Array:
+        """The interval of each code of a column among all starts that are known; −1 where it is missing."""
+        starts, key = self.passing.starts[name], f"intervals {name}"
+        if name not in self.chunk.cut or self.chunk.cut[name][0] is not starts:
+            codes = self.codes(name).astype(np.int64, copy=False)
+            found = self.passing.cut(name, starts).of(codes).astype(_type_of(len(starts)))
+            self.chunk.cut[name] = starts, self.passing.shelf.put(found)
+            self._arrays[key] = found
+        if key not in self._arrays:
+            self._arrays[key] = self.chunk.cut[name][1]()
+        return self._arrays[key]
+
+
+@dataclass(frozen=True)
+class Block(Records):
+    """Some records of a chunk."""
+
+    loaded: _Loaded
+    start: int
+    cut: dict[tuple[str, int], Ints] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, loaded: _Loaded, start: int, stop: int) -> "Block":
+        """From one place to another."""
+        return cls(stop - start, _Widened(loaded, start, stop), loaded, start)
+
+    def look_up(self, name: str, function: OfCode, starts: Ints | None = None) -> NDArray[Any]:
+        """By a table, where the column has few codes or the function few starts."""
+        passing = self.loaded.passing
+        if name in passing.tabulated:
+            return passing.table(name, function, None).take(self.codes[name])
+        if starts is None:
+            return function(self.codes[name])
+        if passing.knows(name, starts):
+            where = self.loaded.intervals(name)[self.start : self.start + self.rows].astype(np.int64)
+            return passing.table(name, function, passing.starts[name]).take(where)
+        asked = passing.asked(name, starts)
+        if (name, id(asked)) not in self.cut:
+            self.cut[name, id(asked)] = passing.cut(name, asked).of(self.codes[name])
+        return passing.table(name, function, asked).take(self.cut[name, id(asked)])
+
+    def take(self, rows: Ints | Bools) -> Records:
+        """Some of the records, as plain ones."""
+        codes = {name: self.codes[name] for name in self.loaded.passing.sizes}
+        return Records(self.rows, codes).take(rows)
+
+
+class _Widened(dict[str, Ints]):
+    """The codes of a block as 64-bit integers, column by column when they are asked for."""
+
+    def __init__(self, loaded: _Loaded, start: int, stop: int) -> None:
+        super().__init__()
+        self._of = loaded, start, stop
+
+    def __missing__(self, name: str) -> Ints:
+        loaded, start, stop = self._of
+        self[name] = loaded.codes(name)[start:stop].astype(np.int64, copy=False)
+        return self[name]
+
+
+def _within(starts: Ints, known: Ints | None) -> bool:
+    return known is not None and bool(np.isin(starts, known, assume_unique=True).all())
+
+
+def _joined(starts: Ints, known: Ints | None) -> Ints:
+    if known is not None and _within(starts, known):
+        return known
+    return np.unique(starts) if known is None else np.union1d(known, starts)
+
+
+def _type_of(size: int) -> np.dtype[Any]:
+    """The smallest type of the codes from −1 on."""
+    return np.dtype(np.min_scalar_type(-max(size, 1)))
+
+
+def _rows(codes: dict[str, Array]) -> int:
+    return len(next(iter(codes.values())))
+
+
+def _in_order(function: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Generator[Any]:
+    """A function of each item, in order; some are worked on at the same time, and few wait."""
+    if workers == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="repsynth")
+    running: deque[Future[Any]] = deque()
+    try:
+        for item in items:
+            running.append(pool.submit(function, item))
+            if len(running) > workers:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,446 @@
+"""Every measure of a synthetic table, one after the other; what cannot be measured is left out and said.
+
+evaluate -> inputs -> distances, associations, coverage, utility, propensity, regression, subgroups -> Evaluation
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+
+from repsynth.arrays import Ints
+from repsynth.data.records import Records
+from repsynth.evaluation.associations import Associations, measure_associations
+from repsynth.evaluation.coverage import category_coverage, copied, fraction_repeated, range_coverage
+from repsynth.evaluation.distances import TRIPLES, Distances, measure_distances
+from repsynth.evaluation.inputs import Inputs, as_binary
+from repsynth.evaluation.matrix import Fill, Points, points_of_records
+from repsynth.evaluation.measures import STAMP, Measure, compared, mean
+from repsynth.evaluation.propensity import measure_propensity
+from repsynth.evaluation.regression import Coefficient, compare_coefficients
+from repsynth.evaluation.subgroups import Losses, Subgroup, by_decile, by_subgroup
+from repsynth.evaluation.utility import Classifier, fit_boosting, fit_logistic
+from repsynth.release.expected import Expected, expected_errors
+from repsynth.release.release import Release
+
+STEPS = (
+    "distances", "associations", "coverage", "logistic regression", "boosting", "coefficients", "propensity",
+    "outliers", "subgroups",
+)  # fmt: skip
+"""What is worked out, in this order."""
+
+_MOST_LABELS = 10
+"""With more, boosting takes too long: it grows a tree for each."""
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a synthetic table is good for. PRIVATE: it was computed from the training data."""
+
+    private: bool = True
+    stamp: str = STAMP
+    rows: dict[str, int]
+    label: str | None
+    measures: tuple[Measure, ...]
+    subgroups: tuple[Subgroup, ...]
+    deciles: tuple[Subgroup, ...]
+    coefficients: tuple[Coefficient, ...]
+    associations: dict[str, Associations]
+    left_out: dict[str, str]
+    """What was not measured, and why."""
+    warnings: tuple[str, ...]
+    expected: Expected | None = None
+    """What follows from the release alone; this part is public."""
+
+    def __getitem__(self, name: str) -> Measure:
+        """A measure by its name."""
+        return next(measure for measure in self.measures if measure.name == name)
+
+
+def evaluate_tables(
+    inputs: Inputs, release: Release | None = None, on_step: Callable[[str], None] = lambda step: None
+) -> Evaluation:
+    """All measures of opened tables."""
+    work = _Work(inputs, on_step)
+    measures = list(work.run())
+    expected = None if release is None else expected_errors(release)
+    if release is not None and expected is not None:
+        measures.append(_intervals(expected, release, inputs.train))
+    return Evaluation(
+        rows={name: table.rows for name, table in work.tables.items()},
+        label=inputs.label,
+        measures=tuple(measures),
+        subgroups=tuple(work.subgroups),
+        deciles=tuple(work.deciles),
+        coefficients=tuple(work.coefficients),
+        associations=work.associations,
+        left_out=work.left_out,
+        warnings=(*inputs.warnings, *_who_pays([*work.subgroups, *work.deciles])),
+        expected=expected,
+    )
+
+
+def _intervals(expected: Expected, release: Release, train: Records) -> Measure:
+    """Over all bins; as far as chance goes, they should hold 95 times in 100."""
+    inside = expected.covered(release, train)
+    bins = {shares.column: len(shares.bins) for shares in expected.columns}
+    value = sum(inside[name] * count for name, count in bins.items()) / sum(bins.values())
+    chance = 3 * math.sqrt(0.95 * 0.05 / sum(bins.values()))
+    return Measure(
+        name="intervals of the release",
+        what="fraction of the real shares that lie in the 95 % interval that follows from the release alone",
+        value=value,
+        best=0.95,
+        said="as promised"
+        if value >= 0.95 - chance
+        else "less often than promised: is this the table it was made from?",
+        breakdown=inside,
+    )
+
+
+def _who_pays(groups: list[Subgroup]) -> Iterator[str]:
+    worse = sorted((g for g in groups if g.pays_more), key=lambda g: -(g.extra or 0.0))
+    if worse:
+        named = ", ".join(f"{g.name} ({g.extra:+.3f} ± {2 * (g.extra_error or 0.0):.3f})" for g in worse[:3])
+        more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
+        yield (
+            "some pay more than others: a classifier trained on synthetic rows adds a larger squared error than "
+            f"elsewhere in {named}{more}"
+        )
+    few = sorted((g for g in groups if g.too_few), key=lambda g: g.fraction_synthetic / g.fraction_real)
+    if few:
+        named = ", ".join(
+            f"{g.name} ({100 * g.fraction_synthetic:.1f} % of the rows for {100 * g.fraction_real:.1f} %)"
+            for g in few[:3]
+        )
+        more = f" and {len(few) - 3} more" if len(few) > 3 else ""
+        yield f"some are clearly fewer than in the real table: {named}{more}"
+
+
+class _Work:
+    """The measures in order; each step says so before it starts."""
+
+    def __init__(self, inputs: Inputs, on_step: Callable[[str], None]) -> None:
+        self.inputs, self.on_step = inputs, on_step
+        tables = {"training": inputs.train, "synthetic": inputs.synthetic, "holdout": inputs.holdout}
+        self.tables: dict[str, Records] = {name: table for name, table in tables.items() if table is not None}
+        self.left_out: dict[str, str] = {}
+        self.subgroups: list[Subgroup] = []
+        self.deciles: list[Subgroup] = []
+        self.coefficients: list[Coefficient] = []
+        self.associations: dict[str, Associations] = {}
+        self.losses: Losses | None = None
+
+    def run(self) -> Iterator[Measure]:
+        parts = (
+            self._distances, self._associations, self._coverage, self._logistic, self._boosting,
+            self._coefficients, self._propensity, self._outliers, self._subgroups,
+        )  # fmt: skip
+        for step, part in zip(STEPS, parts, strict=True):
+            self.on_step(step)
+            yield from part()
+
+    def _distances(self) -> Iterator[Measure]:
+        inputs = self.inputs
+
+        def measure(real: Records, other: Records) -> Distances:
+            return measure_distances(real, other, inputs.schema, triples=TRIPLES)
+
+        made, floor = measure(inputs.train, inputs.synthetic), measure(*inputs.halves)
+        alone = measure(inputs.train, inputs.independent)
+        yield Measure(
+            name="one-way distance",
+            what="mean total variation distance of the columns",
+            value=made.mean_one_way,
+            best=0.0,
+            floor=floor.mean_one_way,
+            breakdown=made.one_way,
+        )
+        if not made.two_way:
+            self.left_out["two-way and three-way distance"] = "there is only one column"
+            return
+        yield Measure(
+            name="two-way distance",
+            what="mean total variation distance of the pairs of columns",
+            value=made.mean_two_way,
+            best=0.0,
+            floor=floor.mean_two_way,
+            independent=alone.mean_two_way,
+            breakdown={" × ".join(pair): value for pair, value in made.two_way.items()},
+        )
+        if not made.three_way:
+            self.left_out["three-way distance"] = "there are only two columns"
+            return
+        yield Measure(
+            name="three-way distance",
+            what=f"mean total variation distance of {len(made.three_way)} triples of columns",
+            value=made.mean_three_way,
+            best=0.0,
+            floor=floor.mean_three_way,
+            independent=alone.mean_three_way,
+            breakdown={" × ".join(triple): value for triple, value in made.three_way.items()},
+        )
+        yield Measure(
+            name="k-marginal score",
+            what="NIST's score for k = 3: 1000 × (1 − mean three-way distance)",
+            value=made.k_marginal,
+            best=1000.0,
+            floor=floor.k_marginal,
+            independent=alone.k_marginal,
+        )
+
+    def _associations(self) -> Iterator[Measure]:
+        inputs = self.inputs
+        real, made, one, two, alone = (
+            measure_associations(records, inputs.schema)
+            for records in (inputs.train, inputs.synthetic, *inputs.halves, inputs.independent)
+        )
+        apart = {" × ".join(pair): value for pair, value in real.apart(made).items()}
+        difference = Associations(real.names, made.matrix - real.matrix)
+        self.associations = {"real": real, "synthetic": made, "difference": difference}
+        if not apart:
+            self.left_out["associations"] = "no two columns vary in both tables"
+            return
+        yield Measure(
+            name="associations",
+            what="mean absolute difference of Pearson's r, correlation ratio or Cramér's V over the pairs",
+            value=mean(apart),
+            best=0.0,
+            floor=_mean(list(one.apart(two).values())),
+            independent=_mean(list(real.apart(alone).values())),
+            breakdown=apart,
+        )
+
+    def _coverage(self) -> Iterator[Measure]:
+        inputs = self.inputs
+        for name, what, cover, none in (
+            ("range coverage", "fraction of each numeric column's real range", range_coverage, "numeric"),
+            ("category coverage", "fraction of each column's real categories", category_coverage, "discrete"),
+        ):
+            made = cover(inputs.train, inputs.synthetic, inputs.every)
+            if math.isnan(mean(made)):
+                self.left_out[name] = f"there is no {none} column that varies"
+                continue
+            floor = mean(cover(*inputs.halves, inputs.every))
+            yield Measure(name=name, what=f"mean {what} that is there", value=mean(made), best=1.0, floor=floor,
+                          breakdown=made)  # fmt: skip
+        repeated, usual = fraction_repeated(inputs.synthetic), fraction_repeated(inputs.train)
+        yield Measure(
+            name="repeated rows",
+            what="fraction of the rows that are equal to another row of their table",
+            value=repeated,
+            best=usual,
+            said=compared(repeated, usual, "in the real table"),
+            best_is="as in the real table",
+            floor=fraction_repeated(inputs.halves[0]),
+            floor_is="a real half",
+        )
+        if inputs.holdout is None:
+            self.left_out["copies of training rows"] = "needs a holdout, to tell how many there are by chance"
+            return
+        found, usual = (float(copied(other, inputs.train).mean()) for other in (inputs.synthetic, inputs.holdout))
+        yield Measure(
+            name="copies of training rows",
+            what="fraction of the synthetic rows that are equal to a training row",
+            value=found,
+            best=usual,
+            said=compared(found, usual, "among the holdout rows"),
+            best_is="of the holdout rows",
+            floor=float(copied(*inputs.halves).mean()),
+            note="a copy is no proof of a leak: the release's ε bounds what any row can give away",
+        )
+
+    # Prediction
+
+    def _points(self, learn: Records) -> tuple[Points, Points] | None:
+        """Records to learn from and the held-out ones, as points; those without a label are left out."""
+        inputs, test = self.inputs, self.inputs.holdout
+        assert test is not None
+        labels, held = inputs.labels_of(learn), inputs.labels_of(test)
+        learn, test = learn.take(labels >= 0), test.take(held >= 0)
+        if len(np.unique(labels[labels >= 0])) < 2:
+            return None
+        fill = Fill.of(learn, inputs.features, like=inputs.train)
+        return (
+            points_of_records(learn, inputs.features, fill, labels[labels >= 0]),
+            points_of_records(test, inputs.features, fill, held[held >= 0]),
+        )
+
+    def _why_no_prediction(self) -> str | None:
+        inputs = self.inputs
+        if inputs.label is None:
+            return "there is no label; name one with --label"
+        if inputs.holdout is None:
+            return "needs a holdout, real rows that the release was not made from"
+        if not inputs.features.features:
+            return "there is no column but the label"
+        for name in ("training", "holdout"):
+            if len(_labels(inputs.labels_of(self.tables[name]))) < 2:
+                return f"the label '{inputs.label}' has only one value in the {name} table"
+        return None
+
+    def _predict(self, name: str, fit: Callable[[Points], Classifier]) -> Iterator[Measure]:
+        why = self._why_no_prediction()
+        if why is not None:
+            self.left_out[f"prediction by {name}"] = why
+            return
+        inputs, models, areas = self.inputs, {}, {}
+        for kind, learn in (
+            ("real", inputs.train),
+            ("half", inputs.halves[0]),
+            ("synthetic", inputs.synthetic),
+        ):
+            both = self._points(learn)
+            models[kind] = None if both is None else fit(both[0])
+            areas[kind] = 0.5 if both is None else models[kind].auroc(both[1])  # type: ignore[union-attr]
+        real, half, made = models["real"], models["half"], models["synthetic"]
+        if real is not None and half is not None and made is not None:
+            both = self._points(inputs.train)
+            assert both is not None
+            self.losses = Losses(both[1], real, half, made)
+        note = "" if made is not None else "the synthetic table has one label only: nothing can be learned from it"
+        yield Measure(
+            name=f"prediction by {name}",
+            what=f"AUROC on the holdout of {name} trained on synthetic rows, to predict {inputs.label}",
+            value=areas["synthetic"],
+            best=areas["real"],
+            best_is="trained on real rows",
+            floor=areas["half"],
+            floor_is="trained on a real half",
+            independent=0.5,  # there is nothing to learn
+            note=note,
+        )
+
+    def _logistic(self) -> Iterator[Measure]:
+        return self._predict("logistic regression", fit_logistic)
+
+    def _boosting(self) -> Iterator[Measure]:
+        inputs = self.inputs
+        if inputs.label is not None and len(_labels(inputs.labels_of(inputs.train))) > _MOST_LABELS:
+            self.left_out["prediction by boosting"] = f"the label has more than {_MOST_LABELS} values"
+            return iter(())
+        return self._predict("boosting", fit_boosting)
+
+    def _coefficients(self) -> Iterator[Measure]:
+        inputs, name = self.inputs, "coefficients"
+        if inputs.label is None or not inputs.features.features:
+            self.left_out[name] = "there is no label; name one with --label"
+            return
+        kinds = {kind: _labels(inputs.labels_of(records)) for kind, records in self.tables.items()}
+        for kind in ("training", "synthetic"):
+            if len(kinds[kind]) < 2:
+                self.left_out[name] = f"the label '{inputs.label}' has only one value in the {kind} table"
+                return
+        counts = np.bincount(inputs.labels_of(inputs.train)[inputs.labels_of(inputs.train) >= 0])
+        positive = int(np.argmax(counts)) if len(kinds["training"]) > 2 else int(kinds["training"].max())
+
+        def compare(one: Records, two: Records) -> list[Coefficient]:
+            there = [records.take(inputs.labels_of(records) >= 0) for records in (one, two)]
+            label = (
+                as_binary(inputs.labels_of(there[0]), positive),
+                as_binary(inputs.labels_of(there[1]), positive),
+            )
+            return compare_coefficients(there[0], there[1], inputs.features, label)
+
+        self.coefficients = compare(inputs.train, inputs.synthetic)
+        overlaps = {each.term: each.overlap for each in self.coefficients}
+        yield Measure(
+            name=name,
+            what="mean overlap of 95 % confidence intervals in a logistic regression of the label",
+            value=mean(overlaps),
+            best=1.0,
+            floor=_mean([each.overlap for each in compare(*inputs.halves)]),
+            breakdown=overlaps,
+        )
+
+    def _propensity(self) -> Iterator[Measure]:
+        inputs, schema = self.inputs, self.inputs.every
+        made = measure_propensity(inputs.train, inputs.synthetic, schema, np.random.default_rng(2))
+        floor = measure_propensity(*inputs.halves, schema, np.random.default_rng(3), columns=False)
+        yield Measure(
+            name="propensity",
+            what="AUC of the better of two classifiers that tell real from synthetic rows",
+            value=made.auc,
+            best=0.5,
+            floor=floor.auc,
+            breakdown=made.by_column,
+            part_best=0.0,
+            note="by column: how much the AUC falls where it is shuffled",
+        )
+
+    # Who pays
+
+    def _outliers(self) -> Iterator[Measure]:
+        inputs, schema = self.inputs, self.inputs.every
+        fill = Fill.of(inputs.train, schema)
+
+        def points(records: Records) -> Points:
+            return points_of_records(records, schema, fill, np.zeros(records.rows, dtype=np.int64))
+
+        held = self._labelled_holdout() if self.losses else inputs.holdout
+        reference, real = (inputs.halves[0], inputs.halves[1]) if held is None else (inputs.train, held)
+        self.deciles = by_decile(
+            points(reference), points(real), points(inputs.synthetic), self.losses, np.random.default_rng(4)
+        )
+        yield Measure(
+            name="outliers",
+            what="fraction of the synthetic rows that lie as far out as the top tenth of real ones",
+            value=self.deciles[-1].fraction_synthetic,
+            best=0.1,
+            said=compared(self.deciles[-1].fraction_synthetic, 0.1, "in a real table"),
+            breakdown={group.value: group.fraction_synthetic for group in self.deciles},
+            note="by decile of outlyingness, 10 the most outlying",
+        )
+
+    def _labelled_holdout(self) -> Records:
+        holdout = self.inputs.holdout
+        assert holdout is not None
+        return holdout.take(self.inputs.labels_of(holdout) >= 0)
+
+    def _subgroups(self) -> Iterator[Measure]:
+        inputs = self.inputs
+        held_out = (self._labelled_holdout(), self.losses) if self.losses else None
+        tables = (inputs.train, inputs.synthetic, inputs.halves)
+        self.subgroups = by_subgroup(*tables, inputs.every, held_out, inputs.label)
+        if not self.subgroups:
+            self.left_out["subgroups"] = "no column has few categories of many rows"
+            return
+        near = [group for group in self.subgroups if group.distance is not None]
+        if near:
+            worst = max(near, key=lambda group: (group.distance or 0.0) - (group.distance_floor or 0.0))
+            yield Measure(
+                name="worst subgroup, distance",
+                what=f"one-way distance inside {worst.name}, the farthest beyond two real halves of a subgroup",
+                value=worst.distance or 0.0,
+                best=0.0,
+                floor=worst.distance_floor,
+                said=worst.name,
+                breakdown={group.name: group.distance or 0.0 for group in near},
+            )
+        losing = [group for group in [*self.subgroups, *self.deciles] if group.extra is not None]
+        if not losing:
+            why = self._why_no_prediction() or "the synthetic table has one label only, or subgroups are small"
+            self.left_out["prediction by subgroup"] = why
+            return
+        worst = max(losing, key=lambda group: (group.extra or 0.0) - 2 * (group.extra_error or 0.0))
+        error = 2 * (worst.extra_error or 0.0)
+        yield Measure(
+            name="worst subgroup, prediction",
+            what=f"what a classifier loses in {worst.name} beyond what it loses among the others",
+            value=worst.extra or 0.0,
+            best=0.0,
+            floor=worst.extra_floor,
+            floor_is="trained on a real half",
+            said=f"{worst.name}, ± {error:.3f}: "
+            + ("clearly more than others" if worst.pays_more else "no subgroup clearly pays more"),
+            breakdown={group.name: group.extra or 0.0 for group in losing},
+            note="squared error of probabilities, over that of a classifier trained on real rows",
+        )
+
+
+def _labels(labels: Ints) -> Ints:
+    return np.unique(labels[labels >= 0])
+
+
+def _mean(values: list[float]) -> float:
+    return mean(dict(enumerate(values)))  # type: ignore[arg-type]

@@ -1,0 +1,236 @@
+"""What an analyst may rely on, from the released noise alone: no data is looked at, and all of it may be
+published.
+
+Stage 1 released a noisy histogram of every column, so the share of each bin is known up to noise of a known size:
+that interval holds as often as it says. Means of numeric columns follow from the bins: noise, and at most so much
+for where in its bin a number lies. What stage 2 measured is known up to noise, too, but weights and clipping come
+on top: those errors are lower bounds.
+"""
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from repsynth.arrays import Floats
+from repsynth.data.positions import values_at
+from repsynth.data.records import Records
+from repsynth.models.uncertainty import ModelErrors
+from repsynth.privacy.events import GaussianEvent
+from repsynth.release.release import Release
+from repsynth.schema import Datetime, Numeric
+from repsynth.scoring.bins import Bins
+from repsynth.scoring.stage import COUNT
+
+Z = 1.959964
+"""Standard errors on either side that make an interval of 95 %."""
+
+_CLEAR = 5.0  # times its noise that a count must have for a mean to say something
+
+
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
+    """The released share of each bin of a column, and its standard error."""
+
+    column: str
+    bins: tuple[str, ...]
+    shares: tuple[float, ...]
+    errors: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        """The largest of them."""
+        return max(self.errors)
+
+
+class Mean(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean of a numeric column by its bins, the standard error that noise makes, and how far off it can be
+    since only bins were measured. With `by`, of the records with that value, and a lower bound."""
+
+    column: str
+    mean: float
+    error: float
+    binning: float
+    by: str = ""
+    lower_bound: bool = False
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that stage 2 measured: its cells, and the mean standard error of a cell as a share of the
+    records."""
+
+    columns: tuple[str, ...]
+    measurement: str
+    cells: int
+    error: float
+    share: float
+    """The mean share of a cell, to compare the error with."""
+    lower_bound: bool
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """Standard errors that follow from the release alone. PUBLIC: post-processing of released values."""
+
+    rows: float
+    rows_error: float
+    columns: tuple[Shares, ...]
+    means: tuple[Mean, ...]
+    group_means: tuple[Mean, ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+    def covered(self, release: Release, records: Records) -> dict[str, float]:
+        """For each column, the fraction of its bins whose share among these records lies in the 95 % interval; as
+        private as the records are."""
+        found = {}
+        for bins, shares in zip(release.histograms.bins, self.columns, strict=True):
+            true = np.bincount(bins.of(records), minlength=bins.count) / max(records.rows, 1)
+            apart = np.abs(true - np.array(shares.shares))
+            found[shares.column] = float(np.mean(apart <= Z * np.array(shares.errors)))
+        return found
+
+
+def expected_errors(release: Release) -> Expected:
+    """What is known of a release's errors.
+
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> expected = expected_errors(synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6))
+    >>> expected.columns[-1].column, 0 < expected.columns[-1].error < 0.02
+    ('label', True)
+    """
+    histograms = release.histograms
+    rows_error = _rows_error(release)
+    columns, means = [], []
+    for i, bins in enumerate(histograms.bins):
+        counts, sigma = histograms.noisy(i), histograms.sigma_of(i)
+        shares = counts / histograms.rows
+        errors = np.hypot(sigma, shares * rows_error) / histograms.rows
+        columns.append(
+            Shares(
+                column=bins.column.name,
+                bins=bin_names(bins),
+                shares=tuple(shares.tolist()),
+                errors=tuple(errors.tolist()),
+            )
+        )
+        mean = _mean(bins, counts, sigma)
+        means += [mean] if mean else []
+    errors_of = getattr(release.fit, "errors", ModelErrors)  # a model that does not say has none
+    model: ModelErrors = errors_of()
+    return Expected(
+        rows=release.rows,
+        rows_error=rows_error,
+        columns=tuple(columns),
+        means=tuple(means),
+        group_means=tuple(_group_means(model, release)),
+        tables=tuple(_tables(model, release)),
+        notes=tuple(_notes(model, release)),
+    )
+
+
+def _rows_error(release: Release) -> float:
+    if release.plan.public_rows is not None:
+        return 0.0
+    sigmas = [event.sigma for event in release.events if event.name == COUNT and isinstance(event, GaussianEvent)]
+    return sigmas[0] if sigmas else 0.0
+
+
+def _mean(bins: Bins, counts: Floats, sigma: float) -> Mean | None:
+    """From the noisy counts as they were measured, so that nothing but noise and bins is wrong with it."""
+    column = bins.column
+    if not isinstance(column, Numeric) or isinstance(column, Datetime) or bins.starts is None:
+        return None
+    numbers = counts[: bins.numbers]
+    whole = float(numbers.sum())
+    if whole < _CLEAR * sigma * math.sqrt(len(numbers)):
+        return None
+    middle = column.min + (bins.starts[: bins.numbers] + bins.ends - 1) / 2 * column.unit
+    mean = float(numbers @ middle) / whole
+    half = (bins.widths - 1) / 2 * column.unit
+    return Mean(
+        column=column.name,
+        mean=mean,
+        error=sigma * float(np.sqrt(np.sum((middle - mean) ** 2))) / whole,
+        binning=float(np.maximum(numbers, 0.0) @ half) / whole,
+    )
+
+
+def _group_means(model: ModelErrors, release: Release) -> list[Mean]:
+    columns = {column.name: column for column in release.schema.learned}
+    found = []
+    for means in model.means:
+        column = columns[means.column]
+        if isinstance(column, Datetime) or not isinstance(column, Numeric):
+            continue
+        for value, mean, error in zip(means.values, means.means.tolist(), means.errors.tolist(), strict=True):
+            found.append(
+                Mean(
+                    column=column.name,
+                    mean=column.min + mean * column.unit,
+                    error=error * column.unit,
+                    binning=0.0,
+                    by=f"{means.by} = {value}",
+                    lower_bound=True,
+                )
+            )
+    return found
+
+
+def _tables(model: ModelErrors, release: Release) -> list[Table]:
+    return [
+        Table(
+            columns=table.columns,
+            measurement=table.measurement,
+            cells=int(table.fractions.size),
+            error=float(table.errors.mean()),
+            share=1 / int(table.fractions.size),
+            lower_bound=table.clipped or release.stage.weighted,
+        )
+        for table in model.tables
+    ]
+
+
+def _notes(model: ModelErrors, release: Release) -> list[str]:
+    notes = [
+        "Shares of one column are those of the released histograms: the interval share ± 1.96 standard errors "
+        "holds the real share 95 times in 100. The synthetic table follows them after smoothing, which mostly "
+        "lowers the error, and moves small shares.",
+    ]
+    if any(table.clipped for table in model.tables) or release.stage.weighted:
+        notes.append(
+            "Errors of the model's tables, and of means by label, are those of the noise alone and so lower "
+            "bounds: what weights, clipping and groups change comes on top. Do not take them for intervals of "
+            "the real value."
+        )
+    if not model.tables:
+        notes.append(
+            f"The model {release.plan.model.name} does not measure tables: how near its two-way tables are does "
+            "not follow from its noise. repsynth evaluate with the training table says so, privately."
+        )
+    return notes
+
+
+def bin_names(bins: Bins) -> tuple[str, ...]:
+    """A name for each bin: its value, from where to where it reaches, or "missing".
+
+    >>> from repsynth.schema import Integer
+    >>> bin_names(Bins.at(Integer(name="age", min=18, max=99, special=("?",)), np.array([1, 40])))
+    ('18', '19 to 57', '58 to 99', '?', 'missing')
+    """
+    column = bins.column
+    if not isinstance(column, Numeric):
+        return (*column.values, "missing")
+    assert bins.starts is not None
+    first, last = bins.starts[: bins.numbers], bins.ends - 1
+    ends = [(_named(column, a), _named(column, b)) for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+    return (*(a if a == b else f"{a} to {b}" for a, b in ends), *column.special, "missing")
+
+
+def _named(column: Numeric, position: int) -> str:
+    if isinstance(column, Datetime):
+        when = column.start + position * timedelta(seconds=column.unit.total_seconds())
+        return str(when.date()) if column.unit == timedelta(days=1) else str(when)
+    value: Any = values_at(np.array([position]), column)[0]
+    return f"{value:g}" if isinstance(value, float) else str(value)

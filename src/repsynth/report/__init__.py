@@ -1,0 +1,1 @@
+"""The report: a release as one page that people can read."""

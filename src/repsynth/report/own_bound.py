@@ -1,0 +1,204 @@
+"""What a person can look up about themselves: score, weight and ε of their own values, from the release alone.
+
+The same look-up is made here and in the report's page: `calculator` hands the page the released tables, and
+`pages/own_bound.js` does with them what `own_bound` does.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from repsynth.data.encode import encode_batch
+from repsynth.data.notation import EPOCH, Notation, date_format, special_values
+from repsynth.data.positions import exact_grid
+from repsynth.data.records import MISSING
+from repsynth.errors import ConfigError
+from repsynth.release.release import Release
+from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric
+from repsynth.schema.columns import plain_number
+from repsynth.scoring.base import NAT, Score
+from repsynth.scoring.bins import Bins
+from repsynth.scoring.label_rarity import LabelRarityScore
+from repsynth.scoring.pairwise import FACTORS, UNIT, PairwiseScore
+from repsynth.scoring.random import SPAN, RandomScore
+from repsynth.scoring.rarity import EXTREMES, FARTHEST, RarityScore, histograms_by_column
+from repsynth.scoring.shifted import ShiftedScore
+from repsynth.scoring.weights import FULL, STEP
+
+
+@dataclass(frozen=True)
+class OwnBound:
+    """What holds for a person with these values: the score in nats, the weight, and the largest loss.
+
+    `unknown` names the columns whose value was not given, though none may be missing there, or could not be read:
+    then the bound is the one for anybody.
+    """
+
+    score: float
+    weight: float
+    epsilon: float
+    unknown: tuple[str, ...] = ()
+
+
+def own_bound(release: Release, values: Mapping[str, Any]) -> OwnBound:
+    """The bound for a person with these values, written as they would stand in the table; what is left out is
+    missing where the schema says that it may be. It needs the release alone, and holds if they were in the data
+    and if they were not, in the joint form of docs/privacy.md: over all releases that count them for so much.
+
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6)
+    >>> own_bound(release, {"x1": "5.9", "x2": "-5.9", "c1": "Z", "label": "1"}).epsilon <= 1.0
+    True
+    """
+    others = set(values) - {column.name for column in release.schema.learned}
+    if others:
+        raise ConfigError(f"the release has no column '{min(others)}' that is learned; leave it out")
+    texts = {
+        column.name: pa.array([None if (v := values.get(column.name)) is None else str(v)], type=pa.large_string())
+        for column in release.schema.learned
+    }
+    records = encode_batch(pa.record_batch(texts), release.schema)
+    missing = {column.name for column in release.schema.learned if column.missing}
+    unread = [name for name, codes in records.codes.items() if codes[0] == MISSING]
+    unknown = tuple(name for name in unread if values.get(name) is not None or name not in missing)
+    score = release.score.of(records)
+    weight = 1.0 if unknown else float(release.weights.of(score)[0]) / FULL
+    return OwnBound(float(score[0]) / NAT, weight, float(release.privacy.epsilon_at(weight)), unknown)
+
+
+def calculator(release: Release) -> dict[str, Any]:
+    """Everything that the page needs to do the same: public, as all of a release is."""
+    weights = release.weights
+    distinct = np.unique(np.append(weights.table, FULL))
+    epsilons = release.privacy.epsilon_at(distinct / FULL)
+    return {
+        "columns": [_column(column) for column in release.schema.learned],
+        "score": _score(release.score),
+        "nat": NAT,
+        "full": FULL,
+        "weights": {"start": weights.start, "step": STEP, "table": weights.table.tolist()},
+        "epsilons": {str(w): float(e) for w, e in zip(distinct.tolist(), epsilons.tolist(), strict=True)},
+        "threshold": None if release.threshold is None else release.threshold.value,
+    }
+
+
+def _column(column: Discrete | Numeric) -> dict[str, Any]:
+    """How a text becomes a code."""
+    if isinstance(column, Boolean):
+        return {"name": column.name, "kind": "flag", "values": ["false", "true"], "missing": column.missing}
+    if isinstance(column, Discrete):
+        return {"name": column.name, "kind": "choice", "values": list(column.values), "missing": column.missing}
+    found: dict[str, Any] = {
+        "name": column.name,
+        "steps": column.steps,
+        "missing": column.missing,
+        "special": [
+            {"text": text, "value": value, "number": plain_number(text)}
+            for text, value in zip(column.special, special_values(column), strict=True)
+        ],
+    }
+    match column:
+        case Datetime():
+            start = int((column.start - EPOCH).total_seconds())
+            unit = int(column.unit.total_seconds())
+            found |= {"kind": "time", "start": start, "unit": unit, "min": str(column.min), "max": str(column.max)}
+            found |= {"dates": column.dates, "pattern": _pattern(column)}
+        case Integer():
+            found |= {"kind": "whole", "min": column.min, "max": column.max, "step": column.step}
+        case Number():
+            found |= {"kind": "number", "min": column.min, "max": column.max}
+            found |= _grid(column) if column.on_grid else {"per": column.steps / (column.max - column.min)}
+    return found | _notation(column)
+
+
+def _pattern(column: Datetime) -> str | None:
+    """The column's own way to write dates, as the page's language writes expressions."""
+    dates = date_format(column)
+    return None if dates is None else dates.pattern.replace("(?P<", "(?<").replace(r"\s", r"[ \t\n\f\r]")
+
+
+def _notation(column: Numeric) -> dict[str, str]:
+    if isinstance(column, Datetime):
+        return {}
+    notation = Notation.of(column)
+    return {"prefix": notation.prefix, "thousands": notation.thousands, "decimal": notation.decimal}
+
+
+def _grid(column: Number) -> dict[str, Any]:
+    exact = exact_grid(column)
+    return {"unit": column.unit, "exact": exact and dict(zip(("start", "step", "power"), exact, strict=True))}
+
+
+@singledispatch
+def _score(score: Score) -> dict[str, Any]:
+    """The tables of a score function."""
+    raise TypeError(type(score).__name__)
+
+
+@_score.register
+def _(score: ShiftedScore) -> dict[str, Any]:
+    return {
+        "kind": "shifted",
+        "of": _score(score.score),
+        "label": score.label.name,
+        "shifts": score.shifts.tolist(),
+    }
+
+
+@_score.register
+def _(score: RarityScore) -> dict[str, Any]:
+    return {
+        "kind": "rarity",
+        "farthest": FARTHEST,
+        "extremes": EXTREMES * NAT,
+        "columns": [
+            {
+                "tables": [_table(score.bins[i]) | {"scores": score.rarity[i].tolist()} for i in places],
+                "centre": score.centre[places[0]],
+                "scale": None if math.isinf(scale := score.scale[places[0]]) else scale,
+            }
+            for places in histograms_by_column(score.bins)
+        ],
+    }
+
+
+@_score.register
+def _(score: LabelRarityScore) -> dict[str, Any]:
+    rarity = _score(score.rarity)
+    if score.tables is None:
+        return rarity
+    gains = [
+        _table(bins) | {"gains": gain.tolist()} for bins, gain in zip(score.tables.bins, score.gains, strict=True)
+    ]
+    return {"kind": "label-rarity", "of": rarity, "label": _table(score.tables.labels), "gains": gains}
+
+
+@_score.register
+def _(score: PairwiseScore) -> dict[str, Any]:
+    return {
+        "kind": "pairwise",
+        "cells": [_table(bins) for bins in score.cells],
+        "apart": [each.tolist() for each in score.apart],
+        "groups": [each.tolist() for each in score.groups],
+        "pairs": [list(pair) for pair in score.pairs],
+        "gains": [each.tolist() for each in score.gains],
+        "few": score.few,
+        "factors": list(FACTORS),
+        "unit": UNIT,
+    }
+
+
+@_score.register
+def _(score: RandomScore) -> dict[str, Any]:
+    return {"kind": "random", "names": list(score.names), "salt": str(score.salt), "span": SPAN}
+
+
+def _table(bins: Bins) -> dict[str, Any]:
+    starts = None if bins.starts is None else bins.starts.tolist()
+    return {"column": bins.column.name, "starts": starts, "count": bins.count}

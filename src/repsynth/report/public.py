@@ -1,0 +1,224 @@
+"""What the public page says of a release: facts as text and charts, all of them post-processing."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import repsynth
+from repsynth.planning.cautions import csv_cautions
+from repsynth.privacy.events import SampledEvent
+from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.shown import at_most, fixed_at_most
+from repsynth.release.describe import mu_of_event
+from repsynth.release.expected import expected_errors
+from repsynth.release.release import Release
+from repsynth.report.charts import Chart, bars, curve
+from repsynth.report.own_bound import calculator
+from repsynth.scoring.base import NAT
+from repsynth.scoring.weights import FULL
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A bound in plain words: of 100 guesses whether somebody's record is in the data, at most so many are right
+    where 50 would be chance; nothing where that does not follow."""
+
+    who: str
+    epsilon: str
+    right: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of a list."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """The contents of the page."""
+
+    private: bool
+    epsilon: str
+    delta: str
+    neighbours: str
+    promise: Promise
+    outliers: Promise | None
+    at_deltas: tuple[Fact, ...]
+    charts: dict[str, Chart]
+    errors: tuple[Fact, ...]
+    notes: tuple[str, ...]
+    known: tuple[Fact, ...]
+    warnings: tuple[str, ...]
+    origin: tuple[Fact, ...]
+    calculator: dict[str, Any]
+
+
+def public_facts(release: Release, folder: Path) -> PublicFacts:
+    """All that the public page shows."""
+    privacy, expected = release.privacy, expected_errors(release)
+    mu = [] if privacy.mu is None else [Fact("in Gaussian differential privacy", f"μ = {at_most(privacy.mu)}")]
+    return PublicFacts(
+        private=release.private,
+        epsilon=at_most(privacy.epsilon),
+        delta=at_most(privacy.delta, 3),
+        neighbours=NEIGHBOURS,
+        promise=Promise("anybody", at_most(privacy.epsilon), _right(float(privacy.advantage))),
+        outliers=_outliers(release),
+        at_deltas=(
+            *(Fact(f"δ = {at_most(d, 6)}", f"ε = {at_most(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
+            *mu,
+        ),
+        charts=_charts(release),
+        errors=tuple(
+            Fact(shares.column, f"± {fixed_at_most(100 * 1.96 * shares.error, 2)} percentage points")
+            for shares in expected.columns
+        ),
+        notes=expected.notes,
+        known=tuple(_known(release)),
+        warnings=(*release.warnings, *csv_cautions(release.schema)),
+        origin=tuple(_origin(release, folder)),
+        calculator=calculator(release) | {"shown": _shown(release)},
+    )
+
+
+def _outliers(release: Release) -> Promise | None:
+    """What is proven of outliers is joint with their being outliers. Of guesses it says something only where that
+    was known before the run."""
+    if release.threshold is None:
+        return None
+    privacy = release.privacy
+    who = "outliers" if release.plan.scorer.targets_outliers else "those who were chosen at random"
+    right = _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if privacy.borrowed else ""
+    return Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon), right)
+
+
+def _right(advantage: float) -> str:
+    """Of 100 guesses, half of them about members: rounded up to a tenth."""
+    return fixed_at_most(50 + 50 * advantage, 1)
+
+
+def _charts(release: Release) -> dict[str, Chart]:
+    found = {"budget": _budget(release), "weight": _by_weight(release)}
+    if release.threshold is not None:
+        found |= {"score": _by_score(release), "losses": _losses(release)}
+    return found
+
+
+def _budget(release: Release) -> Chart:
+    """By μ² where all is Gaussian; a training has no such part, so there each loses so much alone."""
+    events, delta = release.events, release.privacy.delta
+    trained = any(isinstance(event, SampledEvent) for event in events)
+    names = [event.name for event in events]
+    if trained:
+        from repsynth.privacy.loss import Loss
+
+        values = [Loss.of((event,)).epsilon(delta) for event in events]
+        texts, axis = [f"ε {at_most(value, 3)}" for value in values], "ε at the release's δ, each alone"
+    else:
+        squares = np.array([(mu_of_event(event) or 0.0) ** 2 for event in events])
+        values = (squares / squares.sum()).tolist()
+        texts, axis = [f"{value:.1%}" for value in values], "part of the budget (μ²)"
+    words = "The budget by measurement: " + ", ".join(f"{n} {t}" for n, t in zip(names, texts, strict=True)) + "."
+    rows = list(zip(names, texts, strict=True))
+    title = "What the budget was spent on"
+    return bars(title, words, ("measurement", axis), rows, names=names, values=values, axis=axis)
+
+
+def _by_weight(release: Release) -> Chart:
+    privacy = release.privacy
+    weights = np.linspace(0.0, 1.0, 41)
+    epsilons = privacy.epsilon_at(weights)
+    rows = [(f"{w:.2f}", at_most(float(e), 3)) for w, e in zip(weights[::4], epsilons[::4], strict=True)]
+    weight = privacy.outlier_weight
+    at = [(weight, "outliers")] if release.threshold is not None and weight < 1 else []
+    words = (
+        f"The loss rises with the weight, from ε = {rows[0][1]} at weight 0 to ε = {rows[-1][1]} at weight 1"
+        + (f"; outliers have at most weight {fixed_at_most(weight, 2)}." if at else ".")
+    )
+    return curve(
+        "Who weighs less loses less",
+        words,
+        ("weight", "ε at most"),
+        rows,
+        points=list(zip(weights.tolist(), epsilons.tolist(), strict=True)),
+        x="weight in the model",
+        y="ε at most",
+        at=at,
+    )
+
+
+def _by_score(release: Release) -> Chart:
+    assert release.threshold is not None
+    privacy, threshold = release.privacy, release.threshold.value / NAT
+    start = min(release.score.lowest, release.weights.start) / NAT
+    end = max((release.weights.start + 0.0) / NAT, threshold) + max(threshold - start, 4.0) * 0.8
+    scores = np.linspace(start, end, 241)
+    epsilons = privacy.epsilon_at(release.weights.of(np.floor(scores * NAT).astype(np.int64)) / FULL)
+    rows = [(fixed_at_most(s, 1), at_most(float(e), 3)) for s, e in zip(scores[::24], epsilons[::24], strict=True)]
+    bound = at_most(privacy.outlier_epsilon, 3)
+    begin = fixed_at_most(threshold, 1)
+    words = f"The loss falls with the score; from the threshold of {begin} on it is at most ε = {bound}."
+    return curve(
+        "Who stands out more loses less",
+        words,
+        ("score", "ε at most"),
+        rows,
+        points=list(zip(scores.tolist(), epsilons.tolist(), strict=True)),
+        x="score: how much a record stands out",
+        y="ε at most",
+        at=[(threshold, "threshold")],
+        steps=True,
+    )
+
+
+def _losses(release: Release) -> Chart:
+    found = release.privacy.by_epsilon(lambda epsilon: float(at_most(epsilon, 3)))
+    names = [f"ε at most {at_most(epsilon, 3)}" for epsilon in found]
+    rows = [(name, str(fraction)) for name, fraction in zip(names, found.values(), strict=True)]
+    words = "Records by what they lose: " + ", ".join(f"{text} {name}" for name, text in rows) + "."
+    return bars(
+        "How the loss is spread over the records",
+        words,
+        ("loss", "part of the records"),
+        rows,
+        names=names,
+        values=[fraction.value for fraction in found.values()],
+        errors=[fraction.error for fraction in found.values()],
+        marked=[epsilon < release.privacy.epsilon * 0.999 for epsilon in found],
+        axis="part of the records, with the noise of one standard error",
+    )
+
+
+def _known(release: Release) -> list[Fact]:
+    plan = release.plan
+    found = [Fact("model", plan.model.name + (f", chosen because {plan.why}" if plan.why else ""))]
+    found.append(Fact("columns", ", ".join(column.name for column in release.schema.learned)))
+    if release.schema.label is not None:
+        found.append(Fact("label", release.schema.label))
+    tables = [" × ".join(table.columns) for table in expected_errors(release).tables if len(table.columns) > 1]
+    if tables:
+        found.append(Fact("tables of several columns", "; ".join(tables)))
+    source = "declared public" if plan.public_rows is not None else "a noisy count"
+    found.append(Fact("records", f"{release.rows:,.0f} ({source})"))
+    return found
+
+
+def _origin(release: Release, folder: Path) -> list[Fact]:
+    return [
+        Fact("page made by", f"repsynth {repsynth.__version__}"),
+        *(
+            Fact(f"SHA-256 of {name}", hashlib.sha256((folder / name).read_bytes()).hexdigest())
+            for name in ("release.json", "arrays.npz")
+        ),
+    ]
+
+
+def _shown(release: Release) -> dict[str, str]:
+    """Each ε of the calculator as it is shown: rounded up."""
+    return {weight: at_most(epsilon, 3) for weight, epsilon in calculator(release)["epsilons"].items()}

@@ -1,0 +1,297 @@
+"""A whole evaluation: what it says of good, bad and odd tables, and what it writes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import ALL_TYPES, make_people
+
+import repsynth
+from repsynth import ConfigError, DataError
+from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables
+from repsynth.evaluation.inputs import Inputs
+from repsynth.evaluation.measures import STAMP
+from repsynth.evaluation.written import evaluation_data, write_evaluation
+from repsynth.schema import Schema, parse_schema
+
+SCHEMA = parse_schema(ALL_TYPES)
+TRAIN, OTHER, HOLDOUT = (make_people(300, seed) for seed in (1, 2, 3))
+
+CATEGORIES = """
+label = "sick"
+columns.sick = {type = "boolean"}
+columns.kind = {type = "category", values = ["a", "b"]}
+columns.site = {type = "category", values = ["x", "y", "z"]}
+"""
+
+
+def evaluate(
+    train: pa.Table,
+    synthetic: pa.Table,
+    holdout: pa.Table | None,
+    schema: Schema = SCHEMA,
+    label: str | None = None,
+) -> Evaluation:
+    return evaluate_tables(Inputs.open(train, synthetic, holdout, schema, label))
+
+
+@pytest.fixture(scope="module")
+def whole() -> Evaluation:
+    return evaluate(TRAIN, OTHER, HOLDOUT)
+
+
+def replaced(table: pa.Table, name: str, values: object) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, pa.array(values))
+
+
+def test_every_measure_says_what_is_best_and_what_halves_give(whole: Evaluation) -> None:
+    names = [measure.name for measure in whole.measures]
+    assert names == [
+        *("one-way distance", "two-way distance", "three-way distance", "k-marginal score", "associations"),
+        *("range coverage", "category coverage", "repeated rows", "copies of training rows"),
+        *("prediction by logistic regression", "prediction by boosting", "coefficients", "propensity"),
+        *("outliers", "worst subgroup, distance", "worst subgroup, prediction"),
+    ]
+    assert not whole.left_out
+    for measure in whole.measures:
+        assert measure.line.startswith(f"{measure.line.split(';')[0]}; best ")
+        assert measure.words
+        assert measure.floor is not None or measure.name == "outliers"
+    with_parts = {measure.name for measure in whole.measures if measure.breakdown}
+    whole_only = {"k-marginal score", "repeated rows", "copies of training rows"}
+    predictions = {name for name in names if name.startswith("prediction")}
+    assert with_parts == set(names) - whole_only - predictions
+
+
+def test_a_fresh_sample_is_about_as_near_as_halves_are(whole: Evaluation) -> None:
+    for name in ("one-way distance", "two-way distance", "three-way distance"):
+        measure = whole[name]
+        assert measure.floor is not None
+        assert measure.value < 1.5 * measure.floor
+    assert abs(whole["propensity"].value - 0.5) < 0.15
+
+
+@pytest.mark.slow
+def test_the_training_table_itself_is_as_near_as_can_be_and_found_out() -> None:
+    found = evaluate(TRAIN, TRAIN, HOLDOUT)
+    for name in ("one-way distance", "two-way distance", "three-way distance", "associations"):
+        assert found[name].value == 0
+    assert found["k-marginal score"].value == 1000
+    assert found["range coverage"].value == found["category coverage"].value == 1
+    assert found["coefficients"].value == pytest.approx(1)
+    copies = found["copies of training rows"]
+    assert copies.value == 1
+    assert copies.best < 0.1
+    predicted = found["prediction by logistic regression"]
+    assert predicted.value == predicted.best
+
+
+@pytest.mark.slow
+def test_independent_columns_are_known_for_what_they_are() -> None:
+    generator = np.random.default_rng(0)
+    columns = {name: TRAIN[name].take(generator.permutation(300)) for name in TRAIN.column_names}
+    found = evaluate(TRAIN, pa.table(columns), None)
+    assert found["one-way distance"].value == 0
+    two_way = found["two-way distance"]
+    assert two_way.independent is not None
+    assert two_way.value == pytest.approx(two_way.independent, abs=0.03)
+
+
+@pytest.mark.slow
+def test_without_a_holdout_what_needs_it_is_left_out() -> None:
+    found = evaluate(TRAIN, OTHER, None)
+    assert set(found.left_out) == {
+        *("prediction by logistic regression", "prediction by boosting", "copies of training rows"),
+        "prediction by subgroup",
+    }
+    assert all("holdout" in why for why in found.left_out.values())
+    assert {"coefficients", "propensity", "outliers"} <= {measure.name for measure in found.measures}
+
+
+@pytest.mark.slow
+def test_everything_is_stamped_private(whole: Evaluation, tmp_path: Path) -> None:
+    names = write_evaluation(whole, tmp_path / "out")
+    assert sorted(names) == sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert all(name.startswith("private-") for name in names)
+    assert {Path(name).suffix for name in names} == {".md", ".json", ".csv", ".png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+    assert (tmp_path / "out").stat().st_mode & 0o077 == 0  # for the curator alone
+    data = json.loads((tmp_path / "out" / "private-evaluation.json").read_bytes())
+    assert data["private"] is True
+    assert data["stamp"] == STAMP
+    assert data == json.loads(json.dumps(data))
+    assert STAMP in (tmp_path / "out" / "private-summary.md").read_text()
+    for name in names:
+        if name.endswith(".csv"):
+            assert (tmp_path / "out" / name).read_text().startswith("PRIVATE,")
+
+
+@pytest.mark.slow
+def test_matrices_are_written_as_they_are(whole: Evaluation, tmp_path: Path) -> None:
+    write_evaluation(whole, tmp_path / "out")
+    lines = (tmp_path / "out" / "private-associations-real.csv").read_text().splitlines()
+    names = lines[0].split(",")[1:]
+    matrix = np.array([[float(cell) for cell in line.split(",")[1:]] for line in lines[1:]])
+    assert tuple(names) == whole.associations["real"].names
+    assert np.array_equal(matrix, whole.associations["real"].matrix)
+    distances = (tmp_path / "out" / "private-distances.csv").read_text().splitlines()
+    cells = {line.split(",")[0]: line.split(",")[1:] for line in distances[1:]}
+    assert float(cells["age"][0]) == whole["one-way distance"].breakdown["age"]
+    assert float(cells["age"][1]) == float(cells["income"][0])
+    assert float(cells["age"][1]) == whole["two-way distance"].breakdown["age × income"]
+
+
+@pytest.mark.slow
+def test_no_cell_is_a_formula(tmp_path: Path) -> None:
+    schema = parse_schema(
+        'columns."=1+1" = {type = "boolean"}\ncolumns.kind = {type = "category", values = ["@a", "b"]}'
+    )
+    generator = np.random.default_rng(0)
+    tables = [
+        pa.table({"=1+1": generator.random(200) < 0.5, "kind": generator.choice(["@a", "b"], 200)})
+        for _ in range(2)
+    ]
+    write_evaluation(evaluate(*tables, None, schema), tmp_path / "out")
+    for path in (tmp_path / "out").glob("*.csv"):
+        cells = [cell for line in path.read_text().splitlines() for cell in line.split(",")]
+        assert not any(cell.startswith(("=", "@")) for cell in cells)
+        assert any(cell.startswith("'=") for cell in cells)
+
+
+def test_a_folder_that_is_there_is_kept(whole: Evaluation, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ConfigError, match="already exists"):
+        write_evaluation(whole, tmp_path / "out")
+    with pytest.raises(ConfigError, match="already exists"):
+        repsynth.evaluate(TRAIN, OTHER, SCHEMA, folder=tmp_path / "out")
+    with pytest.raises(ConfigError, match="no such folder"):
+        write_evaluation(whole, tmp_path / "absent" / "out")
+
+
+def test_a_full_disk_leaves_nothing_behind(
+    whole: Evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> object:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    with pytest.raises(DataError, match="No space left"):
+        write_evaluation(whole, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+# Odd tables
+
+
+@pytest.mark.slow
+def test_an_overlap_is_said() -> None:
+    found = evaluate(TRAIN, OTHER, TRAIN.slice(100, 150))
+    assert any("100 % of the holdout rows are training rows" in warning for warning in found.warnings)
+
+
+@pytest.mark.slow
+def test_one_label_only() -> None:
+    one = replaced(TRAIN, "smoker", ["yes"] * 300)
+    for tables in ((one, OTHER, HOLDOUT), (TRAIN, OTHER, one)):
+        found = evaluate(*tables)
+        assert "only one value" in found.left_out["prediction by boosting"]
+        assert found["one-way distance"].value > 0
+    found = evaluate(TRAIN, one, HOLDOUT)
+    assert found["prediction by logistic regression"].value == 0.5
+    assert "nothing can be learned" in found["prediction by logistic regression"].note
+    assert "synthetic" in found.left_out["coefficients"]
+
+
+@pytest.mark.slow
+def test_fifty_rows_are_enough_and_ten_are_not() -> None:
+    few = [make_people(50, seed) for seed in (1, 2, 3)]
+    found = evaluate(*few)
+    assert 0.2 < found["prediction by boosting"].value <= 1
+    with pytest.raises(DataError, match="the synthetic table has fewer than 20 rows"):
+        evaluate(TRAIN, OTHER.slice(0, 10), HOLDOUT)
+
+
+@pytest.mark.slow
+def test_a_column_without_a_cell_that_can_be_read() -> None:
+    empty = replaced(OTHER, "age", pa.nulls(300, pa.int64()))
+    found = evaluate(TRAIN, empty, HOLDOUT)
+    assert any("no cell of 'age' in the synthetic table" in warning for warning in found.warnings)
+    assert found["range coverage"].breakdown["age"] == 0
+    found = evaluate(empty, empty, HOLDOUT)
+    assert np.isnan(found["range coverage"].breakdown["age"])
+    text = json.dumps(evaluation_data(found)["measures"])
+    assert "NaN" not in json.dumps(json.loads(text.replace("NaN", "null")))
+
+
+@pytest.mark.slow
+def test_no_numeric_column_and_no_label() -> None:
+    generator = np.random.default_rng(0)
+
+    def table(rows: int) -> pa.Table:
+        return pa.table(
+            {
+                "sick": generator.random(rows) < 0.4,
+                "kind": generator.choice(["a", "b"], rows),
+                "site": generator.choice(["x", "y", "z"], rows),
+            }
+        )
+
+    train, made, held = table(200), table(200), table(300)
+    found = evaluate(train, made, held, parse_schema(CATEGORIES))
+    assert found.left_out == {"range coverage": "there is no numeric column that varies"}
+    unlabelled = parse_schema(CATEGORIES.replace('label = "sick"', ""))
+    found = evaluate(train, made, held, unlabelled)
+    assert found.left_out["prediction by boosting"] == "there is no label; name one with --label"
+    assert found.label is None
+    assert evaluate(train, made, held, unlabelled, "kind").label == "kind"
+
+
+@pytest.mark.slow
+def test_a_numeric_label_works(whole: Evaluation) -> None:
+    found = evaluate(TRAIN, OTHER, HOLDOUT, label="income")
+    assert found.label == "income"
+    assert 0.3 < found["prediction by logistic regression"].value < 0.7  # nothing tells of it
+
+
+def test_wrong_tables_are_named() -> None:
+    with pytest.raises(DataError, match=r"the synthetic table: no column 'age'"):
+        evaluate(TRAIN, OTHER.drop_columns(["age"]), HOLDOUT)
+    with pytest.raises(DataError, match=r"the holdout table: .* not in the schema"):
+        evaluate(TRAIN, OTHER, HOLDOUT.append_column("more", pa.array([1] * 300)))
+    with pytest.raises(ConfigError, match="label 'person' is no column"):
+        evaluate(TRAIN, OTHER, HOLDOUT, label="person")
+    with pytest.raises(ConfigError, match="synthetic table, or a release"):
+        repsynth.evaluate(TRAIN)
+    with pytest.raises(ConfigError, match="schema, or a release"):
+        repsynth.evaluate(TRAIN, OTHER)
+
+
+def test_a_single_column_can_be_looked_at() -> None:
+    schema = parse_schema('columns.age = {type = "integer", min = 18, max = 99}')
+    tables = [pa.table({"age": np.random.default_rng(k).integers(18, 99, 100)}) for k in range(3)]
+    found = evaluate(*tables, schema)
+    assert "two-way and three-way distance" in found.left_out
+    assert found["one-way distance"].value > 0
+
+
+def test_progress_is_told_step_by_step() -> None:
+    steps: list[str] = []
+    evaluate_tables(Inputs.open(TRAIN.slice(0, 60), OTHER.slice(0, 60), None, SCHEMA), on_step=steps.append)
+    assert tuple(steps) == STEPS
+
+
+@pytest.mark.slow
+def test_a_release_is_drawn_from_and_its_intervals_are_looked_at() -> None:
+    release = repsynth.synthesize(make_people(2000, 1), SCHEMA, epsilon=3.0, model="mst")
+    found = repsynth.evaluate(make_people(2000, 1), release=release)
+    assert found.rows["synthetic"] == release.default_rows
+    assert found.expected is not None
+    intervals = found["intervals of the release"]
+    assert intervals.value > 0.8
+    assert intervals.words == "as promised"
+    wrong = repsynth.evaluate(replaced(make_people(2000, 1), "smoker", ["yes"] * 2000), release=release)
+    assert wrong["intervals of the release"].breakdown["smoker"] < 1
+    with pytest.raises(ConfigError, match="not the one that the release was made with"):
+        repsynth.evaluate(TRAIN, OTHER, parse_schema(CATEGORIES), release=release)

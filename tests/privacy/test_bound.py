@@ -1,0 +1,213 @@
+"""Bounds of trainings: a Gaussian and a coin tell at least as much, by a computation of its own, and the ledger's
+limit holds for a chooser who sees what was released."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from repsynth.arrays import Floats
+from repsynth.errors import LedgerError
+from repsynth.privacy.bound import FAILURE_PART, Bound, bound_training, room_in
+from repsynth.privacy.budget import Budget
+from repsynth.privacy.events import SampledEvent
+from repsynth.privacy.gaussian import delta_below, delta_of
+from repsynth.privacy.ledger import Balance, Ledger, Spending
+from repsynth.privacy.loss import Loss
+
+LIMIT = Budget.approximate(epsilon=2.0, delta=1e-9)
+ROOM = room_in(LIMIT)
+
+
+def training(rate: float, noise: float, rounds: int) -> SampledEvent:
+    return SampledEvent("gradients", 1.0, noise, rate, rounds)
+
+
+def gaussian_delta(mu: float, epsilon: Floats) -> Floats:
+    """At any ε, negative ones too."""
+    return np.asarray(ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))
+
+
+def one_round(rate: float, noise: float, epsilon: Floats, *, remove: bool) -> Floats:
+    """The δ of one sampled Gaussian in closed form, at any ε. The likelihood ratio of the mixture to the Gaussian
+    grows with the output x, so the best test is a threshold on x."""
+    if not remove:
+        return 1 - np.exp(epsilon) + np.exp(epsilon) * one_round(rate, noise, -epsilon, remove=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inner = (np.exp(epsilon) - (1 - rate)) / rate
+        x = np.where(inner > 0, noise**2 * np.log(inner) + 0.5, -np.inf)
+    without, taking_part = ndtr(-x / noise), ndtr((1 - x) / noise)
+    return np.asarray((1 - rate) * without + rate * taking_part - np.exp(epsilon) * without)
+
+
+def many_rounds(each: SampledEvent, *, remove: bool, step: float = 2e-3) -> Callable[[float], float]:
+    """The δ of several rounds, rounded down: losses are rounded down to a grid and added up by plain convolution,
+    which is exact to the last digits however small a chance is. `rounds` is a power of two."""
+    q, s = each.rate, each.noise
+    x = np.linspace(-12 * s, 1 + 12 * s, 400_001)
+    loss = np.log1p(q * np.expm1((2 * x - 1) / (2 * s * s)))
+    edges = (x[1:] + x[:-1]) / 2
+
+    def chances(mean: float) -> Floats:
+        below, above = ndtr((edges - mean) / s), ndtr((mean - edges) / s)  # each tail with digits of its own
+        lower, upper = np.diff([0.0, *below, 1.0]), -np.diff([1.0, *above, 0.0])
+        return np.where(x < mean, lower, upper)
+
+    chance, moved = chances(0.0), chances(1.0)
+    if remove:
+        probability = (1 - q) * chance + q * moved
+    else:
+        probability, loss = chance, -loss
+    low = np.floor(loss.min() / step).astype(int)
+    cells = np.floor(loss / step).astype(int) - low
+    found = np.bincount(cells, weights=probability)
+    rounds = each.rounds
+    while rounds > 1:
+        found, low, rounds = np.convolve(found, found), 2 * low, rounds // 2
+    losses = (np.arange(len(found)) + low) * step
+    return lambda epsilon: float(np.sum(found * -np.expm1(np.minimum(epsilon - losses, 0.0))))
+
+
+@pytest.mark.parametrize("remove", [True, False])
+@pytest.mark.parametrize("noise", [0.9, 2.0, 8.0])
+@pytest.mark.parametrize("rate", [2**-10, 0.0625, 0.5])
+def test_one_round_is_dominated_at_every_epsilon(rate: float, noise: float, remove: bool) -> None:
+    """In closed form, negative ε included; and a Gaussian that is clearly smaller would not do."""
+    bound = bound_training(training(rate, noise, 1), ROOM)
+    levels = np.linspace(-6, 6, 4801)
+    true = one_round(rate, noise, levels, remove=remove)
+    assert np.all(true <= covered(bound, levels) + 1e-15)
+    if remove and rate > 0.01:
+        assert np.any(true > covered(Bound(bound.mu * 0.85, bound.failure * 0.85**2), levels))
+
+
+def covered(bound: Bound, levels: Floats) -> Floats:
+    return bound.failure + (1 - bound.failure) * gaussian_delta(bound.mu, levels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("remove", [True, False])
+@pytest.mark.parametrize(("rate", "noise", "rounds"), [(0.25, 3.0, 16), (0.0625, 1.5, 16), (0.01171875, 1.0, 4)])
+def test_rounds_are_dominated_by_a_computation_of_its_own(
+    rate: float, noise: float, rounds: int, remove: bool
+) -> None:
+    each = training(rate, noise, rounds)
+    bound = bound_training(each, ROOM)
+    delta = many_rounds(each, remove=remove)
+    levels = np.concatenate([np.linspace(0, 3, 61), np.linspace(3, 30, 40)])
+    true = np.array([delta(level) for level in levels])
+    assert np.all(true <= covered(bound, levels))
+    if remove:
+        smaller = Bound(bound.mu * 0.95, bound.failure * 0.95**2)
+        assert np.any(true > covered(smaller, levels)), "it is not far from the smallest"
+
+
+def test_failures_never_run_out_before_mu_does() -> None:
+    for each in (training(0.0625, 6.0, 300), training(0.0625, 60.0, 300), training(0.25, 600.0, 10)):
+        bound = bound_training(each, ROOM)
+        assert bound.failure == pytest.approx(ROOM.failure * (bound.mu / ROOM.mu) ** 2)
+    assert ROOM.failure == FAILURE_PART * LIMIT.delta
+    assert float(delta_of(ROOM.mu * (1 + 1e-10), LIMIT.epsilon)) + ROOM.failure <= LIMIT.delta
+
+
+def test_a_training_in_which_all_take_part_is_exactly_gaussian() -> None:
+    bound = bound_training(training(1.0, 10.0, 4), ROOM)
+    assert bound.mu == pytest.approx(0.2, rel=1e-12)
+    assert bound.mu >= 0.2
+    assert bound.failure == 0.0
+
+
+def test_a_bound_grows_with_rounds_and_falls_with_noise() -> None:
+    base = bound_training(training(0.0625, 6.0, 300), ROOM).mu
+    assert bound_training(training(0.0625, 6.0, 301), ROOM).mu > base
+    assert bound_training(training(0.0625, 6.1, 300), ROOM).mu < base
+    assert bound_training(training(0.078125, 6.0, 300), ROOM).mu > base
+
+
+def test_delta_is_rounded_to_either_side() -> None:
+    levels = np.linspace(0.0, 8.0, 50)
+    assert np.all(delta_below(0.7, levels) <= gaussian_delta(0.7, levels) + 1e-17)
+    assert np.all(delta_below(0.7, levels) < delta_of(0.7, levels))
+    assert np.all(delta_of(0.7, levels) - delta_below(0.7, levels) < 1e-11)
+
+
+def test_a_training_at_the_default_settings_costs_hardly_more_than_its_epsilon_says() -> None:
+    """300 rounds at a rate of 0.05, with the noise of ε = 1 at δ = 1e-9."""
+    each = training(3277 / 65536, 5.05, 300)
+    balance = Balance("data", "", "", LIMIT, ())
+    alone = Budget.approximate(epsilon=Loss.of([each]).epsilon(1e-9), delta=1e-9)
+    assert balance.share(balance.bound(Loss.of([each]))) < 1.02 * (alone.mu / LIMIT.mu) ** 2
+
+
+ONE_EPSILON = Budget.approximate(epsilon=1.0, delta=1e-6)
+# The least noise of the round of training below: by the account of the whole, and by bounds.
+OLD_NOISE, NEW_NOISE = 0.8824, 1.096
+
+
+def value_of_choosing(first: float, seconds: list[Callable[[Floats], Floats]]) -> float:
+    """The δ, as a multiple of 1e-6, that someone reaches at ε = 1 who sees a Gaussian of `first` and then takes
+    the one of the seconds that tells most."""
+    draws = np.linspace(-12, 12, 20_001)
+    weights = np.exp(-(draws**2) / 2)
+    left = 1.0 - (draws * first + first**2 / 2)
+    best = np.max([second(left) for second in seconds], axis=0)
+    return float(np.sum(weights * best) / np.sum(weights)) / 1e-6
+
+
+def test_what_a_chooser_gains_from_an_account_of_the_whole_is_refused(tmp_path: Path) -> None:
+    """After a Gaussian run, either another one, or one round of training that only says much if it says anything.
+    Either keeps (ε, δ) as a whole if fixed in advance. Whoever picks by the first output exceeds δ by far."""
+    room = room_in(ONE_EPSILON)
+    first, rate = 0.7 * room.mu, 2**-6
+    risky = training(rate, OLD_NOISE, 1)
+    assert Loss(0.0, first, (risky,)).epsilon(1e-6) <= 1.0
+    rest = math.sqrt(ONE_EPSILON.mu**2 - first**2)
+    by_the_whole = value_of_choosing(
+        first, [lambda e: gaussian_delta(rest, e), lambda e: one_round(rate, OLD_NOISE, e, remove=True)]
+    )
+    assert by_the_whole > 1.75
+
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", ONE_EPSILON)
+    ledger.reserve("data", {"all": first}, what="first")
+    with pytest.raises(LedgerError, match="this run costs"):
+        ledger.reserve("data", {"all": 1e-9}, training=risky, what="risky")
+    with pytest.raises(LedgerError, match="this run costs"):
+        ledger.reserve("data", {"all": rest}, what="up to the limit")
+    balance = ledger.balance("data")
+    affordable = training(rate, NEW_NOISE, 1)
+    assert balance.covers(Loss(0.0, 0.0, (affordable,)))
+    assert not balance.covers(Loss(0.0, 0.0, (training(rate, NEW_NOISE * 0.99, 1),)))
+    left = balance.remaining.mu
+    assert left is not None
+    by_bounds = value_of_choosing(
+        first, [lambda e: gaussian_delta(left, e), lambda e: one_round(rate, NEW_NOISE, e, remove=True)]
+    )
+    assert 0.98 < by_bounds <= 1.0
+
+
+def test_room_for_failures_matters_where_runs_are_chosen() -> None:
+    """Were the limit's whole μ open to runs without training, and failures granted to trainings on top, a chooser
+    would take whichever tells more: the coin where the first output says little."""
+    first = 0.7 * ONE_EPSILON.mu
+    rest = math.sqrt(ONE_EPSILON.mu**2 - first**2)
+    failure = FAILURE_PART * 1e-6
+
+    def coin(epsilon: Floats) -> Floats:
+        return failure + (1 - failure) * np.maximum(1 - np.exp(epsilon), 0.0)
+
+    assert value_of_choosing(first, [lambda e: gaussian_delta(rest, e), coin]) > 1.005
+    kept = math.sqrt(room_in(ONE_EPSILON).mu ** 2 - first**2)
+    assert value_of_choosing(first, [lambda e: gaussian_delta(kept, e), coin]) <= 1.0
+
+
+def test_the_failures_of_all_runs_add_up() -> None:
+    spending = Spending("", "", "", "", Loss(0.0, 0.01), Bound(0.01, 0.4 * ROOM.failure), True)
+    balance = Balance("data", "", "", LIMIT, (spending, spending))
+    assert balance.covers(Loss(0.0, 0.01))
+    again = Balance("data", "", "", LIMIT, (spending, spending, spending))
+    assert not again.covers(Loss(0.0, 0.01))
+    assert again.spent_bound.failure == pytest.approx(1.2 * ROOM.failure)

@@ -1,0 +1,217 @@
+"""The page's script against the library: the same code, score, weight and ε for any text and scorer."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repsynth import Release, datasets, report, synthesize
+from repsynth.data.encode import encode_batch
+from repsynth.errors import ConfigError
+from repsynth.report.own_bound import calculator, own_bound
+from repsynth.schema import parse_schema
+from repsynth.schema.dates import DateFormat
+from repsynth.scoring.weights import FULL
+
+SCRIPT = Path(report.__file__).parent / "pages" / "own_bound.js"
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: it runs the script")
+
+FORMS = """
+label = "smoker"
+[columns.age]
+type = "integer"
+min = 18
+max = 99
+missing = true
+special = ["-1", "unknown"]
+[columns.rooms]
+type = "integer"
+min = -10
+max = 90
+step = 5
+[columns.pay]
+type = "number"
+min = 0.0
+max = 1e6
+prefix = "CHF "
+thousands = "'"
+decimals = 2
+[columns.rate]
+type = "number"
+min = -1.0
+max = 1.0
+decimal = ","
+step = 0.1
+[columns.weight]
+type = "number"
+min = -3.25
+max = 1e9
+[columns.joined]
+type = "datetime"
+min = 2015-01-01
+max = 2025-12-31
+special = ["never", "1900-01-01"]
+[columns.seen]
+type = "datetime"
+min = 2015-01-01T00:00:00
+max = 2025-12-31T23:59:59
+[columns.born]
+type = "datetime"
+min = 1930-01-01
+max = 2025-12-31
+dates = "%d.%m.%Y"
+special = ["1900", "01.01.1901"]
+[columns.moved]
+type = "datetime"
+min = 1970-01-01T00:00:00
+max = 2060-12-31T00:00:00
+dates = "%B %d, %y %H:%M"
+[columns.region]
+type = "category"
+values = ["north", "__proto__", "<b>", "3"]
+[columns.insured]
+type = "boolean"
+[columns.smoker]
+type = "category"
+values = ["no", "yes"]
+"""
+
+
+def by_script(release: Mapping[str, Any], people: Sequence[Mapping[str, str | None]]) -> list[dict[str, Any]]:
+    """What the script says of each."""
+    program = (
+        f"const script = require({json.dumps(str(SCRIPT))});"
+        "const { release, people } = JSON.parse(require('fs').readFileSync(0));"
+        "console.log(JSON.stringify(people.map((person) => script.find(release, person))));"
+    )
+    given_to_it = json.dumps({"release": release, "people": people})
+    done = subprocess.run(["node", "-e", program], input=given_to_it, capture_output=True, text=True, check=True)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def check_same(release: Release, people: Sequence[Mapping[str, str | None]]) -> None:
+    for person, found in zip(people, by_script(calculator(release), people), strict=True):
+        bound = own_bound(release, person)
+        assert (found["score"], tuple(found["unknown"])) == (bound.score * 2**16, bound.unknown)
+        assert (found["weight"], found["epsilon"]) == (bound.weight * FULL, bound.epsilon)
+
+
+@needs_node
+@pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
+@pytest.mark.parametrize("scorer", ["rarity", "pairwise", "label-rarity", "random"])
+@pytest.mark.parametrize(
+    "epsilon", [0.5, 20.0]
+)  # few wide bins with z-scores, and many; one threshold, and several
+def test_the_script_says_what_the_library_says(scorer: str, epsilon: float) -> None:
+    sim = datasets.load("sim")
+    options = {"scorer": scorer, "model": "naive-bayes", "public_rows": sim.table.num_rows}
+    release = synthesize(sim.table, sim.schema, epsilon=epsilon, delta=1e-6, **options)
+    rows = sim.table.slice(0, 300).to_pylist()
+    people = [{name: None if cell is None else str(cell) for name, cell in row.items()} for row in rows]
+    people += [dict.fromkeys(people[0]), dict.fromkeys(people[0], "?")]
+    assert len({own_bound(release, person).weight for person in people}) > 1
+    check_same(release, people)
+
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=True).map(str),
+    st.floats(-2, 120).map(lambda x: f"{x:.1f}"),
+    st.integers(-100, 10**7).map(str),
+    st.integers(0, 10**6).map(lambda x: f"CHF {x:,}.50".replace(",", "'")),
+    st.integers(-20, 20).map(lambda x: f"{x / 10}".replace(".", ",")),
+    st.sampled_from(
+        ["-1", "-1.0", "unknown", "18.5", "19.5", "1e3", "5.", ".5", " 40 ", "--5", "1'2", "$5", "", "2.5"]
+    ),
+)
+TIMES = st.one_of(
+    st.dates().map(str),
+    st.dates().map(lambda d: f"{d.day}.{d.month}.{d.year:04}"),
+    st.datetimes().map(lambda t: f"{DateFormat('%B %d, %y %H:%M').write(t)}"),
+    st.datetimes().map(lambda t: t.isoformat(timespec="seconds")),
+    st.sampled_from(
+        [
+            *(
+                "never",
+                "1900-01-01",
+                "2020-02-30",
+                "2020-02-29",
+                "0000-01-01",
+                "2020-13-01",
+                "2020-1-1",
+                "0001-01-01",
+            ),
+            *("2020-01-01T24:00:00", "2020-01-01 23:59", "2020-06-01T12:00:00Z", "2020-06-01T12:00:00+05:30"),
+            *("2020-06-01T12:00:00.999-02", "2020-01-01T12:60", "9999-12-31"),
+            *(
+                "1900",
+                "1900.0",
+                "01.01.1901",
+                "31.02.2000",
+                "may 5, 68 1:2",
+                "MAY  05, 69 23:59",
+                "May 5, 70 24:00",
+            ),
+        ]
+    ),
+)
+WORDS = st.sampled_from(
+    ["north", "__proto__", "<b>", "3", "3.0", "yes", "NO", "True", "t", "1", "0.0", " no ", "constructor"]
+)
+
+
+@needs_node
+@settings(max_examples=15)
+@given(
+    st.lists(st.fixed_dictionaries({"number": NUMBERS, "time": TIMES, "word": WORDS}), min_size=20, max_size=60)
+)
+def test_the_script_reads_texts_as_the_library_does(drawn: list[dict[str, str]]) -> None:
+    schema = parse_schema(FORMS)
+    kinds = {"age": "number", "rooms": "number", "pay": "number", "rate": "number", "weight": "number"}
+    kinds |= dict.fromkeys(["joined", "seen", "born", "moved"], "time")
+    kinds |= {
+        "region": "word",
+        "insured": "word",
+        "smoker": "word",
+    }
+    people = [{name: each[kind] for name, kind in kinds.items()} for each in drawn]
+    table = pa.table({name: [person[name] for person in people] for name in kinds})
+    codes = encode_batch(table.to_batches()[0], schema).codes
+    release = synthesize(table.slice(0, 0), schema, epsilon=1.0, delta=1e-6, model="naive-bayes", public_rows=10)
+    for i, found in enumerate(by_script(calculator(release), people)):
+        assert found["codes"] == {name: int(column[i]) for name, column in codes.items()}
+
+
+def test_a_value_that_is_not_known_gives_the_bound_of_anybody() -> None:
+    """Nothing may be missing here, so who leaves something out, or writes it otherwise, is not yet an outlier."""
+    sim = datasets.load("sim")
+    release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes", weights="targeted")
+    outlier = {f"x{i}": "5.99" for i in range(1, 7)} | {"c1": "Z", "c2": "Q", "c3": "R", "label": "1"}
+    assert own_bound(release, outlier).epsilon < 0.5 * release.privacy.epsilon
+    for values in ({}, outlier | {"x1": None}, outlier | {"x1": "5,99"}, outlier | {"c1": "?"}):
+        bound = own_bound(release, values)
+        assert bound.unknown
+        assert (bound.weight, bound.epsilon) == (1.0, release.privacy.epsilon)
+    with pytest.raises(ConfigError, match="no column 'age'"):
+        own_bound(release, {"age": 40})
+
+
+def test_the_bound_is_that_of_the_record() -> None:
+    """By the account: the loss at the weight of the record's score."""
+    sim = datasets.load("sim")
+    release = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, model="naive-bayes")
+    row = sim.table.slice(17, 1)
+    bound = own_bound(release, {name: str(cell) for name, cell in row.to_pylist()[0].items()})
+    texts = pa.record_batch({name: row[name].cast(pa.string()).combine_chunks() for name in row.column_names})
+    score = release.score.of(encode_batch(texts, release.schema))
+    weight = release.weights.of(score)[0] / FULL
+    assert (bound.weight, bound.epsilon) == (weight, float(release.privacy.epsilon_at(np.float64(weight))))

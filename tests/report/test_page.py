@@ -1,0 +1,175 @@
+"""The public page: what it says, that it needs nothing but itself, and that no name in a release can break it."""
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from browser import browse, complaints, needs_browser, with_script
+
+from repsynth import Release, datasets, own_bound, parse_schema, synthesize
+from repsynth.cli import main
+from repsynth.privacy.shown import at_most
+from repsynth.report.page import public_page
+
+NASTY = [
+    "</script><script>alert(1)</script>",
+    'a"b',
+    "it's",
+    "[x]",
+    "{{ 7 * 7 }}",
+    "😀",
+    "שלום",
+    "a&b",
+    "\\u003c",
+    "__proto__",
+]
+
+
+def write(release: Release, folder: Path) -> Path:
+    page = folder / "report.html"
+    page.write_text(public_page(release.save(folder / "release")), encoding="utf-8")
+    return page
+
+
+@pytest.fixture(scope="module")
+def sim_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Path]:
+    sim = datasets.load("sim")
+    release = synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, model="mst", public_rows=6000)
+    return release, write(release, tmp_path_factory.mktemp("report"))
+
+
+def test_the_page_needs_no_network_and_is_small(sim_page: tuple[Release, Path]) -> None:
+    text = sim_page[1].read_text(encoding="utf-8")
+    assert len(text.encode()) < 3_000_000
+    outside = [link for link in re.findall(r"(?:src|href)=[\"']([^\"']*)", text) if not link.startswith("#")]
+    assert outside == []
+    assert set(re.findall(r"https?://[^\"' )<]+", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+
+
+def test_the_page_states_the_bounds_of_the_account(sim_page: tuple[Release, Path]) -> None:
+    release, page = sim_page
+    text, privacy = html.unescape(page.read_text(encoding="utf-8")), release.privacy
+    assert f"ε = {at_most(privacy.epsilon)} at δ = {at_most(privacy.delta, 3)}" in text
+    right = [float(number) for number in re.findall(r"at most ([0-9.]+) times in 100", text)]
+    assert len(right) == 1, "of outliers a joint bound is proven, and nothing about guesses"
+    assert 0 <= right[0] - (50 + 50 * privacy.advantage) <= 0.1
+    assert f"ε = {at_most(privacy.outlier_epsilon)} at most" in text
+    for delta, epsilon in privacy.epsilon_by_delta().items():
+        assert f"δ = {at_most(delta, 6)}" in text
+        assert at_most(epsilon, 3) in text
+
+
+def test_the_command_writes_the_page_and_nothing_over_another(
+    sim_page: tuple[Release, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, output = sim_page[1].parent / "release", tmp_path / "report.html"
+    assert main(["report", str(folder), "-o", str(output), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "output": str(output),
+        "private": False,
+        "bytes": output.stat().st_size,
+    }
+    assert main(["report", str(folder), "-o", str(output)]) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert main(["report", str(folder), "-o", str(tmp_path / "report.pdf")]) == 2
+    assert ".html" in capsys.readouterr().err
+    (tmp_path / "release").mkdir()
+    for name in ("release.json", "arrays.npz"):
+        (tmp_path / "release" / name).write_bytes((folder / name).read_bytes())
+    with (tmp_path / "release" / "arrays.npz").open("ab") as file:
+        file.write(b"x")
+    assert main(["report", str(tmp_path / "release"), "-o", str(tmp_path / "other.html")]) == 2
+    assert "damaged" in capsys.readouterr().err
+    assert not (tmp_path / "other.html").exists()
+
+
+@needs_browser
+@pytest.mark.slow
+def test_hundreds_of_people_read_their_own_bound_in_a_browser(sim_page: tuple[Release, Path]) -> None:
+    release, page = sim_page
+    rows = datasets.load("sim").table.slice(0, 200).to_pylist()
+    people = [{name: str(cell) for name, cell in row.items()} for row in rows]
+    people += [people[0] | {"x1": "5.999"}, people[0] | {"x1": "no number"}, {"x1": "5.999"}]
+    names = [column.name for column in release.schema.learned]
+    places = [[person.get(name, "") for name in names] for person in people]
+    script = f"""
+      const people = {json.dumps(places)}, form = document.getElementById("values"), found = [];
+      for (const person of people) {{
+        person.forEach((text, i) => {{ form.querySelector(`[data-place="${{i}}"]`).value = text; }});
+        form.dispatchEvent(new Event("input", {{ bubbles: true }}));
+        found.push([document.getElementById("own-epsilon").textContent, document.body.dataset.score]);
+      }}
+      const said = document.createElement("pre");
+      said.id = "said";
+      said.textContent = JSON.stringify(found);
+      document.body.append(said);
+    """
+    done = browse(with_script(page, script), "--dump-dom")
+    assert complaints(done) == []
+    found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found is not None
+    for person, (shown, score) in zip(people, json.loads(html.unescape(found[1])), strict=True):
+        bound = own_bound(release, person)
+        assert (shown, int(score)) == (f"ε = {at_most(bound.epsilon, 3)}", bound.score * 2**16)
+
+
+def nasty_release(**options: Any) -> Release:
+    values = json.dumps(NASTY, ensure_ascii=False)
+    columns = "".join(
+        f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
+        for name in NASTY
+    )
+    schema = parse_schema(f"label = {json.dumps(NASTY[0])}\n{columns}")
+    table = pa.table({name: [NASTY[i % len(NASTY)] for i in range(500)] for name in NASTY})
+    return synthesize(table, schema, epsilon=2.0, delta=1e-6, **options)
+
+
+def test_no_name_in_a_release_gets_out_of_its_place(tmp_path: Path) -> None:
+    text = write(nasty_release(model="mst"), tmp_path).read_text(encoding="utf-8")
+    assert "alert(1)</script>" not in text
+    assert "{{ 7 * 7 }}" in html.unescape(text)
+    assert len(re.findall(r"<script", text)) == 3
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_page_of_nasty_names_works_in_a_browser_and_on_paper(tmp_path: Path) -> None:
+    page = write(nasty_release(model="naive-bayes"), tmp_path)
+    done = browse(page, "--dump-dom")
+    assert complaints(done) == []
+    labels = re.findall(r'<span dir="auto">(.*?)</span>', done.stdout)
+    assert [html.unescape(label) for label in labels] == NASTY
+    printed = tmp_path / "report.pdf"
+    browse(page, f"--print-to-pdf={printed}")
+    assert printed.read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
+def test_a_wide_release_still_makes_a_small_page(tmp_path: Path) -> None:
+    """200 columns, and a category of 3,000 values."""
+    flags = "".join(f'[columns.c{i}]\ntype = "boolean"\n' for i in range(200))
+    codes = [f"code {i}" for i in range(3000)]
+    schema = parse_schema(f'{flags}[columns.code]\ntype = "category"\nvalues = {json.dumps(codes)}\n')
+    table = pa.table({**{f"c{i}": [True, False] * 100 for i in range(200)}, "code": codes[:200]})
+    page = write(synthesize(table, schema, epsilon=1.0, delta=1e-6, model="naive-bayes"), tmp_path)
+    assert page.stat().st_size < 3_000_000
+
+
+def test_a_release_of_a_seed_says_that_it_is_not_private(tmp_path: Path) -> None:
+    from repsynth.data.sources import open_source
+    from repsynth.pipeline.run import run
+    from repsynth.planning.plan import make_plan
+    from repsynth.planning.settings import Settings
+
+    sim = datasets.load("sim")
+    plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6, model="naive-bayes", weights="uniform"))
+    text = write(run(plan, open_source(sim.table), noise_seed=1), tmp_path).read_text(encoding="utf-8")
+    assert "NOT PRIVATE" in text
+    assert "above the released threshold" not in text
