@@ -94,6 +94,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "scoring.tails": GUARANTEE,
     "scoring.threshold": (
         "tests/scoring/test_threshold_by_label.py",
+        "tests/scoring/test_bins.py",
         "tests/scoring/test_histograms.py",
         "tests/release/test_account.py",
         *GUARANTEE,
