@@ -194,8 +194,8 @@
 
   // ---- What is shown --------------------------------------------------------------------------------------------------
 
-  const card = (advantage, who, epsilon, other) => {
-    const made = element("div", undefined, { class: other ? "card other" : "card" });
+  const card = (advantage, epsilon) => {
+    const made = element("div", undefined, { class: "card" }), who = "anybody, whoever they are";
     if (advantage === null) made.append(element("strong", "?"), ` about ${who}: repsynth plan says it for these settings.`);
     else {
       made.append(element("strong", `at most ${right(advantage)} times in 100`), ` about ${who} `);
@@ -204,11 +204,19 @@
     return made;
   };
 
+  // What is proven of outliers is joint with their being outliers: it says nothing about guesses once a release is out.
+  const outlierCard = (epsilon) => {
+    const made = element("div", undefined, { class: "card other" }), known = epsilon !== null;
+    made.append(element("strong", known ? `ε\u00a0=\u00a0${bound(epsilon)} at most` : "?"), " for those who stand out, above the threshold");
+    made.append(known ? ": over all releases that count them so." : ": repsynth plan says it for these settings.");
+    return made;
+  };
+
   const cards = (found) => {
-    const shown = [card(found.advantage, "anybody, whoever they are", found.budget.epsilon, false)];
-    if (found.scored) shown.push(card(found.outlier_advantage, "those who stand out, above the threshold", found.outlier_epsilon, true));
+    const shown = [card(found.advantage, found.budget.epsilon)];
+    if (found.scored) shown.push(outlierCard(found.outlier_epsilon));
     at("cards").replaceChildren(...shown);
-    const outliers = found.scored && found.outlier_advantage !== null ? `; those who stand out: ${right(found.outlier_advantage)}` : "";
+    const outliers = found.scored && found.outlier_epsilon !== null ? `; those who stand out: ε = ${bound(found.outlier_epsilon)}` : "";
     at("brief").textContent = `Right guesses of 100, at most: ${right(found.advantage)}${outliers}`;
   };
 
@@ -258,7 +266,7 @@
     curve("drawing-weight", known.map(([w, e]) => [w, e]), { x: "weight in the model", y: "ε at most", mark, ticks: [0, 0.25, 0.5, 0.75, 1] });
     table(
       "table-weight",
-      ["weight", "ε at most", "right guesses of 100, at most"],
+      ["weight", "ε at most", "right guesses of 100, at most, where the weight is fixed before the run"],
       known.filter((_, k) => k % 4 === 0).map(([w, e, a]) => [w.toFixed(2), bound(e), a === null ? "?" : right(a)]),
     );
   };
