@@ -138,7 +138,7 @@
       made.append(svg("text", { x: width, y: y + 14, fill: "var(--quiet)", "text-anchor": "end" }, row.text));
       made.append(svg("rect", { x: 0, y: y + 20, width, height: 10, fill: "var(--shade)" }));
       made.append(svg("rect", { x: 0, y: y + 20, width: Math.max(x(row.value), 1), height: 10, fill: row.marked ? "var(--orange)" : "var(--blue)" }));
-      if (mark) made.append(svg("line", { x1: x(mark.value), x2: x(mark.value), y1: y + 18, y2: y + 32, stroke: "var(--ink)", "stroke-width": 1.5 }));
+      if (mark) made.append(svg("line", { x1: x(mark.value), x2: x(mark.value), y1: y + 19, y2: y + 32, stroke: "var(--ink)", "stroke-width": 1.5 }));
     });
     if (mark) {
       made.append(svg("text", { x: x(mark.value) + 4, y: height - 8, fill: "var(--ink)", "text-anchor": "end" }, mark.text));
