@@ -181,6 +181,9 @@ def test_every_slider_changes_the_plan_that_is_saved(tmp_path: Path) -> None:
     assert found["epsilon 4"]["valid"] == 0
     assert "noise drowns the data" in found["rows 40"]["warnings"]
     assert "those who stand out" not in found["outliers uniform"]["cards"]
+    assert "ε\u00a0=\u00a01 at most for those who stand out" in found["slide-outlier_epsilon 0"]["cards"].replace(
+        "\n", " "
+    )
     assert "public_rows = 25000" in found["rows 25,000"]["toml"]
     assert "outlier_epsilon = 1 " in found["slide-outlier_epsilon 0"]["toml"]
 

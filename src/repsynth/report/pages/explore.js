@@ -119,8 +119,8 @@ const Explore = (() => {
   const fixedAtMost = (value, places = 4) => fixed(value, places, true);
   const fixedAtLeast = (value, places = 4) => fixed(value, places, false);
 
-  // The same for what was worked out here: with the margin.
-  const bound = (value, digits = 4) => atMost(value * MARGIN, digits);
+  // The same for what was worked out here, with the margin; a number of few digits is one that was asked for.
+  const bound = (value, digits = 4) => atMost(decimal(value).digits.length <= digits ? value : value * MARGIN, digits);
   const right = (advantage) => fixedAtMost(Math.min((50 + 50 * advantage) * MARGIN, 100), 1);
 
   const plain = (value, digits = 6) => (value === 0 ? "0" : general(decimal(Number(value.toPrecision(digits))), digits));

@@ -138,7 +138,7 @@
       made.append(svg("text", { x: width, y: y + 14, fill: "var(--quiet)", "text-anchor": "end" }, row.text));
       made.append(svg("rect", { x: 0, y: y + 20, width, height: 10, fill: "var(--shade)" }));
       made.append(svg("rect", { x: 0, y: y + 20, width: Math.max(x(row.value), 1), height: 10, fill: row.marked ? "var(--orange)" : "var(--blue)" }));
-      if (mark) made.append(svg("line", { x1: x(mark.value), x2: x(mark.value), y1: y + 18, y2: y + 32, stroke: "var(--ink)", "stroke-width": 1.5 }));
+      if (mark) made.append(svg("line", { x1: x(mark.value), x2: x(mark.value), y1: y + 19, y2: y + 32, stroke: "var(--ink)", "stroke-width": 1.5 }));
     });
     if (mark) {
       made.append(svg("text", { x: x(mark.value) + 4, y: height - 8, fill: "var(--ink)", "text-anchor": "end" }, mark.text));
@@ -194,29 +194,18 @@
 
   // ---- What is shown --------------------------------------------------------------------------------------------------
 
-  const card = (advantage, epsilon) => {
-    const made = element("div", undefined, { class: "card" }), who = "anybody, whoever they are";
-    if (advantage === null) made.append(element("strong", "?"), ` about ${who}: repsynth plan says it for these settings.`);
-    else {
-      made.append(element("strong", `at most ${right(advantage)} times in 100`), ` about ${who} `);
-      made.append(element("span", `(ε\u00a0=\u00a0${bound(epsilon)})`, { class: "quiet" }), ". Without any release it would be 50.");
-    }
-    return made;
-  };
-
-  // What is proven of outliers is joint with their being outliers: it says nothing about guesses once a release is out.
-  const outlierCard = (epsilon) => {
-    const made = element("div", undefined, { class: "card other" }), known = epsilon !== null;
-    made.append(element("strong", known ? `ε\u00a0=\u00a0${bound(epsilon)} at most` : "?"), " for those who stand out, above the threshold");
-    made.append(known ? ": over all releases that count them so." : ": repsynth plan says it for these settings.");
-    return made;
-  };
-
+  // What holds for anybody is a bound on guesses; what holds for those who stand out is a joint one, on sets of releases.
   const cards = (found) => {
-    const shown = [card(found.advantage, found.budget.epsilon)];
-    if (found.scored) shown.push(outlierCard(found.outlier_epsilon));
-    at("cards").replaceChildren(...shown);
-    const outliers = found.scored && found.outlier_epsilon !== null ? `; those who stand out: ε = ${bound(found.outlier_epsilon)}` : "";
+    const all = element("div", undefined, { class: "card" }), epsilon = (value) => `ε\u00a0=\u00a0${bound(value)}`;
+    all.append(element("strong", `at most ${right(found.advantage)} times in 100`), " about anybody, whoever they are ");
+    all.append(element("span", `(${epsilon(found.budget.epsilon)})`, { class: "quiet" }), ". Without any release it would be 50.");
+    const some = element("div", undefined, { class: "card other" });
+    const loss = found.outlier_epsilon, known = loss !== null;
+    some.append(element("strong", known ? `${epsilon(loss)} at most` : "?"), " for those who stand out, above the threshold");
+    some.append(found.outlier_advantage === null ? ": repsynth plan says it for these settings." : `. If it were certain beforehand that they weigh so little, at most ${right(found.outlier_advantage)} guesses in 100 would be right.`);
+    at("cards").replaceChildren(all, ...(found.scored ? [some] : []));
+    at("joint").hidden = !found.scored;
+    const outliers = found.scored && known ? `; those who stand out: ε = ${bound(loss, 3)} for ${bound(found.budget.epsilon, 3)}` : "";
     at("brief").textContent = `Right guesses of 100, at most: ${right(found.advantage)}${outliers}`;
   };
 
@@ -266,7 +255,7 @@
     curve("drawing-weight", known.map(([w, e]) => [w, e]), { x: "weight in the model", y: "ε at most", mark, ticks: [0, 0.25, 0.5, 0.75, 1] });
     table(
       "table-weight",
-      ["weight", "ε at most", "right guesses of 100, at most, where the weight is fixed before the run"],
+      ["weight", "ε at most", "right guesses of 100, at most, if the weight is certain"],
       known.filter((_, k) => k % 4 === 0).map(([w, e, a]) => [w.toFixed(2), bound(e), a === null ? "?" : right(a)]),
     );
   };
