@@ -3,7 +3,7 @@
 release   the release itself: sample from it, ask what it cost
 account   what it cost, in every unit a reader may want
 format    what is in its files;  folder: reading and writing them
-split     whether its charges are those of its settings
+charged   whether its charges are those of its settings
 first     files of the first version
 """
 

@@ -26,9 +26,9 @@ from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, Event, ExponentialEvent, GaussianEvent, SampledEvent
 from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
+from repsynth.release.charged import check_split
 from repsynth.release.lending import borrowed_from, kept_arrays, their_arrays
 from repsynth.release.release import Release
-from repsynth.release.split import check_split
 from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
 from repsynth.scoring.bins import Bins, read_bins
