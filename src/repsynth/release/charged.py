@@ -5,14 +5,11 @@ claimed less of it and more of what is weighted would claim a smaller loss.
 """
 
 import math
-from collections.abc import Mapping
 
-from repsynth.planning.plan import SPLIT, make_charges, score_share_of
-from repsynth.planning.settings import Settings
+from repsynth.planning.plan import SPLIT, Plan, make_charges, score_share_of
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import Charge
 from repsynth.privacy.gaussian import compose
-from repsynth.schema import Schema
 from repsynth.scoring.stage import COUNT, SCORES
 from repsynth.storage.checks import require
 
@@ -21,19 +18,12 @@ _ONCE = {"naive-bayes": 0.05, "mst": 0.1, "aim": 0.1, "autoregressive": 0.1}
 """The score shares of the models in versions that did not write how they split."""
 
 
-def check_split(
-    charges: Mapping[str, Charge],
-    schema: Schema,
-    settings: Settings,
-    budget: Budget,
-    *,
-    split: int | None,
-    scored: bool,
-) -> None:
+def check_split(plan: Plan, *, split: int | None, scored: bool) -> None:
     """Refuse charges that are not those of the settings: each of them where they are split as today, else what all
     records pay in full."""
+    charges, settings, budget = plan.charges, plan.settings, plan.budget
     if split == SPLIT:
-        again = make_charges(schema, settings, budget, scored=scored)
+        again = make_charges(plan.schema, settings, budget, scored=scored)
         same = again.keys() == charges.keys() and all(_same(charges[name], again[name]) for name in again)
         require(same, "its charges are not its settings'")
         return

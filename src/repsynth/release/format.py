@@ -176,10 +176,9 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     """The release from its parts; an error of ours where they contradict each other."""
     require(file.format == FORMAT, "its format is not known")
     schema = schema_from_dict(file.schema)
-    plan = replace(
-        _plan(file.plan, schema, scored=file.scores_from is None), borrowed=_borrowed(file, schema, arrays)
-    )
+    plan = replace(_plan(file.plan, schema), borrowed=_borrowed(file, schema, arrays))
     _check_events(file.events, plan)
+    check_split(plan, split=file.plan.split, scored=file.scores_from is None)
     _check_layout(file.layout, schema)
     stage = _stage(file, plan, arrays)
     gaussian = {event.name: event for event in file.events if isinstance(event, GaussianEvent)}
@@ -197,8 +196,9 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     require(re.fullmatch("[0-9a-f]{64}", digest) is not None, "it does not say where its scores came from")
     require(theirs.format == FORMAT and theirs.scores_from is None, "its scores came from elsewhere twice")
     require(theirs.fit == {} and theirs.threshold is not None, "its scores from elsewhere have no threshold")
-    plan = _plan(theirs.plan, schema_from_dict(theirs.schema), scored=True)
+    plan = _plan(theirs.plan, schema_from_dict(theirs.schema))
     _check_events(theirs.events, plan)
+    check_split(plan, split=theirs.plan.split, scored=True)
     stage = _stage(theirs, plan, their_arrays(arrays))
     _check_scores_were_paid_for(theirs.events, stage)
     borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
@@ -224,7 +224,7 @@ def _check_scores_were_paid_for(events: tuple[Event, ...], stage: StageOne) -> N
             require(enough, "it claims a smaller sensitivity than it has")
 
 
-def _plan(file: PlanFile, schema: Schema, *, scored: bool) -> Plan:
+def _plan(file: PlanFile, schema: Schema) -> Plan:
     settings = Settings.load(file.settings)
     charges = {charge.name: charge for charge in file.charges}
     require(len(charges) == len(file.charges), "a charge is there twice")
@@ -241,7 +241,6 @@ def _plan(file: PlanFile, schema: Schema, *, scored: bool) -> Plan:
     require(file.why is None or (len(file.why) <= 500 and file.why.isprintable()), "it does not say why in words")
     rule = RULES.load(file.rule)
     _check_rule(rule, settings, file.ceiling)
-    check_split(charges, schema, settings, budget, split=file.split, scored=scored)
     return Plan(
         schema=schema,
         settings=settings,
