@@ -214,7 +214,7 @@ FAULTS = [
     ),
     Fault(
         "a ledger's tolerance of 1e-4",
-        "privacy.ledger",
+        "privacy.balance",
         "_ROUNDING = 1e-10",
         "_ROUNDING = 1e-4",
         "privacy/test_ledger.py::test_a_limit_is_exceeded_by_the_last_digits_of_a_rounding_at_most",

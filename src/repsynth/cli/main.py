@@ -246,12 +246,12 @@ def _parser() -> argparse.ArgumentParser:
     inspect = _verb(verbs, "inspect", "commands:inspect", "what a release cost, and how the loss is spread")
     inspect.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
 
-    report = _verb(verbs, "report", "report_command:report", "a release as one page that everybody can read")
+    report = _verb(verbs, "report", "page_commands:report", "a release as one page that everybody can read")
     report.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     report.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
 
     explore = _verb(
-        verbs, "explore", "explore_command:explore", "a page to choose a plan with; touches no data", _EXPLORE
+        verbs, "explore", "page_commands:explore", "a page to choose a plan with; touches no data", _EXPLORE
     )
     explore.add_argument("--schema", type=Path, help="schema.toml, confirmed (default: the release's)")
     explore.add_argument("--release", type=Path, metavar="DIR", help="release folder to start from")

@@ -30,7 +30,8 @@ from repsynth.data.layout import Layout
 from repsynth.errors import ConfigError, ReleaseError, RepsynthWarning
 from repsynth.models.base import Fit
 from repsynth.planning.plan import Plan
-from repsynth.privacy.ledger import Ledger, Progress, same_name
+from repsynth.privacy.dataset_names import same_name
+from repsynth.privacy.ledger import Ledger, Progress
 from repsynth.release.folder import load_release, read_arrays, save_release
 from repsynth.release.release import Release
 from repsynth.scoring.base import Arrays

@@ -4,7 +4,7 @@ A dataset gets a total once. A run *reserves* its whole cost before it opens the
 it is done; a reservation that is never committed (a crash, a kill, a power cut) counts as spent. Entries
 are only ever added, each with a hash over itself and its predecessor, so that one that was edited or
 removed is noticed. Costs are events, composed exactly, not a sum of epsilons; and the total holds whatever a run's
-settings were chosen by, what earlier runs released included (see `bound`).
+settings were chosen by, what earlier runs released included (see `balance`).
 
 A training notes here what it has learnt so far before it keeps it: it goes on from the state noted last, or not at
 all.
@@ -16,30 +16,27 @@ import json
 import math
 import secrets
 import sqlite3
-import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from repsynth.errors import LedgerError
-from repsynth.privacy.bound import Bound, bound_training, room_in
+from repsynth.privacy.balance import Balance, Spending
+from repsynth.privacy.bound import Bound, bound_training
 from repsynth.privacy.budget import Budget
+from repsynth.privacy.dataset_names import folded, same_name
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.gaussian import compose, epsilon_of
+from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import NEIGHBOURS, UNIT
 from repsynth.privacy.pld import SMALLEST_DELTA, is_training
-from repsynth.privacy.shown import at_least, at_most
+from repsynth.privacy.shown import at_most
 
 VERSION = 3
 _BUSY_SECONDS = 60.0
-# The μ that an ε allows has a billionth taken off, proven to be affordable: a tenth of it is for the last digits
-# of sums that make up the whole. A limit that was given as μ or ρ is kept to that.
-_ROUNDING = 1e-10
 _APPLICATION = 0x52455053
 _MIGRATIONS = (
     """
@@ -83,20 +80,6 @@ _MIGRATIONS = (
 
 
 @dataclass(frozen=True)
-class Spending:
-    """One run in the ledger; `finished` is False for one that never committed, which counts all the same."""
-
-    run: str
-    who: str
-    what: str
-    when: str
-    loss: Loss
-    bound: Bound
-    """What it counts for beside other runs."""
-    finished: bool
-
-
-@dataclass(frozen=True)
 class Progress:
     """How far a run has come, as far as the ledger knows."""
 
@@ -107,90 +90,6 @@ class Progress:
     token: str
     """By which a training went on in earlier versions; empty where none did."""
     finished: bool
-
-
-@dataclass(frozen=True)
-class Balance:
-    """The state of one dataset's budget."""
-
-    dataset: str
-    unit: str
-    neighbours: str
-    limit: Budget
-    spendings: tuple[Spending, ...]
-
-    @cached_property
-    def room(self) -> Bound:
-        """What the bounds of several runs may add up to."""
-        return room_in(self.limit)
-
-    @property
-    def spent(self) -> Loss:
-        """All runs together, finished or not."""
-        return Loss.together(spending.loss for spending in self.spendings)
-
-    @property
-    def spent_bound(self) -> Bound:
-        """What all runs count for together."""
-        return Bound.together(spending.bound for spending in self.spendings)
-
-    @property
-    def spent_epsilon(self) -> float:
-        """The ε of all runs at the limit's δ: exact for one run and for runs without training, else by bounds."""
-        spent = self.spent
-        if spent.mu is not None or len(self.spendings) == 1:
-            return self.epsilon(spent)
-        return float(epsilon_of(self.spent_bound.mu, self.limit.delta - self.room.failure))
-
-    @property
-    def remaining(self) -> Loss:
-        """The most that one more run without training may cost."""
-        if not self.spendings:
-            return Loss(0.0, self.limit.mu)
-        return Loss(0.0, math.sqrt(max(self.room.mu**2 - self.spent_bound.mu**2, 0.0)))
-
-    @property
-    def share_spent(self) -> float:
-        """How much of the limit is spent, as a share of its μ²."""
-        return self.share(self.spent_bound)
-
-    @property
-    def exceeded(self) -> bool:
-        """Whether more is spent than the limit allows, which an earlier version may have let happen."""
-        if self.spent.mu is not None or len(self.spendings) == 1:
-            return not self._allows(self.spent)
-        return not self._holds(self.spent_bound)
-
-    def share(self, bound: Bound) -> float:
-        """What something counts for as a share of the limit's μ²; all of it where nothing would fit beside it."""
-        return min((bound.mu / self.room.mu) ** 2, 1.0) if self._holds(bound) else 1.0
-
-    def bound(self, loss: Loss) -> Bound:
-        """What a loss counts for beside other runs."""
-        gaussian = Bound(compose([loss.floor_mu, loss.weighted_mu]))
-        return Bound.together([gaussian, *(bound_training(each, self.room) for each in loss.trainings)])
-
-    def covers(self, loss: Loss) -> bool:
-        """Whether so much more fits. The first run depends on nothing that was released, so it fits by its own
-        account, too; after one that fits by that alone, nothing else does."""
-        if not self.spendings and self._allows(loss):
-            return True
-        return self._holds(Bound.together([self.spent_bound, self.bound(loss)]))
-
-    def epsilon(self, loss: Loss) -> float:
-        """The ε of a loss at the limit's δ."""
-        return loss.epsilon(self.limit.delta)
-
-    def _allows(self, loss: Loss) -> bool:
-        """Whether a loss that depends on nothing else is within the limit."""
-        if loss.mu is not None:
-            return loss.mu <= self.limit.mu * (1 + _ROUNDING)
-        return self.epsilon(loss) <= self.limit.epsilon
-
-    def _holds(self, bound: Bound) -> bool:
-        """Whether there is room for a bound."""
-        rounded = 1 + _ROUNDING
-        return bound.mu <= self.room.mu * rounded and bound.failure <= self.room.failure * rounded
 
 
 class Ledger:
@@ -227,7 +126,7 @@ class Ledger:
     def init(self, dataset: str, limit: Budget) -> None:
         """Give a dataset its total budget, once. Its name is the same however it is spaced and in either case."""
         name = " ".join(dataset.split())
-        if not _folded(name) or not name.isprintable():
+        if not folded(name) or not name.isprintable():
             raise LedgerError("a dataset needs a name of visible characters; give one with --dataset")
         content = {
             "unit": UNIT,
@@ -289,7 +188,7 @@ class Ledger:
                     f"training is accounted for down to {SMALLEST_DELTA:g}; use another model"
                 )
             if not balance.covers(loss):
-                raise LedgerError(f"{self.path}: {_refusal(balance, loss)}")
+                raise LedgerError(f"{self.path}: {balance.refusal(loss)}")
             run = f"run-{len(balance.spendings) + 1}"
             for each in loss.trainings:
                 rounds["bound"] = asdict(bound_training(each, balance.room))
@@ -407,31 +306,6 @@ def _hash(previous: str, number: int, dataset: str, kind: str, run: str, content
     return hashlib.sha256(fields.encode()).hexdigest()
 
 
-def same_name(one: str, other: str) -> bool:
-    """Whether two names of datasets are the same but for spaces, upper case and forms of characters.
-
-    >>> same_name("Patients ", "patients"), same_name("patients", "patients 2")
-    (True, False)
-    """
-    return _folded(one) == _folded(other)
-
-
-def _folded(name: str) -> str:
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return " ".join("".join(filter(_is_seen, folded)).split())
-
-
-# Fillers, joiners and selectors of variants: letters or marks to Unicode, nothing to the eye.
-_UNSEEN = frozenset(
-    map(chr, [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, *range(0xFE00, 0xFE10)])
-)
-
-
-def _is_seen(character: str) -> bool:
-    unseen = character in _UNSEEN or 0xE0100 <= ord(character) <= 0xE01EF
-    return not unseen and unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn")
-
-
 def _datasets(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT dataset FROM entry WHERE kind = 'init' ORDER BY number")
     return [name for (name,) in rows]
@@ -488,23 +362,6 @@ def _progress(connection: sqlite3.Connection, dataset: str, run: str) -> Progres
         state=str(json.loads(last["state"][0])["state"]) if "state" in last else "",
         token=str(json.loads(last["claim"][0])["token"]) if "claim" in last else "",
         finished="commit" in last,
-    )
-
-
-def _refusal(balance: Balance, loss: Loss) -> str:
-    """Why a run does not fit, and what would."""
-    limit = balance.limit
-    if balance.exceeded:
-        return (
-            f"'{balance.dataset}' has spent ε = {at_most(balance.spent_epsilon)} of {at_most(limit.epsilon)} at "
-            f"δ = {at_most(limit.delta, 3)}, more than its limit; it takes no further run"
-        )
-    left = balance.epsilon(balance.remaining)
-    trained = ", and slightly less with training" if loss.trainings else ""
-    return (
-        f"this run costs ε = {at_most(balance.epsilon(loss))}, and '{balance.dataset}' has ε = {at_least(left)} "
-        f"left of {at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
-        f"--epsilon {at_least(left)} --delta {at_least(limit.delta, 6)}{trained}"
     )
 
 
