@@ -83,7 +83,7 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         known=tuple(_known(release)),
         warnings=(*release.warnings, *csv_cautions(release.schema)),
         origin=tuple(_origin(release, folder)),
-        calculator=calculator(release) | {"shown": _shown(release)},
+        calculator=_calculator(release),
     )
 
 
@@ -157,7 +157,7 @@ def _by_score(release: Release) -> Chart:
     assert release.threshold is not None
     privacy, threshold = release.privacy, release.threshold.value / NAT
     start = min(release.score.lowest, release.weights.start) / NAT
-    end = max((release.weights.start + 0.0) / NAT, threshold) + max(threshold - start, 4.0) * 0.8
+    end = max(release.weights.start / NAT, threshold) + max(threshold - start, 4.0) * 0.8
     scores = np.linspace(start, end, 241)
     epsilons = privacy.epsilon_at(release.weights.of(np.floor(scores * NAT).astype(np.int64)) / FULL)
     rows = [(fixed_at_most(s, 1), at_most(float(e), 3)) for s, e in zip(scores[::24], epsilons[::24], strict=True)]
@@ -219,6 +219,7 @@ def _origin(release: Release, folder: Path) -> list[Fact]:
     ]
 
 
-def _shown(release: Release) -> dict[str, str]:
-    """Each ε of the calculator as it is shown: rounded up."""
-    return {weight: at_most(epsilon, 3) for weight, epsilon in calculator(release)["epsilons"].items()}
+def _calculator(release: Release) -> dict[str, Any]:
+    """With each ε as it is shown, too: rounded up."""
+    tables = calculator(release)
+    return tables | {"shown": {weight: at_most(epsilon, 3) for weight, epsilon in tables["epsilons"].items()}}
