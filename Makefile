@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint types check mutants machine-mutants fuzz bench clean
+.PHONY: demo test quick lint types check docs notebooks mutants machine-mutants fuzz bench clean
 
 demo: $(VENV)/.core
 	@rm -rf demo && mkdir demo
 	$(BIN)/repsynth demo -o demo
 
-# All tests. Its environment takes what the trained model needs, too (dp-accounting).
-test: $(VENV)/.dev
+# All tests. Its environment takes what the trained model needs, too (dp-accounting), and axe-core, which looks at
+# pages in Chromium.
+test: $(VENV)/.dev $(VENV)/.axe
 	$(BIN)/pytest -n 2
 
 # Without the slow ones: kills, processes, figures, networks times rules.
@@ -25,6 +26,16 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 check: test lint types
+
+# The site, in the folder site: open site/index.html. Dead links are errors; nothing is fetched, then or when it is read.
+docs: $(VENV)/.docs
+	@rm -rf site
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going --doctree-dir $(VENV)/doctrees docs site
+	$(BIN)/python docs/_site/check.py site
+
+# Run the notebooks again and keep what they print, after a change that the tests say made them stale.
+notebooks: $(VENV)/.dev
+	$(BIN)/python docs/_site/notebooks.py docs/notebooks/*.ipynb
 
 # Which seeded fault is caught by which check.
 mutants: $(VENV)/.dev
@@ -60,5 +71,14 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
 	@touch $@ $(VENV)/.core
 
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+# Tests that need it are skipped where there is no npm.
+$(VENV)/.axe: $(VENV)/.dev
+	@if command -v npm >/dev/null && npm install --prefix $(VENV) --no-save --silent axe-core@4.14.0; then touch $@; \
+	else echo "axe-core was not installed: no test of accessibility"; fi
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site

@@ -1,6 +1,6 @@
 """Do the attacks of `repsynth attack` have power, and what is left of it under privacy?
 
-An attack that finds nobody proves nothing, unless it finds somebody where there is no privacy. On each of four
+An attack that finds nobody proves nothing, unless it finds somebody where there is no privacy. On each of five
 tables the same attacks are carried out without noise and at ε = 100, then at ε = 4 and ε = 1, with uniform
 weights and with REPS. Tables are cut to a few hundred rows, where one record weighs most; δ = 1e-6; the targets
 come from all deciles of outlyingness. Each run is kept, so a study that was stopped goes on, and more runs go on
@@ -23,10 +23,11 @@ from values import load
 
 from repsynth.attacks.exposure import ATTACKS, BEST, REPS, UNIFORM, Exposure, Line, attack
 from repsynth.attacks.intervals import Estimate
+from repsynth.evaluation.palette import BLUE, FIGURE, GREY, ORANGE, PURPLE, SKY, YELLOW
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 
-TABLES = {"sim": 1000, "german_credit": 600, "adult": 1000, "nist": 1000}
+TABLES = {"sim": 1000, "breast_cancer": 350, "german_credit": 600, "adult": 1000, "nist": 1000}
 """Rows to learn from; as many others, or what is left, are the holdout."""
 
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -35,7 +36,13 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "ε = 4": {"epsilon": 4.0, "delta": 1e-6},
     "ε = 1": {"epsilon": 1.0, "delta": 1e-6},
 }
-TITLES = {"sim": "simulated", "german_credit": "German Credit", "adult": "Adult", "nist": "NIST excerpt"}
+TITLES = {
+    "sim": "simulated",
+    "breast_cancer": "Breast Cancer",
+    "german_credit": "German Credit",
+    "adult": "Adult",
+    "nist": "NIST excerpt",
+}
 
 
 class Cell(msgspec.Struct):
@@ -108,9 +115,10 @@ def print_proven(cells: list[Cell]) -> None:
             lines = [x for x in cell.exposure.lines if x.method == method and x.proven_epsilon is not None]
             most = max(lines, key=lambda line: line.proven_epsilon or 0.0)
             where = "all" if most.decile is None else f"decile {most.decile}"
+            by = f"{most.proven_epsilon:.3g} | {most.attack}, {where}" if most.proven_epsilon else "none |"
             print(
-                f"| {TITLES[cell.table]}, {cell.model} | {cell.exposure.epsilon:.4g} | {method} | "
-                f"{most.proven_epsilon:.3g} | {most.attack}, {where} | {sum(x.exceeded for x in lines)} |"
+                f"| {TITLES[cell.table]}, {cell.model} | {cell.exposure.epsilon:.4g} | {method} | {by} | "
+                f"{sum(x.exceeded for x in lines)} of {len(lines)} |"
             )
 
 
@@ -126,25 +134,32 @@ def print_guesses(cells: list[Cell]) -> None:
                 print(f"| {name} | {method} | {who} | " + " | ".join(entries) + " |")
 
 
-# Figures, in the colours of the paper's
+# Figures, in the project's colours
 
 LOOKS = {
-    ("no noise", UNIFORM): ("#555555", "x"),
-    ("ε = 100", UNIFORM): ("#999999", "P"),
-    ("ε = 4", UNIFORM): ("#0072b2", "o"),
-    ("ε = 4", REPS): ("#d55e00", "D"),
-    ("ε = 1", UNIFORM): ("#56b4e9", "s"),
-    ("ε = 1", REPS): ("#e69f00", "^"),
+    ("no noise", UNIFORM): (GREY, "x"),
+    ("ε = 100", UNIFORM): (PURPLE, "P"),
+    ("ε = 4", UNIFORM): (BLUE, "o"),
+    ("ε = 4", REPS): (ORANGE, "D"),
+    ("ε = 1", UNIFORM): (SKY, "s"),
+    ("ε = 1", REPS): (YELLOW, "^"),
 }
 
 
 def draw(cells: list[Cell], folder: Path, model: str) -> None:
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
     mine = [cell for cell in cells if cell.model == model]
     tables = list(dict.fromkeys(cell.table for cell in mine))
     folder.mkdir(parents=True, exist_ok=True)
+    look = rc_context(FIGURE | {"svg.fonttype": "none", "svg.hashsalt": "repsynth"})
+    with look:
+        draw_all(mine, tables, folder, model)
+
+
+def draw_all(mine: list[Cell], tables: list[str], folder: Path, model: str) -> None:
+    from matplotlib.figure import Figure
+
     for kind, title in (("power", "The most outlying tenth"), ("deciles", "By decile of outlyingness, ε = 4")):
         figure = Figure(figsize=(9.5, 3.5 * ((len(tables) + 1) // 2) + 1.0), layout="constrained")
         panels = figure.subplots((len(tables) + 1) // 2, min(len(tables), 2), squeeze=False).ravel()
@@ -152,16 +167,16 @@ def draw(cells: list[Cell], folder: Path, model: str) -> None:
             here = [cell for cell in mine if cell.table == table]
             (draw_power if kind == "power" else draw_deciles)(axes, here)
             axes.set_title(TITLES[table], fontsize=10)
-            axes.grid(alpha=0.25)
+            axes.grid(alpha=0.6)
         for axes in panels[len(tables) :]:
             axes.set_visible(False)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+        if kind == "power":  # points have no end to write a name beside
+            handles, labels = panels[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
         figure.suptitle(f"{title}: {model}; public data, not a private release", fontsize=10)
         for suffix in ("png", "svg"):
             notes = {"Date": None} if suffix == "svg" else {}
-            with rc_context({"svg.fonttype": "none", "svg.hashsalt": "repsynth"}):
-                figure.savefig(folder / f"{kind}-{model}.{suffix}", dpi=150, metadata=notes)
+            figure.savefig(folder / f"{kind}-{model}.{suffix}", dpi=150, metadata=notes)
 
 
 def draw_power(axes: Any, cells: list[Cell]) -> None:
@@ -179,7 +194,7 @@ def draw_power(axes: Any, cells: list[Cell]) -> None:
         )  # fmt: skip
     axes.axhline(0.5, color="black", linewidth=0.8)
     axes.set_xticks(range(len(ATTACKS)), [name.replace(", ", ",\n") for name in ATTACKS], rotation=35, fontsize=7)
-    axes.set_ylabel("AUC")
+    axes.set_ylabel("AUC (0.5: guessing)")
     axes.set_ylim(0.3, 1.02)
 
 
@@ -189,6 +204,9 @@ def reach(seen: list[Estimate]) -> list[list[float]]:
 
 def draw_deciles(axes: Any, cells: list[Cell]) -> None:
     """The strongest attack that was carried out, and the best that there is."""
+    from repsynth.evaluation.plots import name_ends
+
+    ends = []
     for cell in cells:
         if cell.budget != "ε = 4":
             continue
@@ -201,12 +219,15 @@ def draw_deciles(axes: Any, cells: list[Cell]) -> None:
                 axes.errorbar(
                     at, [e.value for e in seen], yerr=None if name == BEST else reach(seen), color=color,
                     marker=None if name == BEST else marker, linestyle=style, markersize=4, capsize=1.5,
-                    linewidth=1, label=f"{name}, {method}",
+                    linewidth=1,
                 )  # fmt: skip
+                said = "best possible" if name == BEST else "attack made"
+                ends.append((f"{method}, {said}", at[-1], seen[-1].value, color))
     axes.axhline(0.5, color="black", linewidth=0.8)
     axes.set_xticks(range(1, 11))
     axes.set_xlabel("decile of outlyingness (10: the most outlying)")
-    axes.set_ylabel("AUC")
+    axes.set_ylabel("AUC (0.5: guessing)")
+    name_ends(axes, ends)
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ import matplotlib
 import numpy as np
 
 from repsynth import datasets, synthesize
+from repsynth.evaluation.palette import BLUE as REAL
+from repsynth.evaluation.palette import ORANGE as SYNTHETIC
 from repsynth.privacy.shown import at_most
-
-REAL, SYNTHETIC = "#4477AA", "#EE7733"
 
 
 def main() -> None:

@@ -6,6 +6,8 @@ true means  of the numbers themselves, noise and binning together: at least 95 %
 tables      cells of the tables that the model chose: promised without weights, else a lower bound
 clipped     cells of the label's tables, or of naive Bayes' sums, which are clipped: a lower bound
 by label    means of numeric columns by label, as the model measured them: a lower bound
+label ends  the same by the ends that weights, clipping and groups leave: at least 95 %
+informative fraction of those intervals that are shorter than a tenth of the column's range
 synthetic   shares of every bin in the synthetic table, with the same intervals around them: no promise
 far         fraction of those synthetic shares that are more than twice as far off
 
@@ -34,7 +36,18 @@ from repsynth.release.release import Release
 
 MODELS = ("naive-bayes", "mst", "aim", "autoregressive")
 WEIGHTS = ("uniform", "default")
-SHOWN = ("shares", "means", "true means", "tables", "clipped", "by label", "synthetic", "far")
+SHOWN = (
+    "shares",
+    "means",
+    "true means",
+    "tables",
+    "clipped",
+    "by label",
+    "label ends",
+    "informative",
+    "synthetic",
+    "far",
+)
 
 
 def release_of(split: Split, model: str, weights: str, seed: int) -> Release:
@@ -77,7 +90,11 @@ def add_means(found: dict[str, list[bool]], release: Release, expected: Expected
         codes = [label.values.index(value) for value in values if value in label.values]
         here = train.take(np.isin(train.codes[label.name], codes))
         if here.rows:
-            found["by label"].append(abs(numbers_of(here, column).mean() - mean.mean) <= Z * mean.error)
+            true = numbers_of(here, column).mean()
+            found["by label"].append(abs(true - mean.mean) <= Z * mean.error)
+            if mean.low is not None and mean.high is not None:
+                found["label ends"].append(mean.low <= true <= mean.high)
+                found["informative"].append(mean.high - mean.low < 0.1 * (column.max - column.min))
 
 
 def add_tables(found: dict[str, list[bool]], release: Release, train: Records) -> None:

@@ -9,7 +9,9 @@ and noise of its own; all weights share both. Everything is charged; uniform wei
 
     python benchmarks/frontier.py --data-dir FOLDER --models mst aim --tables adult nist
     python benchmarks/frontier.py --data-dir FOLDER --models mst --weights 0.1 0.2 0.3 0.5 --fractions 0.2 0.3
+    python benchmarks/frontier.py --data-dir FOLDER --models mst --weights 0.2 --gammas 0.5 1 --without-boosting
 
+Gammas are those of hinge-exp weights, which fall from 1 at the threshold on. Boosting takes most of the time.
 With --json every run is kept in a file, one line each, as soon as its split is done; runs in it are not run again.
 After a change of the models, name another file.
 """
@@ -44,7 +46,7 @@ SHOWN = ("LR", "GB", "1-way", "2-way", "2-way, equal bins", "ratio")
 
 @dataclass(frozen=True)
 class Run:
-    """One model with one kind of weights on one split; no weight for outliers means uniform weights."""
+    """One model with one kind of weights on one split; uniform without a weight for outliers or γ."""
 
     table: str
     k: int
@@ -52,10 +54,14 @@ class Run:
     model: str
     weight: float | None = None
     fraction: float | None = None
+    gamma: float | None = None
+    boosted: bool = True
 
     @property
     def options(self) -> dict[str, object]:
         """What the settings say of weights."""
+        if self.gamma is not None:
+            return {"weights": "hinge-exp", "gamma": self.gamma, "outlier_fraction": self.fraction}
         if self.weight is None:
             return {"weights": "uniform"}
         return {"outlier_weight": self.weight, "outlier_fraction": self.fraction}
@@ -63,6 +69,8 @@ class Run:
     @property
     def named(self) -> str:
         """The weights in a table."""
+        if self.gamma is not None:
+            return f"hinge-exp {self.gamma:g} for {self.fraction:.0%}"
         return "uniform" if self.weight is None else f"{self.weight:g} for {self.fraction:.0%}"
 
 
@@ -93,7 +101,7 @@ def measure(task: Run, data_dir: str) -> dict[str, float]:
     strict = measure_distances(split.train, made, split.schema)
     loss = release.privacy.loss
     return {
-        **values.predictions(task.table, split, made, boosted=True),
+        **values.predictions(task.table, split, made, boosted=task.boosted),
         "1-way": strict.mean_one_way,
         "2-way": strict.mean_two_way,
         "2-way, equal bins": measure_distances(split.train, made, split.schema, grid=Grid.equal).mean_two_way,
@@ -110,10 +118,13 @@ def one_split(tasks: list[Run], data_dir: str) -> Runs:
 def tasks_of(asked: argparse.Namespace, table: str, k: int) -> Iterator[Run]:
     """Uniform weights first."""
     for model in asked.models:
-        yield Run(table, k, asked.epsilon, model)
-        for weight in asked.weights:
-            for fraction in asked.fractions:
-                yield Run(table, k, asked.epsilon, model, weight, fraction)
+        boosted = not asked.without_boosting
+        yield Run(table, k, asked.epsilon, model, boosted=boosted)
+        for fraction in asked.fractions:
+            for weight in asked.weights:
+                yield Run(table, k, asked.epsilon, model, weight, fraction, boosted=boosted)
+            for gamma in asked.gammas:
+                yield Run(table, k, asked.epsilon, model, None, fraction, gamma, boosted)
 
 
 def read_kept(path: Path | None) -> Runs:
@@ -138,6 +149,8 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=["mst", "aim"])
     parser.add_argument("--weights", nargs="*", type=float, default=[0.2], help="of outliers")
     parser.add_argument("--fractions", nargs="*", type=float, default=[0.3], help="of outliers")
+    parser.add_argument("--gammas", nargs="*", type=float, default=[], help="of hinge-exp weights")
+    parser.add_argument("--without-boosting", action="store_true", help="logistic regression and distances alone")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
@@ -157,12 +170,14 @@ def main() -> None:
 
 
 def print_table(splits: list[list[Run]], kept: Runs) -> None:
-    print("| model | weights | " + " | ".join(SHOWN) + " | worst LR | worst GB |")
-    print("|---" * (len(SHOWN) + 4) + "|")
+    shown_here = [name for name in SHOWN if name in kept[splits[0][0]]]
+    judged = [name for name in ("LR", "GB") if name in shown_here]
+    print(f"| model | weights | {' | '.join(shown_here)} | {' | '.join(f'worst {name}' for name in judged)} |")
+    print("|---" * (len(shown_here) + len(judged) + 2) + "|")
     for runs in zip(*splits, strict=True):
-        found = {name: np.array([kept[task][name] for task in runs]) for name in SHOWN}
-        shown = [f"{found[name].mean():.4f}" for name in SHOWN]
-        worst = [f"{found[name].min():.4f}" for name in ("LR", "GB")]
+        found = {name: np.array([kept[task][name] for task in runs]) for name in shown_here}
+        shown = [f"{found[name].mean():.4f}" for name in shown_here]
+        worst = [f"{found[name].min():.4f}" for name in judged]
         print(f"| {runs[0].model} | {runs[0].named} | " + " | ".join([*shown, *worst]) + " |", flush=True)
 
 

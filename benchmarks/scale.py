@@ -1,26 +1,29 @@
 """What size costs: CPU seconds of a whole fit beside one plain scan of the same file by pyarrow, and memory.
 
 A simulated table of 8 text columns (2 to 50 values) and 6 columns of floats under bounds that are wider than the
-numbers, in Parquet. Every fit runs in a process of its own, which scans the file before and after with
+numbers, in Parquet. Every measurement runs in a process of its own, which scans the file before and after with
 `pyarrow.parquet.ParquetFile.iter_batches`; the ratio is to the mean of the two, so that other work on the machine
 weighs on both. Memory is the peak of RssAnon: resident pages that are no file's. The exponent is that of the CPU
-seconds from one size to the next. From CSV: encoding beside pyarrow's own reader. Beside them, the two-way tables
-of all pairs of columns by group-bys of duckdb and polars, where they are installed, and by `mst`'s statistic over
-codes. Last, drawing and writing 500,000 rows.
+seconds from one size to the next. Then drawing, beside pyarrow's own writer of the same table; encoding CSV beside
+pyarrow's own reader; and the two-way tables of all pairs of columns of text by group-bys of duckdb and polars,
+where they are installed (`pip install duckdb`), beside `mst`'s statistic over codes.
 
-    python benchmarks/scale.py --rows 1000000 3000000 10000000
-    python benchmarks/scale.py --columns 10 50 100 500
+    python benchmarks/scale.py               # all of it, as Markdown: some ten minutes on two quiet cores
+    python benchmarks/scale.py --readme      # and put it into benchmarks/README.md
+    python benchmarks/scale.py --rows 100000 300000 --columns 10 20 --drawn 200000 --others 100000
 """
 
 import argparse
 import json
 import math
+import os
+import platform
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,11 @@ import pyarrow.parquet as pq
 SIZES = (2, 3, 5, 8, 12, 20, 30, 50)
 NUMBERS = 6
 PIECE = 200_000
-DRAWN = 500_000
+LIMIT = 900
+"""Seconds that one measurement may take."""
+
+README = Path(__file__).parent / "README.md"
+BEGIN, END = "<!-- scale.py: begin -->", "<!-- scale.py: end -->"
 
 
 def schema_of(columns: int) -> dict[str, Any]:
@@ -84,11 +91,16 @@ def write(path: Path, rows: int, columns: int) -> None:
             writer.write_table(piece)
 
 
-def cpu(work: Any) -> float:
+def cpu(work: Callable[[], object]) -> float:
     """CPU seconds of all threads."""
-    start = time.process_time()
+    return timed(work)[0]
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """CPU seconds of all threads, and seconds on the clock."""
+    start, clock = time.process_time(), time.perf_counter()
     work()
-    return time.process_time() - start
+    return time.process_time() - start, time.perf_counter() - clock
 
 
 def scan(path: Path) -> None:
@@ -134,32 +146,56 @@ def child(text: str) -> None:
     task = json.loads(text)
     path = Path(task["path"])
     before = cpu(lambda: scan(path))
-    found = {"fit": fit, "encode": encode, "pairs": pairs}[task["what"]](task, path)
+    found = {"fit": fit, "draw": draw, "encode": encode, "pairs": pairs}[task["what"]](task, path)
     found["scan"] = (before + cpu(lambda: scan(path))) / 2
     print(json.dumps(found))
 
 
-def fit(task: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A whole fit and, where asked, a sample, written as Parquet and as CSV."""
+def release_of(model: str, columns: int, path: Path) -> tuple[Any, float, float | None]:
+    """A whole fit, its CPU seconds and its peak of memory."""
     from repsynth.data.sources import open_source
-    from repsynth.data.write import write_table
     from repsynth.pipeline.run import run
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
     from repsynth.schema import schema_from_dict
 
-    settings = Settings.of(epsilon=1.0, delta=1e-9, model=task["model"])
-    plan = make_plan(schema_from_dict(schema_of(task["columns"])), settings)
-    run(plan, open_source(simulate(1_000, task["columns"], np.random.default_rng(1))), noise_seed=1)  # imports
+    settings = Settings.of(epsilon=1.0, delta=1e-9, model=model)
+    plan = make_plan(schema_from_dict(schema_of(columns)), settings)
+    run(plan, open_source(simulate(1_000, columns, np.random.default_rng(1))), noise_seed=1)  # imports
     made = []
     with Peak() as peak:
         taken = cpu(lambda: made.append(run(plan, open_source(path), noise_seed=1)))
-    found = {"cpu": taken, "peak": peak.megabytes}
-    for suffix in (".parquet", ".csv") if task["draw"] else ():
-        out = path.with_name(f"drawn{suffix}")
-        found[suffix] = cpu(lambda out=out: write_table(made[0].batches(DRAWN, seed=1), out))
-        out.unlink()
-    return found
+    return made[0], taken, peak.megabytes
+
+
+def fit(task: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A whole fit."""
+    _, taken, peak = release_of(task["model"], task["columns"], path)
+    return {"cpu": taken, "peak": peak}
+
+
+def draw(task: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A sample that is written, and what pyarrow takes to write the same table alone."""
+    from repsynth.data.decode import stored_schema
+    from repsynth.data.write import write_table
+
+    release, _, _ = release_of(task["model"], 14, path)
+    out, rows = path.with_name(f"drawn{task['suffix']}"), task["rows"]
+    pieces = release.pieces(rows, seed=1, compact=True)
+    with Peak() as peak:
+        taken, clock = timed(lambda: write_table(pieces, stored_schema(release.layout), out))
+    size = out.stat().st_size
+    out.unlink()
+    table = release.sample(rows // 8, seed=1)
+
+    def alone() -> None:
+        opened = pq.ParquetWriter if task["suffix"] == ".parquet" else pacsv.CSVWriter
+        with opened(out, table.schema) as writer:
+            writer.write_table(table)
+
+    plain = cpu(alone) / len(table) * rows
+    out.unlink()
+    return {"cpu": taken, "clock": clock, "alone": plain, "peak": peak.megabytes, "size": size}
 
 
 def encode(task: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -222,28 +258,28 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def measured(**task: Any) -> dict[str, Any] | None:
     """What a process of its own measured; None where it failed."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--child", json.dumps(task)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, __file__, "--child", json.dumps(task)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        print(f"{task}: not done in {LIMIT} s", file=sys.stderr)
+        return None
     if done.returncode:
         print(f"{task}: failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}", file=sys.stderr)
         return None
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-def fits(folder: Path, sizes: list[tuple[int, int]], models: list[str]) -> None:
+def fits(folder: Path, sizes: list[tuple[int, int]], models: list[str]) -> Iterator[str]:
     """Rows and columns, model by model."""
     last: dict[str, tuple[int, float]] = {}
-    print(
-        "| rows | columns | model | scan, CPU s | fit, CPU s | ratio | exponent | peak MB | rows drawn a CPU s |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    yield "| rows | columns | model | scan, CPU s | fit, CPU s | ratio | exponent | peak MB |"
+    yield "|---|---|---|---|---|---|---|---|"
     for rows, columns in sizes:
         path = folder / "table.parquet"
         write(path, rows, columns)
         for model in models:
-            draw = (rows, columns) == sizes[0]
-            found = measured(what="fit", path=str(path), model=model, columns=columns, draw=draw)
+            found = measured(what="fit", path=str(path), model=model, columns=columns)
             if found is None:
                 continue
             size = rows * columns
@@ -251,50 +287,103 @@ def fits(folder: Path, sizes: list[tuple[int, int]], models: list[str]) -> None:
             if model in last:
                 grown = f"{math.log(found['cpu'] / last[model][1]) / math.log(size / last[model][0]):.2f}"
             last[model] = size, found["cpu"]
-            drawn = ", ".join(f"{s} {DRAWN / found[s]:,.0f}" for s in (".parquet", ".csv") if s in found)
-            print(
-                f"| {rows:,} | {columns} | {model} | {found['scan']:.2f} | {found['cpu']:.2f} | "
-                f"{found['cpu'] / found['scan']:.1f} | {grown} | {found['peak'] or 0:,.0f} | {drawn} |",
-                flush=True,
+            ratio = found["cpu"] / found["scan"]
+            yield (
+                f"| {rows:,} | {columns} | {model} | {found['scan']:.2f} | {found['cpu']:.2f} | {ratio:.1f} | "
+                f"{grown} | {found['peak'] or 0:,.0f} |"
             )
 
 
-def others(folder: Path, rows: int) -> None:
+def draws(folder: Path, rows: int, models: list[str]) -> Iterator[str]:
+    """Drawing so many rows from a model of a million."""
+    path = folder / "table.parquet"
+    write(path, 1_000_000, 14)
+    yield "| rows | model | to | CPU s | rows a CPU s | rows a second | pyarrow alone, CPU s | peak MB | file MB |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for model in models:
+        for suffix in (".parquet", ".csv"):
+            found = measured(what="draw", path=str(path), model=model, suffix=suffix, rows=rows)
+            if found:
+                yield (
+                    f"| {rows:,} | {model} | {suffix[1:]} | {found['cpu']:.2f} | {rows / found['cpu']:,.0f} | "
+                    f"{rows / found['clock']:,.0f} | {found['alone']:.2f} | {found['peak'] or 0:,.0f} | "
+                    f"{found['size'] / 1e6:,.0f} |"
+                )
+
+
+def others(folder: Path, rows: int) -> Iterator[str]:
     """CSV, and the group-bys of others."""
     path = folder / "table.csv"
     write(path, rows, 14)
     found = measured(what="encode", path=str(path), columns=14)
+    path.unlink()
     if found:
-        print(
-            f"\nCSV, {rows:,} rows: pyarrow's reader {found['scan']:.2f} CPU s, reading and encoding "
-            f"{found['cpu']:.2f}, ratio {found['cpu'] / found['scan']:.2f}"
+        yield (
+            f"- From CSV ({rows:,} rows): pyarrow's reader {found['scan']:.2f} CPU s, reading and encoding "
+            f"{found['cpu']:.2f}, ratio {found['cpu'] / found['scan']:.2f}."
         )
     path = folder / "table.parquet"
     write(path, rows, 14)
-    for by in ("duckdb", "polars", "repsynth"):
-        found = measured(what="pairs", path=str(path), by=by)
-        if found:
-            print(f"{rows:,} rows, the tables of 28 pairs by {by}: {found['cpu']:.2f} CPU s", flush=True)
+    taken = {by: measured(what="pairs", path=str(path), by=by) for by in ("repsynth", "polars", "duckdb")}
+    said = ", ".join(f"{by} {found['cpu']:.2f}" for by, found in taken.items() if found)
+    yield f"- The tables of all 28 pairs of columns of text ({rows:,} rows), reading included, CPU s: {said}."
+
+
+def machine() -> str:
+    """What it ran on, and how busy that was."""
+    import repsynth
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    load = f"load {os.getloadavg()[0]:.0f} at the start, " if hasattr(os, "getloadavg") else ""
+    return (
+        f"{cores} cores ({names[0] if names else platform.machine()}), {load}Python {platform.python_version()}, "
+        f"NumPy {np.__version__}, pyarrow {pa.__version__}, repsynth {repsynth.__version__}; one run each."
+    )
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def section(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """All of it, line by line."""
+    yield machine()
+    yield ""
+    yield from fits(folder, [(rows, 14) for rows in arguments.rows], arguments.models)
+    yield ""
+    yield from fits(folder, [(100_000, columns) for columns in arguments.columns], arguments.models)
+    yield ""
+    if arguments.drawn:
+        yield from draws(folder, arguments.drawn, arguments.models)
+        yield ""
+    if arguments.others:
+        yield from others(folder, arguments.others)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 3_000_000])
-    parser.add_argument("--columns", type=int, nargs="*", default=[], help="numbers of columns at 100,000 rows")
+    sizes = [1_000_000, 3_000_000, 10_000_000, 30_000_000]
+    parser.add_argument("--rows", type=int, nargs="*", default=sizes)
+    parser.add_argument("--columns", type=int, nargs="*", default=[10, 50, 100, 500], help="at 100,000 rows")
     parser.add_argument("--models", nargs="+", default=["naive-bayes", "mst"])
-    parser.add_argument("--others", type=int, default=0, help="rows of the comparison with others")
+    parser.add_argument("--drawn", type=int, default=8_000_000, help="rows to draw")
+    parser.add_argument("--others", type=int, default=1_000_000, help="rows of the comparison with others")
+    parser.add_argument("--readme", action="store_true", help="put the tables into the README")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child)
         return
+    said = []
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.columns:
-            fits(Path(folder), [(100_000, columns) for columns in arguments.columns], arguments.models)
-        else:
-            fits(Path(folder), [(rows, 14) for rows in arguments.rows], arguments.models)
-        if arguments.others:
-            others(Path(folder), arguments.others)
+        for line in section(arguments, Path(folder)):
+            print(line, flush=True)
+            said.append(line)
+    if arguments.readme:
+        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
+        text = "\n".join([before + BEGIN, "", *said, "", END + rest.split(END)[1]])
+        README.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

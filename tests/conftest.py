@@ -1,8 +1,10 @@
 """Small tables that every test can afford, and the folder with the public data sets where there is one."""
 
 import os
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,10 @@ from repsynth.planning import plan
 from repsynth.privacy import pld
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.schema import Schema, parse_schema
+
+if TYPE_CHECKING:
+    from places import Place
+    from postgres import Server
 
 # One thread for each process, here and in those that tests start: the tests run in several.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -194,3 +200,20 @@ def data_dir() -> Path:
 @pytest.fixture(scope="session")
 def sim() -> datasets.Dataset:
     return datasets.load("sim")
+
+
+@pytest.fixture(scope="session")
+def server() -> "Iterator[Server]":
+    """A PostgreSQL server, where one is installed."""
+    from postgres import running_server
+
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> "Callable[..., Place]":
+    """Puts a table somewhere, by the kind of place."""
+    from places import put
+
+    return partial(put, tmp_path, lambda: request.getfixturevalue("server"))

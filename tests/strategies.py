@@ -29,7 +29,8 @@ def columns(draw: st.DrawFn, name: str) -> Column:
     match draw(st.sampled_from(["category", "boolean", "integer", "number", "datetime", "id"])):
         case "category":
             values = draw(st.lists(TEXTS, min_size=1, max_size=6, unique=True))
-            return Category(name=name, values=tuple(values), missing=missing)
+            together = draw(st.sampled_from([None, None, "together"]))
+            return Category(name=name, values=tuple(values), missing=missing, rarest=together)
         case "boolean":
             return Boolean(name=name, missing=missing)
         case "integer":
@@ -38,7 +39,7 @@ def columns(draw: st.DrawFn, name: str) -> Column:
             return draw(numbers(name, missing))
         case "datetime":
             return draw(datetimes(name, missing))
-    return Id(name=name)
+    return Id(name=name, format=draw(st.sampled_from([None, "P-####", "^^^^^"])))
 
 
 @st.composite

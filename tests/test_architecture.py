@@ -16,19 +16,40 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A module may import from its own folder and from those before it.
 FOLDERS = [
-    *("errors", "arrays", "knobs"),
+    *("errors", "arrays", "knobs", "threads"),
     *("schema", "privacy", "storage", "data", "datasets", "engines", "mechanism", "scoring", "models"),
-    *("planning", "release", "pipeline", "curator", "auditing", "evaluation", "attacks", "report", "paper", "api"),
+    *(
+        "planning",
+        "release",
+        "pipeline",
+        "curator",
+        "domain",
+        "auditing",
+        "evaluation",
+        "attacks",
+        "report",
+        "paper",
+        "api",
+    ),
+    "estimator",
     "cli",
     "__main__",
 ]
 ROLES = {"__init__", "base", "model", "fit"}
 """Names that say what a module is within its folder; every other name is used once."""
 
+# Each library, and the folders or modules that may import it.
 HEAVY = {
     "pandas": {"data"},
     "polars": {"data"},
-    "sklearn": {"datasets", "evaluation", "paper", "cli"},
+    "adbc_driver_manager": {"data"},
+    "adbc_driver_postgresql": {"data"},
+    "duckdb": {"data"},
+    "pyreadstat": {"data"},
+    "python_calamine": {"data"},
+    "faker": {"data"},
+    "sqlite3": {"data", "privacy"},
+    "sklearn": {"datasets", "evaluation", "paper", "cli", "estimator"},
     "matplotlib": {"evaluation", "paper", "cli"},
     "threadpoolctl": {"models", "attacks", "paper"},
     "mpmath": {"mechanism"},
@@ -38,6 +59,10 @@ HEAVY = {
     "jax_privacy": set(),
     "torch": set(),
     "dp_accounting": {"privacy"},
+    "dask": set(),
+    "distributed": {"engines.on_dask"},
+    "cloudpickle": {"engines.on_dask"},
+    "pyspark": {"engines.on_spark", "data.sources.cluster_frames"},
     "filelock": {"pipeline"},
     "argcomplete": {"cli"},
     "rich": {"cli", "paper"},
@@ -71,7 +96,7 @@ def imports(path: Path) -> set[str]:
 def test_every_module_has_a_folder_and_there_are_few() -> None:
     assert {folder_of(name_of(path)) for path in MODULES} - {"__init__"} == set(FOLDERS)
     loose = {path.stem for path in PACKAGE.glob("*.py")}
-    assert loose == {"__init__", "__main__", "api", "arrays", "errors", "knobs"}
+    assert loose == {"__init__", "__main__", "api", "arrays", "errors", "estimator", "knobs", "threads"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -95,12 +120,23 @@ def test_no_two_modules_have_the_same_name() -> None:
 
 @pytest.mark.parametrize("library", HEAVY)
 def test_each_heavy_library_has_its_place(library: str) -> None:
-    users = {
-        folder_of(name_of(path))
-        for path in MODULES
-        if library in {imported.split(".")[0] for imported in imports(path)}
-    }
-    assert users <= HEAVY[library]
+    users = {name_of(path) for path in MODULES if library in {each.split(".")[0] for each in imports(path)}}
+    assert not {user for user in users if not {user, folder_of(user)} & HEAVY[library]}
+
+
+def test_no_noise_and_no_entropy_on_a_worker() -> None:
+    """What a worker runs knows neither the mechanism nor where random bytes come from; keys are brought to it."""
+    reached, waiting = set(), ["engines.work"]
+    while waiting:
+        name = waiting.pop()
+        reached.add(name)
+        path = next(path for path in MODULES if name_of(path) == name)
+        known = {each.removeprefix("repsynth.") for each in imports(path) if each.startswith("repsynth.")}
+        waiting += sorted(known & {name_of(path) for path in MODULES} - reached)
+    assert {"engines.codes", "data.encode", "engines.subsample"} <= reached
+    assert "mechanism" not in {folder_of(name) for name in reached}
+    used = set().union(*(names_used(path) for path in MODULES if name_of(path) in reached))
+    assert not used & {"os.urandom", "secrets.token_bytes", "np.random.default_rng", "random.SystemRandom"}
 
 
 @cache
@@ -121,13 +157,19 @@ def callers(*endings: str) -> set[str]:
 
 def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
     assert callers("rounded_gaussian") == {"mechanism.noise"}
-    assert callers("add_gaussian") == callers("choose_exponential") == {"mechanism.meter"}
+    assert callers("add_gaussian") == {"mechanism.meter", "mechanism.scout"}
+    assert callers("choose_exponential") == {"mechanism.meter"}
+    assert callers("select_counts") == {"mechanism.scout"}
     assert callers("sample_rows") == {"engines.local"}
+    assert callers("taking_part") == {"engines.subsample", "engines.work"}
 
 
 def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
-    assert users == {"mechanism.noise", "mechanism.meter", "pipeline.run"}
+    assert users == {
+        *("mechanism.noise", "mechanism.meter", "mechanism.scout", "pipeline.run", "domain.measure"),
+        "data.persons",  # the key of the fingerprints
+    }
     assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
 
 
@@ -147,23 +189,30 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
 def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     """The meter sums for a charge; the guarantee and the audit sum for the curator. Imitation reads back what it
     made of public values, to see whether a storage type can hold them; the draft looks at the cells, the check
-    at what becomes of them. Who looks up their own bound types their values in."""
+    at what becomes of them. Who looks up their own bound types their values in, and who has rows completed
+    brings them."""
     readers = {
         "data.encode",
         "data.imitate",
+        "data.persons",
         "engines.local",
-        "engines.codes",
+        "engines.work",
         "curator.check",
         "report.own_bound",
+        "release.given",
     }
     assert callers("EncodedTable", "encode_batch") == readers | {"report.own_bound"}
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
     assert callers("LocalEngine") == {
-        *("curator.guarantee", "curator.chance", "auditing.white_box", "auditing.training"),
+        *("curator.guarantee", "curator.chance"),
+        *("auditing.white_box", "auditing.training", "auditing.targets"),
     }
     looking = {"curator.dossier", "auditing.audit", "attacks.victims", "evaluation.matrix", "paper.sound"}
-    assert callers("per_record") == callers("LocalEngine.open") == looking
-    assert callers("open_engine") == {"pipeline.run"}
+    assert callers("per_record") == looking
+    assert callers("LocalEngine.open") == looking | {
+        "auditing.targets"
+    }  # what was read, with and without a person
+    assert callers("open_engine", "engine_for") == {"pipeline.run"}
 
 
 def test_no_model_is_compared_by_name_outside_its_folder() -> None:
@@ -186,6 +235,8 @@ def test_starting_loads_nothing_heavy() -> None:
 
 
 MESSAGES = {"encode", "base", "csv", "parquet", "frames", "meter", "local"}
+MESSAGES |= {"ipc", "several", "databases", "sqlite", "duckdb", "postgresql", "excel", "statistics"}
+MESSAGES |= {"work", "clusters", "on_dask", "on_spark", "scout"}
 """Modules whose code holds cells in its hands."""
 
 

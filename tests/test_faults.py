@@ -30,8 +30,227 @@ OPEN = NOISE + "test_bits_that_leave_two_integers_open_are_extended_and_no_other
 GAUSSIAN = "privacy/test_gaussian.py::"
 LOSS = "privacy/test_loss.py::"
 NETWORK = "models/test_network.py::"
+PLACES = "data/test_places.py::"
+DATABASES = "data/test_databases.py::"
+
+SELECTION = "domain/test_selection.py::"
+MEASURE = "domain/test_measure.py::"
+CLUSTERS = "engines/test_clusters.py::"
+SAME_BITS = CLUSTERS + "test_the_release_is_the_same_bit_for_bit"
+REFUSED = CLUSTERS + "test_a_sum_is_refused_unless_it_is_one_of_all_parts"
+ROUND = CLUSTERS + "test_who_takes_part_in_a_round_is_the_same_wherever_the_rows_are"
+IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
+
+PERSONS = "data/test_persons.py::"
+RUNS = "pipeline/test_person_runs.py::"
+REPLAY = RUNS + "test_without_a_person_nothing_moves_by_more_than_is_charged"
 
 FAULTS = [
+    # Several rows per person.
+    Fault(
+        "the factor is forgotten",
+        "data.persons",
+        "np.where(rows > most, UNITS * most // np.maximum(rows, 1), UNITS)",
+        "np.full(len(rows), UNITS)",
+        REPLAY,
+    ),
+    Fault(
+        "the factor is rounded up",
+        "data.persons",
+        "UNITS * most // np.maximum(rows, 1)",
+        "-(-UNITS * most // np.maximum(rows, 1))",
+        PERSONS + "test_all_rows_of_a_person_count_as_no_more_than_allowed",
+    ),
+    Fault(
+        "each row has a fingerprint of its own",
+        "data.persons",
+        "sums: Words = key[0][:, None] + key[1][:, None] * lengths.astype(np.uint64)",
+        "sums: Words = key[0][:, None] + key[1][:, None] * np.arange(len(lengths), dtype=np.uint64)",
+        PERSONS + "test_rows_are_counted_by_the_text_of_the_id",
+    ),
+    Fault(
+        "the length of an id has no say",
+        "data.persons",
+        "sums: Words = key[0][:, None] + key[1][:, None] * lengths.astype(np.uint64)",
+        "sums: Words = key[0][:, None] + 0 * key[1][:, None] * lengths.astype(np.uint64)",
+        PERSONS + "test_two_ids_share_a_number_as_often_as_is_claimed",
+    ),
+    Fault(
+        "the key is known",
+        "data.persons",
+        "entropy: Callable[[int], bytes] = os.urandom",
+        "entropy: Callable[[int], bytes] = bytes",
+        PERSONS + "test_keys_are_fresh",
+    ),
+    Fault(
+        "how many rows count is taken from the data",
+        "data.persons",
+        "factors_of(self.persons.rows_of(places), self.person.rows)",
+        "factors_of(self.persons.rows_of(places), int(self.persons.rows_of(places).max()))",
+        REPLAY,
+    ),
+    Fault(
+        "what was counted is not compared with what was read",
+        "data.persons",
+        "            changed = bool(np.any(self._left))",
+        "            changed = False",
+        PERSONS + "test_a_table_that_changed_since_it_was_counted_is_refused",
+    ),
+    Fault(
+        "all rows without an id are one person's",
+        "data.persons",
+        'np.where(places < 0, 1, self._rows.take(places, mode="clip"))',
+        'np.where(places < 0, np.sum(places < 0), self._rows.take(places, mode="clip"))',
+        PERSONS + "test_rows_are_counted_by_the_text_of_the_id",
+    ),
+    Fault(
+        "chunks forget what their rows count",
+        "engines.codes",
+        "return found * chunk.factor",
+        "return found * 4096",
+        REPLAY,
+    ),
+    Fault(
+        "rows take part one by one",
+        "engines.local",
+        "        rows = np.flatnonzero(chosen[self.places])",
+        "        rows = sample_rows(len(self.places), rate, entropy)",
+        RUNS + "test_persons_take_part_with_all_their_rows_or_none",
+    ),
+    Fault(
+        "noise is that of a row",
+        "mechanism.meter",
+        "sensitivity = statistic.sensitivity * self.engine.rows_per_person",
+        "sensitivity = statistic.sensitivity",
+        REPLAY,
+    ),
+    Fault(
+        "a choice is that of a row",
+        "mechanism.meter",
+        "largest = choice.unit * units * self.engine.rows_per_person",
+        "largest = choice.unit * units",
+        RUNS + "test_a_choice_is_as_blurred_as_a_person_can_move_it",
+    ),
+    Fault(
+        "a training is that of rows",
+        "mechanism.meter",
+        "sensitivity = rounds.sensitivity * self.engine.rows_per_person",
+        "sensitivity = rounds.sensitivity",
+        RUNS + "test_a_training_is_planned_for_persons",
+    ),
+    Fault(
+        "fractions are cut off before the noise",
+        "mechanism.noise",
+        "rest = (values % units).ravel() / units",
+        "rest = 0.0 * (values % units).ravel()",
+        NOISE + "test_a_fraction_with_noise_is_rounded_and_nothing_before_it",
+    ),
+    Fault(
+        "a plan for rows serves persons",
+        "mechanism.meter",
+        "charge.rows == self.engine.rows_per_person",
+        "charge.rows >= 1",
+        RUNS + "test_a_plan_for_rows_is_not_carried_out_on_persons",
+    ),
+    Fault(
+        "nobody is ever taken for another",
+        "privacy.loss",
+        "failure=0.0 if schema.person is None else COLLISION",
+        "failure=0.0",
+        RUNS + "test_a_person_pays_the_budget_and_the_chance_of_being_taken_for_another",
+    ),
+    Fault(
+        "a ledger adds up rows and persons",
+        "privacy.ledger",
+        'if any(json.loads(content).get("person") != column for (content,) in rows):',
+        "if False:",
+        RUNS + "test_a_ledger_keeps_rows_and_persons_apart",
+    ),
+    Fault(
+        "a dossier gives a person the loss of a row",
+        "curator.dossier",
+        "return np.minimum(of_person / self.rows_per_person, 1.0)[self.places]",
+        "return of_rows",
+        RUNS + "test_a_dossier_gives_each_person_their_own_loss",
+    ),
+    Fault(
+        "a loaded release may claim the sensitivity of a row",
+        "release.format",
+        "        least = kernel.sensitivity * stage.schema.rows_per_person\n        require(",
+        "        least = kernel.sensitivity\n        require(",
+        RUNS + "test_a_release_that_claims_less_than_persons_pay_is_refused",
+    ),
+    Fault(
+        "scores may come from a release that claims the sensitivity of a row",
+        "release.format",
+        "            least = kernel.sensitivity * stage.schema.rows_per_person\n            enough",
+        "            least = kernel.sensitivity\n            enough",
+        RUNS + "test_scores_from_a_release_that_claims_less_are_refused",
+    ),
+    # A measured schema.
+    Fault(
+        "a count of one is taken to need a whole unit more",
+        "privacy.events",
+        "(1.5 - self.threshold)",
+        "(1 - self.threshold)",
+        SELECTION + "test_a_count_of_one_is_shown_as_often_as_the_failure_says",
+    ),
+    Fault(
+        "a record is alone in one column only",
+        "privacy.events",
+        "min(self.columns * alone, 1.0)",
+        "min(alone, 1.0)",
+        SELECTION + "test_two_columns_fail_twice_as_often",
+    ),
+    Fault(
+        "a selection costs what one column does",
+        "privacy.events",
+        "math.sqrt(self.columns) / self.sigma",
+        "1 / self.sigma",
+        SELECTION + "test_two_columns_fail_twice_as_often",
+    ),
+    Fault(
+        "failures are forgotten in sums",
+        "privacy.loss",
+        "_added(loss.failure for loss in losses)",
+        "0.0",
+        SELECTION + "test_a_loss_with_a_failure_has_no_mu_and_takes_it_from_delta",
+    ),
+    Fault(
+        "noise decides nothing: every value is shown",
+        "mechanism.noise",
+        "np.where(noisy >= threshold, noisy, 0)",
+        "noisy",
+        SELECTION + "test_a_count_of_one_is_shown_as_often_as_the_failure_says",
+    ),
+    Fault(
+        "a release forgets what its schema has cost",
+        "release.account",
+        "return self.schema_loss + self.run_loss",
+        "return self.run_loss",
+        MEASURE + "test_a_release_counts_what_its_schema_has_cost",
+    ),
+    Fault(
+        "both measurements get the whole budget",
+        "domain.measure",
+        "part = self.mu * math.sqrt(0.5)",
+        "part = self.mu",
+        MEASURE + "test_it_costs_what_was_asked_and_no_more",
+    ),
+    Fault(
+        "the table says which columns have texts",
+        "domain.measure",
+        "asked = _asked(shapes, label, mark)",
+        "asked = FrequentValues(source.names[: 1 + (source.rows or 0) % 2], frozenset())",
+        MEASURE + "test_with_what_was_released_frozen_nothing_else_of_the_table_shows",
+    ),
+    Fault(
+        "the ledger is not told of failures",
+        "privacy.ledger",
+        '{"kind": "failure", "failure": measured.failure}',
+        '{"kind": "failure", "failure": 1e-300}',
+        MEASURE + "test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong",
+    ),
     # The guarantee.
     Fault(
         "the chances of many records are not added up",
@@ -155,6 +374,61 @@ FAULTS = [
         "drawn <= round(",
         "engines/test_local.py::test_exactly_so_many_of_all_random_numbers_take_part",
     ),
+    Fault(
+        "the same numbers in every block of records",
+        "engines.subsample",
+        'block.to_bytes(8, "little")',
+        "bytes(8)",
+        "engines/test_local.py::test_who_takes_part_follows_from_the_key_and_the_place_alone",
+    ),
+    # Clusters.
+    Fault(
+        "a part of the table counts twice",
+        "engines.clusters",
+        "cluster.spread(pieces, cluster.encoding",
+        "cluster.spread([*pieces, pieces[0]], cluster.encoding",
+        SAME_BITS,
+    ),
+    Fault(
+        "a task that is run again adds again",
+        "engines.work",
+        "sum(parts[1:], start",
+        "sum(parts, start",
+        SAME_BITS,
+    ),
+    Fault(
+        "noise is drawn by a worker",
+        "engines.work",
+        "return np.append(total, 1)",
+        "return np.append(total + np.random.default_rng().integers(0, 2, total.shape), 1)",
+        SAME_BITS,
+    ),
+    Fault("parts that were added are not counted", "engines.clusters", "found[-1] != len(parts) or ", "", REFUSED),
+    Fault("more than a sum comes back", "engines.clusters", "found.size != like.size + 1", "False", REFUSED),
+    Fault(
+        "records come back",
+        "engines.clusters",
+        "not isinstance(found, np.ndarray) or",
+        "isinstance(found, np.ndarray) and",
+        REFUSED,
+    ),
+    Fault(
+        "each part samples as if it were the first",
+        "engines.work",
+        "taking_part(self.starts[number],",
+        "taking_part(0,",
+        ROUND,
+    ),
+    Fault("all rounds have one key", "engines.clusters", "entropy(KEY_BYTES))", "bytes(KEY_BYTES))", ROUND),
+    Fault(
+        "a worker passes the message of another library on",
+        "engines.work",
+        'Failed(f"a worker failed ({type(error).__name__}); its message may quote data and was dropped")',
+        "Failed(str(error))",
+        CLUSTERS + "test_what_a_worker_raises_comes_back_as_one_line_without_data",
+    ),
+    Fault("a quote anywhere opens a cell", "data.sources.stretches", "if odd:", "if False:", IN_PARTS),
+    Fault("rows are taken for the header", "data.sources.stretches", 'if b"\\r" in', 'if b"\\r\\r" in', IN_PARTS),
     # The account.
     Fault(
         "the smallest weight of a stratum",
@@ -240,6 +514,113 @@ FAULTS = [
         "weights * (math.sqrt(1 - GAIN**2) * unit * _SLACK)",
         "weights * (unit * _SLACK)",
         NETWORK + "test_the_bound_holds_even_if_the_clip_does_not",
+    ),
+    # Where tables come from.
+    Fault(
+        "names of folders read as numbers",
+        "data.sources.several",
+        "None if value == _NOTHING else unquote(value)",
+        "None if value == _NOTHING else unquote(value).lstrip('0')",
+        PLACES + "test_folders_that_are_named_like_numbers_but_for_one_read_alike",
+    ),
+    Fault(
+        "the last of several files left out",
+        "data.sources.several",
+        "for source in sources:\n            yield from",
+        "for source in sources[:-1]:\n            yield from",
+        PLACES + "test_columns_in_the_names_of_folders_are_columns",
+    ),
+    Fault(
+        "names of folders in messages",
+        "data.sources.several",
+        '_CELL.sub(r"\\1=.../", file.relative_to(root).as_posix())',
+        "file.relative_to(root).as_posix()",
+        PLACES + "test_the_names_of_folders_are_cells_and_not_shown",
+    ),
+    Fault(
+        "the first row of a file without a header shown",
+        "data.sources.several",
+        '_NO_HEADER = ("csv", "excel")',
+        "_NO_HEADER = ()",
+        PLACES + "test_a_second_file_without_a_header_line_shows_no_cell",
+    ),
+    Fault(
+        "cells of several kinds all become texts",
+        "data.sources.sqlite",
+        "return read_cells(cells) if",
+        "return pa.array([None if c is None else str(c) for c in cells]) if",
+        PLACES + "test_cells_of_sqlite_each_have_their_own_type",
+    ),
+    Fault(
+        "a file may change while it is read",
+        "data.sources.base",
+        "if _state(file.path) != opened:",
+        "if False:",
+        PLACES + "test_nor_may_a_file_change_while_it_is_read",
+    ),
+    Fault(
+        "encodings in which a cell changes others",
+        "data.reading",
+        "if not known or _STATEFUL.fullmatch(found):",
+        "if not known:",
+        PLACES + "test_ways_of_writing_that_there_are_not",
+    ),
+    Fault(
+        "an address is shown with its password",
+        "data.sources.databases",
+        "f\"{scheme}://{found['host']}{path}\"",
+        "text",
+        DATABASES + "test_an_address_is_shown_without_its_password",
+    ),
+    Fault(
+        "a reader's own message is passed on",
+        "data.sources.base",
+        'except errors:\n            raise DataError(f"{message}; {remedy}")',
+        'except errors as error:\n            raise DataError(f"{message}; {error}")',
+        DATABASES + "test_a_query_that_fails_at_some_row_of_a_file_quotes_no_cell",
+    ),
+    Fault(
+        "DuckDB reads other files, and guesses types",
+        "data.sources.duckdb",
+        '"enable_external_access": "false"',
+        '"enable_external_access": "true"',
+        DATABASES + "test_a_query_of_duckdb_reaches_no_other_file",
+    ),
+    # What is drawn.
+    Fault(
+        "two rows have the same id",
+        "data.anew",
+        "found = once(numbers)",
+        "found = once(numbers // np.uint64(2))",
+        "data/test_anew.py::test_ids_have_their_form_and_are_all_different",
+    ),
+    Fault(
+        "the label of a completed row does not follow what is given",
+        "models.marginal.messages",
+        "at_label = at_label * message",
+        "at_label = at_label * (message > 0)",
+        "release/test_given.py::test_a_label_follows_what_is_given",
+    ),
+    Fault(
+        "a message quotes a cell of the given rows",
+        "release.given",
+        "its '{column.name}' {why}",
+        "its '{column.name}' {why} ({array[int(np.argmax(wrong))]})",
+        "release/test_given.py::test_what_cannot_be_given_is_refused_by_row_and_column",
+    ),
+    Fault(
+        "a cell is ruled out in which a row can be",
+        "models.marginal.zeros",
+        '"<": (low < 0, high >= 0)',
+        '"<": (high < 0, high >= 0)',
+        "models/test_zeros.py::test_no_cell_is_ruled_out_in_which_a_row_can_be",
+    ),
+    Fault(
+        "a record counts in another group than its own",
+        "models.naive_bayes.statistic",
+        "group = self.groups.of_codes(codes)",
+        "group = self.groups.of_codes(codes) + (codes % 2)",
+        "scoring/test_families.py::test_models_learn_families_and_draw_all_of_their_values",
     ),
 ]
 

@@ -186,7 +186,7 @@ def test_no_formula_reaches_a_spreadsheet(tmp_path: Path) -> None:
     kinds = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))
     for kind in kinds:
         table = pa.table({"a": pa.array(cells).cast(kind), "n": [-1.5] * len(cells), "=name": [1] * len(cells)})
-        write_table(iter([table]), tmp_path / f"{kind.id}.csv")
+        write_table([lambda table=table: table], table.schema, tmp_path / f"{kind.id}.csv")
         written = pacsv.read_csv(
             tmp_path / f"{kind.id}.csv",
             parse_options=pacsv.ParseOptions(newlines_in_values=True),

@@ -369,18 +369,16 @@ def tables_without_weights() -> Fault:
 
 
 def utilities_that_count_twice() -> Fault:
-    return replaced(
-        TableChoice, "utilities", lambda original: lambda self, total, chosen: 2 * original(self, total, chosen)
-    )
+    return replaced(TableChoice, "utilities", lambda original: lambda *asked, **how: 2 * original(*asked, **how))
 
 
 def tables_expected_from_the_data() -> Fault:
     """What the model expects of a table is read off the private one."""
 
     def make(original: Any) -> Any:
-        def utilities(self: Any, total: Any, chosen: Any) -> Any:
+        def utilities(self: Any, total: Any, chosen: Any, **how: Any) -> Any:
             peeking = dataclasses.replace(self, expected=total * 100 % 40_960)
-            return original(peeking, total, chosen)
+            return original(peeking, total, chosen, **how)
 
         return utilities
 
@@ -528,18 +526,16 @@ def labels_with_the_sensitivity_of_one() -> Fault:
 
 
 def pairs_that_count_twice() -> Fault:
-    return replaced(
-        PairChoice, "utilities", lambda original: lambda self, total, chosen: 2 * original(self, total, chosen)
-    )
+    return replaced(PairChoice, "utilities", lambda original: lambda *asked, **how: 2 * original(*asked, **how))
 
 
 def pairs_smoothed_without_a_bound() -> Fault:
     """The rows of a smoothing add up to one, and its columns to whatever they do."""
 
     def make(original: Any) -> Any:
-        def utilities(self: Any, total: Any, chosen: Any) -> Any:
+        def utilities(self: Any, total: Any, chosen: Any, **how: Any) -> Any:
             smooth = tuple((s / s.sum(axis=1, keepdims=True) * 2**13).astype(np.int64) for s in self.smooth)
-            return original(dataclasses.replace(self, smooth=smooth), total, chosen)
+            return original(dataclasses.replace(self, smooth=smooth), total, chosen, **how)
 
         return utilities
 
@@ -548,9 +544,9 @@ def pairs_smoothed_without_a_bound() -> Fault:
 
 def pairs_expected_from_the_data() -> Fault:
     def make(original: Any) -> Any:
-        def utilities(self: Any, total: Any, chosen: Any) -> Any:
+        def utilities(self: Any, total: Any, chosen: Any, **how: Any) -> Any:
             peeking = tuple(-3 * int(total.sum()) * expected for expected in self.expected)
-            return original(dataclasses.replace(self, expected=peeking), total, chosen)
+            return original(dataclasses.replace(self, expected=peeking), total, chosen, **how)
 
         return utilities
 
@@ -588,7 +584,7 @@ class Even:
     def total(self, records: Any) -> Any:
         return np.array([records.rows])
 
-    def utilities(self, total: Any, chosen: tuple[int, ...]) -> Any:
+    def utilities(self, total: Any, chosen: tuple[int, ...], *, units: int = 1) -> Any:
         return np.arange(5)
 
 

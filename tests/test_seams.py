@@ -25,6 +25,7 @@ from repsynth.data import sources, write
 from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records, no_records
 from repsynth.data.sources import Source, open_source
+from repsynth.data.sources.base import File
 from repsynth.engines import names as engine_names
 from repsynth.engines.base import Kernel
 from repsynth.engines.local import LocalEngine, LocalHeld
@@ -180,6 +181,8 @@ class Scattered:
 
     data: EncodedTable
     sums: ClassVar[int] = 0
+    rows_per_person: ClassVar[int] = 1
+    units: ClassVar[int] = 1
 
     @classmethod
     def open(cls, source: Source, schema: Schema) -> "Scattered":
@@ -198,9 +201,9 @@ class Scattered:
         return iter(self.data)
 
 
-def open_psv(path: Path) -> Source:
+def open_psv(file: File) -> Source:
     """Cells between pipes."""
-    header, *rows = [line.split("|") for line in path.read_text(encoding="utf-8").splitlines()]
+    header, *rows = [line.split("|") for line in file.path.read_text(encoding="utf-8").splitlines()]
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         chosen = {name: [row[header.index(name)] or None for row in rows] for name in columns}
@@ -222,9 +225,12 @@ class PsvWriter:
     def __exit__(self, *error: object) -> None:
         self.path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
 
-    def write_table(self, table: pa.Table) -> None:
-        for row in table.to_pylist():
-            self.lines.append("|".join("" if cell is None else str(cell) for cell in row.values()))
+    def ready(self, piece: pa.Table) -> list[str]:
+        rows = (row.values() for row in piece.to_pylist())
+        return ["|".join("" if cell is None else str(cell) for cell in row) for row in rows]
+
+    def write(self, ready: list[str]) -> None:
+        self.lines += ready
 
 
 @pytest.fixture
@@ -243,7 +249,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "schema.toml").write_text(ALL_TYPES)
     table = make_people(800)
     with PsvWriter(tmp_path / "people.psv", table.schema) as writer:
-        writer.write_table(table)
+        writer.write(writer.ready(table))
     return tmp_path
 
 

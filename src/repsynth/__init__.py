@@ -15,10 +15,11 @@ planning     settings -> plan: what will be measured and what it will cost
 release      what a run leaves behind: sample from it, ask what it cost
 pipeline     carry out a plan: pay, measure, keep checkpoints
 curator      for the curator only: draft of a schema, check of a table, dossier, guaranteed losses
+domain       a schema that is measured instead of written down                           (charges)
 auditing     attack the mechanism, and compare with its claims
-report       a release as a page for people
 evaluation   what a synthetic table is good for, and who could be found
 attacks      for the curator only: attack the records of a table, and see who is still exposed
+report       a release as a page for people: one for everybody, one for the curator only
 paper        the experiments of the method's paper
 cli          the command line
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         evaluate,
         expected_errors,
         inspect_release,
+        measure_schema,
         plan,
         risk,
         synthesize,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
         RepsynthWarning,
         SchemaError,
     )
+    from repsynth.estimator import RepsSynthesizer
     from repsynth.models.marginal.model import Aim, Mst
     from repsynth.models.naive_bayes.model import NaiveBayes
     from repsynth.models.network.model import Autoregressive
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from repsynth.release.release import Release
     from repsynth.report.own_bound import own_bound
     from repsynth.schema import Schema, load_schema, parse_schema
+    from repsynth.schema.sdv import to_sdv
     from repsynth.scoring.label_rarity import LabelRarity
     from repsynth.scoring.pairwise import Pairwise
     from repsynth.scoring.random import Random
@@ -80,10 +84,12 @@ _PLACES = {
         "evaluate",
         "expected_errors",
         "inspect_release",
+        "measure_schema",
         "plan",
         "risk",
         "synthesize",
     ],
+    "estimator": ["RepsSynthesizer"],
     "errors": [
         "ConfigError",
         "DataError",
@@ -103,6 +109,7 @@ _PLACES = {
     "release.release": ["Release"],
     "report.own_bound": ["own_bound"],
     "schema": ["Schema", "load_schema", "parse_schema"],
+    "schema.sdv": ["to_sdv"],
     "scoring.label_rarity": ["LabelRarity"],
     "scoring.pairwise": ["Pairwise"],
     "scoring.random": ["Random"],
@@ -132,6 +139,7 @@ __all__ = [
     "Release",
     "ReleaseError",
     "Removal",
+    "RepsSynthesizer",
     "RepsynthError",
     "RepsynthWarning",
     "Schema",
@@ -148,11 +156,13 @@ __all__ = [
     "expected_errors",
     "inspect_release",
     "load_schema",
+    "measure_schema",
     "own_bound",
     "parse_schema",
     "plan",
     "risk",
     "synthesize",
+    "to_sdv",
 ]
 
 

@@ -2,11 +2,13 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from repsynth.data.reading import Reading, taken_from
 from repsynth.errors import ConfigError, RepsynthWarning
+from repsynth.knobs import knobs_of
 from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import PARTS, Settings, keywords
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from repsynth.auditing.bounds import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
+    from repsynth.domain.measure import MeasuredDraft
     from repsynth.evaluation.evaluate import Evaluation
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.expected import Expected
@@ -33,6 +36,17 @@ def takes_settings(function: F) -> F:
     own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     names = [*PARTS, *keywords()]
     extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
+    function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
+    return function
+
+
+def reads_a_table(function: F) -> F:
+    """Show in the signature how a table may be written."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    extra = [
+        inspect.Parameter(knob.name, inspect.Parameter.KEYWORD_ONLY, default=None) for knob in knobs_of(Reading)
+    ]
     function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
     return function
 
@@ -57,6 +71,7 @@ def plan(
     return make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
 
 
+@reads_a_table
 @takes_settings
 def synthesize(
     table: Any,
@@ -66,19 +81,26 @@ def synthesize(
     checkpoint: str | Path | None = None,
     ledger: "str | Path | Ledger | None" = None,
     dataset: str | None = None,
-    engine: str = "local",
+    engine: str | None = None,
+    cluster: Any = None,
     scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Release":
     """A differentially private release of a table: the data is read and the budget is spent, once.
 
-    `table` is a pandas or polars data frame, a pyarrow table, or the path of a CSV or Parquet file. The
-    budget is one of `epsilon` (with `delta`), `mu` or `rho`; `model`, `weights` and `scorer` are names or
-    objects, and their own settings may stand beside them. Everything is checked before data is opened.
-    With a `ledger`, the cost is set aside in the budget of `dataset` before the data is opened. A model that is
-    trained can be given a folder for its `checkpoint`: the same call goes on from there if it was killed. The
-    folder stays until the release is saved. `scores_from` is an earlier release of a table with the same columns,
-    or its folder: score function and threshold are taken from there, cost this table nothing, and are kept.
+    `table` is a pandas or polars data frame, a pyarrow table, the path of a file or a folder, a list of paths,
+    or the address of a database. `delimiter`, `encoding` and `decimal` say how a CSV file is written,
+    `table_name` or `query` what is read of a database. The budget is one of `epsilon` (with `delta`), `mu` or
+    `rho`; `model`, `weights` and `scorer` are names or objects, and their own settings may stand beside them.
+    Everything is checked before data is opened. With a `ledger`, the cost is set aside in the budget of
+    `dataset` before the data is opened. A model that is trained can be given a folder for its `checkpoint`: the
+    same call goes on from there if it was killed. The folder stays until the release is saved. `scores_from` is
+    an earlier release of a table with the same columns, or its folder: score function and threshold are taken
+    from there, cost this table nothing, and are kept.
+
+    With `engine="dask"` or `"spark"` the workers of a `cluster` read the table and add up, and the release is the
+    same bit for bit: the cluster is an address, a Dask `Client` or a `SparkSession`, or the one at hand. A Dask or
+    Spark DataFrame may be the `table`; it stays where it lies.
 
     What a user should know is warned of (`RepsynthWarning`), as far as it is known before anything is spent; what
     the release itself shows comes after, and never keeps it from being handed out. `release.warnings` has it all.
@@ -103,13 +125,15 @@ def synthesize(
 
     if not isinstance(checkpoint, str | Path | None):
         raise ConfigError("the checkpoint must be the path of a folder")
-    made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
+    reading = taken_from(knobs)
+    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
     folder = None if checkpoint is None else Path(checkpoint)
     known = cautions(made, made.public_rows)
     for text in known:
         warnings.warn(text, RepsynthWarning, stacklevel=2)
-    source = open_source(table)
-    release = run(made, source, payer=open_payer(ledger, dataset), checkpoint=folder, engine=engine)
+    source = open_source(table, reading)
+    payer = open_payer(ledger, dataset)
+    release = run(made, source, payer=payer, checkpoint=folder, engine=engine, cluster=cluster)
     for text in release.warnings:
         if text not in known:
             _warn_of_what_is_paid_for(text)
@@ -126,19 +150,75 @@ def _warn_of_what_is_paid_for(text: str) -> None:
             warnings.warn(text, RepsynthWarning, stacklevel=3)
 
 
-def draft_schema(table: Any, *, label: str | None = None) -> str:
+@reads_a_table
+def draft_schema(
+    table: Any, *, label: str | None = None, metadata: "str | Path | dict[str, Any] | None" = None, **how: Any
+) -> str:
     """The text of a `schema.toml` to be completed by hand, read off the data: NOT private.
+
+    Metadata of SDV, a file or a dictionary, says what columns are, where there is some.
 
     >>> import pyarrow as pa
     >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
     type = "integer"
     """
     from repsynth.curator.draft import draft_schema as draft
+    from repsynth.data.sources import open_source
+    from repsynth.schema.sdv import from_sdv, load_sdv
 
-    return draft(table, label=label)
+    reading = _reading(how)
+    described = None
+    if metadata is not None:
+        described = from_sdv(metadata) if isinstance(metadata, dict) else load_sdv(metadata)
+    return draft(open_source(table, reading), label=label, decimal=reading.decimal, described=described)
 
 
-def check_table(table: Any, schema: Schema | str | Path) -> "TableCheck":
+@reads_a_table
+def measure_schema(
+    table: Any,
+    *,
+    epsilon: float,
+    delta: float = 1e-10,
+    label: str | None = None,
+    ids: Sequence[str] = (),
+    public_rows: int | None = None,
+    ledger: "str | Path | Ledger | None" = None,
+    dataset: str | None = None,
+    **how: Any,
+) -> "MeasuredDraft":
+    """A schema found by charged, noisy measurements of a table: it may be published and needs no confirmation.
+
+    Only the names of the columns are taken as public. `ids` are columns that identify people: they are not
+    measured. What it costs goes on into the account of every release that is made with it.
+
+    >>> import pyarrow as pa
+    >>> from repsynth.schema import parse_schema
+    >>> people = pa.table({"age": [30, 41, 55] * 3000, "smoker": ["yes", "no", "no"] * 3000})
+    >>> draft = measure_schema(people, epsilon=0.5, label="smoker")
+    >>> schema = parse_schema(draft.text)
+    >>> schema.label, schema.columns[0].max
+    ('smoker', 99)
+    """
+    from repsynth.data.sources import open_source
+    from repsynth.domain.measure import measure_schema as measure
+    from repsynth.pipeline.payment import open_payer
+
+    payer = open_payer(ledger, dataset)
+    reading = _reading(how)
+    return measure(
+        open_source(table, reading),
+        epsilon=epsilon,
+        delta=delta,
+        label=label,
+        ids=ids,
+        rows=public_rows,
+        decimal=reading.decimal,
+        payer=payer,
+    )
+
+
+@reads_a_table
+def check_table(table: Any, schema: Schema | str | Path, **how: Any) -> "TableCheck":
     """What the schema makes of the table, before anything is paid: PRIVATE, and nothing is written or spent.
 
     For each column: how many cells cannot be read, are clipped or count as missing, and what to declare.
@@ -150,11 +230,14 @@ def check_table(table: Any, schema: Schema | str | Path) -> "TableCheck":
     0.25
     """
     from repsynth.curator.check import check_table as check
+    from repsynth.data.sources import open_source
 
-    return check(table, _schema(schema))
+    reading = _reading(how)
+    return check(open_source(table, reading), reading.declared(_schema(schema)))
 
 
-def risk(table: Any, release: "Release | str | Path", path: str | Path) -> "Summary":
+@reads_a_table
+def risk(table: Any, release: "Release | str | Path", path: str | Path, **how: Any) -> "Summary":
     """Write the curator's dossier, each record's own loss, to a Parquet file: PRIVATE, and so is the summary.
 
     >>> import tempfile
@@ -165,11 +248,13 @@ def risk(table: Any, release: "Release | str | Path", path: str | Path) -> "Summ
     6000
     """
     from repsynth.curator.dossier import write_dossier
+    from repsynth.data.sources import open_source
     from repsynth.data.write import check_table_path
     from repsynth.release.release import Release
 
     check_table_path(Path(path), (".parquet",))
-    return write_dossier(table, release if isinstance(release, Release) else Release.load(release), Path(path))
+    loaded = release if isinstance(release, Release) else Release.load(release)
+    return write_dossier(open_source(table, _reading(how)), loaded, Path(path))
 
 
 def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
@@ -186,6 +271,7 @@ def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
     return release_data(release if isinstance(release, Release) else Release.load(release))
 
 
+@reads_a_table
 def evaluate(
     train: Any,
     synthetic: Any = None,
@@ -195,12 +281,14 @@ def evaluate(
     release: "Release | str | Path | None" = None,
     label: str | None = None,
     folder: str | Path | None = None,
+    **how: Any,
 ) -> "Evaluation":
     """Measure what a synthetic table is good for: PRIVATE, since it is computed from the training table.
 
     Without a synthetic table, one is drawn from the release; without a schema, it is the release's. What needs a
-    holdout, real rows that the release was not made from, is left out where there is none (`left_out` says what).
-    With a `folder`, everything is written there, too.
+    holdout, real rows that the release was not made from, is left out where there is none (`left_out` says
+    what). With a `folder`, everything is written there, too. How tables are written (`delimiter` and so on) is
+    said of the real ones; a synthetic one is read as this library writes it.
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
@@ -222,9 +310,10 @@ def evaluate(
     if folder is not None:
         check_folder(Path(folder))
     loaded = release if release is None or isinstance(release, Release) else Release.load(release)
-    agreed = agreed_schema(None if schema is None else _schema(schema), loaded)
+    reading = _reading(how)
+    agreed = agreed_schema(None if schema is None else reading.declared(_schema(schema)), loaded)
     drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
-    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label), loaded)
+    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, reading), loaded)
     if folder is not None:
         write_evaluation(found, Path(folder))
     return found
@@ -244,6 +333,7 @@ def expected_errors(release: "Release | str | Path") -> "Expected":
     return expected(release if isinstance(release, Release) else Release.load(release))
 
 
+@reads_a_table
 @takes_settings
 def audit(
     schema: Schema | str | Path,
@@ -266,12 +356,15 @@ def audit(
     """
     from repsynth.auditing.audit import audit as attack
     from repsynth.auditing.targets import made_up_table
+    from repsynth.data.sources import open_source
 
-    made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
-    source = made_up_table(made.schema) if table is None else table
+    reading = taken_from(knobs)
+    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    source = made_up_table(made.schema) if table is None else open_source(table, reading)
     return attack(made, source, runs=runs, black_box_runs=black_box_runs)
 
 
+@reads_a_table
 @takes_settings
 def attack(
     table: Any,
@@ -304,11 +397,23 @@ def attack(
     (True, False)
     """
     from repsynth.attacks.exposure import attack as carry_out
+    from repsynth.data.sources import open_source
 
-    made = make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
+    reading = taken_from(knobs)
+    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    opened = open_source(table, reading)
+    others = None if holdout is None else open_source(holdout, reading)
     return carry_out(
-        made, table, holdout, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed, power=power
+        made, opened, others, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed, power=power
     )
+
+
+def _reading(how: dict[str, Any]) -> Reading:
+    """How to read a table, by keywords; there are no others."""
+    reading = taken_from(how)
+    for name in how:
+        raise TypeError(f"unexpected keyword '{name}'")
+    return reading
 
 
 def _schema(schema: Schema | str | Path) -> Schema:

@@ -1,5 +1,6 @@
 """Each attack finds planted members where there is no noise, and nothing where there is nothing."""
 
+import io
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pyarrow.csv as pacsv
 import pytest
 from checks import records_of
 from conftest import ALL_TYPES, make_people
+from rich.console import Console
 from scipy.special import ndtr
 
 import repsynth
@@ -27,7 +29,7 @@ from repsynth.attacks.observing import contributions, observe
 from repsynth.attacks.tabular import table_scores
 from repsynth.attacks.victims import Victims, choose_victims, coins
 from repsynth.auditing.targets import stored
-from repsynth.cli import main
+from repsynth.cli import main, render_attack
 from repsynth.data.records import Records, join
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, DataError
@@ -133,9 +135,11 @@ def test_what_cannot_be_attacked_is_refused(sim: datasets.Dataset, tmp_path: Pat
         attack(plan, sim.table.slice(0, 10), None, tmp_path / "a")
     with pytest.raises(ConfigError, match="one target at least"):
         attack(plan, sim.table.slice(0, 100), None, tmp_path / "a", targets=0)
+    with pytest.raises(ConfigError, match="seed must not be negative"):
+        attack(plan, sim.table.slice(0, 100), None, tmp_path / "a", seed=-1)
     with pytest.raises(ConfigError, match="tell nothing"):
         attack(plan, sim.table.slice(0, 100), None, tmp_path / "a", runs=2)
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="the holdout: no column"):
         attack(plan, sim.table.slice(0, 100), pa.table({"other": [1]}), tmp_path / "a")
 
 
@@ -232,10 +236,13 @@ def test_guesses_find_members_of_a_copy_and_nobody_in_strangers(sim: datasets.Da
     def excess(synthetic: Records) -> list[float]:
         counts = make_guesses(synthetic, victims, present, np.random.default_rng(0))
         assert counts is not None
-        rates = counts[..., 0].sum(axis=2) / np.maximum(counts[..., 1].sum(axis=2), 1)
+        trials = counts[..., 1].sum(axis=2)
+        trials[0] = counts[0, :, 0, 1]  # a statement counts in every decile
+        rates = counts[..., 0].sum(axis=2) / trials
         return ((rates[:, 0] - rates[:, 1]) / (1 - rates[:, 1])).tolist()
 
     copied = excess(join([victims.base, victims.targets], names))
+    assert copied[0] > 0.99  # what fits one synthetic record fits the same person
     assert copied[1] > 0.95
     assert copied[2] > 0.6  # a nearest record in all other columns is mostly the person itself
     assert max(map(abs, excess(records_of(sim.table.slice(4500, 1500), sim.schema)))) < 0.12
@@ -311,6 +318,21 @@ def test_every_line_is_judged_and_stamped(exposures: dict[str, Exposure]) -> Non
             assert line.area.low <= line.area.value <= line.area.high
             if line.rate_at_1:
                 assert line.rate_at_1.low <= line.rate_at_1.value <= line.rate_at_1.high
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "hidden"), [(80, 2), (120, 1), (140, 0)])
+def test_an_interval_stays_on_its_line(width: int, hidden: int, exposures: dict[str, Exposure]) -> None:
+    printed = io.StringIO()
+    render_attack.exposure(Console(file=printed, width=width), exposures["private"], Path("attack"))
+    lines = printed.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    line = found_in(exposures["private"], method=UNIFORM, attack="distance", decile=10)
+    shown = f"{line.area.value:.2f} [{line.area.low:.2f}, {line.area.high:.2f}]"
+    assert any(text.startswith("distance ") and shown in text for text in lines)
+    without = [text for text in lines if "For want of room" in text]
+    assert len(without) == (2 if hidden else 0)
+    assert all(text.count(" and ") == hidden - 1 for text in without)
 
 
 @pytest.mark.slow
@@ -500,7 +522,8 @@ def test_private_runs_are_not_put_beside_other_files(sim: datasets.Dataset, tmp_
     """A release folder is published as a whole."""
     (tmp_path / "release.json").write_text("{}")
     mode = tmp_path.stat().st_mode
-    with pytest.raises(ConfigError, match="PRIVATE"):
-        attack(plan_for(sim.schema, epsilon=1.0), sim.table.slice(0, 200), None, tmp_path, targets=5, runs=8)
+    for place in (tmp_path, tmp_path / "attack"):
+        with pytest.raises(ConfigError, match="PRIVATE"):
+            attack(plan_for(sim.schema, epsilon=1.0), sim.table.slice(0, 200), None, place, targets=5, runs=8)
     assert [path.name for path in tmp_path.iterdir()] == ["release.json"]
     assert tmp_path.stat().st_mode == mode

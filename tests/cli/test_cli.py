@@ -14,17 +14,13 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from checks import repeatable
 from conftest import ALL_TYPES, make_people
+from written import README, blocks, run_all
 
 import repsynth
 from repsynth.cli import main
 from repsynth.data.write import write_table
 from repsynth.pipeline.run import run as run_plan
-from repsynth.schema import parse_schema
-
-CHECKOUT = Path(__file__).resolve().parents[2]
-README, GUIDE = CHECKOUT / "README.md", CHECKOUT / "docs" / "guide.md"
 
 
 @pytest.fixture
@@ -59,21 +55,6 @@ def test_brackets_in_a_path_are_no_markup(
     assert "repsynth inspect 'a[/b]/r'" in printed
 
 
-def blocks(path: Path, language: str) -> list[str]:
-    """The pieces of code of one kind in a text."""
-    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-
-
-def run_all(path: Path, capsys: pytest.CaptureFixture[str]) -> int:
-    """Run every command in a text; how many there are."""
-    lines = [line for block in blocks(path, "console") for line in block.splitlines()]
-    commands = [line.removeprefix("$ repsynth ") for line in lines if line.startswith("$ repsynth ")]
-    with repeatable(1):  # an audit of fresh noise may, by a rare chance, find more than there is
-        for command in commands:
-            assert run(command) == 0, (command, capsys.readouterr().err)
-    return len(commands)
-
-
 def test_every_command_in_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,33 +65,11 @@ def test_every_command_in_the_readme_runs(
     assert {"strict", "strict.csv"} <= files(tmp_path / "demo")
 
 
-@pytest.mark.slow
-def test_every_command_in_the_guide_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_all(GUIDE, capsys) >= 7
-    assert {"release", "synthetic.csv", "strict.csv", "more.csv", "dossier.parquet", "draft.toml"} <= files(folder)
-    assert pacsv.read_csv("more.csv").num_rows == 100
-
-
 def test_the_python_in_the_readme_runs(folder: Path) -> None:
     (code,) = blocks(README, "python")
     names: dict[str, Any] = {}
     exec(compile(code, "README.md", "exec"), names)
     assert names["synthetic"].num_rows == 1000
-
-
-def test_the_python_in_the_guide_runs(folder: Path) -> None:
-    names: dict[str, Any] = {}
-    with repeatable(1):
-        for code in blocks(GUIDE, "python"):
-            exec(compile(code, "guide.md", "exec"), names)
-    assert names["summary"].records == 600
-    assert names["account"]["weights"] == "hinge-exp"
-    assert not any(finding.exceeded for finding in names["findings"])
-
-
-def test_the_schema_in_the_guide_is_one() -> None:
-    (text,) = blocks(GUIDE, "toml")
-    parse_schema(text + '[columns.smoker]\ntype = "boolean"\n')
 
 
 def test_a_draft_is_refused_until_it_is_confirmed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -343,7 +302,7 @@ def test_apostrophes_are_counted_and_only_csv_has_them(codes: Path, capsys: pyte
     assert changed > 100
     assert f"before {changed} cells of column 'change'" in said
     header = pa.table({"@home": ["yes", "=no"], "age": [1, 2]})
-    assert write_table(iter([header, header]), codes / "header.csv").apostrophes == {"@home": 3}
+    assert write_table([lambda: header] * 2, header.schema, codes / "header.csv").apostrophes == {"@home": 3}
     assert run("sample release -n 5 -o five.parquet --json") == 0
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
@@ -449,7 +408,7 @@ def test_a_full_disk_leaves_no_half_written_table(
     def full(*_: object, **__: object) -> object:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyarrow.csv.CSVWriter", full)
+    monkeypatch.setattr("pyarrow.csv.write_csv", full)
     assert run("sample release -n 5 -o new.csv") == 2
     assert "No space left" in capsys.readouterr().err
     assert files(folder) == before
@@ -467,7 +426,7 @@ WHOLE = {
     "risk": "risk people.csv --release release -o d.parquet",
     "ledger init": "ledger init ledger.db --epsilon 1",
     "ledger show": "ledger show ledger.db",
-    "audit": "audit --schema schema.toml --epsilon 1",
+    "audit": "audit people.csv --schema schema.toml --epsilon 1",
     "evaluate": "evaluate --release release",
     "attack": "attack --train people.csv --schema schema.toml --epsilon 1 -o attack",
     "paper": "paper",
@@ -542,6 +501,14 @@ def test_what_is_missing_or_misspelt_is_named_in_json(
     error = refusal(command, capsys)
     assert error["kind"] == "UsageError"
     assert message in error["message"]
+
+
+def test_words_behind_an_audit_without_a_table_are_tables(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refusal("audit --schema schema.toml --epsilon 1 --json one two", capsys)
+    assert error["kind"] == "DataError"
+    assert error["message"].startswith("one: cannot tell the format from the name")
 
 
 @pytest.mark.parametrize("verb", ["check", "plan", "synthesize", "audit"])

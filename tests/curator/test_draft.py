@@ -238,9 +238,29 @@ def test_times_beyond_python_s_are_not_taken_for_times() -> None:
 )
 def test_identifiers_are_ids_and_said_loudly(name: str, values: list[str]) -> None:
     column, decision = decided(values, name)
-    assert column == Id(name=name)
-    assert "1, 2, 3" in decision.warnings[0]
+    assert isinstance(column, Id)
+    assert ("1, 2, 3" in decision.warnings[0]) == (column.format is None)
+    assert "not learned" in decision.warnings[0]
     assert not any("it repeats" in warning for warning in decision.warnings) or len(set(values)) < ROWS
+
+
+@pytest.mark.parametrize(
+    ("form", "make"),
+    [
+        ("E-#####", lambda r: f"E-{r.randrange(10**5):05}"),
+        ("##?-***", lambda r: f"{r.randrange(100):02}{r.choice('XYZ')}-{''.join(r.choices('abc', k=3))}"),
+        ("^^^^\\##", lambda r: f"{r.randrange(16**4):04x}#{r.randrange(10)}"),
+        (None, lambda r: f"{r.randrange(10**6)}"),  # of several lengths
+        (None, lambda r: f"{r.randrange(1000):03}"),  # hardly more than rows
+        (None, lambda r: f"{r.choice('aB-')}{r.randrange(10**6):06}"),
+    ],
+)
+def test_a_format_is_proposed_where_all_ids_have_it(
+    form: str | None, make: Callable[[random.Random], str]
+) -> None:
+    column, decision = decided(cells(make), "passport")
+    assert column == Id(name="passport", format=form)
+    assert any("not private" in line for line in decision.lines) == (form is not None)
 
 
 @pytest.mark.parametrize("persons", [30, 700])
@@ -443,9 +463,9 @@ def test_a_label_is_a_category_even_if_it_is_a_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a;b\n1;2\n", "separated by commas"),
-        (b"a\tb\n1\t2\n", "separated by commas"),
-        (b"a,b\nGen\xe8ve,2\n", "not UTF-8"),
+        (b"a;b\n1;2\n", "say --delimiter ';'"),
+        (b"a\tb\n1\t2\n", r"say --delimiter '\\t'"),
+        (b"a,b\nGen\xe8ve,2\n", "name the right one with --encoding"),
         (b"a,a\n1,2\n", "more than once"),
     ],
 )

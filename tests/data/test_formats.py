@@ -174,7 +174,8 @@ FORMS: list[tuple[Column, list[str]]] = [
 def test_text_comes_back_in_its_form(column: Column, cells: list[str], tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("\n".join(["a", *(f'"{cell}"' for cell in cells)]) + "\n", encoding="utf-8")
-    write_table(iter([there_and_back(path, column)]), tmp_path / "out.csv")
+    back = there_and_back(path, column)
+    write_table([lambda: back], back.schema, tmp_path / "out.csv")
     lines = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
     assert [line.strip('"') for line in lines[1:]] == cells
 
@@ -195,7 +196,7 @@ def test_decimals_are_all_written_to_a_csv_file_and_stay_numbers(tmp_path: Path)
     path.write_text("a\n2.50\n-3.00\n")
     out = there_and_back(path, Number(name="a", min=-5.0, max=10.0, decimals=2))
     assert out["a"].type == pa.decimal128(4, 2)
-    write_table(iter([out]), tmp_path / "out.csv")
+    write_table([lambda: out], out.schema, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text().split() == ['"a"', "2.50", "-3.00"]
 
 

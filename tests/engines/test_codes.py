@@ -25,12 +25,10 @@ from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records
 from repsynth.data.sources import Source, open_source
 from repsynth.engines import codes as codes_module
-from repsynth.engines import subsample
 from repsynth.engines.codes import Codes
 from repsynth.engines.local import LocalEngine, LocalHeld, ShelvedHeld
 from repsynth.engines.names import ENGINES
 from repsynth.engines.shelf import Shelf
-from repsynth.engines.subsample import sample_rows
 from repsynth.errors import DataError
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.noise import seeded_entropy
@@ -236,10 +234,3 @@ def test_training_holds_rows_aside_where_they_are_many() -> None:
     held = engine.held(parts)
     assert isinstance(held, ShelvedHeld)
     assert held.sum(Sum()).tolist() == [4500]
-
-
-def test_who_takes_part_does_not_depend_on_how_many_are_drawn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = sample_rows(1001, 0.3, seeded_entropy(7))
-    monkeypatch.setattr(subsample, "_PIECE", 64)
-    assert sample_rows(1001, 0.3, seeded_entropy(7)).tolist() == whole.tolist()
-    assert 0 < len(whole) < 1001

@@ -1,36 +1,59 @@
 """The local engine: exact sums, and who takes part decided exactly."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from repsynth.data.records import Records
+from repsynth.engines import subsample
 from repsynth.engines.local import LocalEngine
 from repsynth.engines.opening import check_engine
-from repsynth.engines.subsample import sample_rows
+from repsynth.engines.subsample import chosen, expand, sample_rows, taking_part
 from repsynth.errors import ConfigError
 from repsynth.privacy.events import RATE_UNIT
 
 
-@pytest.mark.parametrize("taking_part", [1, 3277, RATE_UNIT // 2, RATE_UNIT])
-def test_exactly_so_many_of_all_random_numbers_take_part(taking_part: int) -> None:
+@pytest.mark.parametrize("so_many", [1, 3277, RATE_UNIT // 2, RATE_UNIT])
+def test_exactly_so_many_of_all_random_numbers_take_part(so_many: int) -> None:
     """Each of the 65,536 numbers that two bytes can be, once: as many take part as the rate says, and no other."""
-    every = np.arange(RATE_UNIT, dtype="<u2").tobytes()
-    chosen = sample_rows(RATE_UNIT, taking_part / RATE_UNIT, lambda count: every[:count])
-    assert chosen.tolist() == list(range(taking_part))
+    every = np.arange(RATE_UNIT, dtype="<u2")
+    assert chosen(every, so_many / RATE_UNIT).tolist() == list(range(so_many))
 
 
-def test_each_record_has_random_bytes_of_its_own() -> None:
-    asked: list[int] = []
+def test_each_record_has_random_bytes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole blocks, their numbers once each, and a key that is drawn afresh."""
+    asked: list[tuple[int, int]] = []
+    drawn: list[int] = []
 
-    def entropy(count: int) -> bytes:
-        asked.append(count)
+    def expanded(key: bytes, block: int, count: int) -> bytes:
+        asked.append((block, count))
         return bytes(count)
 
-    sample_rows(7, 0.5, entropy)
-    assert asked == [14]
+    def entropy(count: int) -> bytes:
+        drawn.append(count)
+        return bytes(count)
+
+    monkeypatch.setattr(subsample, "expand", expanded)
+    assert sample_rows(2 * 2**16 + 7, 0.5, entropy).tolist() == list(range(2 * 2**16 + 7))
+    assert asked == [(0, 2**17), (1, 2**17), (2, 14)]
+    assert drawn == [32]
 
 
-def test_what_is_held_is_summed_over_those_who_take_part() -> None:
+def test_who_takes_part_follows_from_the_key_and_the_place_alone() -> None:
+    """However the table is cut, at blocks or not; another key or another block gives other numbers."""
+    rows, key = 2 * 2**16 + 999, bytes(range(32))
+    whole = taking_part(0, rows, 0.3, key)
+    for cuts in ([1, 5], [2**16], [65_535, 65_537, 131_072], [0, rows]):
+        ends = [0, *cuts, rows]
+        parts = [start + taking_part(start, stop - start, 0.3, key) for start, stop in pairwise(ends)]
+        assert np.concatenate(parts).tolist() == whole.tolist()
+    assert expand(key, 0, 64) != expand(key, 1, 64)
+    assert expand(key, 0, 64) != expand(bytes(32), 0, 64)
+    assert expand(key, 0, 64) == expand(key, 0, 128)[:64]
+
+
+def test_what_is_held_is_summed_over_those_who_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sum:
         def total(self, rows: np.ndarray) -> np.ndarray:
             return rows.sum(axis=0).astype(np.int64)
@@ -38,8 +61,10 @@ def test_what_is_held_is_summed_over_those_who_take_part() -> None:
     records = [Records(rows=3, codes={"a": np.array([1, 2, 3])}), Records(rows=1, codes={"a": np.array([9])})]
     held = LocalEngine(records).held(lambda part: part.codes["a"].astype(np.int32)[:, None])
     assert held.sum(Sum()).tolist() == [15]
-    half = held.sampled(0.5, lambda count: np.array([0, 2**15, 2**15 - 1, 2**16 - 1], dtype="<u2").tobytes())
-    assert half.sum(Sum()).tolist() == [4]
+    monkeypatch.setattr(
+        subsample, "expand", lambda *_: np.array([0, 2**15, 2**15 - 1, 2**16 - 1], dtype="<u2").tobytes()
+    )
+    assert held.sampled(0.5, bytes).sum(Sum()).tolist() == [4]
 
 
 def test_an_unknown_engine_is_one_clear_line() -> None:

@@ -1,5 +1,6 @@
 """A whole evaluation: what it says of good, bad and odd tables, and what it writes."""
 
+import io
 import json
 from pathlib import Path
 
@@ -7,14 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import ALL_TYPES, make_people
+from rich.console import Console
 
 import repsynth
 from repsynth import ConfigError, DataError
+from repsynth.cli import render_evaluation
 from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables
 from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.measures import STAMP
 from repsynth.evaluation.written import evaluation_data, write_evaluation
-from repsynth.schema import Schema, parse_schema
+from repsynth.schema import Schema, parse_schema, schema_from_dict
 
 SCHEMA = parse_schema(ALL_TYPES)
 TRAIN, OTHER, HOLDOUT = (make_people(300, seed) for seed in (1, 2, 3))
@@ -58,11 +61,14 @@ def test_every_measure_says_what_is_best_and_what_halves_give(whole: Evaluation)
     for measure in whole.measures:
         assert measure.line.startswith(f"{measure.line.split(';')[0]}; best ")
         assert measure.words
-        assert measure.floor is not None or measure.name == "outliers"
-    with_parts = {measure.name for measure in whole.measures if measure.breakdown}
-    whole_only = {"k-marginal score", "repeated rows", "copies of training rows"}
-    predictions = {name for name in names if name.startswith("prediction")}
-    assert with_parts == set(names) - whole_only - predictions
+        assert measure.floor is not None
+        assert measure.breakdown
+    for name in ("k-marginal score", "prediction by boosting", "outliers"):
+        parts = whole[name].breakdown
+        expected = parts["10"] if name == "outliers" else sum(parts.values()) / len(parts)
+        assert whole[name].value == pytest.approx(expected)
+    for name in ("repeated rows", "copies of training rows"):
+        assert whole[name].value == pytest.approx(sum(whole[name].breakdown.values()))
 
 
 def test_a_fresh_sample_is_about_as_near_as_halves_are(whole: Evaluation) -> None:
@@ -160,6 +166,15 @@ def test_no_cell_is_a_formula(tmp_path: Path) -> None:
         assert any(cell.startswith("'=") for cell in cells)
 
 
+def test_nothing_private_is_put_into_a_release(whole: Evaluation, tmp_path: Path) -> None:
+    (tmp_path / "release.json").write_text("{}")
+    for place in (tmp_path / "look", tmp_path / "more" / "look"):
+        place.parent.mkdir(exist_ok=True)
+        with pytest.raises(ConfigError, match="lies in a release, which is handed out"):
+            write_evaluation(whole, place)
+        assert not place.exists()
+
+
 def test_a_folder_that_is_there_is_kept(whole: Evaluation, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigError, match="already exists"):
@@ -196,7 +211,7 @@ def test_one_label_only() -> None:
     one = replaced(TRAIN, "smoker", ["yes"] * 300)
     for tables in ((one, OTHER, HOLDOUT), (TRAIN, OTHER, one)):
         found = evaluate(*tables)
-        assert "only one value" in found.left_out["prediction by boosting"]
+        assert "fewer than two values" in found.left_out["prediction by boosting"]
         assert found["one-way distance"].value > 0
     found = evaluate(TRAIN, one, HOLDOUT)
     assert found["prediction by logistic regression"].value == 0.5
@@ -274,6 +289,33 @@ def test_a_single_column_can_be_looked_at() -> None:
     found = evaluate(*tables, schema)
     assert "two-way and three-way distance" in found.left_out
     assert found["one-way distance"].value > 0
+
+
+def test_thousands_of_categories_and_names_that_mean_something_elsewhere(tmp_path: Path) -> None:
+    """What a name says to a terminal, to a picture or to a spreadsheet is not done."""
+    generator = np.random.default_rng(0)
+    codes = [f"c{k}" for k in range(2000)]
+    schema = schema_from_dict(
+        {
+            "label": "$kind_{",
+            "columns": {
+                "$kind_{": {"type": "category", "values": codes},
+                "=[bold]🙂": {"type": "category", "values": ["a", "b"]},
+            },
+        }
+    )
+
+    def table() -> pa.Table:
+        return pa.table({"$kind_{": generator.choice(codes, 120), "=[bold]🙂": generator.choice(["a", "b"], 120)})
+
+    found = evaluate(table(), table(), table(), schema)
+    assert found.left_out["prediction by logistic regression"] == "the label has more than 50 values"
+    assert found.left_out["prediction by boosting"] == "the label has more than 10 values"
+    assert found["one-way distance"].breakdown.keys() == {"$kind_{", "=[bold]🙂"}
+    assert "private-columns.png" in write_evaluation(found, tmp_path / "look")  # a warning would be an error
+    printed = io.StringIO()
+    render_evaluation.evaluation(Console(file=printed, width=200), found)
+    assert "=[bold]🙂 = a" in printed.getvalue()
 
 
 def test_progress_is_told_step_by_step() -> None:

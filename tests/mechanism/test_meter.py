@@ -26,6 +26,8 @@ ENGINE = LocalEngine([Records(rows=40, codes={})])
 class Unread:
     """An engine that must not be asked."""
 
+    rows_per_person = units = 1
+
     def sum(self, kernel: object) -> None:
         pytest.fail("the data was read")
 
@@ -96,7 +98,7 @@ class Choices:
     def total(self, records: Records) -> Ints:
         return np.zeros(1, dtype=np.int64)
 
-    def utilities(self, total: Ints, chosen: tuple[int, ...]) -> Ints:
+    def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
         return np.array([0, *[OUT if k in chosen else 0 for k in range(4)]])
 
 
@@ -167,7 +169,7 @@ TRAINING = SampledEvent("gradients", 1.0, 100.0, 0.5, 5, weighted=True)
 
 def test_a_training_is_charged_once_and_has_all_its_rounds() -> None:
     """Each with noise and a sample of its own: forty records, of which about twenty take part."""
-    rounds, meter = Rounds(), Meter(ENGINE, mu=1.0, delta=1e-6, entropy=seeded_entropy(1))
+    rounds, meter = Rounds(), Meter(ENGINE, mu=1.0, delta=1e-6, entropy=seeded_entropy(2))
     meter.train(rounds, TRAINING)
     assert meter.events == [TRAINING]
     assert len(set(rounds.noisy)) == 5

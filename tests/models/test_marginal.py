@@ -104,7 +104,7 @@ class Two:
     def total(self, records: Records) -> np.ndarray:
         return np.array([records.rows])
 
-    def utilities(self, total: np.ndarray, chosen: tuple[int, ...]) -> np.ndarray:
+    def utilities(self, total: np.ndarray, chosen: tuple[int, ...], *, units: int = 1) -> np.ndarray:
         return np.array([0, OUT if 0 in chosen else int(total[0]), OUT if 1 in chosen else -int(total[0])])
 
 

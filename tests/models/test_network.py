@@ -166,7 +166,9 @@ def test_weight_zero_leaves_no_trace_in_any_bit(people: pa.Table, schema: Schema
 
 @pytest.mark.parametrize("hidden", UNITS)
 def test_the_gradient_is_that_of_the_likelihood(hidden: int, people: pa.Table, schema: Schema) -> None:
-    """By finite differences, on the scales on which parameters are learnt, and far from the clip norm."""
+    """By finite differences, on the scales on which parameters are learnt, and far from the clip norm. A unit that
+    stands where it begins or stops to say something has two slopes, and whole numbers may take it for being on the
+    other side: such records, few of them, are left out."""
     network = network_of(people, schema, hidden)
     generator = np.random.default_rng(4)
     scales = generator.uniform(0.2, 1.0, network.width)
@@ -174,18 +176,21 @@ def test_the_gradient_is_that_of_the_likelihood(hidden: int, people: pa.Table, s
     training = Training(network, EVENT, State.start(network, recipe))
     training.recipe = recipe
     training.state.parameters = generator.normal(0, 0.3, network.size)
-    parts = network.parts(records_of(people, schema))[:12]
+    parts = network.parts(records_of(people, schema))[:24]
     parts[::4, 3] = -1
-    step = 1e-5
-    slopes = np.empty((len(parts), network.size))
-    for j, unit in enumerate(np.eye(network.size) * step):
-        up, down = (
-            network.log_likelihoods(recipe.scaled(network, training.state.parameters + way), parts)
-            for way in (unit, -unit)
-        )
-        slopes[:, j] = (up - down) / (2 * step)
+    step, near = 1e-5, 1e-3
+
+    def at(way: np.ndarray) -> np.ndarray:
+        return network.log_likelihoods(recipe.scaled(network, training.state.parameters + way), parts)
+
+    slopes, bends = np.empty((2, len(parts), network.size))
+    for j, unit in enumerate(np.eye(network.size)):
+        slopes[:, j] = (at(step * unit) - at(-step * unit)) / (2 * step)
+        bends[:, j] = np.abs(at(near * unit) - 2 * at(0 * unit) + at(-near * unit)) / near
     assert np.linalg.norm(slopes, axis=1).max() < recipe.clip
-    for part, slope in zip(parts, slopes, strict=True):
+    smooth = bends.max(axis=1) < 0.01  # a smooth likelihood bends by some 0.005 so near by
+    assert smooth.sum() >= 12
+    for part, slope in zip(parts[smooth], slopes[smooth], strict=True):
         gradient = training.kernel().total(part[None])[:-1] * (recipe.clip / math.sqrt(0.99) / CLIP_UNITS)
         assert np.linalg.norm(gradient + slope) < 2e-3 * np.linalg.norm(slope)
 

@@ -307,6 +307,7 @@ def test_one_missed_label_contributes_nothing(schema: Schema) -> None:
 def test_the_budget_is_checked_before_the_data_is_touched() -> None:
     class Guarded:
         open = False
+        rows_per_person = units = 1
 
         def sum(self, kernel: Kernel) -> np.ndarray:
             assert self.open, "the data was read"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -292,14 +293,14 @@ def at_each_look(act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> No
 
     original = sources.open_source
 
-    def watched(table: object) -> sources.Source:
-        source = original(table)
+    def watched(table: object, *reading: Any) -> sources.Source:
+        source = original(table, *reading)
 
-        def reading(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             act()
             return source.batches(columns)
 
-        return replace(source, batches=reading)
+        return replace(source, batches=batches)
 
     monkeypatch.setattr(sources, "open_source", watched)
 

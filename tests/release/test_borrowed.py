@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from repsynth.planning.settings import Settings
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.loss import Loss
 from repsynth.release.format import arrays_of
 from repsynth.release.lending import borrow
 from repsynth.release.release import Release
@@ -82,6 +84,14 @@ def test_a_release_carries_its_scores_with_it(scorer: str, tmp_path: Path) -> No
     assert again.threshold is not None
     assert again.threshold.value == source.threshold.value  # type: ignore[union-attr]
     assert again.kernels().keys() == {event.name for event in release.events}
+
+
+def test_who_was_in_both_pays_for_this_schema_too_whatever_the_score(lender: Release) -> None:
+    plain = run(later(lender), open_source(NOW), noise_seed=5).privacy
+    costly = replace(plain, schema_loss=Loss(0.3, 0.0))
+    assert lender.threshold is not None
+    for score in (None, lender.threshold.value, lender.threshold.value - 1):
+        assert (costly.epsilon_in_both(score) or 0.0) > 1.01 * (plain.epsilon_in_both(score) or 0.0) > 0
 
 
 def test_it_says_which_release_they_came_from(lender: Release, tmp_path: Path) -> None:

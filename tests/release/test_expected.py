@@ -1,6 +1,7 @@
 """What a release says of its own errors holds as often as it says."""
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ from conftest import make_people
 
 from repsynth import datasets
 from repsynth.data.sources import open_source
-from repsynth.evaluation.matrix import is_number
+from repsynth.evaluation.matrix import is_number, numbers_of
 from repsynth.models.groups import Groups
-from repsynth.models.uncertainty import group_means, mean_positions, table_errors
+from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -98,6 +99,36 @@ def test_what_is_weighted_or_clipped_is_a_lower_bound(model: str) -> None:
     assert any("lower bound" in note for note in weighted.notes)
 
 
+def test_the_largest_mean_is_that_of_the_worst_placement() -> None:
+    """Against a search over all placements of what was not counted, in whole records."""
+    counts, where, most, room = (np.array(x, float) for x in ([4, 3, 2], [1, 5, 9], [2, 6, 10], [1, 2, 2]))
+    for lost in range(6):
+        best = max(
+            (counts @ most + np.array(added) @ most) / (counts.sum() + sum(added))
+            for added in product(range(2), range(3), range(3))
+            if sum(added) <= lost
+        )
+        assert largest_mean(counts, where, most, room, float(lost)) == pytest.approx(best)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", ["uniform", "targeted"])
+def test_means_by_label_lie_between_their_ends(weights: str) -> None:
+    """Whatever weights and clipping did: a miss has a chance of far less than 1 in 40 for each of 36."""
+    held = []
+    for seed in range(3):
+        for mean in made("mst", seed, weights)[1].group_means:
+            assert mean.low is not None
+            assert mean.high is not None
+            assert mean.low <= mean.mean <= mean.high
+            code = ["0", "1"].index(mean.by.split(" = ")[1])
+            here = RECORDS.take(RECORDS.codes["label"] == code)
+            column = next(column for column in SIM.schema.numeric if column.name == mean.column)
+            held.append(mean.low <= numbers_of(here, column).mean() <= mean.high)
+    assert len(held) == 36
+    assert all(held)
+
+
 def test_a_model_without_tables_says_so() -> None:
     release, _ = made("naive-bayes", 0)
 
@@ -150,7 +181,7 @@ def test_group_means_from_a_table_without_noise() -> None:
         Bins.discrete(parse_schema('columns.sick = {type = "boolean"}').learned[0]), np.array([0, 1, -1])
     )
     counts = np.array([[30.0, 10.0], [0.0, 20.0]])
-    found = group_means(label, numbers, positions, counts, np.full((2, 2), 4.0))
+    found = group_means(label, numbers, positions, counts, np.full((2, 2), 4.0), Lost(np.zeros(2), np.zeros(2)))
     assert (found.by, found.values, found.column) == ("sick", ("false", "true"), "age")
     assert found.means.tolist() == [(30 * 2 + 10 * 7) / 40, 7.0]
     # By hand: 2 √((2 − 3.25)² + (7 − 3.25)²) / 40.

@@ -21,17 +21,17 @@ keep = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(keep)
 
 
-def same_account(said: Any, expected: Any) -> None:
-    """To nine digits: another processor may round the last ones otherwise."""
+def same_account(said: Any, expected: Any, close: float) -> None:
+    """So close: another processor may round the last digits otherwise."""
     if isinstance(expected, dict):
         assert said.keys() == expected.keys()
         for key in expected:
-            same_account(said[key], expected[key])
+            same_account(said[key], expected[key], close)
     elif isinstance(expected, list):
         for one, other in zip(said, expected, strict=True):
-            same_account(one, other)
+            same_account(one, other, close)
     elif isinstance(expected, float):
-        assert said == pytest.approx(expected, rel=1e-9)
+        assert said == pytest.approx(expected, rel=close)
     else:
         assert said == expected
 
@@ -50,7 +50,10 @@ def test_a_kept_release_loads_samples_and_costs_the_same(folder: Path) -> None:
     release = Release.load(folder)
     expected = json.loads((folder / "account.json").read_text())
     expected["model"] = MODELS.current(expected["model"])
-    same_account(json.loads(json.dumps(keep.account_of(release))), expected)
+    # A training is composed by fast Fourier transforms, whose errors differ from one processor to the next: some
+    # 1e-14, a thousandth of the smallest δ that ε is quoted at. All else is in closed form.
+    close = 1e-5 if release.plan.training else 1e-9
+    same_account(json.loads(json.dumps(keep.account_of(release))), expected, close)
     table = release.sample(40, seed=1)
     assert table.num_rows == 40
     assert set(table["smoker"].to_pylist()) <= {"yes", "no"}

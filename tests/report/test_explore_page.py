@@ -1,15 +1,16 @@
 """The page to choose a plan with: it needs nothing but itself, works in a browser, and saves what it shows."""
 
-import html
 import json
 import re
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from browser import browse, complaints, needs_browser, with_script
+from browser import Browser, needs_axe, needs_browser
 
 from repsynth import Release, datasets, parse_schema, synthesize
 from repsynth.cli import main
@@ -114,7 +115,7 @@ def test_what_is_missing_is_named(
     assert "repsynth[report]" in capsys.readouterr().err
 
 
-SCRIPT = """
+SCRIPT = """(() => {
   const found = [];
   const at = (id) => document.getElementById(id);
   const note = (what) => found.push({
@@ -131,25 +132,27 @@ SCRIPT = """
   };
   note("start");
   STEPS
-  const said = document.createElement("pre");
-  said.id = "said";
-  said.textContent = JSON.stringify(found);
-  document.body.append(said);
-"""
+  return found;
+})()"""
 
 
-def after(page: Path, steps: str) -> dict[str, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
+
+
+def after(chromium: Browser, page: Path, steps: str) -> dict[str, dict[str, Any]]:
     """What the page says after each step."""
-    done = browse(with_script(page, SCRIPT.replace("STEPS", steps)), "--dump-dom", "--window-size=390,800")
-    assert complaints(done) == []
-    found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found is not None
-    return {each["what"]: each for each in json.loads(html.unescape(found[1]))}
+    chromium.open(page, width=390)
+    found = chromium.run(SCRIPT.replace("STEPS", steps))
+    assert chromium.complaints == []
+    return {each["what"]: each for each in found}
 
 
 @needs_browser
 @pytest.mark.slow
-def test_every_slider_changes_the_plan_that_is_saved(tmp_path: Path) -> None:
+def test_every_slider_changes_the_plan_that_is_saved(chromium: Browser, tmp_path: Path) -> None:
     page = write(tmp_path, SIM)
     steps = """
       set("slide-epsilon", 0.4771); set("slide-delta", -6); set("slide-rows", 4); set("slide-outlier_weight", 0.5);
@@ -159,7 +162,7 @@ def test_every_slider_changes_the_plan_that_is_saved(tmp_path: Path) -> None:
       set("outliers", "uniform", "change"); set("rows", "40");
       set("model", "autoregressive", "change"); set("rows", "9000"); set("delta", "1e-7");
     """
-    found = after(page, steps)
+    found = after(chromium, page, steps)
     assert all(each["wide"] <= 0 for each in found.values())
     before = None
     for what, each in found.items():
@@ -191,19 +194,57 @@ def test_every_slider_changes_the_plan_that_is_saved(tmp_path: Path) -> None:
 @needs_browser
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nasty", "wide", "release"])
-def test_pages_of_all_kinds_work_in_a_browser_and_on_paper(name: str, tmp_path: Path) -> None:
+def test_pages_of_all_kinds_work_in_a_browser_and_on_paper(name: str, chromium: Browser, tmp_path: Path) -> None:
     schema = {"nasty": nasty_schema(), "wide": wide_schema(), "release": SIM}[name]
     page = write(tmp_path, schema, sim_release() if name == "release" else None)
-    found = after(page, 'set("slide-rows", 3); set("slide-fraction", 10);')
+    found = after(chromium, page, 'set("slide-rows", 3); set("slide-fraction", 10);')
     assert all(each["wide"] <= 0 for each in found.values())
-    done = browse(page, "--dump-dom")
-    names = [html.unescape(cell) for cell in re.findall(r'<th scope="row" dir="auto">(.*?)</th>', done.stdout)]
+    chromium.open(page)
+    names = chromium.run("[...document.querySelectorAll('th[scope=row]')].map((it) => it.textContent)")
     assert [column.name for column in schema.learned if column.name not in names] == []
     if name == "wide":
         assert "'code' (3,000 values)" in found["start"]["warnings"]
     if name == "release":
         assert "epsilon = 2 " in found["start"]["toml"]
-        assert "of the records lie at" in done.stdout
-    printed = tmp_path / "explore.pdf"
-    browse(page, f"--print-to-pdf={printed}")
-    assert printed.read_bytes().startswith(b"%PDF")
+        assert "of the records lie at" in chromium.run("document.body.innerText")
+    assert chromium.complaints == []
+    assert chromium.pdf(tmp_path / "explore.pdf").read_bytes().startswith(b"%PDF")
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_plan_that_was_made_with_the_keyboard_is_saved_and_run(chromium: Browser, tmp_path: Path) -> None:
+    """Tab goes to the first slider, arrows move it, and what Enter on the link saves is what synthesize runs."""
+    chromium.open(write(tmp_path, SIM))
+    folder = tmp_path / "downloads"
+    chromium.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), eventsEnabled=False)
+    chromium.press("Tab")
+    assert chromium.run("document.activeElement.id") == "slide-epsilon"
+    before = chromium.run("document.getElementById('epsilon').value")
+    for _ in range(30):
+        chromium.press("ArrowRight")
+    chromium.type("rows", "6000")
+    moved = chromium.run("document.getElementById('epsilon').value")
+    assert float(moved) > float(before)
+    chromium.run("document.getElementById('download').focus()")
+    chromium.press("Enter")
+    plan = folder / "plan.toml"
+    for _ in range(300):
+        if plan.exists() and plan.stat().st_size:
+            break
+        time.sleep(0.1)
+    settings = Settings.of(**read_settings(plan))
+    assert settings.epsilon == float(moved)
+    release = synthesize(datasets.load("sim").table, SIM, settings=plan)
+    assert release.privacy.epsilon <= float(moved) * (1 + 1e-9)
+    assert chromium.complaints == []
+
+
+@needs_axe
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everybody_can_read_it(chromium: Browser, width: int, dark: bool, tmp_path: Path) -> None:
+    chromium.open(write(tmp_path, SIM, sim_release()), width=width, dark=dark)
+    chromium.run("document.querySelectorAll('details').forEach((it) => { it.open = true; })")
+    assert chromium.faults() == []

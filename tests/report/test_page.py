@@ -3,12 +3,13 @@
 import html
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from browser import browse, complaints, needs_browser, with_script
+from browser import Browser, needs_axe, needs_browser
 
 from repsynth import Release, datasets, own_bound, parse_schema, synthesize
 from repsynth.cli import main
@@ -33,6 +34,12 @@ def write(release: Release, folder: Path) -> Path:
     page = folder / "report.html"
     page.write_text(public_page(release.save(folder / "release")), encoding="utf-8")
     return page
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -92,32 +99,63 @@ def test_the_command_writes_the_page_and_nothing_over_another(
 
 @needs_browser
 @pytest.mark.slow
-def test_hundreds_of_people_read_their_own_bound_in_a_browser(sim_page: tuple[Release, Path]) -> None:
+def test_hundreds_of_people_read_their_own_bound_in_a_browser(
+    sim_page: tuple[Release, Path], chromium: Browser
+) -> None:
     release, page = sim_page
     rows = datasets.load("sim").table.slice(0, 200).to_pylist()
     people = [{name: str(cell) for name, cell in row.items()} for row in rows]
     people += [people[0] | {"x1": "5.999"}, people[0] | {"x1": "no number"}, {"x1": "5.999"}]
     names = [column.name for column in release.schema.learned]
     places = [[person.get(name, "") for name in names] for person in people]
-    script = f"""
+    script = f"""(() => {{
       const people = {json.dumps(places)}, form = document.getElementById("values"), found = [];
       for (const person of people) {{
         person.forEach((text, i) => {{ form.querySelector(`[data-place="${{i}}"]`).value = text; }});
         form.dispatchEvent(new Event("input", {{ bubbles: true }}));
         found.push([document.getElementById("own-epsilon").textContent, document.body.dataset.score]);
       }}
-      const said = document.createElement("pre");
-      said.id = "said";
-      said.textContent = JSON.stringify(found);
-      document.body.append(said);
-    """
-    done = browse(with_script(page, script), "--dump-dom")
-    assert complaints(done) == []
-    found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found is not None
-    for person, (shown, score) in zip(people, json.loads(html.unescape(found[1])), strict=True):
+      return found;
+    }})()"""
+    chromium.open(page)
+    found = chromium.run(script)
+    assert chromium.complaints == []
+    for person, (shown, score) in zip(people, found, strict=True):
         bound = own_bound(release, person)
         assert (shown, int(score)) == (f"ε = {at_most(bound.epsilon, 3)}", bound.score * 2**16)
+
+
+@needs_browser
+@pytest.mark.slow
+def test_who_types_and_chooses_with_the_keyboard_reads_the_same(
+    sim_page: tuple[Release, Path], chromium: Browser
+) -> None:
+    release, page = sim_page
+    person = {f"x{i}": "5.99" for i in range(1, 7)} | {"c1": "Z", "c2": "Q", "c3": "R", "label": "1"}
+    chromium.open(page, width=390)
+    chromium.run("document.getElementById('value-0').focus()")
+    names = [column.name for column in release.schema.learned]
+    for place, name in enumerate(names):
+        assert chromium.run("document.activeElement.id") == f"value-{place}", "the fields follow each other"
+        for letter in person[name]:  # in a list, the first letter chooses
+            chromium.press(letter)
+        chromium.press("Tab")
+    bound = own_bound(release, person)
+    assert bound.weight < 1
+    assert chromium.run("document.getElementById('own-epsilon').textContent") == f"ε = {at_most(bound.epsilon, 3)}"
+    assert "an outlier" in chromium.run("document.getElementById('bound').textContent")
+    assert chromium.complaints == []
+
+
+@needs_axe
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everybody_can_read_it(sim_page: tuple[Release, Path], chromium: Browser, width: int, dark: bool) -> None:
+    chromium.open(sim_page[1], width=width, dark=dark)
+    chromium.run("document.querySelectorAll('details').forEach((it) => { it.open = true; })")
+    assert chromium.faults() == []
+    assert chromium.too_wide() <= 0
 
 
 def nasty_release(**options: Any) -> Release:
@@ -140,15 +178,28 @@ def test_no_name_in_a_release_gets_out_of_its_place(tmp_path: Path) -> None:
 
 @needs_browser
 @pytest.mark.slow
-def test_a_page_of_nasty_names_works_in_a_browser_and_on_paper(tmp_path: Path) -> None:
+def test_a_page_of_nasty_names_works_in_a_browser_and_on_paper(chromium: Browser, tmp_path: Path) -> None:
     page = write(nasty_release(model="naive-bayes"), tmp_path)
-    done = browse(page, "--dump-dom")
-    assert complaints(done) == []
-    labels = re.findall(r'<span dir="auto">(.*?)</span>', done.stdout)
-    assert [html.unescape(label) for label in labels] == NASTY
-    printed = tmp_path / "report.pdf"
-    browse(page, f"--print-to-pdf={printed}")
-    assert printed.read_bytes().startswith(b"%PDF")
+    chromium.open(page, width=390)
+    assert chromium.complaints == []
+    assert chromium.too_wide() <= 0
+    labels = chromium.run("[...document.querySelectorAll('#values span')].map((it) => it.textContent)")
+    assert labels == NASTY
+    assert chromium.run("document.querySelectorAll('script').length") == 3
+    assert chromium.pdf(tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+KEPT = Path(__file__).parents[1] / "releases"
+
+
+@pytest.mark.parametrize("kind", ["mst-targeted", "naive-bayes-uniform", "aim-cap"])
+@pytest.mark.parametrize("version", sorted(path.name for path in KEPT.iterdir() if path.is_dir()))
+def test_releases_of_older_versions_have_a_page(version: str, kind: str) -> None:
+    folder = KEPT / version / kind
+    text = html.unescape(public_page(folder))
+    account = json.loads((folder / "account.json").read_text(encoding="utf-8"))
+    assert f"repsynth {version}, format" in text
+    assert f"ε = {at_most(account['epsilon'])} at δ" in text
 
 
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")

@@ -60,6 +60,12 @@ def test_a_hole_between_two_hills_stays() -> None:
     assert within_noise(counts, 1.0, 4.0) == slice(1, 6)
 
 
+def test_two_hills_with_more_missing_between_them_are_noise() -> None:
+    counts = np.array([3.0, 3.0, 2.0, -8.0, -3.0, 0.0, -11.0, -8.0, 0.0, 3.0, 3.0])
+    assert within_noise(counts, 1.0, 4.0) is None
+    assert within_noise(np.maximum(counts, -1.0), 1.0, 4.0) == slice(0, 11)
+
+
 def test_ends_that_noise_may_have_made_are_empty() -> None:
     """A tail of 21 at a noise of 10 is none where a look has placed the bins, and stays where they are equal."""
     counts = [3, 12, 21, -8, 5000, 0, 5, 800, 22, 4, -20, 0, 0, 0]

@@ -25,10 +25,11 @@ from repsynth.attacks.victims import FEWEST_RUNS, Victims
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.nearest import nearest
 from repsynth.planning.plan import Plan
+from repsynth.release.folder import check_private
 from repsynth.storage.atomic import beside
 
 STAMP = "PRIVATE: attacks on the records of a table. For the curator only; never publish."
-_RUNS, _ABOUT, _VERSION = "runs", "attack.json", 2
+_RUNS, _ABOUT, _VERSION = "runs", "attack.json", 3
 
 Result = dict[str, NDArray[Any]]
 """What a run left: for each score a number for each target, who took part, their influence, and guesses."""
@@ -160,6 +161,7 @@ def _work(campaign: Campaign, folder: Path, method: str, run: int) -> Result:
 def _open(campaign: Campaign, folder: Path) -> None:
     """Make the folder, or see that it holds runs of the same attack."""
     address = campaign.address()
+    check_private(folder)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / _ABOUT).exists():
         raise ConfigError(f"{folder}: holds other files; attacks are PRIVATE, name a new folder for them with -o")
     try:

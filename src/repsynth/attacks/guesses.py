@@ -1,7 +1,7 @@
 """Singling out, linking and inferring, as Anonymeter asks for them: guesses about people of the table, against the
 same guesses about people who were not in it. What is guessed right about the latter was learnt about everybody.
 
-    singling out  a statement in three columns, read off a synthetic record, fits exactly one person
+    singling out  a statement in three columns that fits exactly one synthetic record fits exactly one person
     linking       the columns are in two hands: the nearest synthetic records of a person in both are the same one
     inferring     all columns but one are known: the nearest synthetic record tells that one, numbers to 5 %
 
@@ -25,7 +25,7 @@ GUESSING_RUNS = 4
 
 _PEOPLE = 400  # of each side, in a run
 _CROWD = 2000  # of each side, among whom somebody is singled out
-_STATEMENTS, _COLUMNS = 400, 3
+_STATEMENTS, _ATTEMPTS, _COLUMNS = 400, 4000, 3
 _NEIGHBOURS = 5
 _TOLERANCE = 0.05
 _BLOCK = 100
@@ -74,37 +74,48 @@ def make_guesses(
     return counts
 
 
-Statement = list[tuple[str, str, int]]
-"""Columns, how they compare ("is", "least", "most"), and with what code."""
+Statement = list[tuple[str, int, int]]
+"""Columns, and the least and the largest code that fit."""
 
 
 def _statements(synthetic: Records, victims: Victims, generator: np.random.Generator) -> list[Statement]:
+    """Read off synthetic records: the same category, a number at least as far from the middle. Kept are those that
+    fit no other synthetic record; there may be fewer than wanted, or none."""
     columns = victims.schema.learned
-    middle = {c.name: float(np.median(synthetic.codes[c.name])) for c in columns}
-    made = []
-    for row in generator.integers(0, synthetic.rows, _STATEMENTS):
-        chosen = generator.choice(len(columns), min(_COLUMNS, len(columns)), replace=False)
+    middle = {c.name: _middle(synthetic.codes[c.name], c.steps) for c in columns if isinstance(c, Numeric)}
+    made: list[Statement] = []
+    for row in generator.integers(0, synthetic.rows, _ATTEMPTS):
         statement = []
-        for column in (columns[k] for k in chosen):
-            code = int(synthetic.codes[column.name][row])
-            number = isinstance(column, Numeric) and 0 <= code <= column.steps
-            kind = ("least" if code > middle[column.name] else "most") if number else "is"
-            statement.append((column.name, kind, code))
-        made.append(statement)
+        for k in generator.choice(len(columns), min(_COLUMNS, len(columns)), replace=False):
+            column, code = columns[k], int(synthetic.codes[columns[k].name][row])
+            low = high = code
+            if isinstance(column, Numeric) and 0 <= code <= column.steps:
+                low, high = (code, column.steps) if code > middle[column.name] else (0, code)
+            statement.append((column.name, low, high))
+        if _fits(statement, synthetic).sum() == 1:
+            made.append(statement)
+        if len(made) == _STATEMENTS:
+            break
     return made
+
+
+def _middle(codes: Ints, steps: int) -> float:
+    numbers = codes[(codes != MISSING) & (codes <= steps)]
+    return float(np.median(numbers)) if len(numbers) else 0.0
+
+
+def _fits(statement: Statement, records: Records) -> Bools:
+    fits = np.ones(records.rows, dtype=bool)
+    for name, low, high in statement:
+        fits &= (records.codes[name] >= low) & (records.codes[name] <= high)
+    return fits
 
 
 def _single_out(statements: list[Statement], crowd: People) -> Ints:
     counts = np.zeros((DECILES, 2), dtype=np.int64)
     counts[:, 1] = len(statements)
     for statement in statements:
-        fits = np.ones(crowd.records.rows, dtype=bool)
-        for name, kind, code in statement:
-            codes = crowd.records.codes[name]
-            plain = codes != MISSING
-            fits &= (
-                codes == code if kind == "is" else plain & (codes >= code if kind == "least" else codes <= code)
-            )
+        fits = _fits(statement, crowd.records)
         if fits.sum() == 1:
             counts[crowd.deciles[int(np.argmax(fits))], 0] += 1
     return counts

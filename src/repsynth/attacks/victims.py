@@ -97,8 +97,10 @@ def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, se
     """Targets from all deciles of outlyingness; what is odd about the data is noted."""
     if targets < 1:
         raise ConfigError("there must be one target at least; give --targets")
+    if seed < 0:
+        raise ConfigError("the seed must not be negative; give another --seed")
     notes: list[str] = []
-    records, reference = read(table, schema), no_records()
+    records, reference = _read(table, schema, "table"), no_records()
     if records.rows < FEWEST_ROWS:
         raise DataError(f"the table has fewer than {FEWEST_ROWS} rows: too few to attack anybody in")
     if holdout is None:
@@ -107,7 +109,7 @@ def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, se
             "measured cells, singling out, linking, inferring); keep some rows apart and give --holdout"
         )
     else:
-        reference = _disjoint(records, read(holdout, schema), notes)
+        reference = _disjoint(records, _read(holdout, schema, "holdout"), notes)
     most = records.rows // 2
     if targets > most:
         notes.append(f"{targets:,} targets are more than half of the {records.rows:,} rows: {most:,} are attacked")
@@ -134,10 +136,22 @@ def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, se
 
 def read(table: Any, schema: Schema) -> Records:
     """A table, encoded."""
+    if schema.person is not None:
+        raise ConfigError(
+            "attacks are on single rows; leave [person] out of the schema to see what they find of one row, and "
+            "use repsynth audit for persons"
+        )
     source = open_source(table)
     check_columns(source, schema)
     names = [column.name for column in schema.learned]
     return join(list(LocalEngine.open(source, schema).per_record()), names)
+
+
+def _read(table: Any, schema: Schema, name: str) -> Records:
+    try:
+        return read(table, schema)
+    except DataError as error:
+        raise DataError(f"the {name}: {error}") from None
 
 
 def _standing(

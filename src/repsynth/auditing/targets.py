@@ -1,39 +1,84 @@
 """The records under attack."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
+from repsynth.arrays import Bools
 from repsynth.data.decode import decode
+from repsynth.data.following import with_following
 from repsynth.data.imitate import layout_of
-from repsynth.data.records import MISSING, Records, join
+from repsynth.data.persons import NOBODY, UNITS, factors_of
+from repsynth.data.records import MISSING, Records, Whose, join
 from repsynth.data.sources import open_source
+from repsynth.engines.local import LocalEngine
 from repsynth.release.release import Release
-from repsynth.schema import Numeric, Schema
+from repsynth.schema import Numeric, Person, Schema
 
 
 @dataclass(frozen=True)
 class Target:
-    """A record, and the others in the table."""
+    """A record, or all records of a person, and the others in the table."""
 
     name: str
     others: Records
     record: Records
 
+    def engines(self, schema: Schema) -> tuple[LocalEngine, LocalEngine]:
+        """The table without and with it. Where several rows may be one person's, both are read and counted as a
+        table of a run is."""
+        both = [self.others], [self.others, self.record]
+        if schema.person is None:
+            return LocalEngine(both[0]), LocalEngine(both[1])
+        without, present = (LocalEngine.open(open_source(stored(schema, parts)), schema) for parts in both)
+        return without, present
+
+    def influence(self, release: Release) -> float:
+        """Its share of the largest influence."""
+        of_rows = release.influence(self.record)
+        if self.record.whose is None:
+            return min(float(of_rows[0]), 1.0)
+        whole = UNITS * release.schema.rows_per_person
+        return min(float(self.record.whose.factors @ of_rows) / whole * (1 + 1e-12), 1.0)
+
 
 def targets_of(release: Release, table: Records) -> Iterator[Target]:
     """The records of a table that matter, and planted ones."""
-    everybody = np.arange(table.rows)
-    canary = extreme_record(release.schema)
+    canary, nothing, person = extreme_record(release.schema), empty_record(release.schema), release.schema.person
     if table.rows > 1:
         scores = release.score.of(table)
         for name, i in (("most outlying", int(np.argmax(scores))), ("least outlying", int(np.argmin(scores)))):
-            yield Target(name, table.take(everybody != i), table.take(everybody == i))
-    yield Target("canary", table, canary)
-    yield Target("missing only", table, empty_record(release.schema))
-    yield Target("canary alone", table.take(everybody < 0), canary)
+            own = _own_rows(table, i)
+            yield Target(name, table.take(~own), table.take(own))
+    nobody = table.take(np.zeros(table.rows, dtype=np.bool_))
+    if person is None:
+        yield Target("canary", table, canary)
+        yield Target("missing only", table, nothing)
+        yield Target("canary alone", nobody, canary)
+        return
+    yield Target("canary", table, _planted(canary, table, person, person.rows))
+    yield Target("canary of many rows", table, _planted(canary, table, person, 25 * person.rows))
+    yield Target("missing only", table, _planted(nothing, table, person, person.rows))
+    yield Target("canary alone", nobody, _planted(canary, table, person, 25 * person.rows))
+
+
+def _own_rows(table: Records, row: int) -> Bools:
+    """Those of a row's person."""
+    whose = np.arange(table.rows)
+    if table.whose is not None and table.whose.places[row] >= 0:
+        whose = table.whose.places
+    own: Bools = whose == whose[row]
+    return own
+
+
+def _planted(record: Records, table: Records, person: Person, rows: int) -> Records:
+    """Somebody with so many rows, all the same."""
+    assert table.whose is not None
+    places = np.full(rows, table.whose.places.max(initial=NOBODY) + 1)
+    whose = Whose(places, factors_of(np.full(rows, rows), person.rows))
+    return replace(record.take(np.zeros(rows, dtype=np.int64)), whose=whose)
 
 
 def made_up_table(schema: Schema, rows: int = 1000) -> pa.Table:
@@ -43,7 +88,11 @@ def made_up_table(schema: Schema, rows: int = 1000) -> pa.Table:
         c.name: generator.integers(0, (c.steps if isinstance(c, Numeric) else c.size - 1) + 1, rows)
         for c in schema.learned
     }
-    return stored(schema, [Records(rows=rows, codes=codes)])
+    if schema.person is None:
+        return stored(schema, [Records(rows=rows, codes=codes)])
+    places = np.sort(generator.integers(0, rows // 4, rows))
+    several = factors_of(np.bincount(places)[places], schema.person.rows)
+    return stored(schema, [Records(rows=rows, codes=codes, whose=Whose(places, several))])
 
 
 def extreme_record(schema: Schema) -> Records:
@@ -62,4 +111,10 @@ def stored(schema: Schema, parts: Sequence[Records]) -> pa.Table:
     """Encoded records as a table that the pipeline can read again."""
     joined = join(parts, [column.name for column in schema.learned])
     names = {column.name: pa.nulls(0, pa.string()) for column in schema.columns}
-    return decode(joined, schema, layout_of(open_source(pa.table(names)), schema))
+    whose = joined.whose
+    joined, _ = with_following(joined, schema)
+    table = decode(joined, schema, layout_of(open_source(pa.table(names)), schema))
+    if schema.person is None or whose is None:
+        return table
+    ids = pa.array(whose.places, mask=whose.places < 0)
+    return table.set_column(table.column_names.index(schema.person.column), schema.person.column, ids)

@@ -34,10 +34,11 @@ def attack_training(
 def contribution(plan: Plan, rounds: Rounds, target: Target, influence: float) -> list[Finding]:
     """What the record adds to some rounds, against what is claimed: the norm is known exactly, not estimated."""
     assert plan.training is not None
-    parts = rounds.parts(target.record)
+    alone = LocalEngine([target.record], person=plan.schema.person)
+    held = alone.held(rounds.parts)
     for kernel in rounds.examples():
-        added = kernel.total(parts)
-        norm = math.sqrt(float(np.sum(added.astype(np.float64) ** 2)))
+        added = held.sum(kernel) / alone.units
+        norm = math.sqrt(float(np.sum(added**2)))
         if norm > influence * plan.training.sensitivity * (1 + 1e-9):
             claimed, found = (claimed_mu(Loss.of([plan.training]).at(n)) for n in (influence, 1.0))
             name = plan.training.name

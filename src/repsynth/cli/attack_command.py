@@ -8,6 +8,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from repsynth.cli import render_attack
 from repsynth.cli.commands import plan_of, print_result
+from repsynth.cli.flags import reading_of
+from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
 
 
@@ -19,7 +21,9 @@ def attack(options: argparse.Namespace) -> int:
         raise ConfigError("attacks need scikit-learn; pip install 'repsynth[paper]'") from None
     from repsynth.attacks.exposure import attack as carry_out
 
-    made = plan_of(options)
+    made, reading = plan_of(options), reading_of(options)
+    train = open_source(options.train, reading)
+    holdout = None if options.holdout is None else open_source(options.holdout, reading)
     console = Console(stderr=True, highlight=False)
     silent = options.json or not console.is_terminal
     with _progress(console, silent) as progress:
@@ -40,8 +44,8 @@ def attack(options: argparse.Namespace) -> int:
 
         found = carry_out(
             made,
-            options.train,
-            options.holdout,
+            train,
+            holdout,
             options.output,
             targets=options.targets,
             runs=options.runs,

@@ -18,6 +18,7 @@ from rich.progress import (
     ProgressColumn,
     SpinnerColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -26,12 +27,15 @@ from rich.text import Text
 
 from repsynth import datasets
 from repsynth.cli import render, render_curator, render_evaluation, render_plan
-from repsynth.cli.flags import settings_of
+from repsynth.cli.flags import reading_of, settings_of
 from repsynth.curator.check import check_table
 from repsynth.curator.dossier import write_dossier
 from repsynth.curator.draft import make_draft
-from repsynth.data.sources import open_source
+from repsynth.data.anew import check_ids
+from repsynth.data.decode import stored_schema
+from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
+from repsynth.engines.names import CLUSTERS
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError
 from repsynth.models.base import Round
 from repsynth.pipeline.payment import open_payer
@@ -46,15 +50,20 @@ from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
 from repsynth.release.expected import expected_errors
 from repsynth.release.lending import borrow
+from repsynth.release.obeying import Drawn
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
+from repsynth.schema.sdv import load_sdv
 from repsynth.storage.atomic import beside, check_place
 
 
 def schema(options: argparse.Namespace) -> None:
     """Write a draft schema."""
     check_new(options.output, "-o")
-    draft = make_draft(options.data, label=options.label)
+    reading = reading_of(options)
+    described = None if options.metadata is None else load_sdv(options.metadata)
+    source = open_source(options.data, reading)
+    draft = make_draft(source, label=options.label, decimal=reading.decimal, described=described)
     with beside(options.output) as temporary:
         temporary.write_text(draft.text, encoding="utf-8")
     data = {
@@ -67,7 +76,8 @@ def schema(options: argparse.Namespace) -> None:
 
 def check(options: argparse.Namespace) -> None:
     """Look at a table through its schema."""
-    checked = check_table(options.data, load_schema(options.schema))
+    reading = reading_of(options)
+    checked = check_table(open_source(options.data, reading), reading.declared(load_schema(options.schema)))
     print_result(options, msgspec.to_builtins(checked), lambda console: render_curator.check(console, checked))
 
 
@@ -101,7 +111,7 @@ def plan(options: argparse.Namespace) -> None:
 def synthesize(options: argparse.Namespace) -> None:
     """Make a release and a synthetic table."""
     made = plan_of(options)
-    suffix = ".csv" if options.data.suffix.lower() == ".csv" else ".parquet"
+    suffix = ".csv" if all(is_text_file(part) for part in options.data) else ".parquet"
     output = options.output or Path(f"synthetic{suffix}")
     check_table_path(output)
     check_place(options.release)
@@ -109,17 +119,17 @@ def synthesize(options: argparse.Namespace) -> None:
         raise ConfigError(f"{options.release}: already exists; name another folder with --release")
     if options.rows is not None and not 0 <= options.rows <= 10**12:
         raise ConfigError("the number of rows cannot be negative, nor above 10^12")
+    check_ids(made.schema, options.rows if options.rows is not None else made.public_rows or 0)
     payer = open_payer(options.ledger, options.dataset)
-    source = open_source(options.data)
+    source = open_source(options.data, reading_of(options))
     checkpoint = options.release.with_name(f"{options.release.name}.checkpoint") if made.training else None
     resumed = checkpoint is not None and (checkpoint / "run.json").exists()
     with _progress(options) as progress:
         rounds = made.training.rounds if made.training else 0
         task = progress.add_task("", total=len(made.steps) + rounds)
-        reading = progress.add_task("reading", total=source.rows, rows=0)
-
-        def on_rows(rows: int) -> None:
-            progress.update(reading, completed=rows, rows=rows)
+        read_here = options.engine not in CLUSTERS
+        reading = progress.add_task("reading", total=source.rows, rows=0, visible=read_here)
+        on_rows = _passes(progress, reading)
 
         def on_step(step: str) -> None:
             progress.update(task, description=step, advance=1)
@@ -142,6 +152,7 @@ def synthesize(options: argparse.Namespace) -> None:
             payer=payer,
             checkpoint=checkpoint,
             engine=options.engine,
+            cluster=options.cluster,
         )
     folder = _save(release, options.release)
     try:
@@ -180,14 +191,35 @@ def sample(options: argparse.Namespace) -> None:
     """Draw rows from a release."""
     check_table_path(options.output)
     release = Release.load(options.release)
-    written = _write_sample(options, release, options.output, options.rows, seed=options.seed, label=options.label)
+    asked, drawn = {"seed": options.seed, "label": options.label, "where": options.where}, Drawn()
+    written = _write_sample(
+        options, release, options.output, options.rows, given=options.given, drawn=drawn, **asked
+    )
     warnings = written_cautions(options.output, written.apostrophes)
 
     def tell(console: Console) -> None:
         console.print(f"Wrote {render.count(written.rows)} to {escape(str(options.output))}.")
+        if options.given is not None:
+            console.print(_how_completed(drawn))
+        if drawn.again:
+            console.print(f"{drawn.again:.1%} of the rows drawn did not obey the rules or the condition.")
         render.warnings(console, warnings)
 
-    print_result(options, {"output": str(options.output), "rows": written.rows, "warnings": warnings}, tell)
+    data = {"output": str(options.output), "rows": written.rows, "not_kept": drawn.again, "warnings": warnings}
+    if options.given is not None:
+        data |= {"weighted": drawn.weighted, "effective_size": drawn.effective_size}
+    print_result(options, data, tell)
+
+
+def _how_completed(drawn: Drawn) -> str:
+    """By which probabilities rows were completed, in words."""
+    if drawn.effective_size is None:
+        return "The other columns follow the model's probabilities given these, exactly."
+    rest = "" if drawn.weighted == drawn.kept else f"; {drawn.kept - drawn.weighted:,} by a simpler model, exactly"
+    return (
+        f"{drawn.weighted:,} of them were chosen by weighting draws of the model, each in effect among "
+        f"{drawn.effective_size:,.1f} on average{rest}."
+    )
 
 
 def inspect(options: argparse.Namespace) -> None:
@@ -206,7 +238,7 @@ def risk(options: argparse.Namespace) -> None:
     """Write the curator's dossier."""
     check_table_path(options.output, (".parquet",))
     release = Release.load(options.release)
-    summary = write_dossier(options.data, release, options.output)
+    summary = write_dossier(open_source(options.data, reading_of(options)), release, options.output)
     data = {"dossier": str(options.output), "private": True}
     if options.show:
         data["summary"] = msgspec.to_builtins(summary)
@@ -245,19 +277,18 @@ def audit(options: argparse.Namespace) -> int:
     from repsynth.auditing.audit import audit as run_audit
     from repsynth.auditing.targets import made_up_table
 
-    made = plan_of(options)
+    made, private = plan_of(options), bool(options.data)
     with _progress(options) as progress:
         task = progress.add_task("attacking", total=5)
         findings = list(
             run_audit(
                 made,
-                made_up_table(made.schema) if options.data is None else options.data,
+                open_source(options.data, reading_of(options)) if private else made_up_table(made.schema),
                 runs=options.runs,
                 black_box_runs=options.black_box_runs,
                 on_target=lambda name: progress.update(task, description=name, advance=1),
             )
         )
-    private = options.data is not None
     print_result(
         options,
         render.audit_data(findings, private),
@@ -304,7 +335,10 @@ def plan_of(options: argparse.Namespace) -> Plan:
     kept = {} if options.plan is None else read_settings(options.plan)
     borrowed = None if options.scores_from is None else borrow(options.scores_from)
     settings = Settings.of(**with_given(kept, settings_of(options)))
-    return make_plan(load_schema(options.schema), settings, borrowed)
+    schema = load_schema(options.schema)
+    if hasattr(options, "decimal"):  # of a command that reads a table
+        schema = reading_of(options).declared(schema)
+    return make_plan(schema, settings, borrowed)
 
 
 def _write_sample(
@@ -315,15 +349,34 @@ def _write_sample(
     *,
     seed: int | None,
     label: str | None = None,
+    where: str | None = None,
+    given: Path | None = None,
+    drawn: Drawn | None = None,
 ) -> Written:
-    total = release.default_rows if rows is None else rows
+    total = None if given is not None else release.default_rows if rows is None else rows
     with _progress(options) as progress:
         task = progress.add_task("sampling", total=total, rows=0)
         return write_table(
-            release.batches(rows, seed=seed, label=label),
+            release.pieces(rows, seed=seed, label=label, where=where, given=given, drawn=drawn, compact=True),
+            stored_schema(release.layout),
             output,
             on_rows=lambda done: progress.update(task, completed=done, rows=done),
         )
+
+
+def _passes(progress: Progress, task: TaskID) -> Callable[[int], None]:
+    """Shows how many rows were read, then how many each measurement has gone through: a pass begins from none."""
+    seen = 0
+
+    def on_rows(rows: int) -> None:
+        nonlocal seen
+        if rows < seen:
+            total = max(progress.tasks[task].completed, seen)
+            progress.reset(task, description="measuring", total=total, rows=0)
+        seen = rows
+        progress.update(task, completed=rows, rows=rows)
+
+    return on_rows
 
 
 class _RowsColumn(ProgressColumn):

@@ -11,8 +11,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from repsynth.cli import render_evaluation
 from repsynth.cli.commands import print_result
+from repsynth.cli.flags import reading_of
+from repsynth.data.reading import Reading
 from repsynth.errors import ConfigError
 from repsynth.release.expected import expected_errors
+from repsynth.release.folder import check_private
 from repsynth.release.release import Release
 from repsynth.schema import Schema, load_schema
 
@@ -63,6 +66,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 
     if options.output is not None:
         check_folder(options.output)
+        check_private(options.output)
     evaluation = _measure(options)
     names = [] if options.output is None else write_evaluation(evaluation, options.output)
     data = {**evaluation_data(evaluation), **_written(options.output, names)}
@@ -75,24 +79,26 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _measure(options: argparse.Namespace) -> "Evaluation":
-    from repsynth.evaluation.evaluate import STEPS, evaluate_tables
+    from repsynth.evaluation.evaluate import evaluate_tables
     from repsynth.evaluation.inputs import Inputs
+    from repsynth.evaluation.measures import STEPS
 
     release = None if options.release is None else Release.load(options.release)
-    schema = _schema(options.schema, release)
-    with _bar(options, len(STEPS) + 1) as step:
+    reading = reading_of(options)
+    schema = _schema(options.schema, release, reading)
+    with step_bar(options, len(STEPS) + 1) as step:
         step("reading")
         synthetic = options.synthetic
         if synthetic is None and release is not None:
             synthetic = release.sample(seed=0)  # the same rows whenever this is asked
-        inputs = Inputs.open(options.train, synthetic, options.holdout, schema, options.label)
+        inputs = Inputs.open(options.train, synthetic, options.holdout, schema, options.label, reading)
         return evaluate_tables(inputs, release, step)
 
 
-def _schema(path: Path | None, release: Release | None) -> Schema:
+def _schema(path: Path | None, release: Release | None, reading: Reading) -> Schema:
     from repsynth.evaluation.inputs import agreed_schema
 
-    return agreed_schema(None if path is None else load_schema(path), release)
+    return agreed_schema(None if path is None else reading.declared(load_schema(path)), release)
 
 
 class _Step:
@@ -107,7 +113,8 @@ class _Step:
 
 
 @contextmanager
-def _bar(options: argparse.Namespace, steps: int) -> Iterator[_Step]:
+def step_bar(options: argparse.Namespace, steps: int) -> Iterator[_Step]:
+    """A bar that is told each step before it begins."""
     console = Console(stderr=True)
     with Progress(
         SpinnerColumn(),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from repsynth.data.reading import READING, Reading
+from repsynth.engines.names import Place
 from repsynth.knobs import Knob, Registry, knobs_of
 from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
@@ -36,11 +38,34 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_table(parser: argparse.ArgumentParser, *names: str, help: str, **options: Any) -> None:
+    """A table: one or more files, a folder, a pattern, or the address of a database."""
+    parser.add_argument(*names, metavar="DATA", nargs=options.pop("nargs", "+"), help=help, **options)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """How tables are written, and what is read of a database."""
+    group = parser.add_argument_group("the table")
+    for knob in knobs_of(Reading):
+        _add(group, knob, knob.describe())
+
+
+def reading_of(options: argparse.Namespace) -> Reading:
+    """How tables are written, as far as flags say so."""
+    return Reading(**{name: value for name in READING if (value := getattr(options, name)) is not None})
+
+
 def add_budget(parser: argparse.ArgumentParser) -> None:
     """The knobs of a budget alone."""
     for knob in knobs_of(Settings):
         if knob.name in _BUDGET_KNOBS:
             _add(parser, knob, knob.describe())
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Where sums are computed."""
+    for knob in knobs_of(Place):
+        _add(parser, knob, knob.describe())
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -61,7 +86,11 @@ def _add_part(group: argparse._ArgumentGroup, part: str, registry: Registry[Any]
 def _add(parser: argparse._ActionsContainer, knob: Knob, text: str) -> None:
     extra = knob.meta.extra or {}
     parser.add_argument(
-        knob.flag, dest=knob.name, type=_type(knob), metavar=extra.get("metavar"), help=text.replace("%", "%%")
+        extra.get("flag", knob.flag),
+        dest=knob.name,
+        type=_type(knob),
+        metavar=extra.get("metavar"),
+        help=text.replace("%", "%%"),
     )
     if knob.name in _OLD_FLAGS:
         parser.add_argument(_OLD_FLAGS[knob.name], dest=knob.name, type=_type(knob), help=argparse.SUPPRESS)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from repsynth import __version__
-from repsynth.cli.flags import add_budget, add_settings
-from repsynth.engines.names import ENGINES
+from repsynth.cli.flags import add_budget, add_place, add_reading, add_settings, add_table
 from repsynth.errors import RepsynthError, SchemaError
 
 _INTRO = """\
@@ -26,9 +25,12 @@ the people who are easiest to single out, have a smaller bound on what they lose
   4. repsynth synthesize people.csv --schema schema.toml --epsilon 1
   5. repsynth inspect release                       what was spent, and who lost how much
 
-A table is a comma-separated UTF-8 file with a header line, or a Parquet file: one person per row. A schema
-is a TOML file with a table [columns.NAME] for each column: type = "integer", "number" or "datetime" with
-min and max; "category" with values; "boolean"; or "id", which is numbered anew. missing = true allows empty cells.
+A table has one person per row, or several where the schema has [person]: a CSV file with a header line (also
+.gz, .bz2, .zst), a Parquet, Arrow, Excel, SPSS, Stata or SAS file, several files, a folder or a 'pattern*', an
+SQLite or DuckDB file, or postgresql://host/database?table=NAME. A schema is a TOML file with a table
+[columns.NAME] for each column: type = "integer", "number" or "datetime" with min and max; "category" with
+values; "boolean"; or "id", which is numbered anew, or made anew with format = "###-##-####". missing = true
+allows empty cells.
 """
 
 _SYNTHESIZE = """\
@@ -46,6 +48,18 @@ Decide for each column what it is, say why, and write a draft to be confirmed by
 read from the data: it is not private.
 
   repsynth schema people.csv --label smoker -o schema.toml
+
+With --private nothing is looked at for free: types, bounds and values are found by noisy measurements that cost ε.
+Only the names of the columns are taken as public. The schema may be published and needs no confirmation; it is
+coarser, and rare values are not in it. Its cost goes on into the account of every release that is made with it.
+
+  repsynth schema people.csv --label smoker --private --epsilon 0.2 --delta 1e-10 --ledger ledger.db
+
+Metadata of SDV (one table, JSON) says what columns are; bounds and categories, which it lacks, are looked up or
+measured. Measured, the metadata's ids are not, and types are.
+
+  repsynth schema people.csv --metadata metadata.json -o schema.toml
+  repsynth schema schema.toml --to-sdv metadata.json
 """
 
 _CHECK = """\
@@ -85,6 +99,16 @@ claimed.
 
   repsynth attack --train people.csv --holdout others.csv --schema schema.toml --epsilon 1 -o attack
   repsynth attack --train people.csv --schema schema.toml --plan plan.toml --targets 200 --runs 256 -o attack
+"""
+
+_REPORT = """\
+Write a release as one page that opens in any browser: what it promises, in plain words and in numbers, how the
+loss is spread, how exact it is, and a calculator for anybody's own bound. It is public, as the release is. With
+--curator it is another page, for the curator alone: real against synthetic, who weighs less, what the records
+lose, who could be found. That one is PRIVATE, must be called so, and is never written into a release.
+
+  repsynth report release -o report.html
+  repsynth report release --curator --train people.csv --holdout others.csv -o private-report.html
 """
 
 _EXPLORE = """\
@@ -196,15 +220,44 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
 
     schema = _verb(
-        verbs, "schema", "commands:schema", "draft a schema from the data, to be confirmed by hand", _SCHEMA
+        verbs, "schema", "schema_command:schema", "draft a schema from the data, to be confirmed by hand", _SCHEMA
     )
-    schema.add_argument("data", metavar="DATA", type=Path, help="CSV or Parquet file")
+    add_table(schema, "data", help="the table: files, a folder, a 'pattern*' or the address of a database")
     schema.add_argument("--label", help="the column that analysts will predict")
     schema.add_argument("-o", "--output", type=Path, default=Path("schema.toml"), help="(default: schema.toml)")
+    schema.add_argument(
+        "--metadata",
+        type=Path,
+        metavar="JSON",
+        help="SDV's metadata of the table: says types, ids and their forms",
+    )
+    schema.add_argument(
+        "--to-sdv",
+        type=Path,
+        metavar="JSON",
+        help="write SDV's metadata of a schema.toml, named as DATA; reads no table",
+    )
+    private = schema.add_argument_group("measured instead of looked up")
+    private.add_argument("--private", action="store_true", help="find everything by charged measurements")
+    private.add_argument("--epsilon", type=float, help="what they may cost in all")
+    private.add_argument("--delta", type=float, help="the δ that goes with it (default: 1e-10)")
+    private.add_argument(
+        "--id", action="append", metavar="COLUMN", help="a column that identifies people: not measured; repeatable"
+    )
+    private.add_argument(
+        "--public-rows",
+        type=int,
+        metavar="N",
+        help="how many rows there are, if public: refuses a hopeless budget",
+    )
+    private.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
+    private.add_argument("--dataset", help="whose budget, where the ledger holds several")
+    add_reading(schema)
 
     check = _verb(verbs, "check", "commands:check", "see what a schema makes of a table: a PRIVATE look", _CHECK)
-    check.add_argument("data", metavar="DATA", type=Path, help="CSV or Parquet file")
+    add_table(check, "data", help="the table: files, a folder, a 'pattern*' or the address of a database")
     check.add_argument("--schema", type=Path, required=True, help="schema.toml, confirmed or not")
+    add_reading(check)
 
     plan = _verb(verbs, "plan", "commands:plan", "show what a run would measure and cost; touches no data")
     add_settings(plan)
@@ -219,8 +272,9 @@ def _parser() -> argparse.ArgumentParser:
     synthesize = _verb(
         verbs, "synthesize", "commands:synthesize", "make a release and a synthetic table", _SYNTHESIZE
     )
-    synthesize.add_argument("data", metavar="DATA", type=Path, help="CSV or Parquet file, one person per row")
+    add_table(synthesize, "data", help="the table: one person per row, or several with [person] in the schema")
     add_settings(synthesize)
+    add_reading(synthesize)
     synthesize.add_argument("--rows", type=int, help="rows of the synthetic table (default: the released count)")
     synthesize.add_argument("-o", "--output", type=Path, help="synthetic table (default: synthetic.csv)")
     synthesize.add_argument(
@@ -232,23 +286,37 @@ def _parser() -> argparse.ArgumentParser:
     )
     synthesize.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
     synthesize.add_argument("--dataset", help="whose budget, where the ledger holds several")
-    synthesize.add_argument(
-        "--engine", default="local", metavar="NAME", help=f"where sums are computed: {', '.join(ENGINES)} (local)"
-    )
+    add_place(synthesize)
 
     sample = _verb(verbs, "sample", "commands:sample", "draw more synthetic rows from a release; costs nothing")
     sample.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     sample.add_argument("-n", "--rows", type=int, help="number of rows (default: the released count)")
     sample.add_argument("-o", "--output", type=Path, required=True, help="a .csv or .parquet file")
     sample.add_argument("--label", metavar="VALUE", help="only rows with this value of the label")
+    sample.add_argument(
+        "--where", metavar="CONDITION", help="only rows for which this holds, such as 'sex = \"F\" and age < 40'"
+    )
+    sample.add_argument(
+        "--given", type=Path, metavar="TABLE", help="complete these rows: a file with some of the columns"
+    )
     sample.add_argument("--seed", type=int, help="draw the same rows again; sampling is free, so this is safe")
 
     inspect = _verb(verbs, "inspect", "commands:inspect", "what a release cost, and how the loss is spread")
     inspect.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
 
-    report = _verb(verbs, "report", "page_commands:report", "a release as one page that everybody can read")
+    report = _verb(
+        verbs, "report", "page_commands:report", "a release as one page that everybody can read", _REPORT
+    )
     report.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     report.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
+    report.add_argument("--curator", action="store_true", help="the PRIVATE page: what was lost, and who by")
+    add_table(report, "--train", help="the table the release was made from")
+    add_table(report, "--holdout", help="real rows that the release was not made from, to predict")
+    report.add_argument(
+        "--dossier", type=Path, metavar="FILE", help="what repsynth risk wrote (default: worked out again)"
+    )
+    report.add_argument("--attack", type=Path, metavar="DIR", help="what repsynth attack left, to be shown, too")
+    add_reading(report)
 
     explore = _verb(
         verbs, "explore", "page_commands:explore", "a page to choose a plan with; touches no data", _EXPLORE
@@ -258,18 +326,18 @@ def _parser() -> argparse.ArgumentParser:
     explore.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
 
     risk = _verb(verbs, "risk", "commands:risk", "each record's own loss: a PRIVATE file for the curator")
-    risk.add_argument("data", metavar="DATA", type=Path, help="the table the release was made from")
+    add_table(risk, "data", help="the table the release was made from")
     risk.add_argument("--release", type=Path, required=True, metavar="DIR", help="release folder")
     risk.add_argument("-o", "--output", type=Path, required=True, help="dossier, a .parquet file; PRIVATE")
     risk.add_argument("--show", action="store_true", help="also print its PRIVATE summary")
+    add_reading(risk)
 
     _add_ledger(verbs)
 
     audit = _verb(verbs, "audit", "commands:audit", "attack the mechanism and compare with its claims", _AUDIT)
-    audit.add_argument(
-        "data", metavar="DATA", type=Path, nargs="?", help="a table; made up from the schema if left out"
-    )
+    add_table(audit, "data", nargs="*", help="a table; made up from the schema if left out")
     add_settings(audit)
+    add_reading(audit)
     audit.add_argument("--runs", type=int, default=100_000, help="white-box runs per record (default: 100,000)")
     audit.add_argument("--black-box-runs", type=int, default=0, help="black-box runs per record (default: none)")
 
@@ -316,17 +384,14 @@ def _add_evaluate(verbs: Verbs) -> None:
         _EVALUATE,
     )
     evaluate.set_defaults(interrupted="interrupted; nothing was written")
-    evaluate.add_argument("--train", type=Path, metavar="DATA", help="the table the release was made from")
-    evaluate.add_argument(
-        "--synthetic", type=Path, metavar="DATA", help="the synthetic table (default: drawn from the release)"
-    )
-    evaluate.add_argument(
-        "--holdout", type=Path, metavar="DATA", help="real rows that the release was not made from, to predict"
-    )
+    add_table(evaluate, "--train", help="the table the release was made from")
+    add_table(evaluate, "--synthetic", help="the synthetic table, as repsynth writes it (drawn from the release)")
+    add_table(evaluate, "--holdout", help="real rows that the release was not made from, to predict")
     evaluate.add_argument("--schema", type=Path, help="schema.toml (default: the release's)")
     evaluate.add_argument("--release", type=Path, metavar="DIR", help="release folder; alone, it needs no table")
     evaluate.add_argument("--label", help="the column to predict (default: the schema's label)")
     evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for files; PRIVATE with tables")
+    add_reading(evaluate)
 
 
 def _add_attack(verbs: Verbs) -> None:
@@ -334,9 +399,10 @@ def _add_attack(verbs: Verbs) -> None:
         verbs, "attack", "attack_command:attack", "see who could still be found: a PRIVATE look", _ATTACK
     )
     attack.set_defaults(interrupted="interrupted; run the same command again to go on where it stopped")
-    attack.add_argument("--train", type=Path, required=True, metavar="DATA", help="the table, CSV or Parquet")
-    attack.add_argument("--holdout", type=Path, metavar="DATA", help="people like those, who are not in the table")
+    add_table(attack, "--train", required=True, help="the table")
+    add_table(attack, "--holdout", help="people like those, who are not in the table")
     add_settings(attack)
+    add_reading(attack)
     attack.add_argument("--targets", type=int, default=100, metavar="N", help="records under attack (%(default)s)")
     attack.add_argument("--runs", type=int, default=64, metavar="K", help="runs of each method (%(default)s)")
     attack.add_argument(

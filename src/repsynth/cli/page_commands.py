@@ -1,11 +1,15 @@
 """The commands that write a page: `report`, a release for everybody, and `explore`, to choose a plan with."""
 
 import argparse
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
 from repsynth.cli.commands import check_new, print_result
+from repsynth.cli.evaluate_command import step_bar
+from repsynth.cli.flags import reading_of
+from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
@@ -13,11 +17,44 @@ from repsynth.storage.atomic import beside
 
 
 def report(options: argparse.Namespace) -> None:
-    """Write the public page of a release."""
+    """Write the public page of a release or, if asked, the curator's."""
+    if options.curator:
+        _curator(options)
+        return
+    for name in ("train", "holdout", "dossier", "attack"):
+        if getattr(options, name) is not None:
+            raise ConfigError(f"--{name} is for the PRIVATE page alone; add --curator, or leave it out")
     from repsynth.report.page import public_page
 
     _check(options)
     _write(options, public_page(options.release), "it is public, as the release is")
+
+
+def _curator(options: argparse.Namespace) -> None:
+    from repsynth.report.page import CURATOR_STEPS, curator_page
+
+    if options.train is None:
+        raise ConfigError(
+            "the curator's page needs the table that the release was made from; give it with --train"
+        )
+    _check(options)
+    _check_private(options.output)
+    reading = reading_of(options)
+    train = open_source(options.train, reading)
+    holdout = None if options.holdout is None else open_source(options.holdout, reading)
+    with step_bar(options, len(CURATOR_STEPS)) as step:
+        page = curator_page(options.release, train, holdout, options.dossier, options.attack, on_step=step)
+    _write(options, page, "it is PRIVATE: for the curator only", private=True)
+
+
+def _check_private(path: Path) -> None:
+    """A private page says so in its name, and is no part of a release."""
+    if "private" not in path.name.lower():
+        better = path.with_name(f"private-{path.name}")
+        raise ConfigError(f"{path}: the curator's page is PRIVATE, and its name must say so; give -o {better}")
+    for folder in (path.resolve().parent, *path.resolve().parents):
+        if (folder / "release.json").exists():
+            raise ConfigError(f"{folder}: is a release, which is public; put the PRIVATE page elsewhere with -o")
 
 
 def explore(options: argparse.Namespace) -> None:
@@ -42,8 +79,8 @@ def _check(options: argparse.Namespace) -> None:
     check_new(options.output, "-o")
 
 
-def _write(options: argparse.Namespace, page: str, last: str) -> None:
-    with beside(options.output) as temporary:
+def _write(options: argparse.Namespace, page: str, last: str, *, private: bool = False) -> None:
+    with beside(options.output, mode=0o600 if private else 0o644) as temporary:
         temporary.write_text(page, encoding="utf-8")
     size = len(page.encode())
 
@@ -53,4 +90,4 @@ def _write(options: argparse.Namespace, page: str, last: str) -> None:
             f"network; {last}."
         )
 
-    print_result(options, {"output": str(options.output), "private": False, "bytes": size}, tell)
+    print_result(options, {"output": str(options.output), "private": private, "bytes": size}, tell)

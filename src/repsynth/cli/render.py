@@ -16,7 +16,8 @@ from repsynth.planning.cautions import csv_cautions
 from repsynth.planning.plan import Plan
 from repsynth.privacy.balance import Balance
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
-from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.loss import Loss
+from repsynth.privacy.neighbours import neighbours_of, of_persons
 from repsynth.privacy.shown import (
     at_least,
     at_most,
@@ -27,6 +28,7 @@ from repsynth.privacy.shown import (
 )
 from repsynth.release.describe import mu_of_event, purpose, unit_of
 from repsynth.release.release import Release
+from repsynth.schema import Schema
 
 OVER = "over the releases in which a record weighs no more"
 """What a bound by weight is about: not the one release at hand, but all those that weigh a record so little."""
@@ -41,7 +43,8 @@ def release(console: Console, release: Release) -> None:
         "" if privacy.mu is None or privacy.rho is None else f"   ({gaussian_terms(privacy.mu, privacy.rho)})"
     )
     console.print(f"[bold]Privacy[/bold]  {guarantee(privacy.epsilon, privacy.delta)}{gaussian}")
-    console.print(f"Neighbours: {NEIGHBOURS}.")
+    console.print(f"Neighbours: {neighbours_of(release.schema.person)}.")
+    persons(console, release.schema)
     others = ", ".join(
         f"{at_most(eps, 3)} at δ = {at_most(d, 6)}" for d, eps in privacy.epsilon_by_delta().items()
     )
@@ -67,12 +70,23 @@ def release(console: Console, release: Release) -> None:
                 f"Training: {event.rounds:,} rounds, in each a record takes part with probability "
                 f"{event.rate:.4g}; composed as a privacy loss distribution."
             )
+    if release.schema.measured is not None:
+        alone = (privacy.run_loss, Loss.of_measured(release.schema.measured))
+        run, measured = (at_most(loss.epsilon(privacy.delta)) for loss in alone)
+        console.print(f"The schema was measured on the same table: ε = {measured}; this run alone: ε = {run}.")
     source = "declared public" if release.plan.public_rows is not None else "noisy count"
-    console.print(f"Records: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.")
+    what = "Records" if release.schema.person is None else "Rows that count"
+    console.print(f"{what}: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.")
     console.print(f"{model(release.plan)}\n")
     _print_borrowed(console, release)
     _print_outliers(console, release)
     warnings(console, [*release.warnings, *csv_cautions(release.schema)])
+
+
+def persons(console: Console, schema: Schema) -> None:
+    """What several rows of a person mean, where there may be some."""
+    if schema.person is not None:
+        console.print(f"Persons: {escape(of_persons(schema.person))}.")
 
 
 def model(plan: Plan) -> str:
@@ -100,9 +114,10 @@ def outcome(
         )
     elif privacy.fraction_above:
         who = "outliers" if release.plan.scorer.targets_outliers else "chosen at random"
+        they = "they" if release.schema.person is None else "all rows of a person"
         console.print(
-            f"About {privacy.fraction_above} of the records are {who}. Over the releases in which they are, they "
-            f"lose at most ε = {at_most(privacy.outlier_epsilon, 3)}."
+            f"About {privacy.fraction_above} of the records are {who}. Over the releases in which {they} are, "
+            f"they lose at most ε = {at_most(privacy.outlier_epsilon, 3)}."
         )
     console.print(f"Wrote {count(rows)} to {escape(str(output))}")
     hint = f"repsynth inspect {shlex.quote(str(folder))}"
@@ -141,7 +156,9 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
     if summary is None:
         return
     table = make_table("PRIVATE summary", "value", right_from=1)
-    table.add_row("records", f"{summary.records:,}")
+    if summary.rows != summary.records:
+        table.add_row("rows", f"{summary.rows:,}")
+    table.add_row("records" if summary.rows == summary.records else "persons", f"{summary.records:,}")
     table.add_row("largest realised ε", at_most(summary.largest_epsilon))
     table.add_row("median realised ε", at_most(summary.median_epsilon))
     table.add_row("largest to median", f"{summary.max_to_median:.2f}")

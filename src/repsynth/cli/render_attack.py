@@ -1,6 +1,6 @@
 """What `attack` prints: who could be found, by whom, and whether that is more than guessing."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -61,23 +61,28 @@ def _who(console: Console, attacks: Iterable[str]) -> None:
     console.print(table)
 
 
+_ROOM = {"advantage": 112, "at 0.1 %": 126}
+"""Columns that are shown from so wide a terminal on."""
+
+
 def _attacks(console: Console, lines: Iterable[Line]) -> None:
-    headers = ("AUC", "advantage", "found at 1 %", "at 0.1 % alarms")
-    table = make_table("attack", "weights", *headers, "verdict", right_from=99)
-    ordered = sorted(lines, key=_order)
+    columns: dict[str, Callable[[Line], str]] = {
+        "AUC": lambda line: _interval(line, line.area, ""),
+        "advantage": lambda line: _interval(line, line.advantage, "+"),
+        "found at 1 %": lambda line: _rate(line, line.rate_at_1),
+        "at 0.1 %": lambda line: _rate(line, line.rate_at_01),
+    }
+    shown = [name for name in columns if console.width >= _ROOM.get(name, 0)]
+    table = make_table("attack", "weights", *shown, "verdict", right_from=99)
     last = ""
-    for line in ordered:
-        table.add_row(
-            line.attack if line.attack != last else "",
-            _METHODS[line.method],
-            _interval(line, line.area, ""),
-            _interval(line, line.advantage, "+"),
-            _rate(line, line.rate_at_1),
-            _rate(line, line.rate_at_01),
-            _verdict(line),
-        )
+    for line in sorted(lines, key=_order):
+        name = line.attack if line.attack != last else ""
+        table.add_row(name, _METHODS[line.method], *(columns[each](line) for each in shown), _verdict(line))
         last = line.attack
     console.print(table)
+    if len(shown) < len(columns):
+        hidden = " and ".join(name for name in columns if name not in shown)
+        console.print(f"[dim]For want of room without: {hidden} (--json has all).[/dim]")
 
 
 def _order(line: Line) -> tuple[int, int]:
@@ -94,12 +99,12 @@ def _verdict(line: Line) -> str:
 def _interval(line: Line, found: Estimate, sign: str) -> str:
     if line.attack == BEST:  # a bound
         return f"{sign}{fixed_at_most(found.value, 2)}"
-    return f"{found.value:{sign}.2f}" + escape(f" [{found.low:{sign}.2f}, {found.high:{sign}.2f}]")
+    return f"{found.value:{sign}.2f}" + escape(f" [{found.low:.2f}, {found.high:.2f}]")
 
 
 def _rate(line: Line, found: Estimate | None) -> str:
     if found is None:
-        return "too few runs"
+        return "too few"
     if line.attack == BEST:
         return percent_at_most(found.value)
     return f"{found.value:.1%} (≤ {percent_at_most(found.high, 0)})"
@@ -112,37 +117,39 @@ def _deciles(console: Console, found: Exposure) -> None:
     console.print(
         f"\n[bold]By decile of outlyingness[/bold] (10: the most outlying): {name}, and the best possible"
     )
-    headers = [
-        f"{what}, {_METHODS[method]}" for what in ("AUC", "best AUC", "best advantage") for method in methods
-    ]
+    headers = [header for method in methods for header in (f"AUC, {_METHODS[method]}", "best")]
     table = make_table("decile", "targets", *headers, right_from=0)
     by_key = {(line.decile, line.method, line.attack): line for line in found.lines}
     for decile in sorted({line.decile for line in found.lines if line.decile is not None}):
-        seen = [by_key.get((decile, method, name)) for method in methods]
-        best = [by_key[decile, method, BEST] for method in methods]
-        cells = ["" if line is None else _interval(line, line.area, "") for line in seen]
-        cells += [fixed_at_most(line.area.value, 2) for line in best]
-        cells += [fixed_at_most(line.advantage.value, 2) for line in best]
-        table.add_row(str(decile), str(best[0].targets), *cells)
+        cells = []
+        for method in methods:
+            seen, best = by_key.get((decile, method, name)), by_key[decile, method, BEST]
+            cells += ["" if seen is None else _interval(seen, seen.area, ""), fixed_at_most(best.area.value, 2)]
+        table.add_row(str(decile), str(best.targets), *cells)
     console.print(table)
 
 
 def _guesses(console: Console, guesses: list[Guess]) -> None:
-    table = make_table("guess", "who", "weights", "members", "others", "excess", "", "verdict", right_from=99)
-    for column in (3, 4, 5):
-        table.columns[column].justify = "right"
+    wide = console.width >= 110
+    numbers = ("members", "others", *(("excess", "interval") if wide else ()))
+    table = make_table("guess", "who", "weights", *numbers, "verdict", right_from=99)
+    for column in table.columns[3:-1]:
+        column.justify = "right"
+    last = ("", "")
     for guess in sorted(guesses, key=lambda guess: (guess.kind, guess.decile or 0, METHODS.index(guess.method))):
         found = guess.verdict.startswith("members")
+        who = "all" if guess.decile is None else "top tenth"
+        excess = (f"{guess.excess.value:+.1%}", f"{guess.excess.low:+.1%} to {guess.excess.high:+.1%}")
         table.add_row(
-            guess.kind,
-            "all" if guess.decile is None else "top tenth",
+            guess.kind if guess.kind != last[0] else "",
+            who if (guess.kind, who) != last else "",
             _METHODS[guess.method],
             f"{guess.members.value:.1%}",
             f"{guess.others.value:.1%}",
-            f"{guess.excess.value:+.1%}",
-            f"{guess.excess.low:+.1%} to {guess.excess.high:+.1%}",
+            *(excess if wide else ()),
             f"[yellow]{guess.verdict}[/yellow]" if found else guess.verdict,
         )
+        last = (guess.kind, who)
     console.print(table)
 
 

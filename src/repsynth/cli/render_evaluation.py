@@ -58,7 +58,7 @@ def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
             seen.add(title)
             table.add_row()
             table.add_row(f"[bold]{title}[/bold]")
-        table.add_row(f"  {measure.name}", *numbers_of_measure(measure), measure.words)
+        table.add_row(f"  {measure.name}", *numbers_of_measure(measure), escape(measure.words))
     console.print(table)
     console.print("\n[bold]Farthest from the best[/bold]")
     for measure in measures:
@@ -70,8 +70,10 @@ def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
 def _worst(measure: "Measure") -> str:
     from repsynth.evaluation.measures import show
 
-    if measure.name == "three-way distance" or measure.name.startswith(("outliers", "worst")):
-        return ""  # too long, or shown below
+    long = measure.name in ("three-way distance", "k-marginal score")
+    same = measure.name.startswith("prediction") and len(measure.breakdown) < 3
+    if long or same or measure.name.startswith(("outliers", "worst")):
+        return ""  # too long, the same for both labels, or shown below
     return ", ".join(f"{name} {show(value)}" for name, value in measure.worst(3).items())
 
 
@@ -116,9 +118,9 @@ def expected(console: Console, found: Expected) -> None:
         console.print(f"and {len(found.columns) - _MOST_COLUMNS} more columns, a share {_points(rest)} at most")
     _print_tables(console, found)
     if found.group_means:
-        shown = make_table("mean of", "where", "mean by groups", "noise, at least", right_from=2)
+        shown = make_table("mean of", "where", "mean by groups", "noise, at least", "lies between", right_from=2)
         for mean in found.group_means[:_MOST_GROUPS]:
-            shown.add_row(escape(mean.column), escape(mean.by), *_mean(mean)[:2])
+            shown.add_row(escape(mean.column), escape(mean.by), *_mean(mean)[:2], _ends(mean))
         console.print()
         console.print(shown)
         if len(found.group_means) > _MOST_GROUPS:
@@ -146,6 +148,12 @@ def _mean(mean: Mean | None) -> tuple[str, str, str]:
     if mean is None:
         return "", "", ""
     return _number(mean.mean), f"± {_error(Z * mean.error)}", _at_most(mean.binning)
+
+
+def _ends(mean: Mean) -> str:
+    if mean.low is None or mean.high is None:
+        return "not known"
+    return f"{_number(mean.low)} and {_number(mean.high)}"
 
 
 def _at_most(value: float) -> str:

@@ -7,13 +7,13 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.cli.render import OVER, bar, gaussian_terms, guarantee, make_table, model, warnings
+from repsynth.cli.render import OVER, bar, gaussian_terms, guarantee, make_table, model, persons, warnings
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Charge
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.neighbours import neighbours_of
 from repsynth.privacy.shown import at_least, at_most, fixed_at_least, fixed_at_most, percent_at_most
 from repsynth.release.describe import purpose
 from repsynth.scoring.bins import choose_bins
@@ -33,13 +33,13 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
             "mu": plan.mu,
             "rho": plan.rho,
         },
-        "neighbours": NEIGHBOURS,
+        "neighbours": neighbours_of(plan.schema.person),
         "measurements": _measurements(plan),
         "training": _training(plan, rows),
-        "floor_epsilon": float(plan.loss.epsilon_at(0.0, delta)),
+        "floor_epsilon": float(plan.whole_loss.epsilon_at(0.0, delta)),
         "outlier_weight_at_most": _outlier_weight(plan),
         "max_lost_mass": plan.max_lost_mass,
-        "outlier_epsilon_at_most": float(plan.loss.epsilon_at(_outlier_weight(plan), delta)),
+        "outlier_epsilon_at_most": float(plan.whole_loss.epsilon_at(_outlier_weight(plan), delta)),
         "expected_rows": rows,
         "model": plan.model.name,
         "scores_from": _scores_from(plan),
@@ -47,7 +47,7 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "model_megabytes_at_most": resources.megabytes,
         "model_seconds_about": resources.seconds,
         "bins": _planned_bins(plan, rows),
-        "epsilon_by_weight": {w: float(plan.loss.epsilon_at(w, delta)) for w in _WEIGHTS},
+        "epsilon_by_weight": {w: float(plan.whole_loss.epsilon_at(w, delta)) for w in _WEIGHTS},
         "warnings": _warnings(plan, rows),
     }
 
@@ -58,7 +58,8 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     # What is trained satisfies no such μ and ρ.
     gaussian = "" if plan.mu is None or plan.rho is None else f"   ({gaussian_terms(plan.mu, plan.rho)})"
     console.print(f"[bold]Budget[/bold]  {guarantee(budget.epsilon, budget.delta)}{gaussian}")
-    console.print(f"Neighbours: {NEIGHBOURS}.")
+    console.print(f"Neighbours: {neighbours_of(plan.schema.person)}.")
+    persons(console, plan.schema)
     console.print(f"{model(plan)}\n")
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
     for row in _measurements(plan):
@@ -97,7 +98,7 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     _print_curve(console, plan)
     weight = _outlier_weight(plan)
     if weight < 1:
-        epsilon = plan.settings.outlier_epsilon or float(plan.loss.epsilon_at(weight, budget.delta))
+        epsilon = plan.settings.outlier_epsilon or float(plan.whole_loss.epsilon_at(weight, budget.delta))
         console.print(
             f"Records above the threshold get weight {fixed_at_most(weight, 3)} at most: "
             f"ε ≤ {at_most(epsilon, 3)}."
@@ -135,8 +136,8 @@ def _outlier_weight(plan: Plan) -> float:
 
 def _print_curve(console: Console, plan: Plan) -> None:
     table = make_table("weight", "ε", "attack advantage", "", right_from=0)
-    epsilons = plan.loss.epsilon_at(_WEIGHTS, plan.budget.delta)
-    advantages = plan.loss.advantage_at(_WEIGHTS)
+    epsilons = plan.whole_loss.epsilon_at(_WEIGHTS, plan.budget.delta)
+    advantages = plan.whole_loss.advantage_at(_WEIGHTS)
     for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True):
         table.add_row(
             f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / epsilons.max())
@@ -186,7 +187,11 @@ def _measurements(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _sensitivity(plan: Plan, charge: Charge) -> float:
-    """The sensitivity of a measurement in records, at most."""
+    """How much of a measurement is a person's, in records, at most."""
+    return charge.rows * _row_sensitivity(plan, charge)
+
+
+def _row_sensitivity(plan: Plan, charge: Charge) -> float:
     if charge.name == HISTOGRAMS:
         return math.sqrt(len(plan.schema.learned))
     if charge.name in (RANGES, ZOOM):
@@ -209,7 +214,7 @@ def _print_resources(console: Console, plan: Plan, rows: int) -> None:
 
 
 def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
-    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].mu)
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].per_row)
     result = []
     wide = wide_columns(plan.schema) if RANGES in plan.charges else ()
     for i, bins in enumerate(choose_bins(plan.schema, rows=rows, sigma=sigma, fine=plan.fine_bins)):

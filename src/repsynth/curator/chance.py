@@ -38,7 +38,8 @@ def protected_probability(plan: Plan, data: Sequence[Records], *, runs: int = RU
         return None
     times = [np.zeros(records.rows) for records in data]
     for _ in range(runs):
-        stage = measure_stage_one(Meter(LocalEngine(data), mu=plan.scale), plan, lambda _: None)
+        engine = LocalEngine(data, person=plan.schema.person)
+        stage = measure_stage_one(Meter(engine, mu=plan.scale), plan, lambda _: None)
         assert stage.threshold is not None
         for records, found in zip(data, times, strict=True):
             found += stage.score.of(records) >= stage.threshold.value

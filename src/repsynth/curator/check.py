@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.curator.guess import numbers_of, times_of
-from repsynth.curator.look import Look, open_counting, percent, quoted, repeating, some
+from repsynth.curator.look import Look, percent, quoted, repeating, some
 from repsynth.curator.sentinels import MARKERS
 from repsynth.curator.tally import IdTally, Tally, bounds_of
 from repsynth.data.encode import encode_batch
-from repsynth.data.sources import check_columns
-from repsynth.schema import Boolean, Category, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
+from repsynth.data.sources import check_columns, open_source
+from repsynth.schema import Boolean, Category, Datetime, Discrete, Id, Integer, Number, Numeric, Person, Schema
 
 _NOTABLE = 0.001
 _MANY = 0.01
@@ -70,7 +70,7 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
     >>> pay.above, pay.unreadable, pay.findings[0]
     (0.2, 0.4, '40.0 % of the cells are "N": add special = ["N"]')
     """
-    opened, dropped = open_counting(source)
+    opened = open_source(source)
     check_columns(opened, schema)
     tallies: dict[str, Tally | IdTally] = {
         column.name: IdTally() if isinstance(column, Id) else Tally(column) for column in schema.columns
@@ -85,11 +85,12 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
             else:
                 tally.add(batch.column(name), records.codes[name])
     checks = tuple(
-        _id(name, tally, rows) if isinstance(tally, IdTally) else _column(tally, rows, schema.label)
+        _id(name, tally, rows, schema.person) if isinstance(tally, IdTally) else _column(tally, rows, schema.label)
         for name, tally in tallies.items()
     )
-    findings = tuple(_of_table(schema, rows, dropped.rows))
-    return TableCheck(rows=rows, dropped_rows=dropped.rows, findings=findings, columns=checks)
+    dropped = opened.dropped()
+    findings = tuple(_of_table(schema, rows, dropped))
+    return TableCheck(rows=rows, dropped_rows=dropped, findings=findings, columns=checks)
 
 
 def _of_table(schema: Schema, rows: int, dropped: int) -> Iterator[str]:
@@ -104,10 +105,10 @@ def _of_table(schema: Schema, rows: int, dropped: int) -> Iterator[str]:
         yield "the schema is a draft: confirm or replace what was read from the data, then set confirmed = true"
 
 
-def _id(name: str, ids: IdTally, rows: int) -> ColumnCheck:
+def _id(name: str, ids: IdTally, rows: int, person: Person | None) -> ColumnCheck:
     findings: list[str] = []
-    if ids.most > 1:
-        findings.append(repeating(ids.distinct, ids.cells, ids.most, exact=ids.exact))
+    if ids.most > 1 and person is None:
+        findings.append(repeating(name, ids.distinct, ids.cells, ids.most, exact=ids.exact))
     return ColumnCheck(name=name, type="id", missing=ids.missing / max(rows, 1), findings=tuple(findings))
 
 
@@ -146,7 +147,7 @@ def _of_cells(tally: Tally, rows: int, *, is_label: bool) -> Iterator[str]:
     if len(tally.seen) == 1 and not tally.special and tally.unread < _MANY * rows:
         yield "the label has one value only: choose another" if is_label else "one value only: nothing to learn"
     if tally.garbled:
-        yield f"{some(tally.garbled, 'cell')} with bytes that are no UTF-8 text: convert the file to UTF-8 first"
+        yield f"{some(tally.garbled, 'cell')} with bytes that are no text: name the file's encoding (--encoding)"
 
 
 _WANTED = {

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Bools, Floats
-from repsynth.curator.guess import Read, numbers_of, times_of
+from repsynth.curator.decision import Decision
+from repsynth.curator.guess import Read, id_format_of, numbers_of, times_of
+from repsynth.curator.labelled import decide_labelled
 from repsynth.curator.look import Look, percent, quoted, repeating, some
 from repsynth.curator.sentinels import (
     Others,
@@ -20,6 +22,7 @@ from repsynth.curator.sentinels import (
     why_codes,
     words_of,
 )
+from repsynth.schema.sdv import Described
 
 MARK = "# read from the data, not private: confirm or replace"
 _FEW = 12
@@ -38,7 +41,7 @@ _FORMATS = {
     "dates": "written {}",
 }
 """The keys that say how cells are written, in words."""
-_PERSONAL = {
+PERSONAL = {
     *(
         "id",
         "ids",
@@ -73,27 +76,39 @@ _PERSONAL = {
 _NUMBERING = {"number", "num", "no", "nr"}
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What a column was taken for: its type, the lines of the schema below it, the reason, and what to look at."""
-
-    name: str
-    type: str
-    reason: str
-    warnings: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-
-
-def decide(look: Look, *, is_label: bool = False) -> Decision:
-    """Decide what a column is.
+def decide(
+    look: Look,
+    *,
+    is_label: bool = False,
+    decimal: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    described: Described | None = None,
+) -> Decision:
+    """Decide what a column is; `decimal` is the mark of its numbers, `labels` say what its codes stand for, and
+    metadata what it is, where that is known.
 
     >>> decision = decide(Look.of("age", pa.chunked_array([["30", "41", "52", "N", "N", "N"] * 10])))
     >>> decision.type, decision.reason
     ('category', '4 different values: few whole numbers beside "N", taken for codes')
     """
+    if described is not None and described.kind == "id" and not is_label:
+        keys = {"format": described.format, "fake": described.fake}
+        lines = tuple(f"{key} = {quoted(text)}" for key, text in keys.items() if text)
+        return Decision(look.name, "id", "an id by the metadata", () if lines else (_DROPPED,), lines)
+    if labels:
+        return decide_labelled(look, labels, lambda rest: decide(rest, is_label=is_label, decimal=decimal))
     if not look.distinct:
         lines = ('values = ["?"]', *(["missing = true"] if look.rows else []))
         return Decision(look.name, "category", "the column is empty: declare its type, or leave it out", (), lines)
-    decision = _label(look) if is_label else _any(look)
+    kind = None if described is None else described.kind
+    decision = _label(look) if is_label else _known(look, kind, decimal) or _any(look, decimal)
+    if (
+        kind not in (None, decision.type)
+        and not is_label
+        and not (kind == "number" and decision.type == "integer")
+    ):
+        said = f"the metadata says {kind}, which its cells are not: taken for what they are"
+        decision = msgspec.structs.replace(decision, warnings=(*decision.warnings, said))
     top = int(look.counts.max())
     if look.distinct > 1 and top > _NEARLY_CONSTANT * look.rows:
         said = (
@@ -103,14 +118,25 @@ def decide(look: Look, *, is_label: bool = False) -> Decision:
     return decision
 
 
-def _any(look: Look) -> Decision:
+def _known(look: Look, kind: str | None, decimal: str | None) -> Decision | None:
+    """What metadata says that it is; None where it says nothing, or the cells are nothing such."""
+    if kind == "category":
+        return _category(look, "by the metadata", keep=True)
+    if kind == "datetime" and (times := times_of(look)):
+        return _as_date(look, times)
+    if kind == "boolean" and {text.lower() for text in look.texts} <= {"true", "false"}:
+        return Decision(look.name, "boolean", "true or false, by the metadata", (), tuple(_missing(look)))
+    return _as_number(look, numbers_of(look, decimal)) if kind == "number" else None
+
+
+def _any(look: Look, decimal: str | None) -> Decision:
     if look.distinct == 1 and look.cells == look.rows and not pa.types.is_boolean(look.values.type):
         return _category(look, "the same in all rows: nothing to learn; better leave it out")
     if pa.types.is_boolean(look.values.type):
         return Decision(look.name, "boolean", "stored as true or false", (), tuple(_missing(look)))
     if pa.types.is_dictionary(look.type) and look.distinct <= _MOST_VALUES:
         return _category(look, "stored as a category")
-    times, read = times_of(look), numbers_of(look)
+    times, read = times_of(look), numbers_of(look, decimal)
     as_date = _as_date(look, times) if times else None
     if as_date and times and (times.keys.get("dates") == "%Y%m%d" or not np.isfinite(read.numbers).any()):
         return as_date
@@ -136,7 +162,7 @@ def _as_number(look: Look, read: Read) -> Decision | None:
     if whole and others.codes.any() and len(numbers) <= 20 and look.counts[finite].sum() >= 3 * len(numbers):
         return _category(look, f"few whole numbers beside {_listed(look, others.codes)}, taken for codes")
     if whole and not sentinels and not others.codes.any() and (why := _numbered(look, numbers)):
-        return Decision(look.name, "id", why, (_DROPPED,))
+        return _id(look, why, ())
     if numbers[-1] - numbers[0] < 1 / _ENORMOUS:
         return None
     return _number(look, read, others, sentinels, numbers, whole=whole)
@@ -286,6 +312,15 @@ def _missing(look: Look, others: Others | None = None) -> list[str]:
 _DROPPED = "not learned: the synthetic table will have 1, 2, 3, ... in its place"
 
 
+def _id(look: Look, why: str, warnings: tuple[str, ...]) -> Decision:
+    """An id, with the format of its texts where all of them have one."""
+    form = id_format_of(look)
+    if form is None:
+        return Decision(look.name, "id", why, (_DROPPED, *warnings))
+    said = f"not learned: the synthetic table will have new ones in its place, written {quoted(form)}"
+    return Decision(look.name, "id", why, (said, *warnings), (f"format = {quoted(form)}   {MARK}",))
+
+
 def _named_identifier(look: Look, read: Read) -> Decision | None:
     """An identifier by its name, where it has more values than a category would."""
     words = words_of(look.name)
@@ -293,33 +328,31 @@ def _named_identifier(look: Look, read: Read) -> Decision | None:
         words.pop()
     finite = np.isfinite(read.numbers)
     if 2 * look.counts[finite].sum() > look.cells:  # the last word says what is counted: phone calls are no phones
-        named = not _PERSONAL.isdisjoint({*words[-1:], "".join(words[-2:])})
+        named = not PERSONAL.isdisjoint({*words[-1:], "".join(words[-2:])})
     else:
-        named = is_named(words, _PERSONAL) or ("name" in words and look.distinct > look.rows / 20)
+        named = is_named(words, PERSONAL) or ("name" in words and look.distinct > look.rows / 20)
     if not named or look.distinct <= _FEW or np.any(read.numbers[finite] % 1):
         return None
-    repeats = repeating(look.distinct, look.cells, int(look.counts.max()))
+    repeats = repeating(look.name, look.distinct, look.cells, int(look.counts.max()))
     if look.distinct <= min(_SMALL, look.rows / 10):
         return _category(look, "named like an identifier", warnings=(f"{repeats}, or make it an id",))
-    warnings = [_DROPPED]
-    if look.distinct < look.cells:
-        warnings.append(f"{repeats}; if it stands for something else, such as a shop, make it a category")
-    return Decision(look.name, "id", "named like an identifier", tuple(warnings))
+    repeated = (f"{repeats}; if it stands for something else, such as a shop, make it a category",)
+    return _id(look, "named like an identifier", repeated if look.distinct < look.cells else ())
 
 
 def _as_text(look: Look, why: str | None = None) -> Decision:
     remedy = _remedy(look)
     if look.distinct > _FEW and look.distinct == look.cells and not why:
-        return Decision(look.name, "id", "every value occurs once: identifier or free text", (_DROPPED, *remedy))
+        return _id(look, "every value occurs once: identifier or free text", remedy)
     return _category(look, why, warnings=remedy)
 
 
-def _category(look: Look, why: str | None, *, warnings: tuple[str, ...] = ()) -> Decision:
-    """A category, where it has few values or most of them are frequent; otherwise an id."""
+def _category(look: Look, why: str | None, *, warnings: tuple[str, ...] = (), keep: bool = False) -> Decision:
+    """A category, where it has few values or most of them are frequent, or it is to be kept; otherwise an id."""
     distinct, rare = look.distinct, int(np.sum(look.counts < _RARE))
     reason = some(distinct, "different value") + (f": {why}" if why else "")
     scattered = distinct > _FEW and 2 * distinct > look.cells
-    if scattered or distinct > _MOST_VALUES or (distinct > _SMALL and 2 * rare > distinct):
+    if not keep and (scattered or distinct > _MOST_VALUES or (distinct > _SMALL and 2 * rare > distinct)):
         said = "too many, and most of them rare" if 2 * rare > distinct else "too many"
         warning = (
             f"{_DROPPED}. To keep it, group its values, or make it a category of those that are publicly known "

@@ -3,6 +3,8 @@
 It goes into one file, asked for by name, and nowhere else.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from repsynth.arrays import Floats
+from repsynth.arrays import Floats, Ints
 from repsynth.curator.chance import protected_probability
 from repsynth.curator.guarantee import eta_share, guaranteed_weights, why_none
+from repsynth.data.persons import UNITS, told_apart
 from repsynth.data.records import Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.engines.local import LocalEngine
 from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
+from repsynth.schema import Schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import FULL
 from repsynth.storage.atomic import beside
@@ -27,7 +31,8 @@ _LABEL = "PRIVATE: per-record privacy losses, a function of the data. For the cu
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The dossier in a few numbers; as private as the rest of it.
+    """The dossier in a few numbers; as private as the rest of it. `records` are persons where several `rows` may
+    be one person's.
 
     Inequality: largest to median, Gini coefficient, and the gap between the 90 % and the 10 % quantile of
     the realised ε. Bias: the two terms of the bound on how far weighting and clipping move the mean
@@ -41,6 +46,7 @@ class Summary(msgspec.Struct, frozen=True):
     """
 
     records: int
+    rows: int
     largest_epsilon: float
     median_epsilon: float
     max_to_median: float
@@ -71,6 +77,9 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     the record lies above the threshold if stage 1 is done again with fresh noise, in 25 runs; there is no such
     column where there is no threshold.
 
+    Where several rows may be one person's, `person` says which belong together and `counts` what each counts;
+    influence and losses are the person's, with all their rows, and stand in each of these.
+
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
     >>> table, summary = dossier(sim.table, synthesize(sim.table, sim.schema, epsilon=1.0))
@@ -83,14 +92,16 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     privacy = release.privacy
     score = _each(data, lambda records: release.score.of(records) / NAT)
     weight = _each(data, lambda records: release.weights.of(release.score.of(records)) / FULL)
-    influence = _each(data, release.influence)
+    owners = _Owners.of(data, release.schema)
+    influence = owners.together(_each(data, release.influence))
     realised = _epsilons(privacy.loss, influence, privacy.delta)
     eta = eta_share(release)
-    guaranteed_weight = guaranteed_weights(release, data, eta=privacy.delta * eta)
+    guaranteed_weight = owners.together(guaranteed_weights(release, data, eta=privacy.delta * eta))
     guaranteed = _epsilons(privacy.loss, guaranteed_weight, privacy.delta * (1 - eta))
     guaranteed = np.minimum(guaranteed, privacy.epsilon)
     chance = protected_probability(release.plan, data)
     columns = {
+        **owners.columns(),
         "score": score,
         "weight": weight,
         "influence": influence,
@@ -101,22 +112,64 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
         **({} if chance is None else {"protected_probability": chance}),
     }
     kept, clipped = _norms(data, release)
-    count = max(len(score), 1)
+    once, counts = owners.once(), owners.counts
+    losses, count = realised[once], max(float(counts.sum()), 1e-300)
     summary = Summary(
-        records=len(score),
-        largest_epsilon=float(realised.max(initial=0.0)),
-        median_epsilon=float(np.median(realised)) if len(realised) else 0.0,
-        max_to_median=max_to_median(realised),
-        gini=gini(realised),
-        quantile_gap=quantile_gap(realised),
-        guaranteed_fraction=float(np.sum(guaranteed < privacy.epsilon) / count),
+        records=len(once),
+        rows=len(score),
+        largest_epsilon=float(losses.max(initial=0.0)),
+        median_epsilon=float(np.median(losses)) if len(losses) else 0.0,
+        max_to_median=max_to_median(losses),
+        gini=gini(losses),
+        quantile_gap=quantile_gap(losses),
+        guaranteed_fraction=float(np.sum(guaranteed[once] < privacy.epsilon) / max(len(once), 1)),
         no_guarantee=why_none(release),
-        protected_fraction=None if chance is None else float(np.sum(chance) / count),
-        undecided_fraction=None if chance is None else float(np.sum(np.abs(chance - 0.5) < 0.4) / count),
-        weight_bias=float(np.sum((1 - weight) * kept) / count),
-        clip_bias=None if clipped is None else float(np.sum(clipped) / count),
+        protected_fraction=None if chance is None else float(counts @ chance / count),
+        undecided_fraction=None if chance is None else float(counts @ (np.abs(chance - 0.5) < 0.4) / count),
+        weight_bias=float(counts @ ((1 - weight) * kept) / count),
+        clip_bias=None if clipped is None else float(counts @ clipped / count),
     )
     return pa.table(columns), summary
+
+
+@dataclass(frozen=True)
+class _Owners:
+    """Whose each row is, and what it counts; each row a person's own and counted in full where that is so."""
+
+    places: Ints
+    counts: Floats
+    rows_per_person: int
+    several: bool
+
+    @classmethod
+    def of(cls, data: Sequence[Records], schema: Schema) -> "_Owners":
+        """A row without an id is a person of its own."""
+        owned = [records.whose for records in data if records.whose is not None]
+        if schema.person is None:
+            rows = sum(records.rows for records in data)
+            return cls(np.arange(rows), np.ones(rows), 1, several=False)
+        places = told_apart(np.concatenate([np.zeros(0, dtype=np.int64), *(whose.places for whose in owned)]))
+        counts = np.concatenate([np.zeros(0), *(whose.factors / UNITS for whose in owned)])
+        return cls(places, counts, schema.person.rows, several=True)
+
+    def together(self, of_rows: Floats) -> Floats:
+        """For each row what all rows of its person come to, as a share of the most that a person can have; rounded
+        up."""
+        if not self.several:
+            return of_rows
+        of_person = np.bincount(self.places, self.counts * of_rows) * (1 + 1e-9)
+        return np.minimum(of_person / self.rows_per_person, 1.0)[self.places]
+
+    def once(self) -> Ints:
+        """One row of each person."""
+        return np.unique(self.places, return_index=True)[1]
+
+    def columns(self) -> dict[str, Any]:
+        """Who belongs together, by a number that means nothing else, and what each row counts."""
+        if not self.several:
+            return {}
+        number = np.unique(self.places, return_inverse=True)[1]
+        return {"person": number, "rows": np.bincount(number)[number], "counts": self.counts}
 
 
 def _norms(data: list[Records], release: Release) -> tuple[Floats, Floats | None]:

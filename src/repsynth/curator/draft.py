@@ -5,14 +5,18 @@ accepts it.
 """
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from repsynth.curator.decide import Decision, decide
+from repsynth.curator.decide import decide
+from repsynth.curator.decision import Decision
 from repsynth.curator.follows import Follows, what_follows
 from repsynth.curator.look import Look, quoted, read_table, some
-from repsynth.errors import DataError
+from repsynth.data.sources import open_source
+from repsynth.errors import ConfigError, DataError
+from repsynth.schema.sdv import Described
 
 _MOST_CLASSES = 1_000
 _NO_LABEL = '# label = "..."   # the column that analysts will predict'
@@ -32,28 +36,52 @@ class Draft(msgspec.Struct, frozen=True):
     columns: tuple[Decision, ...]
 
 
-def draft_schema(source: Any, *, label: str | None = None) -> str:
+def draft_schema(
+    source: Any,
+    *,
+    label: str | None = None,
+    decimal: str | None = None,
+    described: Mapping[str, Described] | None = None,
+) -> str:
     """The text of a `schema.toml` to be completed by hand.
 
     >>> import pyarrow as pa
     >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
     type = "integer"
     """
-    return make_draft(source, label=label).text
+    return make_draft(source, label=label, decimal=decimal, described=described).text
 
 
-def make_draft(source: Any, *, label: str | None = None) -> Draft:
-    """The draft and the reasons for it."""
-    table, dropped = read_table(source)
+def make_draft(
+    source: Any,
+    *,
+    label: str | None = None,
+    decimal: str | None = None,
+    described: Mapping[str, Described] | None = None,
+) -> Draft:
+    """The draft and the reasons for it; the decimal mark of numbers in text, and what metadata says of columns,
+    where that is known."""
+    opened = open_source(source)
+    table, dropped = read_table(opened), opened.dropped()
     if label is not None and label not in table.column_names:
         raise DataError("the label is not one of the columns; check its spelling")
+    known = check_described(described or {}, table.column_names)
     looks = [Look.of(name, table[name]) for name in table.column_names]
     for look in looks:
         if look.name == label and not 2 <= look.distinct <= _MOST_CLASSES:
             raise DataError(
                 f"the label has {look.distinct:,} different values; it needs from 2 to {_MOST_CLASSES:,}"
             )
-    columns = tuple(decide(look, is_label=look.name == label) for look in looks)
+    columns = tuple(
+        decide(
+            look,
+            is_label=look.name == label,
+            decimal=decimal,
+            labels=opened.labels.get(look.name, {}),
+            described=known.get(look.name),
+        )
+        for look in looks
+    )
     learned = [look for look, column in zip(looks, columns, strict=True) if column.type != "id"]
     follows = what_follows(learned)
     columns = tuple(_with(column, follows.get(column.name)) for column in columns)
@@ -62,7 +90,18 @@ def make_draft(source: Any, *, label: str | None = None) -> Draft:
         warnings.append(f"{some(dropped, 'row')} of the file with too many or too few cells: left out")
     if all(column.type == "id" or column.name == label for column in columns):
         warnings.append("there is nothing to learn: every column is an id; make a category or a number of one")
-    return Draft(_text(columns, label, warnings), table.num_rows, tuple(warnings), columns)
+    return Draft(schema_text(_HEAD, columns, label, warnings), table.num_rows, tuple(warnings), columns)
+
+
+def check_described(described: Mapping[str, Described], names: Sequence[str]) -> Mapping[str, Described]:
+    """What metadata says; refused where it is about columns that the table does not have."""
+    if absent := [quoted(name) for name in described if name not in names]:
+        more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+        raise ConfigError(
+            f"the metadata describes {', '.join(absent[:3])}{more}, which the table does not have; are both of "
+            "the same table?"
+        )
+    return described
 
 
 def _with(column: Decision, follows: Follows | None) -> Decision:
@@ -75,11 +114,10 @@ def _with(column: Decision, follows: Follows | None) -> Decision:
     return msgspec.structs.replace(column, reason=f"{column.reason}; {said}")
 
 
-def _text(columns: tuple[Decision, ...], label: str | None, warnings: list[str]) -> str:
-    lines = [*_comment("WARNING: ", warnings), _HEAD]
-    lines.append(
-        f"label = {quoted(label)}" if label else '# label = "..."   # the column that analysts will predict'
-    )
+def schema_text(head: str, columns: Sequence[Decision], label: str | None, warnings: Sequence[str]) -> str:
+    """The text of a schema: what is said of the whole, then each column with its reason."""
+    lines = [*_comment("WARNING: ", warnings), head]
+    lines.append(f"label = {quoted(label)}" if label else _NO_LABEL)
     for column in columns:
         plain = column.name.isascii() and column.name.replace("-", "").replace("_", "").isalnum()
         lines += ["", f"[columns.{column.name if plain else quoted(column.name)}]"]
@@ -88,7 +126,7 @@ def _text(columns: tuple[Decision, ...], label: str | None, warnings: list[str])
     return "\n".join(lines) + "\n"
 
 
-def _comment(mark: str, texts: tuple[str, ...] | list[str]) -> list[str]:
+def _comment(mark: str, texts: Sequence[str]) -> list[str]:
     return [
         line
         for text in texts

@@ -50,6 +50,8 @@ def why_none(release: Release) -> str | None:
         return "the lost mass decides how small weights are, and with it the noise of the scores"
     if release.plan.scorer.no_bounds is not None:
         return release.plan.scorer.no_bounds
+    if release.schema.person is not None:
+        return "several rows may be one person's: how far they move the threshold together is not bounded"
     if release.plan.public_rows is None:
         return "the number of records was not declared public"
     if release.rows / _threshold_sigma(release) < READABLE:

@@ -1,4 +1,4 @@
-"""How a column writes its numbers and dates: found by trying, on its different cells."""
+"""How a column writes its numbers, dates and ids: found by trying, on its different cells."""
 
 import re
 import unicodedata
@@ -14,8 +14,11 @@ from repsynth.curator.look import Look, quoted
 from repsynth.data.encode import read_numbers, read_seconds
 from repsynth.data.notation import Notation
 from repsynth.schema.dates import DateFormat
+from repsynth.schema.id_formats import SYMBOLS, IdFormat, escaped
 
 _TRIED = 2_000
+_SPARE = 10
+"""A format of ids must have room for so many times the rows."""
 _SEPARATORS = [
     *((",", "."), (".", ","), ("'", "."), ("’", "."), (" ", "."), (" ", ","), ("\u00a0", ","), ("\u00a0", ".")),
     *(("\u202f", ","), ("_", "."), ("'", ","), ("", ",")),
@@ -46,8 +49,9 @@ class Read:
     warnings: tuple[str, ...] = ()
 
 
-def numbers_of(look: Look) -> Read:
+def numbers_of(look: Look, decimal: str | None = None) -> Read:
     """The numbers of a column in the notation that reads most of its cells; plain ones, if none reads more.
+    Where the decimal mark is known, only notations with it are tried.
 
     >>> look = Look.of("pay", pa.chunked_array([["$1,250.50", "$980", "-$3,000,000"]]))
     >>> read = numbers_of(look)
@@ -60,21 +64,28 @@ def numbers_of(look: Look) -> Read:
     bare = [text for text in few.texts if re.search("[0-9]", text)]
     prefix = _prefix(bare)
     marks = set("".join(bare))
-    tried = [("", "."), *(pair for pair in _SEPARATORS if marks >= set(pair[0] or pair[1]))]
+    tried = [("", decimal or "."), *(pair for pair in _SEPARATORS if marks >= set(pair[0] or pair[1]))]
+    tried = [pair for pair in tried if decimal in (None, pair[1])]
     best = max(tried, key=lambda pair: _cells_read(few, _read(few, prefix, *pair)))  # the first of equals
     bare = [text.removeprefix("-").removeprefix(prefix) for text in bare]
-    thousands, decimal = _thousands_or_decimals(bare, *best)
-    if not prefix and (thousands, decimal) == ("", "."):
+    thousands, mark = _thousands_or_decimals(bare, *best) if decimal is None else best
+    if not thousands and mark not in marks:  # whole numbers, in any notation
+        mark = "."
+    if not prefix and (thousands, mark) == ("", "."):
         return Read(look.numbers)
-    keys = {"thousands": thousands, "decimal": decimal.replace(".", ""), "prefix": prefix}
+    keys = {"thousands": thousands, "decimal": mark.replace(".", ""), "prefix": prefix}
     warnings = []
-    if thousands and all(re.fullmatch(rf"\d+{re.escape(thousands)}\d{{3}}", text) for text in bare):
+    if (
+        decimal is None
+        and thousands
+        and all(re.fullmatch(rf"\d+{re.escape(thousands)}\d{{3}}", text) for text in bare)
+    ):
         warnings.append(
             f"every cell has one {quoted(thousands)} and three digits behind it: taken for thousands; if they are "
             f"decimals, make it a number with decimal = {quoted(thousands)}"
         )
     return Read(
-        _read(look, prefix, thousands, decimal), {k: v for k, v in keys.items() if v}, warnings=tuple(warnings)
+        _read(look, prefix, thousands, mark), {k: v for k, v in keys.items() if v}, warnings=tuple(warnings)
     )
 
 
@@ -133,6 +144,28 @@ def times_of(look: Look) -> Read | None:
     if "%y" in form:
         warnings.append("years of two digits: 69 to 99 are read as 1969 to 1999, 00 to 68 as 2000 to 2068")
     return Read(numbers, {"dates": form}, tuple(warnings))
+
+
+def id_format_of(look: Look) -> str | None:
+    """The format that all texts of a column have, with room to spare; None where they have none.
+
+    >>> id_format_of(Look.of("staff", pa.chunked_array([["E-10439", "E-99120"]])))
+    'E-#####'
+    """
+    if not look.is_text or len({len(text) for text in look.texts}) != 1:
+        return None
+    form = ""
+    for place in zip(*look.texts, strict=True):
+        seen = set(place)
+        symbol = next((symbol for symbol in "#?*^" if seen <= set(SYMBOLS[symbol])), None)
+        if len(seen) == 1 and symbol != "#":
+            form += escaped(place[0])
+        elif symbol is None:
+            return None
+        else:
+            form += symbol
+    usable = IdFormat(form).problem is None and IdFormat(form).room >= _SPARE * look.rows
+    return form if usable else None
 
 
 def _formats(look: Look) -> list[str]:

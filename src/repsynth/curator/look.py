@@ -3,8 +3,6 @@
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +10,9 @@ import pyarrow.compute as pc
 
 from repsynth.arrays import Floats, Ints
 from repsynth.data.encode import is_text, plain_array, read_numbers, read_text
-from repsynth.data.sources import Source, open_source
-from repsynth.data.sources.base import cell_type
-from repsynth.data.sources.cells import CELLS
-from repsynth.data.sources.csv import open_csv
+from repsynth.data.sources import Source
+from repsynth.data.sources.base import cell_type, other_mark, say_delimiter
+from repsynth.data.sources.cells import CELLS, read_cells
 from repsynth.errors import DataError
 
 
@@ -96,43 +93,44 @@ class Look:
         return read_numbers(self.values)
 
 
-def read_table(source: Any) -> tuple[pa.Table, int]:
-    """The whole table, and how many rows of a CSV file are none: they have too many or too few cells."""
-    opened, dropped = open_counting(source)
-    if opened.kind == "csv" and len(opened.names) == 1:
-        for mark in (mark for mark in ";\t|" if mark in opened.names[0]):
-            raise DataError(f"{source}: has one column only, with {mark!r} in it; save it separated by commas")
+def read_table(opened: Source) -> pa.Table:
+    """The whole table."""
+    if (mark := other_mark(opened)) is not None:
+        raise DataError(f"{opened.place}: has one column only; {say_delimiter(mark)}")
     if len(set(opened.names)) < len(opened.names):
         raise DataError("a column name is used more than once; rename the columns first")
     batches = list(opened.batches(opened.names))
     empty = [pa.array([], kind or pa.large_string()) for kind in opened.types]
-    table = pa.Table.from_batches(batches) if batches else pa.Table.from_arrays(empty, names=list(opened.names))
+    names = list(opened.names)
+    if batches:
+        columns = [
+            _joined([batch.column(name) for batch in batches], kind)
+            for name, kind in zip(names, opened.types, strict=True)
+        ]
+        table = pa.Table.from_arrays(columns, names=names)
+    else:
+        table = pa.Table.from_arrays(empty, names=names)
     if opened.kind == "csv":
         table = table.cast(pa.schema([(name, pa.large_string()) for name in opened.names]))
         # The reader puts this mark in place of bytes that are no UTF-8 text.
         if any(pc.any(pc.match_substring(texts, "\ufffd")).as_py() for texts in table.columns):
-            raise DataError(f"{source}: not UTF-8 text; convert the file to UTF-8 first")
+            raise DataError(
+                f"{opened.place}: not text in this encoding; name the right one with --encoding, such as cp1252"
+            )
     for name, kind in zip(opened.names, opened.types, strict=True):
         if kind is not None and pa.types.is_nested(cell_type(kind)):
             raise DataError(f"column {quoted(name)} holds nested values; flatten it into plain columns first")
-    return table, dropped.rows
+    return table
 
 
-@dataclass
-class Dropped:
-    """The rows of a CSV file that are none: they have too many or too few cells."""
-
-    rows: int = 0
-
-    def add(self) -> None:
-        """One more."""
-        self.rows += 1
-
-
-def open_counting(source: Any) -> tuple[Source, Dropped]:
-    """Open a table, and count the rows that are none as it is read."""
-    opened, dropped = open_source(source), Dropped()
-    return (open_csv(Path(source), on_dropped=dropped.add) if opened.kind == "csv" else opened), dropped
+def _joined(parts: list[pa.Array], kind: pa.DataType | None) -> pa.ChunkedArray:
+    """The cells of all batches: as the column is declared, as a reader may have put its texts into dictionaries;
+    one by one, where files of one table store it in different ways."""
+    if kind is not None and not pa.types.is_dictionary(kind):
+        parts = [part if part.type == CELLS else plain_array(part) for part in parts]
+    if len({part.type for part in parts}) > 1:
+        parts = [part if part.type == CELLS else read_cells(plain_array(part).to_pylist()) for part in parts]
+    return pa.chunked_array(parts)
 
 
 def quoted(text: str) -> str:
@@ -161,15 +159,15 @@ def percent(part: float, whole: float = 1.0) -> str:
     return "<0.1 %" if share < 0.1 else ">99.9 %" if share > 99.9 else f"{share:.1f} %"
 
 
-def repeating(distinct: int, cells: int, most: int, *, exact: bool = True) -> str:
+def repeating(name: str, distinct: int, cells: int, most: int, *, exact: bool = True) -> str:
     """What it means that an id occurs in several rows.
 
-    >>> repeating(distinct=2, cells=3, most=2)[:65]
+    >>> repeating("patient", distinct=2, cells=3, most=2)[:65]
     'it repeats: 2 different values in 3 rows, one of them in 2 rows. '
     """
     about, more = ("", "") if exact else ("about ", " or more")
     return (
         f"it repeats: {about}{distinct:,} different values in {cells:,} rows, one of them in {most:,}{more} rows. "
         f"If it stands for persons: the promise protects a row, so somebody with {most:,} rows has up to {most:,} "
-        "times the ε; make it one row per person first"
+        f'times the ε; declare [person] column = "{name}" in the schema, and persons are protected with all rows'
     )

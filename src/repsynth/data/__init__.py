@@ -1,6 +1,7 @@
 """Tables in and out.
 
-sources   open a file or a data frame as a stream of Arrow batches
+reading   how a table is written and what is read of a database: the flags and keywords of all who read one
+sources   open a file, several, a database or a data frame as a stream of Arrow batches
 encode    the only gate: every cell becomes a code inside the public domain
           notation: how numbers and times stand in text;  positions: where they lie on the public grid
           cuts: between which of some positions

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.anew import make_ids
 from repsynth.data.encode import TICKS, is_text
 from repsynth.data.layout import PYARROW, Layout, arrow_type_named
 from repsynth.data.notation import EPOCH, Notation, date_format, special_values
@@ -17,8 +18,11 @@ from repsynth.errors import ReleaseError
 from repsynth.schema import Category, Column, Datetime, Discrete, Id, Numeric, Schema
 
 
-def decode(records: Records, schema: Schema, layout: Layout, *, first_id: int = 1) -> pa.Table:
-    """The records as an Arrow table."""
+def decode(
+    records: Records, schema: Schema, layout: Layout, *, first_id: int = 1, seed: int = 0, compact: bool = False
+) -> pa.Table:
+    """The records as an Arrow table, with ids from the `first_id` on; `seed` decides how those look that have a
+    form. A `compact` one has categories as a dictionary where they are text, which writers make use of."""
     by_name = {column.name: column for column in schema.columns}
     arrays, fields = [], []
     for stored in layout.columns:
@@ -26,14 +30,22 @@ def decode(records: Records, schema: Schema, layout: Layout, *, first_id: int = 
         arrow_type = arrow_type_named(stored.type)
         values = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
         if isinstance(column, Id):
-            cells = pa.array(np.arange(first_id, first_id + records.rows)).cast(values)
+            cells = make_ids(column, records.rows, first=first_id, seed=seed).cast(values)
+        elif compact and isinstance(column, Category) and arrow_type in (pa.string(), pa.large_string()):
+            cells = _compact(records.codes[column.name], column, arrow_type)
+            values = arrow_type = cells.type
         elif isinstance(column, Discrete):
             cells = _discrete(records.codes[column.name], column, values)
         else:
             cells = _numeric(records.codes[column.name], column, values)
         arrays.append(cells if values == arrow_type else _dictionary(cells, column, arrow_type))
-        fields.append(pa.field(stored.name, arrow_type))
+        fields.append(pa.field(stored.name, arrays[-1].type))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def stored_schema(layout: Layout) -> pa.Schema:
+    """The Arrow types of a table of this layout."""
+    return pa.schema([pa.field(stored.name, arrow_type_named(stored.type)) for stored in layout.columns])
 
 
 def to_kind(table: pa.Table, layout: Layout) -> Any:
@@ -66,18 +78,29 @@ def _dictionary(cells: pa.Array, column: Column, arrow_type: pa.DataType) -> pa.
     return cells.dictionary_encode().cast(arrow_type)
 
 
+def _compact(codes: Ints, column: Category, arrow_type: pa.DataType) -> pa.Array:
+    places = codes.astype(np.int16 if column.size < 2**15 else np.int32)
+    values = pa.array(column.values, type=arrow_type)
+    return pa.DictionaryArray.from_arrays(_masked(places, codes == MISSING), values)
+
+
+def _masked(values: Any, missing: Bools) -> pa.Array:
+    """Arrow copies what has a mask."""
+    return pa.array(values, mask=missing) if missing.any() else pa.array(values)
+
+
 def _discrete(codes: Ints, column: Discrete, arrow_type: pa.DataType) -> pa.Array:
     missing = codes == MISSING
     if isinstance(column, Category):
-        return pa.array(column.values, type=pa.string()).cast(arrow_type).take(pa.array(codes, mask=missing))
-    truth = pa.array(codes == 1, mask=missing)
+        return pa.array(column.values, type=pa.string()).cast(arrow_type).take(_masked(codes, missing))
+    truth = _masked(codes == 1, missing)
     return (truth.cast(pa.int8()) if pa.types.is_floating(arrow_type) else truth).cast(arrow_type)
 
 
 def _numeric(codes: Ints, column: Numeric, arrow_type: pa.DataType) -> pa.Array:
     """Numbers or times in storage of their own kind or as text, and the special values among them."""
     other = (codes == MISSING) | (codes > column.steps)
-    positions = usual(np.where(other, 0, codes), column)
+    positions = usual(np.where(other, 0, codes) if other.any() else codes, column)
     if is_text(arrow_type) or (isinstance(column, Datetime) and not pa.types.is_temporal(arrow_type)):
         cells = _texts(positions, other, column).cast(arrow_type)
         special = pa.array(column.special, type=pa.string()).cast(arrow_type)
@@ -103,15 +126,15 @@ def _complete(column: Numeric) -> tuple[Floats, Bools]:
 
 def _as_numbers(values: Any, missing: Bools, arrow_type: pa.DataType) -> pa.Array:
     if pa.types.is_duration(arrow_type):
-        ticks = pa.array(np.rint(values * float(TICKS[arrow_type.unit])), mask=missing)
+        ticks = _masked(np.rint(values * float(TICKS[arrow_type.unit])), missing)
         return ticks.cast(pa.int64()).cast(arrow_type)
     if pa.types.is_decimal(arrow_type):
         values = values.astype(np.float64)
-    return pa.array(values, mask=missing).cast(arrow_type)
+    return _masked(values, missing).cast(arrow_type)
 
 
 def _as_times(seconds: Ints | Floats, missing: Bools, arrow_type: pa.DataType) -> pa.Array:
-    times = pa.array(seconds.astype(np.int64), mask=missing).cast(pa.timestamp("s"))
+    times = _masked(seconds.astype(np.int64), missing).cast(pa.timestamp("s"))
     if pa.types.is_date(arrow_type):
         times = times.cast(pa.date32())
     elif pa.types.is_timestamp(arrow_type) and arrow_type.tz:

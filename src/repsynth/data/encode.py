@@ -40,11 +40,19 @@ class EncodedTable:
 
     def __iter__(self) -> Iterator[Records]:
         for batch in self.batches():
-            yield encode_batch(batch, self.schema)
+            yield self.encode(batch)
+        self.check_whole()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches of the learned columns as they stand."""
         return self.source.batches([column.name for column in self.schema.learned])
+
+    def encode(self, batch: pa.RecordBatch) -> Records:
+        """The records of a batch."""
+        return encode_batch(batch, self.schema)
+
+    def check_whole(self) -> None:
+        """Refuse what was read, where all of it together shows that it cannot be used."""
 
 
 def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
@@ -279,12 +287,14 @@ def _known(array: pa.Array) -> Bools:
 
 
 def _floats(array: pa.Array) -> Floats:
-    result: Floats = pc.fill_null(array, float("nan")).to_numpy(zero_copy_only=False)
+    filled = pc.fill_null(array, float("nan")) if array.null_count else array
+    result: Floats = filled.to_numpy(zero_copy_only=False)
     return result
 
 
 def _ints(array: pa.Array, *, null: int) -> Ints:
-    result: Ints = pc.fill_null(array, null).to_numpy(zero_copy_only=False).astype(np.int64)
+    filled = pc.fill_null(array, null) if array.null_count else array
+    result: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64)
     return result
 
 

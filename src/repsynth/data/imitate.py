@@ -15,6 +15,7 @@ from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import Source, open_source
 from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
 from repsynth.schema.dates import DateFormat
+from repsynth.schema.id_formats import IdFormat
 
 TEXTS = ("string", "large_string", "string_view")
 _CHOSEN = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean|string|category")
@@ -100,6 +101,10 @@ def _output_type(column: Column, came: pa.DataType | None) -> pa.DataType:
         case Integer() | Number() | Datetime():
             return _numeric_type(column, came)
         case Id():
+            if column.is_text:
+                whole = column.format is not None and IdFormat(column.format).whole_number
+                kept = text or (came == pa.int64() and whole)
+                return came if kept else pa.string()
             return came if came is not None and (text or types.is_integer(came)) else pa.int64()
 
 
@@ -156,7 +161,7 @@ def _pandas_type(column: Column, chosen: str | None) -> pa.DataType:
         case Category():
             return pa.int64() if numbers and _holds(pa.int64(), column.values) else pa.string()
         case Id():
-            return pa.int64() if numbers else pa.string()
+            return pa.int64() if numbers and not column.is_text else pa.string()
         case Boolean():
             return pa.bool_()
     if chosen in ("string", "category") or has_form(column):
@@ -185,7 +190,7 @@ def _output_dtype(column: Column, chosen: str | None) -> str | None:
     """The pandas dtype to restore, None to leave it to pandas."""
     arrow_type = _pandas_type(column, chosen)
     if chosen is not None:
-        text = isinstance(column, Numeric) and str(arrow_type) in TEXTS
+        text = isinstance(column, Numeric | Id) and str(arrow_type) in TEXTS
         return "string" if text and chosen != "category" else chosen
     missing = not isinstance(column, Id) and column.missing
     if pa.types.is_integer(arrow_type):

@@ -1,5 +1,6 @@
 """Numbers and their positions: from values between the public bounds to places on the grid, and back."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ def positions_of(numbers: Floats, column: Integer | Number) -> Ints:
     [1, 4, -1]
     """
     finite = np.isfinite(numbers)
-    inside = np.clip(np.where(finite, numbers, column.min), column.min, column.max)
+    known = bool(finite.all())
+    inside = np.clip(numbers if known else np.where(finite, numbers, column.min), column.min, column.max)
     if isinstance(column, Integer):
         whole = np.rint(inside) if column.step == 1 else inside
         positions = np.rint((whole - column.min) / column.step)
@@ -31,7 +33,8 @@ def positions_of(numbers: Floats, column: Integer | Number) -> Ints:
         positions = _nearest(inside, column)
     else:
         positions = np.floor((inside - column.min) * (column.steps / (column.max - column.min)))
-    return np.where(finite, positions.astype(np.int64), MISSING)
+    codes = positions.astype(np.int64)
+    return codes if known else np.where(finite, codes, MISSING)
 
 
 def values_at(positions: Ints, column: Integer | Number) -> NDArray[Any]:
@@ -56,7 +59,9 @@ def usual(positions: Ints, column: Numeric) -> Ints:
     >>> usual(np.array([0, 1, 99]), Integer(name="age", min=0, max=99, special=("98", "99"))).tolist()
     [0, 1, 97]
     """
-    taken = _taken(column) if column.special else set()
+    if not column.special:
+        return positions
+    taken = _taken(column)
     moved = positions.copy()
     for position in taken:
         near = range(1, len(taken) + 1)
@@ -123,21 +128,26 @@ def _round_number(positions: Ints, column: Number) -> Floats:
     as the interval is that narrow. So 0, 0.25 or 30,000 come back as they were."""
     width = column.max - column.min
     numbers = column.min + (positions + 0.5) / column.steps * width
-    size = np.floor(np.log10(np.maximum(np.abs(numbers), 1e-300)))
-    coarsest, finest = _DIGITS - np.floor(np.log10(width)), np.floor(-np.log10(column.unit))
-    digits = np.clip(_DIGITS - 1 - size, coarsest, finest).astype(np.int64)
-    result = np.empty_like(numbers)
-    for count in range(int(digits.min()), int(digits.max()) + 1) if digits.size else ():
-        here = np.flatnonzero(digits == count)
-        result[here] = _to_digits(numbers[here], count)
+    coarsest, finest = _DIGITS - math.floor(math.log10(width)), math.floor(-math.log10(column.unit))
+    coarser = np.zeros(len(numbers), dtype=np.int8)  # by how many digits than the finest
+    magnitude = np.abs(numbers)
+    for digits in range(finest, coarsest, -1):  # so few that comparing is quicker than a logarithm
+        coarser += magnitude >= 10.0 ** (_DIGITS - digits)
+    counts = finest - np.arange(max(finest - coarsest, 0) + 1)
+    result = _to_digits(numbers, counts, coarser.astype(np.int64))
     result = np.clip(result + 0.0, column.min, column.max)  # no negative zero
+    if not column.special:
+        return result
     return np.where(np.isin(result, _special(column)), np.minimum(numbers, column.max - column.unit / 2), result)
 
 
-def _to_digits(numbers: Floats, digits: int) -> Floats:
-    """Rounded to decimals as float64 reads the written number."""
-    power = 10.0 ** abs(digits)
-    units = np.rint(numbers * power if digits >= 0 else numbers / power)
-    if abs(digits) > _EXACT_POWER:
-        return np.array([float(f"{unit:.0f}e{-digits}") for unit in units.tolist()])
-    return units / power if digits >= 0 else units * power
+def _to_digits(numbers: Floats, digits: Ints, which: Ints) -> Floats:
+    """Rounded to decimals, each to those that `which` names, as float64 reads the written number."""
+    times = (10.0 ** np.maximum(digits, 0)).take(which)
+    by = (10.0 ** np.maximum(-digits, 0)).take(which) if digits[-1] < 0 else None
+    units = np.rint(numbers * times if by is None else numbers * times / by)
+    if max(abs(int(digits[0])), abs(int(digits[-1]))) > _EXACT_POWER:
+        pairs = zip(units.tolist(), digits.take(which).tolist(), strict=True)
+        return np.array([float(f"{unit:.0f}e{-count}") for unit, count in pairs], dtype=np.float64)
+    rounded: Floats = units / times
+    return rounded if by is None else rounded * by

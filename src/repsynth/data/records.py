@@ -1,7 +1,7 @@
 """Encoded records: for each learned column one code or position per record, or the sentinel `MISSING`."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,30 @@ OfCode = Callable[[Ints], NDArray[Any]]
 
 
 @dataclass(frozen=True)
+class Whose:
+    """Whose records they are, by place among the persons of a table, and what each counts in units."""
+
+    places: Ints
+    factors: Ints
+
+    def take(self, rows: Ints | Bools) -> "Whose":
+        """Of some of the records."""
+        return Whose(self.places[rows], self.factors[rows])
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Whose]") -> "Whose":
+        """Of one batch after the other."""
+        return cls(np.concatenate([w.places for w in parts]), np.concatenate([w.factors for w in parts]))
+
+
+@dataclass(frozen=True)
 class Records:
     """A batch of encoded records: for each learned column one code or position per record."""
 
     rows: int
     codes: dict[str, Ints]
+    whose: Whose | None = field(default=None, kw_only=True)
+    """Where several may be one person's; None where each is a person and counts in full."""
 
     def look_up(self, name: str, function: OfCode, starts: Ints | None = None) -> NDArray[Any]:
         """A public function of one column, for each record.
@@ -41,7 +60,21 @@ class Records:
         """
         codes = {name: values[rows] for name, values in self.codes.items()}
         count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
-        return Records(rows=count, codes=codes)
+        return Records(rows=count, codes=codes, whose=None if self.whose is None else self.whose.take(rows))
+
+    def by_factor(self) -> "Iterator[tuple[int, Records]]":
+        """Those that count the same, and how much that is in units.
+
+        >>> whose = Whose(np.array([7, 8, 7]), np.array([2048, 4096, 2048]))
+        >>> records = Records(rows=3, codes={"age": np.array([30, 31, 32])}, whose=whose)
+        >>> [(factor, part.codes["age"].tolist()) for factor, part in records.by_factor()]
+        [(2048, [30, 32]), (4096, [31])]
+        """
+        if self.whose is None:
+            yield 1, self
+            return
+        for factor in np.unique(self.whose.factors):
+            yield int(factor), self.take(np.flatnonzero(self.whose.factors == factor))
 
 
 def no_records() -> Records:
@@ -53,7 +86,10 @@ def join(parts: Sequence[Records], names: Sequence[str]) -> Records:
     """Batches as one; `names` are the columns."""
     empty = np.zeros(0, dtype=np.int64)
     codes = {name: np.concatenate([empty, *(part.codes[name] for part in parts)]) for name in names}
-    return Records(rows=sum(part.rows for part in parts), codes=codes)
+    owned = [part.whose for part in parts if part.whose is not None]
+    return Records(
+        rows=sum(part.rows for part in parts), codes=codes, whose=Whose.joined(owned) if owned else None
+    )
 
 
 class _NoCodes(dict[str, Ints]):

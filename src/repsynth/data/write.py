@@ -1,20 +1,22 @@
 """Tables out: a writer for each suffix, piece by piece."""
 
+import base64
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from repsynth.data.csv_rows import csv_rows
+from repsynth.data.encode import is_text, plain_array
 from repsynth.errors import ConfigError
-from repsynth.storage.atomic import beside, check_place
+from repsynth.storage.atomic import check_place, unnamed
+from repsynth.threads import how_many_workers, in_order
 
 # What a spreadsheet may run, after blanks and in full width, too; and what of that is only a number or a sign.
 _FORMULA = "^[\\s\\x00\\x{FEFF}]*[=+\\-@\\x{FF1D}\\x{FF0B}\\x{FF0D}\\x{FF20}]|^[\\t\\r\\n]"
@@ -40,65 +42,134 @@ def check_table_path(path: Path, suffixes: tuple[str, ...] | None = None) -> Non
 
 
 def write_table(
-    pieces: Iterator[pa.Table], path: Path, on_rows: Callable[[int], None] = lambda rows: None
+    pieces: Iterable[Callable[[], pa.Table]],
+    schema: pa.Schema,
+    path: Path,
+    on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Written:
-    """Write a table piece by piece in the format of its suffix."""
+    """Write a table piece by piece in the format of its suffix; `schema` is the table's.
+
+    Several threads make the pieces, which may have texts as dictionaries, and get them ready.
+    """
     rows, apostrophes = 0, Counter[str]()
-    with contextlib.closing(_one_ahead(pieces)) as ready:
-        first = next(ready)
-        with beside(path) as temporary, WRITERS[path.suffix.lower()](temporary, first.schema) as writer:
-            for piece in chain([first], ready):
-                apostrophes.update(writer.write_table(piece) or {})
-                rows += piece.num_rows
+    with unnamed(path) as temporary, WRITERS[path.suffix.lower()](temporary, schema) as writer:
+
+        def make(piece: Callable[[], pa.Table]) -> tuple[int, Any]:
+            table = piece()
+            return table.num_rows, writer.ready(table)
+
+        with contextlib.closing(in_order(make, pieces, how_many_workers())) as made:
+            for count, ready in made:
+                apostrophes.update(writer.write(ready) or {})
+                rows += count
                 on_rows(rows)
     return Written(rows, dict(apostrophes))
 
 
-def _one_ahead(pieces: Iterator[pa.Table]) -> Generator[pa.Table]:
-    """The pieces; while one is written, the next is made."""
-    with ThreadPoolExecutor(1, thread_name_prefix="repsynth") as pool:
-        piece = pool.submit(next, pieces, None)
-        while (ready := piece.result()) is not None:
-            piece = pool.submit(next, pieces, None)
-            yield ready
+class Writer(Protocol):
+    """A context that writes a table to a file, piece by piece."""
+
+    def __enter__(self) -> Self:
+        """The file is open."""
+        ...
+
+    def __exit__(self, *error: object) -> None:
+        """The file is closed."""
+        ...
+
+    def ready(self, piece: pa.Table) -> Any:
+        """What is to be written of a piece; several threads may ask at a time."""
+        ...
+
+    def write(self, ready: Any) -> Mapping[str, int] | None:
+        """Write it; and how many cells of which column have got an apostrophe."""
+        ...
 
 
-def _parquet_writer(path: Path, schema: pa.Schema) -> Any:
-    import pyarrow.parquet as pq
+class _ParquetWriter:
+    """Parquet. Texts that come as dictionaries are written as such and read as texts."""
 
-    return pq.ParquetWriter(path, schema)
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path, self._schema = path, schema
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def ready(self, piece: pa.Table) -> pa.Table:
+        return piece
+
+    def write(self, ready: pa.Table) -> None:
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            # A dictionary of fractions would hold nearly every one of them, and take most of the time.
+            fractions = [field.name for field in self._schema if pa.types.is_floating(field.type)]
+            # The least and the largest text would be the same in every piece, and take long.
+            texts = [field.name for field in ready.schema if pa.types.is_dictionary(field.type)]
+            self._writer = pq.ParquetWriter(
+                self._path,
+                ready.schema,
+                store_schema=False,
+                use_dictionary=[name for name in self._schema.names if name not in fractions] or False,
+                write_statistics=[name for name in self._schema.names if name not in texts] or False,
+            )
+            # The types that a reader finds are the table's, whatever the pieces are made of.
+            types = base64.b64encode(self._schema.serialize().to_pybytes())
+            self._writer.add_key_value_metadata({"ARROW:schema": types})
+        self._writer.write_table(ready)
 
 
 class _CsvWriter:
     """CSV that no spreadsheet takes for formulas."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        import pyarrow.csv as pacsv
-
-        self._writer = pacsv.CSVWriter(path, _without_formulas(schema.empty_table())[0].schema)
         risky = takes_apostrophe(schema.names)
         self._header = Counter(name for name, is_risky in zip(schema.names, risky, strict=True) if is_risky)
+        self._names = _header(schema)
+        self._file = path.open("wb")
 
-    def __enter__(self) -> "_CsvWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._writer.close()
+        self._file.close()
 
-    def write_table(self, table: pa.Table) -> Counter[str]:
-        safe, apostrophes = _without_formulas(table)
-        self._writer.write_table(safe)
-        header, self._header = self._header, Counter()
+    def ready(self, piece: pa.Table) -> tuple[list[Any], Counter[str]]:
+        safe, apostrophes = _without_formulas(piece)
+        return csv_rows(safe) or [_as_csv(safe, header=False)], apostrophes
+
+    def write(self, ready: tuple[list[Any], Counter[str]]) -> Counter[str]:
+        texts, apostrophes = ready
+        self._file.writelines([*self._names, *texts])
+        header, self._header, self._names = self._header, Counter(), []
         return apostrophes + header
 
 
-WRITERS: dict[str, Callable[[Path, pa.Schema], Any]] = {
+WRITERS: dict[str, Callable[[Path, pa.Schema], Writer]] = {
     ".csv": _CsvWriter,
-    ".parquet": _parquet_writer,
-    ".pq": _parquet_writer,
+    ".parquet": _ParquetWriter,
+    ".pq": _ParquetWriter,
 }
-"""For each suffix a writer: a context with `write_table(piece)`, which may return how many cells of which column
-have got an apostrophe. A new format is one entry."""
+"""For each suffix a writer. A new format is one entry."""
+
+
+def _header(schema: pa.Schema) -> list[pa.Buffer]:
+    return [_as_csv(_without_formulas(schema.empty_table())[0], header=True)]
+
+
+def _as_csv(table: pa.Table, *, header: bool) -> pa.Buffer:
+    """As Arrow writes it."""
+    import pyarrow.csv as pacsv
+
+    written = pa.BufferOutputStream()
+    plain = pa.table([plain_array(c.combine_chunks()) for c in table.columns], names=table.column_names)
+    pacsv.write_csv(plain, written, pacsv.WriteOptions(include_header=header, batch_size=max(len(plain), 1)))
+    return written.getvalue()
 
 
 def takes_apostrophe(texts: Sequence[str]) -> list[bool]:
@@ -116,21 +187,30 @@ def _without_formulas(table: pa.Table) -> tuple[pa.Table, Counter[str]]:
     the table: how many cells of each column have got one."""
     columns, apostrophes = [], Counter[str]()
     for name, column in zip(table.column_names, table.columns, strict=True):
-        texts = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        if pa.types.is_string_view(texts.type):
-            texts = texts.cast(pa.string())
-        if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
-            apostrophes[name] += pc.sum(_risky(texts)).as_py() or 0
-            texts = _quoted(texts)
-        columns.append(texts)
-    names = _quoted(pa.chunked_array([pa.array(table.column_names, pa.string())])).to_pylist()
+        cells = column.combine_chunks()
+        if pa.types.is_dictionary(cells.type):  # each text once
+            texts, risky = _quoted(cells.dictionary)
+            if pc.any(risky).as_py():
+                apostrophes[name] += pc.sum(risky.take(cells.indices)).as_py() or 0
+            cells = pa.DictionaryArray.from_arrays(cells.indices, texts)
+        elif is_text(cells.type):
+            cells, risky = _quoted(cells)
+            apostrophes[name] += pc.sum(risky).as_py() or 0
+        columns.append(cells)
+    names = _quoted(pa.array(table.column_names, pa.string()))[0].to_pylist()
     return pa.table(columns, names=names), apostrophes
 
 
-def _quoted(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+def _quoted(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Texts with an apostrophe where they need one; and which do."""
+    if pa.types.is_string_view(texts.type):
+        texts = texts.cast(pa.string())
+    risky = _risky(texts)
+    if not pc.any(risky).as_py():
+        return texts, risky
     apostrophe, nothing = pa.scalar("'", texts.type), pa.scalar("", texts.type)
-    return pc.if_else(_risky(texts), pc.binary_join_element_wise(apostrophe, texts, nothing), texts)
+    return pc.if_else(risky, pc.binary_join_element_wise(apostrophe, texts, nothing), texts), risky
 
 
-def _risky(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _risky(texts: pa.Array) -> pa.Array:
     return pc.and_not(pc.match_substring_regex(texts, _FORMULA), pc.match_substring_regex(texts, _HARMLESS))

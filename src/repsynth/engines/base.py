@@ -21,7 +21,21 @@ class Kernel(Protocol):
 
 
 class Engine(Protocol):
-    """Records that can be summed over, sampled, and, by the curator alone, looked at one by one."""
+    """Records that can be summed over, sampled, and, by the curator alone, looked at one by one.
+
+    Where several records may be one person's, sums are in `units`: a record adds its value times what it counts,
+    which is `units` at most, and all records of a person together count `rows_per_person` times `units` at most.
+    """
+
+    @property
+    def rows_per_person(self) -> int:
+        """How many records of a person count; 1 where each record is a person."""
+        ...
+
+    @property
+    def units(self) -> int:
+        """What a record counts that counts in full."""
+        ...
 
     @classmethod
     def open(cls, source: Source, schema: Schema) -> "Engine":
@@ -45,7 +59,7 @@ class Held(Protocol):
     """A row of integers of each record, from which samples are drawn."""
 
     def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> "Held":
-        """A random part: every record independently with probability `rate`."""
+        """A random part: every person independently with probability `rate`, with all their records."""
         ...
 
     def sum(self, kernel: Kernel) -> Ints:

@@ -7,10 +7,8 @@ nor the number of threads matter.
 """
 
 import contextlib
-import os
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,17 +18,21 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Ints
 from repsynth.data.cuts import Cut
-from repsynth.data.encode import EncodedTable, encode_batch
-from repsynth.data.records import MISSING, OfCode, Records, no_records
+from repsynth.data.encode import EncodedTable
+from repsynth.data.records import MISSING, OfCode, Records, Whose, no_records
 from repsynth.engines.base import Kernel
 from repsynth.engines.shelf import MEMORY, Array, Shelf
 from repsynth.schema import Discrete, Schema
+from repsynth.threads import how_many_workers, in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK = 131_072
 """Records that are put aside together."""
+
+_WAITING = 8 * CHUNK
+"""Records that wait at most, where there are few who count the same."""
 
 _BLOCK = 16_384
 """Records that a kernel gets at a time, where its result is small: what it works with then stays in the cache."""
@@ -41,16 +43,8 @@ _TABULATED = 2**16
 _SAMPLED = 1_024
 """One in so many codes tells where those of a column are, so that they are found quickly."""
 
-_MOST_WORKERS = 8
-
 Get = Callable[[], Array]
 Made = TypeVar("Made")
-
-
-def how_many_workers() -> int:
-    """The processors that this process may use."""
-    able = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(able, _MOST_WORKERS)
 
 
 @dataclass
@@ -59,6 +53,10 @@ class _Chunk:
 
     rows: int
     codes: dict[str, Get]
+    factor: int = 1
+    """What each of them counts, in units."""
+    places: Get | None = None
+    """Whose they are, where several may be one person's."""
     cut: dict[str, tuple[Ints, Get]] = field(default_factory=dict)
 
 
@@ -71,7 +69,8 @@ class Codes:
         self._sizes = {c.name: c.size if isinstance(c, Discrete) else c.positions for c in schema.learned}
         self.workers = workers or how_many_workers()
         """How many threads work."""
-        self._schema = schema
+        self.on_rows: Callable[[int], None] = lambda rows: None
+        """Hears how many records a sum has gone through."""
         self._chunks: list[_Chunk] = []
         self._starts: dict[str, Ints] = {}
         self._samples: dict[str, list[Array]] = {name: [] for name in self._sizes}
@@ -80,16 +79,29 @@ class Codes:
     def of(cls, table: EncodedTable, *, workers: int | None = None, memory: int = MEMORY) -> "Codes":
         """Read and encode a table; the batches are encoded side by side and put aside in order."""
         codes = cls(table.schema, workers=workers, memory=memory)
-        waiting: list[dict[str, Array]] = []
-        with contextlib.closing(_in_order(codes._encode, table.batches(), codes.workers)) as encoded:
-            for part in encoded:
-                waiting.append(part)
-                if sum(_rows(each) for each in waiting) >= CHUNK:
-                    codes._put(waiting)
-                    waiting = []
-        if waiting:
-            codes._put(waiting)
+        waiting = _Waiting(codes._put)
+
+        def encode(batch: "pa.RecordBatch") -> list[_Part]:
+            return [codes._part(factor, records) for factor, records in table.encode(batch).by_factor()]
+
+        with contextlib.closing(in_order(encode, table.batches(), codes.workers)) as encoded:
+            for parts in encoded:
+                waiting.add(parts)
+        waiting.put_all()
+        table.check_whole()
         return codes
+
+    @classmethod
+    def again(cls, schema: Schema, chunks: Iterable[dict[str, Array]]) -> "Codes":
+        """Records that were made compact before."""
+        codes = cls(schema, workers=1)
+        for chunk in chunks:
+            codes._put([_Part(1, chunk)])
+        return codes
+
+    def compact(self, records: Records) -> dict[str, Array]:
+        """The codes of some records, in as few bytes as their columns need."""
+        return {name: records.codes[name].astype(_type_of(size)) for name, size in self._sizes.items()}
 
     def sum(self, kernel: Kernel) -> Ints:
         """The exact sum of a kernel over all records."""
@@ -101,11 +113,12 @@ class Codes:
             found = nothing
             for block in passing.blocks(chunk, rows):
                 found = found + kernel.total(block)
-            return found
+            return found * chunk.factor
 
-        result = nothing
-        for part in _in_order(total, self._chunks, self.workers):
-            result = result + part
+        result, done = nothing, 0
+        for chunk, part in zip(self._chunks, in_order(total, self._chunks, self.workers), strict=True):
+            result, done = result + part, done + chunk.rows
+            self.on_rows(done)
         self._starts = passing.all_starts()
         return result
 
@@ -116,24 +129,71 @@ class Codes:
         def apply(chunk: _Chunk) -> list[Array]:
             return [function(block) for block in passing.blocks(chunk, _BLOCK)]
 
-        for parts in _in_order(apply, self._chunks, self.workers):
+        for parts in in_order(apply, self._chunks, self.workers):
             yield from parts
 
-    def _encode(self, batch: "pa.RecordBatch") -> dict[str, Array]:
-        records = encode_batch(batch, self._schema)
-        return {name: records.codes[name].astype(_type_of(size)) for name, size in self._sizes.items()}
+    def whose(self) -> Iterator[Whose]:
+        """Whose the records are that `each` goes through, in the same order."""
+        for chunk in self._chunks:
+            if chunk.places is not None:
+                yield Whose(chunk.places(), np.full(chunk.rows, chunk.factor, dtype=np.int64))
+
+    def _part(self, factor: int, records: Records) -> "_Part":
+        places = None if records.whose is None else records.whose.places
+        return _Part(factor, self.compact(records), places)
 
     def _walk(self) -> "_Pass":
         samples = {name: np.concatenate(parts) for name, parts in self._samples.items() if parts}
         return _Pass(self.rows, self._sizes, self._starts, samples, self.shelf)
 
-    def _put(self, parts: list[dict[str, Array]]) -> None:
-        whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def _put(self, parts: "Sequence[_Part]") -> None:
+        """Records that count the same."""
+        whole = {name: np.concatenate([part.codes[name] for part in parts]) for name in parts[0].codes}
         rows = _rows(whole)
         self.rows += rows
         for name, codes in whole.items():
             self._samples[name].append(codes[::_SAMPLED].astype(np.int64))
-        self._chunks.append(_Chunk(rows, {name: self.shelf.put(codes) for name, codes in whole.items()}))
+        kept = {name: self.shelf.put(codes) for name, codes in whole.items()}
+        owners = [part.places for part in parts if part.places is not None]
+        places = self.shelf.put(np.concatenate(owners)) if owners else None
+        self._chunks.append(_Chunk(rows, kept, parts[0].factor, places))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Records that count the same, as they come."""
+
+    factor: int
+    codes: dict[str, Array]
+    places: Ints | None = None
+
+
+class _Waiting:
+    """Records that wait until there are many who count the same, or many in all."""
+
+    def __init__(self, put: Callable[[Sequence[_Part]], None]) -> None:
+        self._put = put
+        self._parts: dict[int, list[_Part]] = {}
+        self._rows: Counter[int] = Counter()
+
+    def add(self, parts: Iterable[_Part]) -> None:
+        """Some more."""
+        for part in parts:
+            self._parts.setdefault(part.factor, []).append(part)
+            self._rows[part.factor] += _rows(part.codes)
+            if self._rows[part.factor] >= CHUNK:
+                self._put_one(part.factor)
+        if self._rows.total() >= _WAITING:
+            self.put_all()
+
+    def put_all(self) -> None:
+        """However many there are."""
+        for factor in sorted(self._parts):
+            self._put_one(factor)
+
+    def _put_one(self, factor: int) -> None:
+        del self._rows[factor]
+        self._put(self._parts.pop(factor))
 
 
 class _Pass:
@@ -250,8 +310,11 @@ class Block(Records):
         if starts is None:
             return function(self.codes[name])
         if passing.knows(name, starts):
-            where = self.loaded.intervals(name)[self.start : self.start + self.rows].astype(np.int64)
-            return passing.table(name, function, passing.starts[name]).take(where)
+            known = passing.starts[name]
+            if (name, id(known)) not in self.cut:
+                where = self.loaded.intervals(name)[self.start : self.start + self.rows]
+                self.cut[name, id(known)] = where.astype(np.int64)
+            return passing.table(name, function, known).take(self.cut[name, id(known)])
         asked = passing.asked(name, starts)
         if (name, id(asked)) not in self.cut:
             self.cut[name, id(asked)] = passing.cut(name, asked).of(self.codes[name])
@@ -293,21 +356,3 @@ def _type_of(size: int) -> np.dtype[Any]:
 
 def _rows(codes: dict[str, Array]) -> int:
     return len(next(iter(codes.values())))
-
-
-def _in_order(function: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Generator[Any]:
-    """A function of each item, in order; some are worked on at the same time, and few wait."""
-    if workers == 1:
-        yield from map(function, items)
-        return
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="repsynth")
-    running: deque[Future[Any]] = deque()
-    try:
-        for item in items:
-            running.append(pool.submit(function, item))
-            if len(running) > workers:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

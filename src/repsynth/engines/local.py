@@ -1,6 +1,6 @@
 """One process: a table is read and encoded once, and every sum runs over its codes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,13 +8,14 @@ import numpy as np
 
 from repsynth.arrays import Int32s, Ints
 from repsynth.data.encode import EncodedTable
-from repsynth.data.records import Records, no_records
+from repsynth.data.persons import UNITS, PersonTable, told_apart
+from repsynth.data.records import Records, Whose, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
 from repsynth.engines.codes import Codes
 from repsynth.engines.shelf import Shelf
 from repsynth.engines.subsample import sample_rows
-from repsynth.schema import Schema
+from repsynth.schema import Person, Schema
 
 
 @dataclass(frozen=True)
@@ -27,27 +28,58 @@ class LocalEngine:
     """
 
     data: Iterable[Records]
+    on_rows: Callable[[int], None] = lambda rows: None
+    """Hears how many records a sum has gone through."""
+    person: Person | None = None
+    """Where several records may be one person's: all batches say whose they are."""
 
     @classmethod
     def open(cls, source: Source, schema: Schema) -> "LocalEngine":
         """A source; it is read when the first sum is asked for."""
-        return cls(EncodedTable(source, schema))
+        table = EncodedTable(source, schema) if schema.person is None else PersonTable(source, schema)
+        return cls(table, person=schema.person)
+
+    @property
+    def rows_per_person(self) -> int:
+        """As the schema declares."""
+        return 1 if self.person is None else self.person.rows
+
+    @property
+    def units(self) -> int:
+        """One, but for persons."""
+        return 1 if self.person is None else UNITS
 
     @cached_property
     def _codes(self) -> Codes | None:
-        return Codes.of(self.data) if isinstance(self.data, EncodedTable) else None
+        if not isinstance(self.data, EncodedTable):
+            return None
+        codes = Codes.of(self.data)
+        codes.on_rows = self.on_rows
+        return codes
 
     def sum(self, kernel: Kernel) -> Ints:
         """Block by block, from nothing."""
         if self._codes is not None:
             return self._codes.sum(kernel)
         total = kernel.total(no_records())
-        for records in self.data:
-            total = total + kernel.total(records)
+        for factor, records in self._by_factor():
+            total = total + kernel.total(records) * factor
         return total
 
-    def held(self, parts: Callable[[Records], Int32s]) -> "LocalHeld | ShelvedHeld":
+    def _by_factor(self) -> Iterator[tuple[int, Records]]:
+        for records in self.data:
+            assert (records.whose is None) == (self.person is None), "records must say whose they are"
+            yield from records.by_factor()
+
+    def held(self, parts: Callable[[Records], Int32s]) -> "LocalHeld | ShelvedHeld | PersonHeld":
         """Four bytes for each integer: in memory or, where that is much, put aside."""
+        held = self._held(parts)
+        if self.person is None:
+            return held
+        owned = self._codes.whose() if self._codes else (r.whose for r in self.data if r.whose is not None)
+        return PersonHeld.of(held, list(owned))
+
+    def _held(self, parts: Callable[[Records], Int32s]) -> "LocalHeld | ShelvedHeld":
         nothing = parts(no_records())
         if self._codes is None:
             return LocalHeld(np.concatenate([nothing, *map(parts, self.data)]))
@@ -68,7 +100,11 @@ class LocalHeld:
 
     def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> "LocalHeld":
         """Those who take part."""
-        return LocalHeld(self.rows[sample_rows(len(self.rows), rate, entropy)])
+        return self.take(sample_rows(len(self.rows), rate, entropy))
+
+    def take(self, places: Ints) -> "LocalHeld":
+        """Those at these places."""
+        return LocalHeld(self.rows[places])
 
     def sum(self, kernel: Kernel) -> Ints:
         """All at once."""
@@ -94,9 +130,12 @@ class ShelvedHeld:
 
     def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> LocalHeld:
         """Those who take part, in memory."""
-        rows = sample_rows(int(self.ends[-1]), rate, entropy)
+        return self.take(sample_rows(int(self.ends[-1]), rate, entropy))
+
+    def take(self, places: Ints) -> LocalHeld:
+        """Those at these places, which are in order, in memory."""
         starts = np.append(0, self.ends[:-1])
-        parts = np.split(rows, np.searchsorted(rows, self.ends[:-1]))
+        parts = np.split(places, np.searchsorted(places, self.ends[:-1]))
         found = (piece()[part - start] for piece, part, start in zip(self.pieces, parts, starts, strict=True))
         return LocalHeld(np.concatenate([self.nothing, *found]))
 
@@ -105,4 +144,37 @@ class ShelvedHeld:
         total = kernel.total(self.nothing)
         for piece in self.pieces:
             total = total + kernel.total(piece())
+        return total
+
+
+@dataclass(frozen=True)
+class PersonHeld:
+    """Rows that belong to persons, who take part with all of theirs or with none; sums are in units."""
+
+    held: LocalHeld | ShelvedHeld
+    places: Ints
+    factors: Ints
+    persons: int
+
+    @classmethod
+    def of(cls, held: LocalHeld | ShelvedHeld, owned: Sequence[Whose]) -> "PersonHeld":
+        """A row without an id is a person of its own."""
+        none = np.zeros(0, dtype=np.int64)
+        places = told_apart(np.concatenate([none, *(whose.places for whose in owned)]))
+        factors = np.concatenate([none, *(whose.factors for whose in owned)])
+        return cls(held, places, factors, int(places.max(initial=-1)) + 1)
+
+    def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> "PersonHeld":
+        """The persons who take part, with all their rows."""
+        chosen = np.zeros(self.persons, dtype=np.bool_)
+        chosen[sample_rows(self.persons, rate, entropy)] = True
+        rows = np.flatnonzero(chosen[self.places])
+        return PersonHeld(self.held.take(rows), self.places[rows], self.factors[rows], self.persons)
+
+    def sum(self, kernel: Kernel) -> Ints:
+        """Rows that count the same at once."""
+        total = kernel.total(self.held.take(np.zeros(0, dtype=np.int64)).rows)
+        for factor in np.unique(self.factors):
+            rows = self.held.take(np.flatnonzero(self.factors == factor))
+            total = total + rows.sum(kernel) * int(factor)
         return total

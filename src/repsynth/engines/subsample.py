@@ -1,5 +1,11 @@
-"""Who takes part in a round: decided exactly, by random bytes."""
+"""Who takes part in a round: decided exactly, by random numbers that are expanded from a key.
 
+The key is drawn where noise is drawn, afresh for each round. The number of a record follows from the key and from
+the record's place in the table, by a cryptographic hash: it does not matter how the table is cut into parts, who
+works on them, in which order, or how often.
+"""
+
+import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -7,8 +13,10 @@ import numpy as np
 from repsynth.arrays import Ints
 from repsynth.privacy.events import RATE_UNIT
 
-_PIECE = 2**20
-"""Records whose random bytes are drawn at a time."""
+KEY_BYTES = 32
+
+_BLOCK = 2**16
+"""Records whose random numbers are expanded together."""
 
 
 def sample_rows(count: int, rate: float, entropy: Callable[[int], bytes]) -> Ints:
@@ -18,8 +26,30 @@ def sample_rows(count: int, rate: float, entropy: Callable[[int], bytes]) -> Int
     >>> sample_rows(3, 1.0, os.urandom).tolist()
     [0, 1, 2]
     """
+    return taking_part(0, count, rate, entropy(KEY_BYTES))
+
+
+def taking_part(start: int, count: int, rate: float, key: bytes) -> Ints:
+    """The same for `count` records from place `start` of the table on; positions count from there.
+
+    >>> whole = taking_part(0, 1000, 0.5, bytes(32))
+    >>> parts = [taking_part(0, 700, 0.5, bytes(32)), 700 + taking_part(700, 300, 0.5, bytes(32))]
+    >>> np.array_equal(np.concatenate(parts), whole)
+    True
+    """
     found = [np.zeros(0, dtype=np.int64)]
-    for start in range(0, count, _PIECE):
-        drawn = np.frombuffer(entropy(2 * min(_PIECE, count - start)), dtype="<u2")
-        found.append(start + np.flatnonzero(drawn < round(rate * RATE_UNIT)).astype(np.int64))
+    for block in range(start // _BLOCK, -(-(start + count) // _BLOCK)):
+        first, stop = max(start - block * _BLOCK, 0), min(start + count - block * _BLOCK, _BLOCK)
+        drawn = np.frombuffer(expand(key, block, 2 * stop), dtype="<u2")[first:]
+        found.append(block * _BLOCK + first - start + chosen(drawn, rate))
     return np.concatenate(found)
+
+
+def chosen(drawn: Ints, rate: float) -> Ints:
+    """Which of some random numbers, each of two bytes, mean that a record takes part."""
+    return np.flatnonzero(drawn < round(rate * RATE_UNIT)).astype(np.int64)
+
+
+def expand(key: bytes, block: int, count: int) -> bytes:
+    """The random bytes of a block of records: SHAKE-256 of the key and the block's number."""
+    return hashlib.shake_256(b"repsynth: who takes part" + key + block.to_bytes(8, "little")).digest(count)

@@ -13,6 +13,7 @@ subgroups     who pays: subgroups and deciles of outlyingness
 measures      what a measure is: value, best, what two real halves give, parts
 inputs        the tables, opened and checked
 evaluate      all measures of a table
+palette       the colours of figures and pages
 plots         figures
 written       the folder that an evaluation leaves behind
 """

@@ -71,6 +71,32 @@ def fraction_repeated(records: Records) -> float:
     return float((counts[inverse.ravel()] > 1).mean())
 
 
+def by_repeats(records: Records) -> dict[str, float]:
+    """The same, by how often the row is there.
+
+    >>> by_repeats(Records(rows=4, codes={"age": np.array([5, 5, 6, 7])}))
+    {'twice': 0.5, '3 to 10 times': 0.0, 'more often': 0.0}
+    """
+    _, counts = np.unique(row_keys(records), return_counts=True)
+    kinds = {"twice": counts == 2, "3 to 10 times": (counts > 2) & (counts <= 10), "more often": counts > 10}
+    return {name: float(counts[here].sum()) / records.rows for name, here in kinds.items()}
+
+
+def by_original(records: Records, of: Records) -> dict[str, float]:
+    """The fraction of records that are equal to a row of another table, by whether that has it once.
+
+    >>> some, others = (Records(rows=3, codes={"age": np.array(ages)}) for ages in ([5, 6, 8], [6, 7, 7]))
+    >>> by_original(some, others)
+    {'of rows that only one has': 0.3333333333333333, 'of rows that several have': 0.0}
+    """
+    keys, counts = np.unique(row_keys(of), return_counts=True)
+    ours = row_keys(records)
+    return {
+        "of rows that only one has": float(np.isin(ours, keys[counts == 1]).mean()),
+        "of rows that several have": float(np.isin(ours, keys[counts > 1]).mean()),
+    }
+
+
 def copied(records: Records, of: Records) -> Bools:
     """Which records are equal to some record of another table.
 

@@ -12,11 +12,18 @@ import numpy as np
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
 from repsynth.evaluation.associations import Associations, measure_associations
-from repsynth.evaluation.coverage import category_coverage, copied, fraction_repeated, range_coverage
+from repsynth.evaluation.coverage import (
+    by_original,
+    by_repeats,
+    category_coverage,
+    copied,
+    fraction_repeated,
+    range_coverage,
+)
 from repsynth.evaluation.distances import TRIPLES, Distances, measure_distances
 from repsynth.evaluation.inputs import Inputs, as_binary
 from repsynth.evaluation.matrix import Fill, Points, points_of_records
-from repsynth.evaluation.measures import STAMP, Measure, compared, mean
+from repsynth.evaluation.measures import STAMP, STEPS, Measure, compared, mean
 from repsynth.evaluation.propensity import measure_propensity
 from repsynth.evaluation.regression import Coefficient, compare_coefficients
 from repsynth.evaluation.subgroups import Losses, Subgroup, by_decile, by_subgroup
@@ -24,14 +31,8 @@ from repsynth.evaluation.utility import Classifier, fit_boosting, fit_logistic
 from repsynth.release.expected import Expected, expected_errors
 from repsynth.release.release import Release
 
-STEPS = (
-    "distances", "associations", "coverage", "logistic regression", "boosting", "coefficients", "propensity",
-    "outliers", "subgroups",
-)  # fmt: skip
-"""What is worked out, in this order."""
-
-_MOST_LABELS = 10
-"""With more, boosting takes too long: it grows a tree for each."""
+_MOST_LABELS = {"boosting": 10, "logistic regression": 50}
+"""With more, these take too long: boosting grows a tree for each."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,6 +188,7 @@ class _Work:
             best=1000.0,
             floor=floor.k_marginal,
             independent=alone.k_marginal,
+            breakdown={" × ".join(triple): 1000 * (1 - value) for triple, value in made.three_way.items()},
         )
 
     def _associations(self) -> Iterator[Measure]:
@@ -234,6 +236,8 @@ class _Work:
             best_is="as in the real table",
             floor=fraction_repeated(inputs.halves[0]),
             floor_is="a real half",
+            breakdown=by_repeats(inputs.synthetic),
+            part_best=0.0,
         )
         if inputs.holdout is None:
             self.left_out["copies of training rows"] = "needs a holdout, to tell how many there are by chance"
@@ -247,6 +251,8 @@ class _Work:
             said=compared(found, usual, "among the holdout rows"),
             best_is="of the holdout rows",
             floor=float(copied(*inputs.halves).mean()),
+            breakdown=by_original(inputs.synthetic, inputs.train),
+            part_best=0.0,
             note="a copy is no proof of a leak: the release's ε bounds what any row can give away",
         )
 
@@ -266,7 +272,7 @@ class _Work:
             points_of_records(test, inputs.features, fill, held[held >= 0]),
         )
 
-    def _why_no_prediction(self) -> str | None:
+    def _why_no_prediction(self, name: str = "logistic regression") -> str | None:
         inputs = self.inputs
         if inputs.label is None:
             return "there is no label; name one with --label"
@@ -274,17 +280,21 @@ class _Work:
             return "needs a holdout, real rows that the release was not made from"
         if not inputs.features.features:
             return "there is no column but the label"
-        for name in ("training", "holdout"):
-            if len(_labels(inputs.labels_of(self.tables[name]))) < 2:
-                return f"the label '{inputs.label}' has only one value in the {name} table"
+        for table in ("training", "holdout"):
+            if len(_labels(inputs.labels_of(self.tables[table]))) < 2:
+                return f"the label '{inputs.label}' has fewer than two values in the {table} table"
+        most = _MOST_LABELS[name]
+        if len(_labels(inputs.labels_of(inputs.train))) > most:
+            return f"the label has more than {most} values"
         return None
 
     def _predict(self, name: str, fit: Callable[[Points], Classifier]) -> Iterator[Measure]:
-        why = self._why_no_prediction()
+        why = self._why_no_prediction(name)
         if why is not None:
             self.left_out[f"prediction by {name}"] = why
             return
         inputs, models, areas = self.inputs, {}, {}
+        parts: dict[str, float] = {}
         for kind, learn in (
             ("real", inputs.train),
             ("half", inputs.halves[0]),
@@ -293,6 +303,8 @@ class _Work:
             both = self._points(learn)
             models[kind] = None if both is None else fit(both[0])
             areas[kind] = 0.5 if both is None else models[kind].auroc(both[1])  # type: ignore[union-attr]
+            if both is not None and kind == "synthetic":
+                parts = models[kind].by_label(both[1], inputs.label_names)  # type: ignore[union-attr]
         real, half, made = models["real"], models["half"], models["synthetic"]
         if real is not None and half is not None and made is not None:
             both = self._points(inputs.train)
@@ -308,6 +320,8 @@ class _Work:
             floor=areas["half"],
             floor_is="trained on a real half",
             independent=0.5,  # there is nothing to learn
+            breakdown=parts,
+            part_best=1.0,
             note=note,
         )
 
@@ -315,10 +329,6 @@ class _Work:
         return self._predict("logistic regression", fit_logistic)
 
     def _boosting(self) -> Iterator[Measure]:
-        inputs = self.inputs
-        if inputs.label is not None and len(_labels(inputs.labels_of(inputs.train))) > _MOST_LABELS:
-            self.left_out["prediction by boosting"] = f"the label has more than {_MOST_LABELS} values"
-            return iter(())
         return self._predict("boosting", fit_boosting)
 
     def _coefficients(self) -> Iterator[Measure]:
@@ -329,7 +339,7 @@ class _Work:
         kinds = {kind: _labels(inputs.labels_of(records)) for kind, records in self.tables.items()}
         for kind in ("training", "synthetic"):
             if len(kinds[kind]) < 2:
-                self.left_out[name] = f"the label '{inputs.label}' has only one value in the {kind} table"
+                self.left_out[name] = f"the label '{inputs.label}' has fewer than two values in the {kind} table"
                 return
         counts = np.bincount(inputs.labels_of(inputs.train)[inputs.labels_of(inputs.train) >= 0])
         positive = int(np.argmax(counts)) if len(kinds["training"]) > 2 else int(kinds["training"].max())
@@ -387,6 +397,8 @@ class _Work:
             what="fraction of the synthetic rows that lie as far out as the top tenth of real ones",
             value=self.deciles[-1].fraction_synthetic,
             best=0.1,
+            floor=self.deciles[-1].fraction_floor,
+            floor_is="one real half by the other",
             said=compared(self.deciles[-1].fraction_synthetic, 0.1, "in a real table"),
             breakdown={group.value: group.fraction_synthetic for group in self.deciles},
             note="by decile of outlyingness, 10 the most outlying",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from repsynth.arrays import Floats, Ints
+from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import ConfigError, DataError
@@ -32,15 +33,27 @@ class Inputs:
     label: str | None = None
 
     @classmethod
-    def open(cls, train: Any, synthetic: Any, holdout: Any, schema: Schema, label: str | None = None) -> "Inputs":
-        """Read the tables; each error says which of them is wrong."""
+    def open(
+        cls,
+        train: Any,
+        synthetic: Any,
+        holdout: Any,
+        schema: Schema,
+        label: str | None = None,
+        reading: Reading = AS_USUAL,
+    ) -> "Inputs":
+        """Read the tables, the real ones as said; each error says which of them is wrong."""
         if label is not None and label not in {column.name for column in schema.learned}:
             raise ConfigError(
                 f"the label '{label}' is no column that the schema learns; name another with --label"
             )
         records = {
-            name: _read(table, schema, name)
-            for name, table in (("training", train), ("synthetic", synthetic), ("holdout", holdout))
+            name: _read(table, schema, name, how)
+            for name, table, how in (
+                ("training", train, reading),
+                ("synthetic", synthetic, AS_USUAL),
+                ("holdout", holdout, reading),
+            )
             if table is not None
         }
         return cls(
@@ -78,6 +91,12 @@ class Inputs:
         if isinstance(column, Discrete):
             return codes
         return np.where(is_number(column, codes), (codes > self._median).astype(np.int64), MISSING)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """What the codes of labels stand for."""
+        column = self.label_column
+        return column.values if isinstance(column, Discrete) else ("up to the median", "above the median")
 
     @cached_property
     def halves(self) -> tuple[Records, Records]:
@@ -126,9 +145,9 @@ def agreed_schema(schema: Schema | None, release: Release | None) -> Schema:
     return schema
 
 
-def _read(table: Any, schema: Schema, name: str) -> Records:
+def _read(table: Any, schema: Schema, name: str, reading: Reading) -> Records:
     try:
-        source = open_source(table)
+        source = open_source(table, reading)
         check_columns(source, schema)
         records = records_of(source, schema)
     except DataError as error:

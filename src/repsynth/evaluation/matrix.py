@@ -1,7 +1,7 @@
 """Records as points: numbers, category codes and a label, and the space that attacks and classifiers work in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,8 @@ from repsynth.schema import Datetime, Integer, Numeric, Schema
 def records_of(table: pa.Table | Source, schema: Schema) -> Records:
     """All records of a table, encoded."""
     source = table if isinstance(table, Source) else open_source(table)
-    batches = list(LocalEngine.open(source, schema).per_record())
+    rows = replace(schema, person=None)  # here each row counts in full, whosoever it is
+    batches = list(LocalEngine.open(source, rows).per_record())
     return join(batches, [column.name for column in schema.learned])
 
 
@@ -155,5 +156,13 @@ class Space:
     def place(self, points: Points) -> Floats:
         """The coordinates of each record."""
         parts = [(points.numbers - self.centre) / self.scale]
-        parts += [np.eye(size + 1)[points.codes[:, j], :size] for j, size in enumerate(self.sizes)]
+        parts += [_one_hot(points.codes[:, j], size) for j, size in enumerate(self.sizes)]
         return np.hstack(parts)
+
+
+def _one_hot(codes: Ints, size: int) -> Floats:
+    """A column for each category; a missing one has a 1 in none."""
+    there = np.flatnonzero(codes >= 0)
+    placed = np.zeros((len(codes), size))
+    placed[there, codes[there]] = 1.0
+    return placed

@@ -9,6 +9,11 @@ STAMP = (
     "do not publish."
 )
 
+STEPS = (
+    "distances", "associations", "coverage", "logistic regression", "boosting", "coefficients", "propensity",
+    "outliers", "subgroups",
+)  # fmt: skip
+"""What an evaluation works out, in this order."""
 
 _MANY = 20
 """From so many times on, a ratio says less than the two numbers."""

@@ -43,6 +43,8 @@ class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     fraction_real: float
     fraction_synthetic: float
+    fraction_floor: float | None = None
+    """Of an outlier decile, what one half of the real records gives by the ends of the other's."""
     distance: float | None = None
     distance_floor: float | None = None
     auroc_real: float | None = None
@@ -196,6 +198,7 @@ def by_decile(
     # Who lies exactly at an end belongs half to either side.
     places = [np.searchsorted(ends, made, side=side) for side in ("left", "right")]
     reached = np.mean([np.bincount(place, minlength=DECILES) for place in places], axis=0)
+    floor = _by_the_other_half(far, generator)
     extras = None if losses is None else Extras.of(losses)
     return [
         Subgroup(
@@ -204,10 +207,18 @@ def by_decile(
             records=int((deciles == d).sum()),
             fraction_real=float((deciles == d).mean()),
             fraction_synthetic=float(reached[d] / len(made)),
+            fraction_floor=float(floor[d]),
             **(extras.inside(deciles == d) if extras is not None else {}),
         )
         for d in range(DECILES)
     ]
+
+
+def _by_the_other_half(far: Floats, generator: np.random.Generator) -> Floats:
+    """The fraction of one half in each decile of the other."""
+    one, two = np.array_split(far[generator.permutation(len(far))], 2)
+    places = np.searchsorted(np.quantile(one, np.arange(1, DECILES) / DECILES), two)
+    return np.bincount(places, minlength=DECILES) / max(len(two), 1)
 
 
 def _some(points: Points, most: int, generator: np.random.Generator) -> Points:

@@ -22,6 +22,7 @@ from repsynth.evaluation.measures import Measure, show
 from repsynth.evaluation.subgroups import Subgroup
 from repsynth.privacy.shown import at_most
 from repsynth.release.expected import Expected, Z
+from repsynth.release.folder import check_private
 from repsynth.storage.atomic import check_place
 
 PREFIX = "private-"
@@ -58,6 +59,7 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> list[str]:
     """Write everything; the names of the files."""
     from repsynth.evaluation.plots import draw_evaluation, save_figure
 
+    check_private(folder)
     with folder_beside(folder, 0o700) as place:
         (place / f"{PREFIX}summary.md").write_text(evaluation_markdown(evaluation), encoding="utf-8")
         (place / f"{PREFIX}evaluation.json").write_bytes(_json(evaluation))
@@ -216,8 +218,10 @@ def _expected_lines(expected: Expected, level: str = "#") -> list[str]:
         )]  # fmt: skip
     if expected.group_means:
         lines += ["", *_markdown(
-            ("mean of", "where", "mean by groups", "95 %, at least"),
-            ((m.column, m.by, f"{m.mean:.5g}", f"± {Z * m.error:.3g}") for m in expected.group_means[:_MOST_ROWS]),
+            ("mean of", "where", "mean by groups", "noise, 95 %, at least", "lies between"),
+            ((m.column, m.by, f"{m.mean:.5g}", f"± {Z * m.error:.3g}",
+              "not known" if m.low is None else f"{m.low:.5g} and {m.high:.5g}")
+             for m in expected.group_means[:_MOST_ROWS]),
         )]  # fmt: skip
     return lines
 

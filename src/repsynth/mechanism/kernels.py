@@ -69,8 +69,9 @@ class Choice(Protocol):
         """The sum over a batch, as a statistic's."""
         ...
 
-    def utilities(self, total: Ints, chosen: tuple[int, ...]) -> Ints:
-        """The utility of stopping, then that of each candidate; a candidate that is out has none: `OUT`."""
+    def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
+        """The utility of stopping, then that of each candidate; a candidate that is out has none: `OUT`. The sum
+        and all utilities are in `units`; one record that counts in full moves each by `units` times `unit`."""
         ...
 
 

@@ -1,7 +1,9 @@
 """The only door to the data: noisy sums, noisy choices and rounds of training, each checked and charged.
 
 `Meter.measure` checks that the budget covers the charge, has the engine add the statistic up in exact integers,
-adds noise, and keeps the event. Everything that happens to a result afterwards is post-processing.
+adds noise, and keeps the event. Everything that happens to a result afterwards is post-processing. Where several
+rows may be one person's, the engine sees to it that all of them count as some rows at most, and a person's part in
+a sum is as many times that of a row.
 """
 
 import math
@@ -46,15 +48,17 @@ class Meter:
 
     def measure(self, statistic: Statistic, *, mu: float) -> Ints:
         """A noisy sum of the statistic over the data, charged `mu`; refused if the budget is short."""
-        sigma = sigma_for(statistic.sensitivity, mu)
-        self._check(GaussianEvent(statistic.name, statistic.sensitivity, sigma, statistic.weighted))
+        sensitivity = statistic.sensitivity * self.engine.rows_per_person
+        sigma = sigma_for(sensitivity, mu)
+        self._check(GaussianEvent(statistic.name, sensitivity, sigma, statistic.weighted))
         exact = self.engine.sum(statistic)
         noisy, event = add_gaussian(
             exact,
             name=statistic.name,
-            sensitivity=statistic.sensitivity,
+            sensitivity=sensitivity,
             sigma=sigma,
             weighted=statistic.weighted,
+            units=self.engine.units,
             entropy=self.entropy,
         )
         self.events.append(event)
@@ -68,12 +72,13 @@ class Meter:
         eta = mu / (MU_PER_ETA * math.sqrt(choice.rounds)) * (1 - 1e-13)
         event = ExponentialEvent(choice.name, eta, choice.rounds, choice.weighted)
         self._check(event)
-        total = self.engine.sum(choice)
+        total, units = self.engine.sum(choice), self.engine.units
+        largest = choice.unit * units * self.engine.rows_per_person  # by which a person moves a utility
         chosen: tuple[int, ...] = ()
         while len(chosen) < choice.rounds:
-            utilities = choice.utilities(total, chosen)
+            utilities = choice.utilities(total, chosen, units=units)
             able = np.flatnonzero(utilities > OUT)  # which ones are out depends on earlier choices alone
-            picked = choose_exponential(utilities[able], unit=choice.unit, eta=eta, entropy=self.entropy)
+            picked = choose_exponential(utilities[able], unit=largest, eta=eta, entropy=self.entropy)
             if able[picked] == 0:
                 break
             chosen += (int(able[picked]) - 1,)
@@ -86,7 +91,8 @@ class Meter:
         All of them are charged before the first one: a training that is cut short has spent the whole. Which
         records take part in a round, and how many, stays in here.
         """
-        if event.sensitivity < rounds.sensitivity or event.weighted > rounds.weighted:
+        sensitivity = rounds.sensitivity * self.engine.rows_per_person
+        if event.sensitivity < sensitivity or event.weighted > rounds.weighted:
             raise ConfigError(
                 f"{rounds.name}: planned for a smaller part of a record than it has; nothing measured"
             )
@@ -104,6 +110,7 @@ class Meter:
                 sensitivity=event.sensitivity,
                 sigma=event.sigma,
                 weighted=event.weighted,
+                units=self.engine.units,
                 entropy=self.entropy,
             )
             rounds.advance(noisy)
@@ -120,6 +127,7 @@ class Meter:
             charge = self.planned.get(planned.name)
             fits = fits and charge is not None and planned.weighted >= charge.weighted
             fits = fits and charge is not None and planned.mu <= charge.mu * (1 + 1e-12)
+            fits = fits and charge is not None and charge.rows == self.engine.rows_per_person
         if not fits:
             raise ConfigError(f"{planned.name}: the budget does not cover it; nothing was measured")
 

@@ -2,12 +2,14 @@
 
 A measurement of integers gets a Gaussian *rounded to integers*. For an integer x,
 round(x + N) = x + round(N), so the released value is post-processing of the continuous Gaussian
-mechanism and its Gaussian-DP account holds exactly. What remains is to draw round(N) exactly, which
+mechanism and its Gaussian-DP account holds exactly; so it is for fractions x whose sum with N is
+rounded. What remains is to draw round(N) exactly, which
 floating point does not: here the uniform variable is a bit string that is extended until it decides
 the rounded value, so no draw depends on an approximation. A fast float path decides almost all draws
 with certified room for its error; the rest go through arbitrary precision.
 """
 
+import math
 import os
 from collections.abc import Callable
 
@@ -15,9 +17,9 @@ import mpmath
 import numpy as np
 from scipy.special import ndtri
 
-from repsynth.arrays import Ints
+from repsynth.arrays import Floats, Ints
 from repsynth.errors import ConfigError
-from repsynth.privacy.events import GaussianEvent
+from repsynth.privacy.events import GaussianEvent, SelectionEvent
 
 Entropy = Callable[[int], bytes]
 """Gives that many fresh random bytes. `os.urandom`, the operating system's generator, in the product."""
@@ -50,9 +52,11 @@ def add_gaussian(
     sensitivity: float,
     sigma: float,
     weighted: bool = False,
+    units: int = 1,
     entropy: Entropy = os.urandom,
 ) -> tuple[Ints, GaussianEvent]:
-    """Noisy values, and the event that says what they cost.
+    """Noisy values, and the event that says what they cost. Where values are in `units`, so many make one: what
+    comes back is the nearest whole number to their quotient with noise.
 
     >>> noisy, event = add_gaussian(np.array([10, 20]), name="count", sensitivity=1.0, sigma=1e-6)
     >>> noisy.tolist(), event.name
@@ -62,32 +66,61 @@ def add_gaussian(
         raise ConfigError(f"{name}: sensitivity and sigma must be positive; give a smaller or larger budget")
     if sigma > LARGEST_SIGMA:
         raise ConfigError(f"{name}: the noise does not fit 64-bit integers; give a larger budget")
-    noise = rounded_gaussian(sigma, values.size, entropy).reshape(values.shape)
-    return values + noise, GaussianEvent(name, sensitivity, sigma, weighted)
+    if 2**64 % units:
+        raise ConfigError(f"{name}: units must be a power of two; nothing was measured")
+    if units == 1:
+        noisy = values + rounded_gaussian(sigma, values.size, entropy).reshape(values.shape)
+    else:
+        rest = (values % units).ravel() / units
+        noise = rounded_gaussian(sigma, values.size, entropy, rest).reshape(values.shape)
+        # A sum that exceeds 64 bits has lost multiples of 2⁶⁴, and its quotient multiples of 2⁶⁴/units. Left out
+        # of every result, they make no difference between two tables.
+        whole = 2**64 // units
+        noisy = (values // units + noise + whole // 2) % whole - whole // 2
+    return noisy, GaussianEvent(name, sensitivity, sigma, weighted)
 
 
-def rounded_gaussian(sigma: float, size: int, entropy: Entropy = os.urandom) -> Ints:
-    """Exact independent draws of round(σ Z), Z standard normal.
+def select_counts(
+    counts: Ints, *, name: str, columns: int, sigma: float, threshold: int, entropy: Entropy = os.urandom
+) -> tuple[Ints, SelectionEvent]:
+    """The noisy counts of values that occur, 0 where they do not reach the threshold, and the event.
+
+    What is below must not leave the process, nor how many values there were.
+
+    >>> noisy, event = select_counts(np.array([9, 1]), name="values", columns=1, sigma=1e-6, threshold=5)
+    >>> noisy.tolist(), event.threshold
+    ([9, 0], 5)
+    """
+    if not (np.isfinite(sigma) and 0 < sigma <= LARGEST_SIGMA and columns >= 1 and threshold >= 2):
+        raise ConfigError(f"{name}: the noise or the threshold is out of range; give another budget")
+    noisy = counts + rounded_gaussian(sigma, counts.size, entropy)
+    return np.where(noisy >= threshold, noisy, 0), SelectionEvent(name, columns, sigma, threshold)
+
+
+def rounded_gaussian(sigma: float, size: int, entropy: Entropy = os.urandom, offset: Floats | float = 0.0) -> Ints:
+    """Exact independent draws of round(c + σ Z), Z standard normal and c an `offset` from 0 to 1, a float that is
+    exact.
 
     One bit is the sign; the other 63 are the first digits of the tail probability P in (0, 1/2), and
     |Z| is its quantile. The magnitude is certain where the quantile stands clear of a half-integer.
 
-    >>> rounded_gaussian(1e-9, 3).tolist()
-    [0, 0, 0]
+    >>> rounded_gaussian(1e-9, 3).tolist(), rounded_gaussian(1e-9, 2, offset=np.array([0.25, 0.75])).tolist()
+    ([0, 0, 0], [0, 1])
     """
     digits = np.frombuffer(entropy(8 * size), dtype="<u8")
     sign: Ints = np.where(digits >> np.uint64(63), -1, 1)
     tail_digits = digits & np.uint64(2**63 - 1)
     tail = (tail_digits + 0.5) * 2.0**-_DIGIT
     quantile = -ndtri(tail)
-    value = sigma * quantile + 0.5
+    towards = np.broadcast_to(sign * offset, size)  # how far the offset goes the way of the sign
+    value = sigma * quantile + (0.5 + towards)
     magnitude = np.floor(value)
-    error = sigma * (_NDTRI_ERROR * (1 + quantile) + 2.0**-41) + 4e-16 * value
+    error = sigma * (_NDTRI_ERROR * (1 + quantile) + 2.0**-41) + 4e-16 * np.abs(value)
     from_half = np.minimum(value - magnitude, magnitude + 1 - value)
     uncertain = (from_half <= error) | (tail < _SHORT_TAIL)
     magnitudes: Ints = magnitude.astype(np.int64)
     for i in np.flatnonzero(uncertain):
-        magnitudes[i] = _decide(sigma, int(tail_digits[i]), entropy)
+        magnitudes[i] = _decide(sigma, int(tail_digits[i]), entropy, float(towards[i]))
     result: Ints = sign * magnitudes
     return result
 
@@ -131,29 +164,31 @@ def _first_above(masses: list[mpmath.mpf], level: mpmath.mpf) -> int:
     return len(masses) - 1
 
 
-def _decide(sigma: float, numerator: int, entropy: Entropy) -> int:
+def _decide(sigma: float, numerator: int, entropy: Entropy, towards: float = 0.0) -> int:
     """The magnitude, by extending P = numerator / 2^bits with fresh bits until both its ends agree."""
     bits = _DIGIT
     while True:
         with mpmath.workprec(2 * bits + 64):
             low, high = mpmath.ldexp(numerator, -bits), mpmath.ldexp(numerator + 1, -bits)
             if numerator > 0:
-                magnitude = _cell(sigma, high)
-                if magnitude == _cell(sigma, low):
+                magnitude = _cell(sigma, high, towards)
+                if magnitude == _cell(sigma, low, towards):
                     return magnitude
         numerator = numerator << _DIGIT | int.from_bytes(entropy(_DIGIT // 8), "little")
         bits += _DIGIT
 
 
-def _cell(sigma: float, tail: mpmath.mpf) -> int:
-    """The integer k ≥ 0 with Q((k + ½)/σ) < tail ≤ Q((k − ½)/σ), Q the normal upper tail."""
+def _cell(sigma: float, tail: mpmath.mpf, towards: float = 0.0) -> int:
+    """The integer k with Q((k + ½ − c)/σ) < tail ≤ Q((k − ½ − c)/σ), Q the normal upper tail and c how far the
+    offset goes `towards` it; of those for which that is a tail of at most a half."""
 
     def upper_tail(k: int) -> mpmath.mpf:
-        return mpmath.erfc((k - mpmath.mpf(1) / 2) / (mpmath.mpf(sigma) * mpmath.sqrt(2))) / 2
+        return mpmath.erfc((k - mpmath.mpf(0.5) - towards) / (mpmath.mpf(sigma) * mpmath.sqrt(2))) / 2
 
+    least = math.floor(0.5 + towards)
     start = -ndtri(float(tail)) if tail > 1e-300 else 37.0
-    k = max(0, int(sigma * start + 0.5))
-    while k > 0 and tail > upper_tail(k):
+    k = max(least, math.floor(sigma * start + 0.5 + towards))
+    while k > least and tail > upper_tail(k):
         k -= 1
     while tail <= upper_tail(k + 1):
         k += 1

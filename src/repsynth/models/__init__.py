@@ -2,7 +2,8 @@
 
 base          what a model and a fit are
 registry      all models by name
-groups        bins taken together where noise drowns them;  sampling: draws that several models share
+groups        bins taken together where noise drowns them
+sampling      draws that several models share, in even quotas;  shapes: from groups to codes
 clipping      contributions cut to their norm, in whole numbers
 naive_bayes   weighted clipped sums by label
 marginal      `mst` and `aim`: weighted tables, and which

@@ -188,10 +188,11 @@ class Kept:
     sigmas: Mapping[str, float]
 
 
-def run_seconds(plan: ModelPlan, rows: int, *, cell: float = 0.9e-6) -> float:
-    """What a run takes before, beside and after its model, in seconds of one core, for each cell of the table:
-    half a microsecond for scores, and the model's own part to sum up and to draw it."""
-    return 0.1 + cell * rows * len(plan.schema.learned)
+def run_seconds(plan: ModelPlan, rows: int, *, cell: float = 0.25e-6) -> float:
+    """What a run takes before, beside and after its model, in seconds of one core: a little for every column, and
+    for each cell of the table its part in scores, sums and drawing (`benchmarks/times.py`)."""
+    columns = len(plan.schema.learned)
+    return 0.05 + 0.004 * columns + cell * rows * columns
 
 
 class Model(Knobs, frozen=True):

@@ -2,7 +2,7 @@
 
 All of it is post-processing of the stage-1 histograms. A numeric column is cut into groups of about equal
 mass; a bin that holds as much on its own, such as the zeros of a capital gain, stays a group of its own.
-Categories below two standard deviations of noise share one group.
+Categories below two standard deviations of noise share one group, or one for each public family of them.
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.scoring.bins import Bins
+from repsynth.scoring.families import families_of
 from repsynth.scoring.histograms import Histograms, merge_neighbours
 from repsynth.storage.checks import ints, require
 
@@ -66,6 +67,14 @@ def choose_groups(histograms: Histograms, label: str | None, *, most: int) -> tu
     )
 
 
+def groups_of_families(histograms: Histograms, i: int) -> Groups | None:
+    """The groups of a category whose values have public families; None for any other column."""
+    bins = histograms.bins[i]
+    if families_of(bins.column) is None:
+        return None
+    return Groups(bins, _of_bin(histograms, i, bins, most=_FEWEST, apart=False))
+
+
 def coarser(histograms: Histograms, i: int, groups: Groups, most: int = _COARSE) -> Groups:
     """The groups of a numeric column taken together to so many of about equal mass; others stay as they are."""
     if groups.bins.starts is None or groups.count <= most:
@@ -114,7 +123,7 @@ def levels(histograms: Histograms, i: int) -> Floats:
     """The counts of a column's bins, shrunk where noise drowns them, the missing one last (0 where undeclared).
     Noise makes neither spikes nor tails of numbers."""
     counts = histograms.noisy(i)
-    if not histograms.clear(i):
+    if not histograms.clear(i) or families_of(histograms.bins[i].column) is not None:
         counts = np.append(histograms.probabilities[i] * histograms.rows, counts[-1])
     elif histograms.bins[i].starts is not None:
         counts = np.append(histograms.clean(i), counts[-1])
@@ -154,6 +163,8 @@ def _of_bin(histograms: Histograms, i: int, bins: Bins, *, most: int, apart: boo
     counts = levels(histograms, i)[:-1]
     if apart:
         of_bin = np.arange(len(counts))
+    elif (families := families_of(bins.column)) is not None:
+        of_bin = _by_family(counts, families, 2 * histograms.sigma)
     elif bins.starts is None:
         large = counts >= 2 * histograms.sigma
         rare = int((~large).sum())
@@ -166,6 +177,15 @@ def _of_bin(histograms: Histograms, i: int, bins: Bins, *, most: int, apart: boo
         before = np.maximum(np.searchsorted(full, np.arange(len(numbers)), side="right") - 1, 0)
         of_bin = merge_neighbours(numbers[full], least, least)[before]
     return _with_others(bins, of_bin)
+
+
+def _by_family(counts: Floats, families: Ints, least: float) -> Ints:
+    """Each value that holds `least` alone, the others of a family together; of families that hold less, all."""
+    large = counts >= least
+    scarce = np.bincount(families, np.where(large, 0.0, counts)) < least
+    together = len(counts) + np.where(scarce, len(counts), np.arange(len(scarce)))
+    _, of_bin = np.unique(np.where(large, np.arange(len(counts)), together[families]), return_inverse=True)
+    return of_bin.astype(np.int64)
 
 
 def _with_others(bins: Bins, of_bin: Ints) -> Ints:

@@ -11,6 +11,7 @@ import numpy as np
 from repsynth.arrays import Floats
 from repsynth.models.groups import Groups
 from repsynth.schema import Numeric
+from repsynth.scoring.histograms import Histograms
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,15 @@ class TableErrors:
 
 @dataclass(frozen=True)
 class GroupMeans:
-    """The mean of a numeric column, in positions, among the records with each value of another column."""
+    """The mean of a numeric column, in positions, among the records with each value of another column; where it
+    lies at least and at most, but for the noise of the table, if that is known."""
 
     by: str
     values: tuple[str, ...]
     column: str
     means: Floats
     errors: Floats
+    ends: tuple[Floats, Floats] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,38 @@ def table_errors(
     return TableErrors(columns, measurement, fractions, np.sqrt(np.maximum(errors, 0.0)) / whole, clipped)
 
 
-def group_means(rows: Groups, columns: Groups, positions: Floats, counts: Floats, variances: Floats) -> GroupMeans:
+@dataclass(frozen=True)
+class Lost:
+    """What a table does not count, at most: of the records with each value, and of those in each group."""
+
+    of_value: Floats
+    of_group: Floats
+
+
+Axes = tuple[tuple[Groups, int], tuple[Groups, int]]
+"""The groups of a table's two columns, and which histograms are theirs."""
+
+
+def nothing_lost(axes: Axes) -> Lost:
+    """Of a table in which every record counts in full."""
+    return Lost(*(np.zeros(groups.count) for groups, _ in axes))
+
+
+def lost_from(histograms: Histograms, axes: Axes, counts: Floats, variances: Floats) -> Lost:
+    """The margins of a table beside those of the histograms, in which everybody counts in full, and twice their
+    noise."""
+    found = []
+    for axis, (groups, i) in enumerate(axes):
+        bins = groups.sum_up(np.ones(len(groups.of_bin)))
+        error = np.sqrt(histograms.sigma_of(i) ** 2 * bins + variances.sum(axis=1 - axis))
+        lost = groups.sum_up(histograms.noisy(i)) - counts.sum(axis=1 - axis)
+        found.append(np.maximum(lost, 0.0) + 2 * error)
+    return Lost(*found)
+
+
+def group_means(
+    rows: Groups, columns: Groups, positions: Floats, counts: Floats, variances: Floats, lost: Lost
+) -> GroupMeans:
     """Means by the values of a discrete column from a noisy table of (its groups, groups of a numeric column);
     `positions` holds where the numbers of each group lie, NaN where they are no numbers."""
     number = ~np.isnan(positions)
@@ -69,7 +103,41 @@ def group_means(rows: Groups, columns: Groups, positions: Floats, counts: Floats
     mass = np.maximum(inside.sum(axis=1), 1e-9)
     means = np.maximum(inside @ where, 0.0) / mass
     errors = np.sqrt(np.sum(noise * (where - means[:, None]) ** 2, axis=1)) / mass
-    return GroupMeans(rows.bins.column.name, value_names(rows), columns.bins.column.name, means, errors)
+    names = rows.bins.column.name, value_names(rows), columns.bins.column.name
+    first, last = (ends[number] for ends in group_ends(columns))
+    room = lost.of_group[number]
+    # The mean of negated numbers is largest where that of the numbers is smallest.
+    low = [-largest_mean(c, -where, -first, room, x) for c, x in zip(inside, lost.of_value, strict=True)]
+    high = [largest_mean(c, where, last, room, x) for c, x in zip(inside, lost.of_value, strict=True)]
+    return GroupMeans(*names, means, errors, (np.array(low), np.array(high)))
+
+
+def largest_mean(counts: Floats, where: Floats, most: Floats, room: Floats, lost: float) -> float:
+    """The largest mean of groups whose numbers lie at `where` on average and at `most` at the utmost, if so many
+    records that are not counted are put where they raise it most: in each group as many as it has room for.
+
+    >>> largest_mean(np.array([8.0, 2.0]), np.array([1.0, 3.0]), np.array([1.0, 3.0]), np.array([5.0, 5.0]), 10.0)
+    1.9333333333333333
+    """
+    mass = max(float(counts.sum()), 1e-9)
+    total = float(counts @ where + np.maximum(counts, 0.0) @ (most - where))
+    for g in np.argsort(-most):
+        if most[g] <= total / mass:
+            break
+        added = min(float(room[g]), lost)
+        mass, total, lost = mass + added, total + added * float(most[g]), lost - added
+    return total / mass
+
+
+def group_ends(groups: Groups) -> tuple[Floats, Floats]:
+    """The first and the last position of each group of numbers; NaN of others."""
+    bins = groups.bins
+    assert bins.starts is not None
+    first, last = np.full(groups.count, np.inf), np.full(groups.count, -np.inf)
+    of_bin = groups.of_bin[: bins.numbers]
+    np.minimum.at(first, of_bin, bins.starts[: bins.numbers].astype(np.float64))
+    np.maximum.at(last, of_bin, bins.ends - 1.0)
+    return np.where(np.isfinite(first), first, np.nan), np.where(np.isfinite(last), last, np.nan)
 
 
 def value_names(groups: Groups) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ class Row(msgspec.Struct, frozen=True):
     means: dict[str, Mean]
     deciles: dict[str, list[float]]
     published: dict[str, float]
+    decile_errors: dict[str, list[float]] = {}
+    """Standard errors of the deciles, where there are several seeds."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -175,6 +177,11 @@ def _row(name: str, epsilon: float, method: str, runs: list[Result | None]) -> R
         failures=len(runs) - len(found),
         means=means,
         deciles={curve: np.mean(values, axis=0).tolist() for curve, values in curves.items() if values},
+        decile_errors={
+            curve: (np.std(values, axis=0, ddof=1) / np.sqrt(len(values))).tolist()
+            for curve, values in curves.items()
+            if len(values) > 1
+        },
         published=published().get((name, epsilon, method), {}),
     )
 

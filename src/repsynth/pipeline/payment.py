@@ -23,9 +23,17 @@ class Payer:
     def reserve(self, plan: Plan) -> Ticket:
         """Set the whole cost of a plan aside."""
         what = f"{plan.model.name}, {plan.rule.name} weights, ε = {at_most(plan.budget.epsilon)}"
+        what += f", persons by {plan.schema.person.column}" if plan.schema.person else ""
         what += f", scores from release {plan.borrowed.digest[:12]}" if plan.borrowed else ""
         charges = {name: charge.mu for name, charge in plan.charges.items()}
-        run = self.ledger.reserve(self.dataset, charges, what=what, training=plan.training)
+        run = self.ledger.reserve(
+            self.dataset,
+            charges,
+            what=what,
+            training=plan.training,
+            measured=plan.schema.measured,
+            person=plan.schema.person,
+        )
         known = self.ledger.progress(self.dataset, run)
         assert known is not None
         return Ticket(self.dataset, run, known.entry)

@@ -5,12 +5,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from repsynth.data.imitate import layout_of
 from repsynth.data.layout import Layout
 from repsynth.data.sources import Source, check_columns
-from repsynth.engines.opening import check_engine, open_engine
+from repsynth.engines.local import LocalEngine
+from repsynth.engines.opening import engine_for
 from repsynth.errors import ConfigError
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import LARGEST_SIGMA, seeded_entropy
@@ -36,27 +37,33 @@ def run(
     payer: Payer | None = None,
     noise_seed: int | None = None,
     checkpoint: Path | None = None,
-    engine: str = "local",
+    engine: str | None = None,
+    cluster: Any = None,
     make_meter: Callable[..., Meter] = Meter,
 ) -> Release:
     """Carry out a plan. `noise_seed` makes the noise repeatable and the release not private: experiments only.
 
-    `on_rows` hears how many rows were read: it is for the curator, as it tells how many there are.
+    `on_rows` hears how many rows were read and then, from none on, how many each measurement has gone through: it
+    is for the curator, as it tells how many there are. On a cluster, whose workers read, it hears nothing.
+    `engine` and `cluster` say where sums are computed, and are not released.
 
     Whatever goes wrong after the cost was reserved counts as spent, but a training with a `checkpoint` can go on.
     """
     check_columns(source, plan.schema)
     layout = layout_of(source, plan.schema)
     _check(plan, checkpoint, noise_seed)
-    check_engine(engine)
-    with held(checkpoint) if checkpoint else contextlib.nullcontext():
+    with (
+        engine_for(source, plan.schema, engine, cluster) as open_engine,
+        held(checkpoint) if checkpoint else contextlib.nullcontext(),
+    ):
         kept = open_checkpoint(checkpoint, plan, layout, payer) if checkpoint else None
         begun = kept.release if kept else None
         plan = begun.plan if begun else plan
         with paid(payer, plan, kept):
             entropy = os.urandom if noise_seed is None else seeded_entropy(noise_seed)
+            opened = open_engine(_watched(source, on_rows), plan.schema)
             meter = make_meter(
-                open_engine(engine, _watched(source, on_rows), plan.schema),
+                replace(opened, on_rows=on_rows) if isinstance(opened, LocalEngine) else opened,
                 plan.scale,
                 entropy=entropy,
                 delta=plan.delta,
@@ -81,7 +88,8 @@ def _watched(source: Source, on_rows: Callable[[int], None]) -> Source:
             done += batch.num_rows
             on_rows(done)
 
-    return replace(source, batches=batches)
+    # A cluster whose workers read the table as a whole must be able to pickle how.
+    return replace(source, batches=batches, pieces=source.pieces or (lambda ask: [source.batches]))
 
 
 def _again(begun: Release, meter: Meter, on_step: Callable[[str], None]) -> StageOne:
@@ -121,7 +129,7 @@ def _check(plan: Plan, checkpoint: Path | None, noise_seed: int | None) -> None:
     columns = len(plan.schema.learned)
     for name, charge in plan.charges.items():
         sensitivity = plan.model.sensitivity(plan.schema, name) * plan.model.unit if charge.weighted else columns
-        if max(sensitivity, columns) / charge.mu > LARGEST_SIGMA:
+        if max(sensitivity, columns) / charge.per_row > LARGEST_SIGMA:
             raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     plan.model.require()
     if checkpoint is not None and (plan.training is None or noise_seed is not None):

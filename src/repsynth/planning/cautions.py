@@ -3,12 +3,15 @@
 All of it follows from the public schema, the settings and a number of records, so it may be published.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repsynth.mechanism.meter import sigma_for
+from repsynth.privacy.shown import at_most
 from repsynth.schema import Category, Id, Numeric, Schema
+from repsynth.schema.id_formats import IdFormat
 from repsynth.scoring.stage import HISTOGRAMS
 
 if TYPE_CHECKING:
@@ -29,10 +32,13 @@ def cautions(plan: "Plan", rows: float | None) -> tuple[str, ...]:
     ("column 'person' is not learned but numbered anew: 1, 2, 3, ...",)
     """
     found = [] if rows is None else [*_of_size(plan, rows)]
+    if plan.schema.measured is not None:
+        whole, delta = at_most(plan.whole_loss.epsilon(plan.delta)), at_most(plan.delta, 3)
+        found.append(f"with the measuring of its schema the table has lost ε = {whole} at δ = {delta} in all")
     found += plan.model.cautions(plan.schema)
     if not plan.scorer.targets_outliers:
         found.append("the small weights are dealt out at random: outliers are not protected")
-    ids = [f"'{column.name}'" for column in plan.schema.columns if isinstance(column, Id)]
+    ids = [f"'{column.name}'" for column in plan.schema.columns if isinstance(column, Id) and not column.is_text]
     if ids:
         found.append(f"{some_columns(ids)} not learned but numbered anew: 1, 2, 3, ...")
     return tuple(found)
@@ -50,6 +56,9 @@ def csv_cautions(schema: Schema) -> tuple[str, ...]:
     for column in schema.columns:
         values = column.values if isinstance(column, Category) else ()
         special = column.special if isinstance(column, Numeric) else ()
+        if isinstance(column, Id) and column.format is not None:
+            form = IdFormat(column.format)
+            special = (form.write([0] * len(form.choices)),)
         if any(takes_apostrophe([column.name, *values, *special])):
             names.append(f"'{column.name}'")
     if not names:
@@ -87,11 +96,22 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
+def fewest(column: Category) -> float:
+    """So many records, in units of the noise of a bin, must be there on average for each value; in families, for
+    the sum over each of them.
+
+    >>> fewest(Category(name="code", values=("A1", "A2", "B1", "B2")))
+    4.0
+    """
+    families = column.size if column.families is None else len(set(column.families))
+    return math.sqrt(column.size * families)
+
+
 def _of_size(plan: "Plan", rows: float) -> Iterator[str]:
     """What the noise leaves of so many records."""
-    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].mu)
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].per_row)
     # Of a value with fewer records than its noise nothing is learned; on average, all values are such.
-    noisy = [c for c in plan.schema.learned if isinstance(c, Category) and rows / c.size < sigma]
+    noisy = [c for c in plan.schema.learned if isinstance(c, Category) and rows < sigma * fewest(c)]
     if rows < 4 * sigma:
         yield (
             f"noise drowns the data: one bin's noise is {sigma:,.0f} records, the table has about {rows:,.0f}; "
@@ -101,8 +121,15 @@ def _of_size(plan: "Plan", rows: float) -> Iterator[str]:
         names = [f"'{column.name}' ({column.size:,} values)" for column in noisy]
         yield (
             f"{some_columns(names, ('has', 'have'))} fewer records per value than the noise of one, {sigma:,.0f}: "
-            "what is learned of it is mostly noise; group rare values in the schema, or use a larger epsilon"
+            "what is learned of it is mostly noise; say in the schema which values are rare together (prefix, "
+            "parent, rarest; in larger families, if it does), or use a larger epsilon"
         )
+    for column in plan.schema.columns:
+        if isinstance(column, Id) and column.format and (room := IdFormat(column.format).room) < rows:
+            yield (
+                f"the format of column '{column.name}' has room for {room:,} different ids: larger tables cannot "
+                "be drawn; give it a longer one"
+            )
     if plan.delta * rows > 1:
         yield "delta is larger than one over the number of records; use a smaller one"
     yield from plan.model.resources(plan, max(1, round(rows))).warnings

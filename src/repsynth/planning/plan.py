@@ -15,6 +15,8 @@ from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
+from repsynth.privacy.neighbours import LEAST_DELTA
+from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
@@ -51,6 +53,11 @@ class Plan:
     def loss(self) -> Loss:
         """What a record loses, by its weight."""
         return Loss.of([*self.charges.values(), *([self.training] if self.training else [])])
+
+    @property
+    def whole_loss(self) -> Loss:
+        """What a person loses with what the schema has cost before, where that was measured."""
+        return Loss.of_schema(self.schema) + self.loss
 
     @property
     def steps(self) -> list[str]:
@@ -148,7 +155,9 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
 def _choose(schema: Schema, settings: Settings, budget: Budget, borrowed: Borrowed | None) -> Plan:
     """The plan of the best model that can be planned; its settings name it, as if it had been asked for."""
     refusal: tuple[str, ConfigError] | None = None
-    for choice in ranked(schema, mu=budget.mu, rows=settings.public_rows, goal=settings.goal):
+    for choice in ranked(
+        schema, mu=budget.mu / schema.rows_per_person, rows=settings.public_rows, goal=settings.goal
+    ):
         named = msgspec.structs.replace(settings, model=choice.model, goal=None)
         why = choice.why if refusal is None else f"{refusal[0]} would serve better, but {refusal[1]}"
         try:
@@ -180,7 +189,8 @@ def _with_model(schema: Schema, settings: Settings, budget: Budget, borrowed: Bo
         borrowed=borrowed,
     )
     if rounds is not None:
-        training = calibrate(plan.loss, rounds, epsilon=budget.epsilon, delta=budget.delta)
+        of_a_person = msgspec.structs.replace(rounds, sensitivity=rounds.sensitivity * schema.rows_per_person)
+        training = calibrate(plan.loss, of_a_person, epsilon=budget.epsilon, delta=budget.delta)
         plan = replace(plan, training=training)
     if settings.outlier_epsilon is None:
         return plan
@@ -211,12 +221,12 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     """The μ of every measurement but training; those of scores only where these are made here."""
     model = _model(settings)
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
-    scorer = settings.scorer
-    own = scorer.worthwhile_shares(schema, mu=budget.mu, rows=settings.public_rows) if scored else {}
+    scorer, rows = settings.scorer, schema.rows_per_person
+    own = scorer.worthwhile_shares(schema, mu=budget.mu / rows, rows=settings.public_rows) if scored else {}
     histograms = score_share_of(settings, budget, model.score_share) - math.fsum(own.values())
     if histograms < 1e-6:
         raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
-    looks = look_shares(schema, budget.mu, histograms, settings.public_rows)
+    looks = look_shares(schema, budget.mu / rows, histograms, settings.public_rows)
     shares |= {**looks, HISTOGRAMS: histograms - math.fsum(looks.values())}
     shares |= own
     if scored and (settings.weights.uses_threshold or settings.outlier_epsilon is not None):
@@ -231,10 +241,12 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
         # Slightly less than the whole, so that no rounding on the way can exceed it.
         return budget.mu * math.sqrt(share) * (1 - 1e-12)
 
-    charges = {name: Charge(name, mu(share), choice=name in scorer.choices) for name, share in shares.items()}
+    charges = {
+        name: Charge(name, mu(share), choice=name in scorer.choices, rows=rows) for name, share in shares.items()
+    }
     for share in second:
         part = mu(rest * share.share / whole)
-        charges[share.name] = Charge(share.name, part, weighted=share.weighted, choice=share.choice)
+        charges[share.name] = Charge(share.name, part, weighted=share.weighted, choice=share.choice, rows=rows)
     return charges
 
 
@@ -262,9 +274,9 @@ def score_share_of(settings: Settings, budget: Budget, default: float) -> float:
 
 def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
     """The weight at which a record loses exactly the asked ε, everything included."""
-    delta, loss = plan.delta, plan.loss
+    delta, loss = plan.delta, plan.whole_loss
     smallest = float(loss.epsilon_at(0.0, delta))
-    allowed = mu_of(outlier_epsilon, delta) ** 2 - loss.floor_mu**2
+    allowed = mu_of(outlier_epsilon, delta - loss.failure) ** 2 - loss.floor_mu**2
     if allowed <= 0:
         raise ConfigError(
             f"outlier epsilon {outlier_epsilon:g} is out of reach: scoring alone costs every record "
@@ -293,6 +305,23 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
                 "the schema is an unconfirmed draft: its bounds and categories were read from the data; "
                 "check or replace each of them, then set confirmed = true"
             ]
+        )
+    least = 2 * SMALLEST_DELTA if _model(settings).rounds() else 0.0
+    if schema.measured is not None and max(schema.measured.failure, least / 2) > budget.delta / 2:
+        raise ConfigError(
+            f"the schema was measured with a chance of {at_most(schema.measured.failure, 3)} to fail, which "
+            f"leaves too little of δ = {at_most(budget.delta, 3)}; give a delta of at least "
+            f"{at_most(max(2 * schema.measured.failure, least), 3)}. Nothing was spent"
+        )
+    if schema.person is not None and budget.delta < LEAST_DELTA:
+        raise ConfigError(
+            f"δ is {at_most(budget.delta, 3)}; with several rows per person it must be at least {LEAST_DELTA:g}: "
+            "there is a chance, far below that, to take two persons for one. Nothing was spent"
+        )
+    if schema.rows_per_person > 1 and settings.public_rows is not None:
+        raise ConfigError(
+            "the number of records that count is not public where several rows of a person do; leave public rows "
+            "out: it is measured. Nothing was spent"
         )
     _check_that_a_release_could_be_loaded(schema, settings)
     check_rule(settings.weights)

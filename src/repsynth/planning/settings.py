@@ -57,7 +57,13 @@ class Settings(Knobs, frozen=True, kw_only=True):
     ] = None
     public_rows: Annotated[
         int | None,
-        _knob(BUDGET, "the number of records, if it is public; else it is measured", metavar="N", ge=1, le=10**12),
+        _knob(
+            BUDGET,
+            "the number of records (with [person], of persons), if it is public; else it is measured",
+            metavar="N",
+            ge=1,
+            le=10**12,
+        ),
     ] = None
     weights: Rule = Targeted()
     scorer: Scorer = Rarity()

@@ -91,7 +91,7 @@ class Balance:
 
     def bound(self, loss: Loss) -> Bound:
         """What a loss counts for beside other runs."""
-        gaussian = Bound(compose([loss.floor_mu, loss.weighted_mu]))
+        gaussian = Bound(compose([loss.floor_mu, loss.weighted_mu]), loss.failure)
         return Bound.together([gaussian, *(bound_training(each, self.room) for each in loss.trainings)])
 
     def covers(self, loss: Loss) -> bool:
@@ -108,6 +108,16 @@ class Balance:
             return (
                 f"'{self.dataset}' has spent ε = {at_most(self.spent_epsilon)} of {at_most(limit.epsilon)} at "
                 f"δ = {at_most(limit.delta, 3)}, more than its limit; it takes no further run"
+            )
+        if (
+            loss.failure
+            and self.spendings
+            and self.spent_bound.failure + self.bound(loss).failure > self.room.failure
+        ):
+            return (
+                f"the chance that this run fails with, {at_most(self.bound(loss).failure, 3)}, does not fit into "
+                f"what '{self.dataset}' has set apart for such chances, a hundredth of its δ = "
+                f"{at_most(limit.delta, 3)}; measure the schema with a smaller --delta"
             )
         left = self.epsilon(self.remaining)
         trained = ", and slightly less with training" if loss.trainings else ""

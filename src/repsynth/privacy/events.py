@@ -22,6 +22,17 @@ class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mu: float
     weighted: bool = False
     choice: bool = False
+    rows: int = 1
+    """How many rows of a person count: the μ is what a person pays for all of them."""
+
+    @property
+    def per_row(self) -> float:
+        """What a single row pays: noise is as large as if each row were a person and paid this.
+
+        >>> Charge("count", mu=0.6, rows=2).per_row
+        0.3
+        """
+        return self.mu / self.rows
 
 
 class GaussianEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="gaussian"):
@@ -83,5 +94,48 @@ class SampledEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         """
         return self.sigma / self.sensitivity * (1 - 1e-15)
 
+    def of_a_row(self, rows: int) -> "SampledEvent":
+        """The same rounds, as they are for a single one of so many rows of a person that count."""
+        return msgspec.structs.replace(self, sensitivity=self.sensitivity / rows)
+
+
+class SelectionEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="selection"):
+    """What a selection of values did: each value that occurs has its count released, with noise of `sigma`, where
+    that reaches `threshold`. A record adds one to one value in each of `columns`.
+
+    Which values occur shows only through those released. One that a single record holds is released with a chance
+    that is part of `failure`; all others are a Gaussian measurement.
+    """
+
+    name: str
+    columns: int
+    sigma: float
+    threshold: int
+    weighted: bool = False
+
+    @property
+    def mu(self) -> float:
+        """What the noisy counts of values that others hold, too, cost in Gaussian DP; rounded up.
+
+        >>> SelectionEvent("values", columns=4, sigma=20.0, threshold=200).mu > 0.1
+        True
+        """
+        return math.sqrt(self.columns) / self.sigma * (1 + 1e-15)
+
+    @property
+    def failure(self) -> float:
+        """The chance, at most, that some value is released which one record alone holds; rounded up.
+
+        Noise is rounded to whole numbers, so a count of 1 reaches the threshold from half a unit before it on.
+
+        >>> 1e-9 < SelectionEvent("values", columns=4, sigma=20.0, threshold=120).failure < 1e-8
+        True
+        """
+        from scipy.special import ndtr  # the command line starts without it
+
+        alone = float(ndtr((1.5 - self.threshold) / self.sigma)) * (1 + 1e-9)
+        return min(self.columns * alone, 1.0)
+
 
 Event = GaussianEvent | ExponentialEvent | SampledEvent
+"""What happens in a run; a `SelectionEvent` happens before one, when a schema is measured."""

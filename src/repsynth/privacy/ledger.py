@@ -31,9 +31,10 @@ from repsynth.privacy.dataset_names import folded, same_name
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import NEIGHBOURS, UNIT
+from repsynth.privacy.neighbours import COLLISION, NEIGHBOURS, UNIT, unit_of
 from repsynth.privacy.pld import SMALLEST_DELTA, is_training
 from repsynth.privacy.shown import at_most
+from repsynth.schema import Measured, Person
 
 VERSION = 3
 _BUSY_SECONDS = 60.0
@@ -162,14 +163,23 @@ class Ledger:
             return _balance(connection, _find(connection, dataset, self.path), self.path)
 
     def reserve(
-        self, dataset: str, charges: Mapping[str, float], *, what: str, training: SampledEvent | None = None
+        self,
+        dataset: str,
+        charges: Mapping[str, float],
+        *,
+        what: str,
+        training: SampledEvent | None = None,
+        measured: Measured | None = None,
+        person: Person | None = None,
     ) -> str:
         """Set the cost of a run aside before it opens the data; the run's name in the ledger.
 
         `charges` holds the μ of each measurement to come, `training` the rounds of training where there are
-        any. Refused, with nothing written, where the total would be exceeded.
+        any. What a `measured` schema has cost is set aside with the first run that names it, and with no other.
+        All runs of a dataset protect the same: records, or the persons of one column of ids.
+        Refused, with nothing written, where the total would be exceeded.
         """
-        if not charges or not all(math.isfinite(mu) and mu > 0 for mu in charges.values()):
+        if not (charges or measured) or not all(math.isfinite(mu) and mu > 0 for mu in charges.values()):
             raise LedgerError("a run's charges must be positive numbers; nothing was reserved")
         events: list[dict[str, Any]] = [{"kind": "gaussian", "name": n, "mu": mu} for n, mu in charges.items()]
         rounds: dict[str, Any] = {}
@@ -177,10 +187,16 @@ class Ledger:
             parts = {"rate": training.rate, "noise": training.noise, "rounds": training.rounds}
             rounds = {"kind": "sampled", "name": training.name, **parts}
             events.append(rounds)
-        loss = _loss(events, self.path)
         with self._transaction() as connection:
             name = _find(connection, dataset, self.path)
             _refuse_twins(connection, name, self.path)
+            if measured is not None and measured.mark not in _schemas(connection, name):
+                events.append({"kind": "gaussian", "name": "schema", "mu": measured.mu})
+                events.append({"kind": "failure", "failure": measured.failure})
+            if person is not None:
+                events.append({"kind": "failure", "failure": COLLISION})
+            _refuse_other_units(connection, name, person, self.path)
+            loss = _loss(events, self.path)
             balance = _balance(connection, name, self.path)
             if training is not None and balance.limit.delta < SMALLEST_DELTA:
                 raise LedgerError(
@@ -198,6 +214,8 @@ class Ledger:
                 "who": _user(),
                 "when": _now(),
                 "mark": secrets.token_hex(16),  # so that no entry of another ledger has the same hash
+                **({} if measured is None else {"schema": measured.mark}),
+                **({} if person is None else {"person": person.column}),
             }
             _append(connection, name, "reserve", run, content)
             return run
@@ -311,6 +329,23 @@ def _datasets(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
+def _refuse_other_units(connection: sqlite3.Connection, dataset: str, person: Person | None, path: Path) -> None:
+    """A total over runs of which one protects rows and another one persons would hold for neither."""
+    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
+    column = None if person is None else person.column
+    if any(json.loads(content).get("person") != column for (content,) in rows):
+        raise LedgerError(
+            f"{path}: the earlier runs of '{dataset}' do not protect {unit_of(person)}; a total over both would "
+            "hold for neither: use the same [person] column as they do, or give it a dataset of its own"
+        )
+
+
+def _schemas(connection: sqlite3.Connection, dataset: str) -> set[str]:
+    """The marks of the measured schemas that a dataset has paid for."""
+    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
+    return {str(entry["schema"]) for (content,) in rows if "schema" in (entry := json.loads(content))}
+
+
 def _find(connection: sqlite3.Connection, dataset: str, path: Path) -> str:
     """A dataset's name as the ledger spells it."""
     names = [name for name in _datasets(connection) if same_name(name, dataset)]
@@ -378,12 +413,15 @@ def _bound(events: list[dict[str, Any]], loss: Loss, balance: Balance, path: Pat
 
 def _loss(events: list[dict[str, Any]], path: Path) -> Loss:
     """What the events of a run cost a record of full weight."""
-    mus, trainings = [], []
+    mus, trainings, failures = [], [], [0.0]
     for event in events:
         match event:
             case {"kind": "gaussian", "mu": mu}:
                 mus.append(float(mu))
                 numbers = [float(mu)]
+            case {"kind": "failure", "failure": failure}:
+                failures.append(float(failure))
+                numbers = [float(failure)]
             case {"kind": "sampled", "name": str(name), "rate": rate, "noise": noise, "rounds": rounds}:
                 if not is_training(rate=rate, noise=noise, rounds=rounds):
                     raise LedgerError(_damage(path, "it holds a training that is out of range"))
@@ -393,7 +431,7 @@ def _loss(events: list[dict[str, Any]], path: Path) -> Loss:
                 raise LedgerError(f"{path}: holds an event that this version cannot account for; upgrade repsynth")
         if not all(0 < number < math.inf for number in numbers):
             raise LedgerError(_damage(path, "it holds a charge that is no positive number"))
-    return Loss(0.0, compose(mus), tuple(trainings))
+    return Loss(0.0, compose(mus), tuple(trainings), math.fsum(failures) * (1 + 1e-15))
 
 
 def _damage(path: Path, detail: str) -> str:

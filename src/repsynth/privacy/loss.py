@@ -3,7 +3,8 @@
 Measurements that weights do not touch cost every record the same. What a weighted Gaussian measurement or choice
 costs is w times its μ; a training's rounds are Gaussian measurements of a random sample whose noise is 1/w times
 as large. That holds for all sets of releases in which the record has no more influence than w. Without training
-the whole is exactly Gaussian and in closed form. With it, losses are composed numerically (see `pld`).
+the whole is exactly Gaussian and in closed form. With it, losses are composed numerically (see `pld`). What may
+fail altogether, with a chance of `failure`, takes that much of δ (see `bound`).
 """
 
 import math
@@ -17,9 +18,11 @@ from numpy.typing import ArrayLike
 from repsynth.arrays import Floats
 from repsynth.errors import ConfigError
 from repsynth.privacy import pld
-from repsynth.privacy.events import Charge, Event, SampledEvent
+from repsynth.privacy.events import Charge, Event, SampledEvent, SelectionEvent
 from repsynth.privacy.gaussian import advantage, compose, delta_of, epsilon_of, mu_of, true_positive_rate
+from repsynth.privacy.neighbours import COLLISION
 from repsynth.privacy.pld import LEAST_NOISE, MOST_NOISE, SMALLEST_DELTA
+from repsynth.schema import Measured, Schema
 
 WEIGHT_STEPS = 128
 """Losses of training are worked out at influences that are multiples of one over this, and rounded up between."""
@@ -37,9 +40,12 @@ class Loss:
     floor_mu: float
     weighted_mu: float
     trainings: tuple[SampledEvent, ...] = ()
+    failure: float = 0.0
+    """The chance, at most, that a selection of values shows what one record alone holds, or that two persons are
+    taken for one."""
 
     @classmethod
-    def of(cls, events: Iterable[Event | Charge]) -> "Loss":
+    def of(cls, events: Iterable[Event | SelectionEvent | Charge]) -> "Loss":
         """The loss by what was measured, or by what is planned."""
         events = tuple(events)
         gaussian = [event for event in events if not isinstance(event, SampledEvent)]
@@ -47,6 +53,7 @@ class Loss:
             floor_mu=compose(event.mu for event in gaussian if not event.weighted),
             weighted_mu=compose(event.mu for event in gaussian if event.weighted),
             trainings=tuple(event for event in events if isinstance(event, SampledEvent)),
+            failure=_added(event.failure for event in events if isinstance(event, SelectionEvent)),
         )
 
     @classmethod
@@ -57,15 +64,28 @@ class Loss:
             compose(loss.floor_mu for loss in losses),
             compose(loss.weighted_mu for loss in losses),
             tuple(training for loss in losses for training in loss.trainings),
+            _added(loss.failure for loss in losses),
         )
+
+    @classmethod
+    def of_schema(cls, schema: Schema) -> "Loss":
+        """What goes with a schema: what it cost every record to measure it, where it was not written down, and the
+        chance that two persons are taken for one, where several rows may be one person's."""
+        taken_for_one = cls(0.0, 0.0, failure=0.0 if schema.person is None else COLLISION)
+        return cls.of_measured(schema.measured) + taken_for_one
+
+    @classmethod
+    def of_measured(cls, measured: Measured | None) -> "Loss":
+        """What it cost every record that a schema was measured; nothing where it was written down."""
+        return cls(0.0, 0.0) if measured is None else cls(measured.mu, 0.0, failure=measured.failure)
 
     def __add__(self, other: "Loss") -> "Loss":
         return Loss.together([self, other])
 
     @property
     def mu(self) -> float | None:
-        """The largest loss in Gaussian DP; None where a training makes it something else."""
-        return None if self.trainings else self._gaussian_mu
+        """The largest loss in Gaussian DP; None where a training or a selection makes it something else."""
+        return None if self.trainings or self.failure else self._gaussian_mu
 
     @property
     def _gaussian_mu(self) -> float:
@@ -77,18 +97,25 @@ class Loss:
         return np.minimum(np.sqrt(self.floor_mu**2 + part**2) * (1 + 1e-15), self._gaussian_mu)
 
     def epsilon(self, delta: float) -> float:
-        """The ε of a record of full influence, at this δ."""
-        if self.mu is not None:
-            return float(epsilon_of(self.mu, delta))
-        if delta < SMALLEST_DELTA:
+        """The ε of a record of full influence, at this δ; infinite where a failure takes all of δ."""
+        rest = self._without_failure(delta)
+        if rest <= 0 or (self.trainings and rest < SMALLEST_DELTA):
             return math.inf
-        return pld.epsilon(self._gaussian_mu, self.trainings, delta)
+        if not self.trainings:
+            return float(epsilon_of(self._gaussian_mu, rest))
+        return pld.epsilon(self._gaussian_mu, self.trainings, rest)
 
     def delta(self, epsilon: float) -> float:
         """The δ of a record of full influence, at this ε."""
-        if self.mu is not None:
-            return float(delta_of(self.mu, epsilon))
-        return pld.delta(self._gaussian_mu, self.trainings, epsilon)
+        if self.trainings:
+            rest = pld.delta(self._gaussian_mu, self.trainings, epsilon)
+        else:
+            rest = float(delta_of(self._gaussian_mu, epsilon))
+        return min(_added([rest, self.failure]), 1.0)
+
+    def _without_failure(self, delta: float) -> float:
+        """What is left of δ, rounded down."""
+        return delta if not self.failure else (delta - self.failure) * (1 - 1e-15)
 
     def at(self, influence: float) -> "Loss":
         """The loss to a record of this influence, as one of full influence; where there is training, the
@@ -98,24 +125,27 @@ class Loss:
             weight = math.ceil(weight * WEIGHT_STEPS) / WEIGHT_STEPS
         in_full = tuple(t for t in self.trainings if not t.weighted)
         scaled = tuple(replace(t, sigma=t.sigma / weight) for t in self.trainings if t.weighted and weight > 0)
-        return Loss(self.floor_mu, weight * self.weighted_mu, in_full + scaled)
+        return Loss(self.floor_mu, weight * self.weighted_mu, in_full + scaled, self.failure)
 
     def epsilon_at(self, influence: ArrayLike, delta: float) -> Floats:
         """The ε of records with these influences."""
-        if not self.trainings:
-            return epsilon_of(self.mu_at(influence), delta)
+        rest = self._without_failure(delta)
+        if not self.trainings and rest > 0:
+            return epsilon_of(self.mu_at(influence), rest)
         return self._tabulated(influence, lambda loss: loss.epsilon(delta))
 
     def advantage_at(self, influence: ArrayLike) -> Floats:
         """The largest membership advantage of any attack on records with these influences."""
         if not self.trainings:
-            return advantage(self.mu_at(influence))
+            gaussian = advantage(self.mu_at(influence))
+            return np.minimum((gaussian + self.failure) * (1 + 1e-15), 1.0) if self.failure else gaussian
         return self._tabulated(influence, lambda loss: loss.delta(0.0))
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """The largest true positive rate of any attack that has this false positive rate."""
-        if self.mu is not None:
-            return true_positive_rate(self.mu, false_positive_rate)
+        if not self.trainings and self.failure < 0.5:
+            gaussian = true_positive_rate(self._gaussian_mu, false_positive_rate / (1 - self.failure))
+            return min(_added([gaussian, self.failure]), 1.0)
         highest = min(self.epsilon(SMALLEST_DELTA), -math.log(false_positive_rate))
         levels = np.linspace(0.0, highest, 200)
         rates = (math.exp(e) * false_positive_rate + self.delta(e) for e in levels)
@@ -129,6 +159,11 @@ class Loss:
             table[step] = value(self.at(step / WEIGHT_STEPS))
         found: Floats = table[steps]
         return found
+
+
+def _added(numbers: Iterable[float]) -> float:
+    """A sum, rounded up; nothing is exactly 0."""
+    return math.fsum(numbers) * (1 + 1e-15)
 
 
 def calibrate(loss: Loss, training: SampledEvent, *, epsilon: float, delta: float) -> SampledEvent:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -79,10 +79,18 @@ class Privacy:
     where width does not tell."""
     borrowed: Borrowed | None = None
     """Where scores and threshold came from: fractions of records are those of that table then."""
+    schema_loss: Loss = field(default_factory=lambda: Loss(0.0, 0.0))
+    """What goes with the schema: what it had cost before the run, where it was measured on the same table, and the
+    chance that two persons are taken for one."""
 
     @cached_property
     def loss(self) -> Loss:
-        """What a record loses, by its influence."""
+        """What a record loses, by its influence: the schema and the run together."""
+        return self.schema_loss + self.run_loss
+
+    @cached_property
+    def run_loss(self) -> Loss:
+        """What the run alone costs."""
         return Loss.of(self.events)
 
     @property
@@ -120,7 +128,8 @@ class Privacy:
     def epsilon_by_delta(self) -> dict[float, float]:
         """The total ε at several δ: one guarantee, quoted in different ways."""
         deltas = {self.delta, 1e-5, 1e-6, 1e-9, 1e-12 if self.mu is not None else SMALLEST_DELTA}
-        return {delta: self.loss.epsilon(delta) for delta in sorted(deltas, reverse=True)}
+        found = {delta: self.loss.epsilon(delta) for delta in sorted(deltas, reverse=True)}
+        return {delta: epsilon for delta, epsilon in found.items() if math.isfinite(epsilon)}
 
     @property
     def advantage(self) -> float:

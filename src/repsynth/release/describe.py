@@ -1,5 +1,6 @@
 """A release's account as plain data: what `repsynth inspect --json` prints."""
 
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -7,7 +8,8 @@ import msgspec
 from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import Event, SampledEvent
-from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.loss import Loss
+from repsynth.privacy.neighbours import neighbours_of
 from repsynth.privacy.shown import at_most
 from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
@@ -39,10 +41,12 @@ def release_data(release: Release) -> dict[str, Any]:
         "delta": privacy.delta,
         "mu": privacy.mu,
         "rho": privacy.rho,
-        "neighbours": NEIGHBOURS,
+        "neighbours": neighbours_of(release.schema.person),
+        "person": None if release.schema.person is None else asdict(release.schema.person),
         "epsilon_by_delta": {at_most(delta, 6): epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
         "attack_advantage_at_most": privacy.advantage,
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
+        "schema_measured": _schema_measured(release),
         "model": release.plan.model.name,
         "model_why": release.plan.why,
         "measurements": [
@@ -88,6 +92,20 @@ def _expected(release: Release) -> dict[str, Any]:
     }
 
 
+def _schema_measured(release: Release) -> dict[str, Any] | None:
+    """What the measuring of the schema has cost: it is part of the totals."""
+    measured, privacy = release.schema.measured, release.privacy
+    if measured is None:
+        return None
+    return {
+        "epsilon": Loss.of_measured(measured).epsilon(privacy.delta),
+        "mu": measured.mu,
+        "failure": measured.failure,
+        "columns": list(measured.columns),
+        "run_epsilon": privacy.run_loss.epsilon(privacy.delta),
+    }
+
+
 def _scores_from(release: Release) -> dict[str, Any] | None:
     borrowed, privacy = release.stage.borrowed, release.privacy
     if borrowed is None:
@@ -106,7 +124,7 @@ def _scores_from(release: Release) -> dict[str, Any] | None:
 def unit_of(event: Event, release: Release) -> float:
     """How many grid units, in which sensitivity and noise are kept, make one record or one unit of the model's."""
     if isinstance(event, SampledEvent):
-        return event.sensitivity
+        return event.of_a_row(release.schema.rows_per_person).sensitivity
     if not event.weighted:
         return 1.0
     # A model whose measurements have grids of their own says so of each.

@@ -54,6 +54,9 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     binning: float
     by: str = ""
     lower_bound: bool = False
+    low: float | None = None
+    """With `by`: the ends of an interval that holds the real mean 95 times in 100, where the model has tables."""
+    high: float | None = None
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +167,15 @@ def _group_means(model: ModelErrors, release: Release) -> list[Mean]:
         column = columns[means.column]
         if isinstance(column, Datetime) or not isinstance(column, Numeric):
             continue
-        for value, mean, error in zip(means.values, means.means.tolist(), means.errors.tolist(), strict=True):
+        bounds = np.array(means.ends or np.full((2, len(means.values)), np.nan)).T
+        for value, mean, error, ends in zip(
+            means.values, means.means.tolist(), means.errors.tolist(), bounds.tolist(), strict=True
+        ):
+            low, high = (
+                column.min + (end + margin) * column.unit
+                for end, margin in zip(ends, (-Z * error, Z * error), strict=True)
+            )
+            known = not math.isnan(low + high)
             found.append(
                 Mean(
                     column=column.name,
@@ -173,6 +184,8 @@ def _group_means(model: ModelErrors, release: Release) -> list[Mean]:
                     binning=0.0,
                     by=f"{means.by} = {value}",
                     lower_bound=True,
+                    low=max(low, float(column.min)) if known else None,
+                    high=min(high, float(column.max)) if known else None,
                 )
             )
     return found
@@ -204,6 +217,12 @@ def _notes(model: ModelErrors, release: Release) -> list[str]:
             "bounds: what weights, clipping and groups change comes on top. Do not take them for intervals of "
             "the real value."
         )
+    if any(means.ends for means in model.means):
+        notes.append(
+            "Where a mean by label lies, at least 95 times in 100, follows from what weights and clipping can "
+            "have kept out of its table, by the histograms of both columns, and from the ends of the groups; it "
+            "may be wide."
+        )
     if not model.tables:
         notes.append(
             f"The model {release.plan.model.name} does not measure tables: how near its two-way tables are does "
@@ -224,11 +243,14 @@ def bin_names(bins: Bins) -> tuple[str, ...]:
         return (*column.values, "missing")
     assert bins.starts is not None
     first, last = bins.starts[: bins.numbers], bins.ends - 1
-    ends = [(_named(column, a), _named(column, b)) for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+    ends = [
+        (value_name(column, a), value_name(column, b)) for a, b in zip(first.tolist(), last.tolist(), strict=True)
+    ]
     return (*(a if a == b else f"{a} to {b}" for a, b in ends), *column.special, "missing")
 
 
-def _named(column: Numeric, position: int) -> str:
+def value_name(column: Numeric, position: int) -> str:
+    """A position of a numeric column as a person writes it."""
     if isinstance(column, Datetime):
         when = column.start + position * timedelta(seconds=column.unit.total_seconds())
         return str(when.date()) if column.unit == timedelta(days=1) else str(when)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from repsynth.errors import ReleaseError, RepsynthError
+from repsynth.errors import ConfigError, ReleaseError, RepsynthError
 from repsynth.release import first
 from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, describe
 from repsynth.release.release import Release
@@ -53,6 +53,13 @@ def save_release(release: Release, folder: Path) -> Path:
             shutil.rmtree(beside, ignore_errors=True)
         raise ReleaseError(f"{folder}: cannot be written ({error.strerror}); nothing was left behind") from None
     return folder
+
+
+def check_private(place: Path) -> None:
+    """Refuse a place for PRIVATE files in a release's folder, which is handed out as a whole."""
+    whole = place.resolve()
+    if any((folder / "release.json").is_file() for folder in (whole, *whole.parents)):
+        raise ConfigError(f"{place}: lies in a release, which is handed out; name a PRIVATE folder elsewhere")
 
 
 def packed_and_described(release: Release) -> tuple[bytes, bytes]:

@@ -29,7 +29,7 @@ from repsynth.privacy.loss import Loss
 from repsynth.release.charged import check_split
 from repsynth.release.lending import borrowed_from, kept_arrays, their_arrays
 from repsynth.release.release import Release
-from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
+from repsynth.schema import Discrete, Id, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
 from repsynth.scoring.bins import Bins, read_bins
 from repsynth.scoring.borrowed import Borrowed
@@ -220,7 +220,8 @@ def _check_scores_were_paid_for(events: tuple[Event, ...], stage: StageOne) -> N
             made = isinstance(event, ExponentialEvent) and event.rounds >= len(kernel.chosen)
             require(made, "a choice claims fewer rounds than were made")
         else:
-            enough = isinstance(event, GaussianEvent) and event.sensitivity >= kernel.sensitivity
+            least = kernel.sensitivity * stage.schema.rows_per_person
+            enough = isinstance(event, GaussianEvent) and event.sensitivity >= least
             require(enough, "it claims a smaller sensitivity than it has")
 
 
@@ -229,6 +230,8 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     charges = {charge.name: charge for charge in file.charges}
     require(len(charges) == len(file.charges), "a charge is there twice")
     require(all(positive(charge.mu) for charge in file.charges), "a charge is not positive")
+    fits = all(charge.rows == schema.rows_per_person for charge in file.charges)
+    require(fits, "its charges are for other numbers of rows per person than its schema")
     budget = file.budget.load(trained=file.training is not None)
     require(settings.delta in (None, budget.delta), "its budget is not its settings'")
     asked = make_budget(epsilon=settings.epsilon, mu=settings.mu, rho=settings.rho, delta=budget.delta)
@@ -331,7 +334,8 @@ def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit) -> None
             continue
         kernel = kernels[event.name]
         assert not isinstance(kernel, Chosen)
-        require(event.sensitivity >= kernel.sensitivity, "it claims a smaller sensitivity than it has")
+        least = kernel.sensitivity * stage.schema.rows_per_person
+        require(event.sensitivity >= least, "it claims a smaller sensitivity than it has")
         require(event.weighted <= kernel.weighted, "it claims weights where every record pays in full")
 
 
@@ -419,7 +423,10 @@ def _check_layout(layout: Layout, schema: Schema) -> None:
     require(sorted(names) == sorted(c.name for c in schema.columns), "its layout is not its schema's")
     for stored in layout.columns:
         require(stored.dtype is None or DTYPE.fullmatch(stored.dtype) is not None, "it names an unknown dtype")
-    ends = {c.name: np.array([0, (c.positions if isinstance(c, Numeric) else c.size) - 1]) for c in schema.learned}
+    told = [c for c in schema.columns if not isinstance(c, Id)]
+    letters = [replace(c, format="?", fake=None) if isinstance(c, Id) and c.fake else c for c in schema.columns]
+    schema = replace(schema, columns=tuple(letters))  # Faker is for drawing, not for loading
+    ends = {c.name: np.array([0, (c.positions if isinstance(c, Numeric) else c.size) - 1]) for c in told}
     try:
         decode(Records(rows=2, codes=ends), schema, layout)
     except pa.ArrowException:

@@ -7,7 +7,7 @@ post-processing: fit, sample, and tell what it cost.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Floats
+from repsynth.data.anew import check_ids
 from repsynth.data.decode import decode, to_kind
 from repsynth.data.layout import Layout
 from repsynth.data.records import Records
@@ -24,17 +25,23 @@ from repsynth.models.base import Fit, Sampler
 from repsynth.planning.cautions import cautions, some
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event
+from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import at_most
 from repsynth.release.account import NoisyFraction, Privacy
+from repsynth.release.given import complete, read_given
+from repsynth.release.obeying import Drawn, Obeying
 from repsynth.schema import Category, Schema
+from repsynth.schema.conditions import parse_condition
 from repsynth.scoring.base import Score
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.lost_mass import lost_mass
 from repsynth.scoring.stage import StageOne, solved_rule
 from repsynth.scoring.threshold import Threshold, find_lumps
 from repsynth.scoring.weights import Rule, WeightFunction
+from repsynth.threads import how_many_workers, in_order
 
-_BATCH = 131_072
+_PIECE = 65_536
+"""Rows that are drawn together; a seeded table depends on it."""
 
 _ABOVE_NOISE = 5.0
 _MUCH_LESS = 0.7
@@ -90,6 +97,7 @@ class Release:
             if self.threshold
             else (),
             borrowed=self.stage.borrowed,
+            schema_loss=Loss.of_schema(self.schema),
         )
 
     @property
@@ -141,27 +149,81 @@ class Release:
         """Each record's share of the largest influence in stage 2; private, as the records are."""
         return self.fit.influence(records)
 
-    def sample(self, rows: int | None = None, *, seed: int | None = None, label: Any = None) -> Any:
+    def sample(
+        self,
+        rows: int | None = None,
+        *,
+        seed: int | None = None,
+        label: Any = None,
+        where: str | None = None,
+        given: Any = None,
+    ) -> Any:
         """A synthetic table of the kind that came in: free of charge, as often as wanted.
 
         By default it has as many rows as the released (noisy or declared) count says. With `label`, a value of
-        the label column, all rows have that label.
+        the label column, all rows have that label; with `where`, a condition such as 'sex = "F" and age < 40'
+        holds for all of them. `given` is a table of some of the columns, whose rows are completed, in its order,
+        by what the model says of the other columns given these. Every row obeys the rules of the schema.
         """
-        batches = list(self.batches(rows, seed=seed, label=label))
+        batches = list(self.batches(rows, seed=seed, label=label, where=where, given=given))
         return to_kind(pa.concat_tables(batches), self.layout)
 
     def batches(
-        self, rows: int | None = None, *, seed: int | None = None, label: Any = None
+        self,
+        rows: int | None = None,
+        *,
+        seed: int | None = None,
+        label: Any = None,
+        where: str | None = None,
+        given: Any = None,
+        drawn: Drawn | None = None,
     ) -> Iterator[pa.Table]:
-        """The same table in pieces, so that any number of rows fits into memory."""
+        """The same table in pieces, so that any number of rows fits into memory; `drawn` counts how many records
+        were drawn for it."""
+        pieces = self.pieces(rows, seed=seed, label=label, where=where, given=given, drawn=drawn)
+        return in_order(lambda piece: piece(), pieces, how_many_workers())
+
+    def pieces(
+        self,
+        rows: int | None = None,
+        *,
+        seed: int | None = None,
+        label: Any = None,
+        where: str | None = None,
+        given: Any = None,
+        drawn: Drawn | None = None,
+        compact: bool = False,
+    ) -> Iterator[Callable[[], pa.Table]]:
+        """The pieces before they are made: by whom, how many at a time and in which order makes no difference to
+        them. `compact` ones have texts of categories as dictionaries, as `write_table` wants them."""
+        asked = None
+        if given is not None:
+            if rows is not None or label is not None:
+                raise ConfigError("given rows say how many rows there are, and a label is given as a column")
+            asked = read_given(given, self.schema)
+            rows = asked.records.rows
         rows = self.default_rows if rows is None else rows
         if not isinstance(rows, int | np.integer) or not 0 <= rows <= 10**12:
             raise ConfigError("the number of rows must be a whole number from 0 to 10^12")
+        check_ids(self.schema, int(rows))
         code = None if label is None else self._label_code(label)
-        generator = np.random.default_rng(seed)
-        for start in range(0, max(rows, 1), _BATCH):
-            records = self.sampler.draw(min(_BATCH, rows - start), generator, code)
-            yield decode(records, self.schema, self.layout, first_id=start + 1)
+        wanted = Obeying(self.schema, None if where is None else parse_condition(where, self.schema))
+        counted = drawn or Drawn()
+        sampler, entropy = self.sampler, np.random.SeedSequence(seed).entropy
+        assert isinstance(entropy, int)
+
+        def piece(start: int) -> pa.Table:
+            # Numbers of its own for each piece: whoever makes it, and when, it is the same.
+            own = np.random.SeedSequence(entropy, spawn_key=(start // _PIECE,))
+            size = min(_PIECE, rows - start)
+            generator = np.random.default_rng(own)
+            if asked is None:
+                records = wanted.draw(lambda n, g: sampler.draw(n, g, code), size, generator, counted)
+            else:
+                records = complete(sampler, wanted, asked.part(start, size), start + 1, generator, counted)
+            return decode(records, self.schema, self.layout, first_id=start + 1, seed=entropy, compact=compact)
+
+        return (partial(piece, start) for start in range(0, max(rows, 1), _PIECE))
 
     def _label_code(self, label: Any) -> int:
         column = self.schema.label_column

@@ -6,6 +6,7 @@ tables that were made here by asking the rules themselves. Nothing of it touches
 
 import dataclasses
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from repsynth.errors import ConfigError
 from repsynth.models.base import Model
 from repsynth.models.network.model import Autoregressive
 from repsynth.models.registry import MODELS
-from repsynth.planning.cautions import cautions, csv_cautions
+from repsynth.planning.cautions import cautions, csv_cautions, fewest
 from repsynth.planning.choose import ASSUMED_ROWS, AUTO, ranked
 from repsynth.planning.plan import Plan, make_charges
 from repsynth.planning.settings import Settings
@@ -48,6 +49,11 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
     (['aim', 'autoregressive', 'mst', 'naive-bayes'], 1.0)
     """
     _check_confirmed(schema)
+    if schema.rows_per_person > 1:
+        raise ConfigError(
+            "the page has no closed forms for several rows of a person that count; set rows = 1 in [person] to "
+            "look at it, or use repsynth plan"
+        )
     settings = _settings(release)
     models = {name: _instance(name, settings) for name in MODELS}
     rules: list[Rule] = [Targeted(), Uniform()]
@@ -100,7 +106,7 @@ def _instance(name: str, settings: Settings) -> Model:
 
 def _column(column: Any) -> dict[str, Any]:
     size = column.size if isinstance(column, Category) else None
-    return {"name": column.name, "size": size}
+    return {"name": column.name, "size": size, "fewest": fewest(column) if isinstance(column, Category) else None}
 
 
 def _names(schema: Schema, model: Model, settings: Settings) -> list[str]:
@@ -313,9 +319,11 @@ def _released(schema: Schema, release: Release) -> dict[str, Any]:
         )
     if settings.epsilon is None:
         notes.append("Its budget was given as μ or ρ; this page starts at the ε of it.")
-    strata = release.privacy.distribution()
+    fractions: dict[float, float] = defaultdict(float)  # labels may have bins of the same score; they are one step
+    for stratum in release.privacy.distribution():
+        fractions[stratum.score] += stratum.fraction
     return {
         "notes": notes,
-        "scores": [[round(stratum.score, 4), round(stratum.fraction, 6)] for stratum in strata],
+        "scores": [[score, round(fraction, 6)] for score, fraction in fractions.items()],
         "error": None if release.threshold is None else release.threshold.fraction_error,
     }

@@ -1,5 +1,6 @@
 """From facts to one file: a page that needs nothing but itself."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,13 @@ import msgspec
 
 import repsynth
 from repsynth.errors import ConfigError
+from repsynth.evaluation.measures import STEPS
+from repsynth.evaluation.palette import colours_of_page
 from repsynth.release.release import Release
 from repsynth.schema import Schema
+
+CURATOR_STEPS = ("reading", *STEPS, "losses", "drawing")
+"""What the curator's page is made of, in this order."""
 
 _PAGES = Path(__file__).parent / "pages"
 
@@ -30,10 +36,45 @@ def public_page(folder: Path) -> str:
     facts = public_facts(release, folder)
     page: str = template.render(
         it=facts,
+        colours=colours_of_page(),
         style=_file("style.css"),
         own_bound=_file("own_bound.js"),
         page=_file("page.js"),
         data=_json(facts.calculator),
+    )
+    return page
+
+
+def curator_page(
+    folder: Path,
+    train: Any,
+    holdout: Any = None,
+    dossier: Path | None = None,
+    attack: Path | None = None,
+    on_step: Callable[[str], None] = lambda step: None,
+) -> str:
+    """The curator's page of the release in a folder and of the table that it was made from: PRIVATE.
+
+    >>> import tempfile
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> people = sim.table.slice(0, 300)
+    >>> release = synthesize(people, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
+    >>> "PRIVATE" in curator_page(release.save(Path(tempfile.mkdtemp()) / "r"), people)
+    True
+    """
+    release = Release.load(folder)
+    template = _template("curator.html", extras="report,evaluate")
+    try:
+        from repsynth.report.curator import curator_facts
+    except ImportError:
+        raise _missing("report,evaluate") from None
+
+    page: str = template.render(
+        it=curator_facts(release, train, holdout, dossier, attack, on_step),
+        colours=colours_of_page(),
+        style=_file("style.css"),
+        own_style=_file("curator.css"),
     )
     return page
 
@@ -55,6 +96,7 @@ def explore_page(schema: Schema, release: Release | None = None) -> str:
         released=release is not None,
         notes=[] if release is None else facts["release"]["notes"],
         version=repsynth.__version__,
+        colours=colours_of_page(),
         style=_file("style.css"),
         own_style=_file("explore.css"),
         logic=_file("explore.js"),
@@ -64,12 +106,16 @@ def explore_page(schema: Schema, release: Release | None = None) -> str:
     return page
 
 
-def _template(name: str) -> Any:
+def _missing(extras: str) -> ConfigError:
+    return ConfigError(f"a page needs more packages; pip install 'repsynth[{extras}]'")
+
+
+def _template(name: str, *, extras: str = "report") -> Any:
     try:
         import jinja2
         import vl_convert  # noqa: F401
     except ImportError:
-        raise ConfigError("a page needs more packages; pip install 'repsynth[report]'") from None
+        raise _missing(extras) from None
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_PAGES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )

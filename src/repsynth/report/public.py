@@ -1,19 +1,21 @@
 """What the public page says of a release: facts as text and charts, all of them post-processing."""
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 import repsynth
 from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.neighbours import NEIGHBOURS
+from repsynth.privacy.neighbours import neighbours_of, of_persons
 from repsynth.privacy.shown import at_most, fixed_at_most
 from repsynth.release.describe import mu_of_event
-from repsynth.release.expected import expected_errors
+from repsynth.release.expected import Z, expected_errors
 from repsynth.release.release import Release
 from repsynth.report.charts import Chart, bars, curve
 from repsynth.report.own_bound import calculator
@@ -52,11 +54,13 @@ class PublicFacts:
     at_deltas: tuple[Fact, ...]
     charts: dict[str, Chart]
     errors: tuple[Fact, ...]
+    means: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
     known: tuple[Fact, ...]
     warnings: tuple[str, ...]
     origin: tuple[Fact, ...]
     calculator: dict[str, Any]
+    persons: str = ""
 
 
 def public_facts(release: Release, folder: Path) -> PublicFacts:
@@ -67,7 +71,7 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         private=release.private,
         epsilon=at_most(privacy.epsilon),
         delta=at_most(privacy.delta, 3),
-        neighbours=NEIGHBOURS,
+        neighbours=neighbours_of(release.schema.person),
         promise=Promise("anybody", at_most(privacy.epsilon), _right(float(privacy.advantage))),
         outliers=_outliers(release),
         at_deltas=(
@@ -76,14 +80,19 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         ),
         charts=_charts(release),
         errors=tuple(
-            Fact(shares.column, f"± {fixed_at_most(100 * 1.96 * shares.error, 2)} percentage points")
+            Fact(shares.column, f"± {fixed_at_most(100 * Z * shares.error, 2)} percentage points")
             for shares in expected.columns
+        ),
+        means=tuple(
+            (each.column, _plain(each.mean), f"± {_plain_at_most(Z * each.error)}", _plain_at_most(each.binning))
+            for each in expected.means
         ),
         notes=expected.notes,
         known=tuple(_known(release)),
         warnings=(*release.warnings, *csv_cautions(release.schema)),
         origin=tuple(_origin(release, folder)),
         calculator=_calculator(release),
+        persons="" if release.schema.person is None else of_persons(release.schema.person),
     )
 
 
@@ -95,7 +104,23 @@ def _outliers(release: Release) -> Promise | None:
     privacy = release.privacy
     who = "outliers" if release.plan.scorer.targets_outliers else "those who were chosen at random"
     right = _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if privacy.borrowed else ""
+    if release.schema.person is not None:
+        who = f"persons all of whose rows are {who}"
     return Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon), right)
+
+
+def _plain(value: float) -> str:
+    """Five digits, without an exponent."""
+    return f"{value:,.{_places(value, 5)}f}"
+
+
+def _plain_at_most(value: float) -> str:
+    """Three digits, rounded up."""
+    return fixed_at_most(value, _places(value, 3))
+
+
+def _places(value: float, digits: int) -> int:
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
 def _right(advantage: float) -> str:
@@ -127,7 +152,9 @@ def _budget(release: Release) -> Chart:
     words = "The budget by measurement: " + ", ".join(f"{n} {t}" for n, t in zip(names, texts, strict=True)) + "."
     rows = list(zip(names, texts, strict=True))
     title = "What the budget was spent on"
-    return bars(title, words, ("measurement", axis), rows, names=names, values=values, axis=axis)
+    return bars(
+        title, words, ("measurement", axis), rows, names=names, values=values, axis=axis, percent=not trained
+    )
 
 
 def _by_weight(release: Release) -> Chart:
@@ -206,11 +233,15 @@ def _known(release: Release) -> list[Fact]:
         found.append(Fact("tables of several columns", "; ".join(tables)))
     source = "declared public" if plan.public_rows is not None else "a noisy count"
     found.append(Fact("records", f"{release.rows:,.0f} ({source})"))
+    if release.schema.person is not None:
+        found.append(Fact("persons", of_persons(release.schema.person)))
     return found
 
 
 def _origin(release: Release, folder: Path) -> list[Fact]:
+    made = msgspec.json.decode((folder / "release.json").read_bytes())
     return [
+        Fact("release made by", f"repsynth {made['repsynth']}, format {made['format']}"),
         Fact("page made by", f"repsynth {repsynth.__version__}"),
         *(
             Fact(f"SHA-256 of {name}", hashlib.sha256((folder / name).read_bytes()).hexdigest())

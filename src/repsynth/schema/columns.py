@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 
 _NUMBER_STEPS = 2**40
 """Grid of a `number` column: fine enough for wide bounds, and positions stay exact in float64."""
@@ -20,16 +21,41 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
 
 @dataclass(frozen=True, kw_only=True)
 class Category:
-    """One of the declared values; they compare as text."""
+    """One of the declared values; they compare as text.
+
+    Of very many, the rare ones are learned together with their family: those with the same first characters
+    (`prefix`), or the same `parent`, or all of them (`rarest` = "together").
+
+    >>> Category(name="icd", values=("A01", "A02", "B01"), prefix=1).families
+    (0, 0, 1)
+    """
 
     name: str
     values: tuple[str, ...]
     missing: bool = False
+    prefix: int | None = None
+    parent: tuple[tuple[str, str], ...] = ()
+    rarest: str | None = None
 
     @property
     def size(self) -> int:
         """How many values there are."""
         return len(self.values)
+
+    @cached_property
+    def families(self) -> tuple[int, ...] | None:
+        """The number of each value's family; None where no families are declared."""
+        if self.prefix is not None:
+            names = [value[: self.prefix] for value in self.values]
+        elif self.parent:
+            parents = dict(self.parent)
+            names = [parents[value] for value in self.values]
+        elif self.rarest is not None:
+            names = [""] * len(self.values)
+        else:
+            return None
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return tuple(numbers[name] for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,14 +189,69 @@ class Datetime:
 
 @dataclass(frozen=True, kw_only=True)
 class Id:
-    """An identifier: never learned, regenerated as 1, 2, 3, ..."""
+    """An identifier: never read and never learned, made anew: 1, 2, 3, ..., in a `format`, or by Faker.
+
+    >>> Id(name="ssn", format="###-##-####").is_text
+    True
+    """
 
     name: str
+    format: str | None = None
+    fake: str | None = None
+    locale: str | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are texts, and not numbers."""
+        return self.format is not None or self.fake is not None
 
 
 Discrete = Category | Boolean
 Numeric = Integer | Number | Datetime
 Column = Discrete | Numeric | Id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What it cost the records of the table to find out a schema by noisy measurements.
+
+    That tells as much as a Gaussian measurement of `mu`, unless something happens that has a chance of `failure`.
+    """
+
+    mu: float
+    failure: float
+    mark: str
+    """A random name, by which a ledger knows whether it has paid for it."""
+    columns: tuple[str, ...]
+    """The columns whose types, bounds or values were measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """Whose rows belong together: those with the same id in this column are one person's, who is protected with
+    all of them and counts as `rows` of them at most."""
+
+    column: str
+    rows: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRule:
+    """What is publicly known to hold for every row, in the words of conditions."""
+
+    when: str | None = None
+    require: str | None = None
+    forbid: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Follows:
+    """A column that follows from others: a sum of them, or looked up by one of them."""
+
+    column: str
+    equals: str | None = None
+    by: str | None = None
+    values: tuple[tuple[str, str | float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,11 +268,23 @@ class Schema:
     columns: tuple[Column, ...]
     label: str | None = None
     confirmed: bool = True
+    measured: Measured | None = None
+    """What it cost to find it out, where it was measured and not written down."""
+    rules: tuple[RowRule | Follows, ...] = ()
+    """What is known of how columns depend on each other."""
+    person: Person | None = None
+    """Whose rows belong together; None where each row is a person."""
 
     @property
     def learned(self) -> tuple[Discrete | Numeric, ...]:
-        """All columns but the ids."""
-        return tuple(column for column in self.columns if not isinstance(column, Id))
+        """All columns but ids and those that follow from others."""
+        following = {rule.column for rule in self.rules if isinstance(rule, Follows)}
+        return tuple(c for c in self.columns if not isinstance(c, Id) and c.name not in following)
+
+    @property
+    def rows_per_person(self) -> int:
+        """How many rows of a person count."""
+        return 1 if self.person is None else self.person.rows
 
     @property
     def label_column(self) -> Discrete | None:

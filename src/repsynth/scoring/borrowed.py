@@ -10,7 +10,7 @@ from typing import Any
 from repsynth.errors import ConfigError
 from repsynth.privacy.events import Event
 from repsynth.privacy.loss import Loss
-from repsynth.schema import Schema
+from repsynth.schema import Person, Schema
 from repsynth.scoring.base import Arrays, Score, Scorer
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.threshold import Threshold
@@ -46,8 +46,8 @@ class Borrowed:
 
     @property
     def loss(self) -> Loss:
-        """What the earlier release cost the records of its own table."""
-        return Loss.of(self.events)
+        """What the earlier release cost the records of its own table, the measuring of its schema included."""
+        return Loss.of_schema(self.schema) + Loss.of(self.events)
 
     @property
     def epsilon(self) -> float:
@@ -67,8 +67,14 @@ class Borrowed:
             said = ["has its columns in another order"]
         if not said and self.schema.label != schema.label:
             said = ["has another label"]
+        if not said and _column(self.schema.person) != _column(schema.person):
+            said = ["has another [person] column"]
         if said:
             raise ConfigError(
                 f"scores can be taken from a release with the same columns only: the schema {'; '.join(said)}. "
                 "Nothing was spent"
             )
+
+
+def _column(person: Person | None) -> str | None:
+    return None if person is None else person.column

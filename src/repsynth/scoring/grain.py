@@ -6,9 +6,10 @@ from a bin is then rounded as often as that says, to a multiple that lies in the
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,29 @@ class Grains:
         return size.astype(np.int64)
 
 
+class Run(NamedTuple):
+    """Codes of a bin that are drawn alike: a `fraction` of the bin's records have one of them.
+
+    With a `power`, they are the positions of its multiples from the one with the number `first` on, within `low`
+    and `high`; where it skips those of the next power, numbers count the others alone. Without one, they are the
+    codes from `first` on.
+    """
+
+    bin: int
+    fraction: float
+    first: int
+    size: int
+    low: int
+    high: int
+    power: float = 0.0
+    skips: bool = False
+
+    @classmethod
+    def one(cls, bin_: int, code: int) -> "Run":
+        """The only code of a bin."""
+        return cls(bin_, 1.0, code, 1, code, code)
+
+
 @dataclass(frozen=True)
 class Roundness:
     """The noisy cells of a column, a released value."""
@@ -182,6 +206,24 @@ class Roundness:
                 first, last = (int(_first(ends, step)[i]) for ends in (low, high))
                 found += [m * step for m in range(first, last) if k + 1 == len(parts[i]) or m % 10]
         return np.array(found)
+
+    def runs(self, whole: Run, low: float, high: float, fractions: Floats) -> Iterator[Run]:
+        """The runs of a bin of numbers from `low` up to `high`: these fractions of them are how round. Where there
+        are no such multiples, and where numbers that are not rounded need not be told apart, the whole bin."""
+        size = int(self.grains.sizes(np.array([(low + high) / 2]))[0])
+        counted = self.grains.column.unit == 10.0 ** self.grains.powers[0]
+        for k, fraction in enumerate(fractions.tolist()):
+            step, skips = 10.0 ** self.grains.powers[k], bool(self._rounder_ones[size, k])
+            first, behind = (int(_first(np.array(end), step)) for end in (low, high))
+            if behind <= first or (k == 0 and not (counted and skips)):
+                yield whole._replace(fraction=fraction)
+                continue
+            others = [end - -(-end // 10) for end in (first, behind)]
+            if skips and others[0] < others[1]:
+                first, behind = others
+            else:
+                skips = False
+            yield whole._replace(fraction=fraction, first=first, size=behind - first, power=step, skips=skips)
 
     def rounded(
         self, values: Floats, low: Floats, high: Floats, k: Ints, generator: np.random.Generator

@@ -1,7 +1,7 @@
 """Stage 1: one noisy histogram per column, measured together, and what they tell about each column."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -13,7 +13,8 @@ from repsynth.data.positions import positions_of, usual, values_at
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Datetime, Numeric
 from repsynth.scoring.bins import Bins
-from repsynth.scoring.grain import Roundness
+from repsynth.scoring.families import by_family, families_of
+from repsynth.scoring.grain import Roundness, Run
 
 # How much a column's true histogram is expected to differ from the typical one, as a sum of squared
 # probabilities. Against the noise's own sum of squares it sets how far a noisy histogram is shrunk.
@@ -136,7 +137,7 @@ class Histograms:
 
         Shrinking is linear with a factor that depends on the noise level only: numeric columns go
         towards the mean of all that have the same bins, the others towards equal probabilities. Bins that a look
-        has placed have about equal mass.
+        has placed have about equal mass. Values in families are levelled out there.
         """
         raw = [self.noisy(i)[:-1] / self.rows / (1 - self.absent_fraction(i)) for i in range(len(self.bins))]
         typical = {i: np.full(bins.values, 1 / bins.values) for i, bins in enumerate(self.bins)}
@@ -154,6 +155,9 @@ class Histograms:
                 typical[i] = factor * mean + (1 - factor) * typical[i]
         found = []
         for i, own in enumerate(raw):
+            if (families := families_of(self.bins[i].column)) is not None:
+                found.append(to_simplex(by_family(self.noisy(i)[:-1], self.sigma_of(i), families) / self.rows))
+                continue
             factor = self.shrinkage(i)
             shrunk = factor * own + (1 - factor) * typical[i]
             # Where noise was found to make a tail, nothing puts it back.
@@ -223,6 +227,19 @@ class Histograms:
             found = np.where(rounded == values, found, np.clip(positions_of(rounded, bins.column), start, end - 1))
         found = usual(found, bins.column)
         return np.where(cell >= bins.numbers, bins.starts[cell], found)
+
+    def runs(self, column: int) -> Iterator[Run]:
+        """The runs of positions from which the numbers of each bin of a numeric column are drawn."""
+        bins, drawn = self.bins[column], self._drawn[column]
+        rounded = drawn.rounding is not None and not isinstance(bins.column, Datetime)
+        for k, (start, end) in enumerate(zip(drawn.starts.tolist(), drawn.ends.tolist(), strict=True)):
+            whole = Run(k, 1.0, start, end - start, start, end - 1)
+            if not rounded:
+                yield whole
+                continue
+            assert drawn.rounding is not None
+            fractions = np.diff(np.concatenate([[0.0], drawn.rounding[k], [1.0]]))
+            yield from self.roundness[column].runs(whole, drawn.low[k], drawn.high[k], np.maximum(fractions, 0.0))
 
     def spans(self, column: int) -> tuple[Ints, Ints]:
         """From which position on, and up to which, the numbers of each bin of a numeric column are drawn."""
@@ -316,7 +333,8 @@ def _intervals(starts: Ints, ends: Ints, bins: Bins) -> tuple[Floats, Floats]:
 
 def within_noise(counts: Floats, sigma: float, times: float) -> slice | None:
     """What is left of a noisy histogram without its ends, whose counts stay within the noise one by one and added
-    up; None where that is all of it. Counts that stand above the noise only together stay together.
+    up; None where that is all of it, or nothing is left in sum. Counts that stand above the noise only together
+    stay together.
 
     >>> within_noise(np.array([1.0, -2.0, 30.0, 2.0, 40.0, 0.5]), 1.0, 4.0)
     slice(2, 5, None)
@@ -333,9 +351,11 @@ def within_noise(counts: Floats, sigma: float, times: float) -> slice | None:
         return int(above[0] - np.argmax(together))
 
     low, high = first(counts), first(counts[::-1])
-    if low is None or high is None or low >= len(counts) - high:
+    if low is None or high is None:
         return None
-    return slice(low, len(counts) - high)
+    inside = slice(low, len(counts) - high)
+    # Hills of noise at both ends may have more than their height missing between them.
+    return inside if counts[inside].sum() > 0 else None
 
 
 def merge_neighbours(counts: Floats, least: float, spike: float) -> Ints:

@@ -63,7 +63,7 @@ class LabelRarity(Scorer, frozen=True):
             return LabelRarityScore(rarity, None, (), np.zeros(0, dtype=np.int64))
         tables = LabelHistograms.of(histograms, label)
         noisy = meter.measure(tables, mu=charges[LABELS].mu)
-        gains = make_gains(histograms, tables, noisy, tables.sensitivity / charges[LABELS].mu)
+        gains = make_gains(histograms, tables, noisy, tables.sensitivity / charges[LABELS].per_row)
         return LabelRarityScore(rarity, tables, gains, noisy)
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "LabelRarityScore":

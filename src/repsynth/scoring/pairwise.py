@@ -47,6 +47,9 @@ Pair = tuple[int, int]
 UNIT = 2**12
 """Units in a factor of 1."""
 
+_MOST = 2**50  # that is expected of a cell
+_HIGHEST = 2**62
+
 _MOST_PAIRS, _RECORDS_PER_NOISE = 12, 40.0
 _SMALL = 60.0  # records times the tables' μ: of fewer, no pair stands above its noise
 _MOST_GROUPS, _FEWEST_GROUPS, _MOST_CELLS = 20, 4, 2_000_000
@@ -94,13 +97,14 @@ class Pairwise(Scorer, frozen=True):
         spreads = _spreads(histograms, label)
         if PAIRS not in charges:
             return make_score(spreads, (), (), np.zeros(0, dtype=np.int64), 1.0, histograms.rows)
-        mu = charges[PAIRS].mu
-        rounds = how_many_pairs(histograms.rows, mu, len(spreads))
+        charge = charges[PAIRS]
+        rounds = how_many_pairs(histograms.rows, charge.per_row, len(spreads))
         choice = PairChoice.of(spreads, histograms.rows, rounds)
         chosen = meter.choose(choice, mu=charges[CHOICE].mu)
         tables = PairTables.of(spreads, [choice.tables.pairs[k] for k in chosen], PAIRS)
-        noisy = meter.measure(tables, mu=mu)
-        return make_score(spreads, chosen, tables.pairs, noisy, tables.sensitivity / mu, histograms.rows)
+        noisy = meter.measure(tables, mu=charge.mu)
+        noise = tables.sensitivity / charge.per_row
+        return make_score(spreads, chosen, tables.pairs, noisy, noise, histograms.rows)
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "PairwiseScore":
         """The kept look-up tables; the pairs are checked to be some that can be chosen."""
@@ -201,7 +205,7 @@ class PairChoice:
         ]
         # So bounded that no sum of them overflows: they are public, so this costs nothing.
         expected = tuple(
-            np.rint(np.clip(np.outer(one_way[a], one_way[b]), 0.0, 2.0**50)).astype(np.int64) for a, b in pairs
+            np.rint(np.clip(np.outer(one_way[a], one_way[b]), 0.0, _MOST)).astype(np.int64) for a, b in pairs
         )
         return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds)
 
@@ -209,14 +213,19 @@ class PairChoice:
         """The tables of all pairs."""
         return self.tables.total(records)
 
-    def utilities(self, total: Ints, chosen: tuple[int, ...]) -> Ints:
+    def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
         """There is no stopping while a pair is left; then each pair's distance from independence."""
         from repsynth.mechanism.kernels import OUT
 
         pairs = self.tables.pairs
+        # Whole numbers without end where 64 bits may not do; the utilities themselves are cut off, which brings no
+        # two of them farther apart.
+        if units > 1 and int(total.max(initial=0)) >= 2**26:
+            total = total.astype(object)
+        expectations = [np.minimum(expected, _MOST // units) for expected in self.expected]
         distances = [
-            int(np.abs(self.smooth[a] @ table @ self.smooth[b].T - expected).sum())
-            for (a, b), table, expected in zip(pairs, self.tables.split(total), self.expected, strict=True)
+            min(int(np.abs(self.smooth[a] @ table @ self.smooth[b].T - expected * units).sum()), _HIGHEST)
+            for (a, b), table, expected in zip(pairs, self.tables.split(total), expectations, strict=True)
         ]
         part = _connected([pairs[k] for k in chosen])
         closed = np.array([part.get(a, a) == part.get(b, b) for a, b in pairs])

@@ -258,7 +258,7 @@ def measure_ranges(
     equal = tuple(Bins.binned(column, _EQUAL) for column in numbers)
     grains = tuple(Grains.of_column(column) for column in numbers)
     kernel = ColumnHistograms((*by_magnitude, *equal, *grains), RANGES)
-    sigma = sigma_for(kernel.sensitivity, charges[RANGES].mu)
+    sigma = sigma_for(kernel.sensitivity, charges[RANGES].per_row)
     counts = meter.measure(kernel, mu=charges[RANGES].mu)
     ends = np.cumsum([sum(cells.count for cells in each) for each in (by_magnitude, equal)])
     counts, equal_counts, grain_counts = np.split(counts, ends)
@@ -270,8 +270,8 @@ def measure_ranges(
         Bins.binned(column, _UNKNOWN) if seen is None else Bins.at(column, seen.starts(column, MOST_BINS))
         for column, seen in zip(wide, found, strict=True)
     )
-    closer, mu = ColumnHistograms(bins, ZOOM), charges[ZOOM].mu
-    zoom = Look(bins, meter.measure(closer, mu=mu), sigma_for(closer.sensitivity, mu))
+    closer, charge = ColumnHistograms(bins, ZOOM), charges[ZOOM]
+    zoom = Look(bins, meter.measure(closer, mu=charge.mu), sigma_for(closer.sensitivity, charge.per_row))
     return Ranges(columns, first, Look(equal, equal_counts, sigma), grains, grain_counts, zoom)
 
 

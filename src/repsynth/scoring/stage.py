@@ -142,7 +142,7 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
         ranges = measure_ranges(meter, schema, charges, on_zoom=lambda: on_step(ZOOM))
 
     on_step(HISTOGRAMS)
-    sigma = sigma_for(len(schema.learned) ** 0.5, charges[HISTOGRAMS].mu)
+    sigma = sigma_for(len(schema.learned) ** 0.5, charges[HISTOGRAMS].per_row)
     bins = choose_bins(schema, rows=rows, sigma=sigma, fine=plan.fine_bins)
     located: dict[int, Bins] = {}
     if ranges:
@@ -160,7 +160,7 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
     threshold = borrowed.threshold if borrowed else None
     if SCORES in charges:
         on_step(SCORES)
-        sigma = sigma_for(ScoreHistogram.sensitivity, charges[SCORES].mu)
+        sigma = sigma_for(ScoreHistogram.sensitivity, charges[SCORES].per_row)
         score_bins = choose_score_bins(score, histograms, sigma=sigma, label=schema.label_column)
         noisy = meter.measure(ScoreHistogram(score, score_bins.edges, score_bins.label), mu=charges[SCORES].mu)
         threshold = score_bins.threshold(noisy, fraction=plan.outlier_fraction, rows=rows, sigma=sigma)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from repsynth.errors import ConfigError, DataError
 
+_OPEN = Path("/proc/self/fd")
+"""Where Linux lists the files that a process has open."""
+
 
 def check_place(path: Path) -> None:
     """Refuse a path whose folder does not exist or cannot be written to."""
@@ -28,7 +31,7 @@ def beside(path: Path, *, mode: int = 0o644, replace: bool = False) -> Iterator[
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+        raise DataError(f"{path}: cannot be written ({reason(error)})") from None
     temporary = Path(name)
     try:
         yield temporary
@@ -38,9 +41,42 @@ def beside(path: Path, *, mode: int = 0o644, replace: bool = False) -> Iterator[
         else:
             _place(temporary, path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}); nothing was left behind") from None
+        raise DataError(f"{path}: cannot be written ({reason(error)}); nothing was left behind") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def unnamed(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
+    """As `beside`, for what is written once: the file gets a name only when it is whole, where the system can do
+    that, so that not even a killed process leaves one behind."""
+    try:
+        handle = os.open(path.parent if _OPEN.is_dir() else "", os.O_TMPFILE | os.O_RDWR, mode)
+    except (AttributeError, OSError):  # not on this system, or not in this folder
+        with beside(path, mode=mode) as temporary:
+            yield temporary
+        return
+    opened = _OPEN / str(handle)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield opened
+        os.fchmod(handle, mode)
+        # Without a folder, Python would link to the link in /proc itself.
+        os.link(opened, path.name, dst_dir_fd=folder, follow_symlinks=True)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({reason(error)}); nothing was left behind") from None
+    finally:
+        os.close(folder)
+        os.close(handle)
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be written, in the system's words alone: Arrow adds its own.
+
+    >>> reason(OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device"))
+    'No space left on device'
+    """
+    return os.strerror(error.errno) if error.errno else str(error.strerror)
 
 
 def sync(path: Path) -> None:

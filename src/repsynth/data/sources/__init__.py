@@ -1,4 +1,5 @@
-"""Tables in: files by their suffix, objects by the library that made them, all as a stream of Arrow batches.
+"""Tables in: files by their suffix, databases by their address, objects by the library that made them, all as a
+stream of Arrow batches.
 
 Nothing here depends on a cell's value. A new source is one file and one line below.
 """
@@ -8,53 +9,152 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from repsynth.data.sources.base import Source, check_columns
-from repsynth.errors import DataError
+from repsynth.data.reading import AS_USUAL, Reading
+from repsynth.data.sources.base import File, Source, check_columns
+from repsynth.data.sources.databases import is_address, parse_address
+from repsynth.data.sources.several import is_pattern, join_sources, open_folder, open_pattern
+from repsynth.errors import ConfigError, DataError
 
-__all__ = ["FILES", "OBJECTS", "Source", "check_columns", "open_source"]
+__all__ = ["ADDRESSES", "FILES", "OBJECTS", "Source", "check_columns", "is_text_file", "open_source"]
+
+_CSV = "repsynth.data.sources.csv:open_csv"
+_STATISTICS = "repsynth.data.sources.statistics:open_statistics"
+_SQLITE = "repsynth.data.sources.sqlite:open_sqlite"
+_DUCKDB = "repsynth.data.sources.duckdb:open_duckdb"
 
 FILES: dict[str, str] = {
-    ".csv": "repsynth.data.sources.csv:open_csv",
+    ".csv": _CSV,
     ".parquet": "repsynth.data.sources.parquet:open_parquet",
     ".pq": "repsynth.data.sources.parquet:open_parquet",
+    ".tsv": _CSV,
+    **{f"{text}.{packed}": _CSV for text in (".csv", ".tsv") for packed in ("gz", "bz2", "zst")},
+    **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "repsynth.data.sources.ipc:open_ipc"),
+    **dict.fromkeys((".sqlite", ".sqlite3", ".db"), _SQLITE),
+    ".duckdb": _DUCKDB,
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.sources.excel:open_excel"),
+    **dict.fromkeys((".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), _STATISTICS),
 }
-"""Who opens a path, by its suffix: "module:function", imported when it is needed."""
+"""Who opens a file, by its suffix: "module:function", imported when it is needed."""
+
+ADDRESSES: dict[str, str] = {
+    "postgresql": "repsynth.data.sources.postgresql:open_postgresql",
+    "postgres": "repsynth.data.sources.postgresql:open_postgresql",
+    "sqlite": _SQLITE,
+    "duckdb": _DUCKDB,
+}
+"""Who opens an address, by what stands before ://."""
+
+_FILE_ADDRESSES = ("sqlite", "duckdb")
 
 OBJECTS: dict[str, str] = {
     "pyarrow.Table": "repsynth.data.sources.frames:open_arrow",
     "pyarrow.RecordBatch": "repsynth.data.sources.frames:open_arrow",
     "pandas.DataFrame": "repsynth.data.sources.frames:open_pandas",
     "polars.DataFrame": "repsynth.data.sources.frames:open_polars",
+    "dask.DataFrame": "repsynth.data.sources.cluster_frames:open_dask",
+    "pyspark.DataFrame": "repsynth.data.sources.cluster_frames:open_spark",
 }
 """Who opens an object, by its library and type."""
 
 
-def open_source(table: Any) -> Source:
-    """Open a data frame, an Arrow table, or a path to a CSV or Parquet file.
+def open_source(table: Any, reading: Reading = AS_USUAL) -> Source:
+    """Open a data frame (pandas, polars, Dask or Spark), an Arrow table, the path of a file or a folder, a pattern
+    such as data/*.parquet, a list of these, or the address of a database; what is open already stays so.
 
     >>> import pyarrow as pa
     >>> source = open_source(pa.table({"age": [30, 40]}))
     >>> source.kind, source.names
     ('arrow', ('age',))
     """
+    if isinstance(table, Source):
+        return table
+    source = _open(table, reading)
+    for name in sorted(reading.given - source.takes):
+        raise ConfigError(f"{source.place}: {name.replace('_', ' ')} means nothing there; leave it out")
+    return source
+
+
+def is_text_file(text: str | Path) -> bool:
+    """Whether a path is that of a CSV file, compressed or not.
+
+    >>> is_text_file("people.csv.gz"), is_text_file("postgresql://host/people.csv")
+    (True, False)
+    """
+    return not is_address(str(text)) and any(FILES.get(end) == _CSV for end in _endings(Path(text)))
+
+
+def _open(table: Any, reading: Reading) -> Source:
     if isinstance(table, str | Path):
-        return _open_path(Path(table))
+        return _open_path(str(table), reading)
+    if isinstance(table, list | tuple) and table and all(isinstance(part, str | Path) for part in table):
+        return join_sources([_open_path(str(part), reading) for part in table])
     kind = f"{type(table).__module__.split('.')[0]}.{type(table).__name__}"
     if kind in OBJECTS:
         return _opener(OBJECTS[kind])(table)
     raise DataError(
-        f"cannot read a table from {type(table).__name__}; "
-        "give a pandas or polars data frame, a pyarrow table, or the path of a CSV or Parquet file"
+        f"cannot read a table from {type(table).__name__}; give a pandas, polars, Dask or Spark data frame, a "
+        "pyarrow table, the path of a file or folder or a list of them, or the address of a database"
     )
 
 
-def _open_path(path: Path) -> Source:
-    suffix = path.suffix.lower()
-    if suffix not in FILES:
-        raise DataError(f"{path}: cannot tell the format from the name; use {' or '.join(FILES)}")
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; check the path")
-    return _opener(FILES[suffix])(path)
+def _open_path(text: str, reading: Reading) -> Source:
+    if is_address(text):
+        return _open_address(text, reading)
+    path = Path(text)
+
+    def open_one(path: Path, place: str) -> Source:
+        return _open_file(File(path, place, reading))
+
+    if path.is_dir():
+        return open_folder(path, open_one)
+    if is_pattern(text) and not path.exists():
+        return open_pattern(text, open_one)
+    return _open_file(File.at(path, reading))
+
+
+def _open_address(text: str, reading: Reading) -> Source:
+    address = parse_address(text, reading)
+    if address.scheme not in ADDRESSES:
+        raise DataError(f"no table can be read from {address.scheme}://; use {':// or '.join(ADDRESSES)}://")
+    opener = _opener(ADDRESSES[address.scheme])
+    if address.scheme not in _FILE_ADDRESSES:
+        return opener(address)
+    path = Path(address.path[1:])  # three slashes and a path, so four where it starts with one
+    return opener(_existing(File(path, str(path), address.reading)))
+
+
+def _open_file(file: File) -> Source:
+    opener = next((FILES[end] for end in _endings(file.path) if end in FILES), None)
+    if opener is None:
+        known = ", ".join(FILES)
+        raise DataError(f"{file.place}: cannot tell the format from the name; use one of {known}")
+    _existing(file)
+    return _opener(_DUCKDB if opener == _SQLITE and _is_duckdb(file.path) else opener)(file)
+
+
+def _endings(path: Path) -> list[str]:
+    """How a name ends, the longer first: .csv.gz and .gz.
+
+    >>> _endings(Path("my.people.CSV.gz"))
+    ['.csv.gz', '.gz']
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+    return ["".join(suffixes[k:]) for k in range(len(suffixes))]
+
+
+def _existing(file: File) -> File:
+    if not file.path.is_file():
+        raise DataError(f"{file.place}: no such file; check the path")
+    return file
+
+
+def _is_duckdb(path: Path) -> bool:
+    """DuckDB's files often end in .db, too; its mark stands behind a checksum."""
+    try:
+        with path.open("rb") as file:
+            return file.read(12)[8:] == b"DUCK"
+    except OSError:
+        return False
 
 
 def _opener(place: str) -> Callable[[Any], Source]:

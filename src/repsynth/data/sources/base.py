@@ -1,16 +1,38 @@
 """What a source of records is: names, storage types, and batches that can be read again and again."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from repsynth.errors import DataError
+from repsynth.arrays import Ints
+from repsynth.data.reading import AS_USUAL, Reading
+from repsynth.data.sources.cells import CELLS
+from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
 BATCH_ROWS = 131_072
 UNREADABLE = (OSError, pa.ArrowException, ValueError, MemoryError)  # what Arrow raises on damaged files
+Errors = tuple[type[BaseException], ...]
 Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+Ask = Callable[[Sequence[Callable[[], Ints]]], list[Ints]]
+"""Has functions worked out on the machines of a cluster, each of which finds a few integers."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to be opened: what messages call it, and how it is to be read."""
+
+    path: Path
+    place: str
+    reading: Reading = AS_USUAL
+
+    @classmethod
+    def at(cls, path: Path, reading: Reading = AS_USUAL) -> "File":
+        """A file that messages call by its path."""
+        return cls(path, str(path), reading)
 
 
 @dataclass(frozen=True)
@@ -29,6 +51,27 @@ class Source:
     batches: Reader
     rows: int | None = None
     """How many rows there are, where that is known without reading: to show how long it takes, no more."""
+    pieces: Callable[[Ask], Sequence[Reader]] | None = None
+    """Parts of the table in order, each of which a machine can read by itself: `batches` of some of the rows. They
+    can be pickled. None where there is one part only: the whole."""
+    files: tuple[str, ...] = ()
+    """The files that whoever reads it must see."""
+    engine: str | None = None
+    """The only engine that reads it, where it lies on a cluster already."""
+    frame: Any = None
+    """The data frame of that engine."""
+
+    place: str = "the table"
+    """What messages call it: never with a password."""
+
+    takes: frozenset[str] = frozenset()
+    """Which knobs of a `Reading` have a say in it."""
+
+    dropped: Callable[[], int] = lambda: 0
+    """How many rows of the last reading were none, since they had too many or too few cells. PRIVATE."""
+
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """For columns of codes, what each stands for, as the file declares it: it says nothing about the rows."""
 
 
 def check_columns(source: Source, schema: Schema) -> None:
@@ -51,9 +94,10 @@ def check_columns(source: Source, schema: Schema) -> None:
         shown = ", ".join(extra[:8]) + (", ..." if len(extra) > 8 else "")
         problems.append(f"{len(extra)} column(s) of the data are not in the schema (position {shown})")
     if problems:
-        one_column = source.kind == "csv" and len(source.names) == 1 < len(known)
-        if one_column:
-            remedy = "the file seems to have one column only: is it separated by commas?"
+        if (mark := other_mark(source)) is not None and len(known) > 1:
+            remedy = say_delimiter(mark)
+        elif source.kind == "csv" and len(source.names) == 1 < len(known):
+            remedy = "the file seems to have one column only: say what separates its cells with --delimiter"
         elif extra:
             remedy = "add them to the schema, drop them from the data, or check that the file has a header line"
         else:
@@ -62,16 +106,43 @@ def check_columns(source: Source, schema: Schema) -> None:
     learned = {column.name for column in schema.learned}
     for name, arrow_type in zip(source.names, source.types, strict=True):
         if arrow_type is not None:
-            _check_type(name, arrow_type, learned=name in learned)
+            check_type(name, arrow_type, learned=name in learned)
+            if schema.person is not None and name == schema.person.column:
+                _check_ids(name, arrow_type)
 
 
-def _check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
+def other_mark(source: Source) -> str | None:
+    """What seems to separate the cells of a CSV file in which there is one column only."""
+    if source.kind != "csv" or len(source.names) != 1:
+        return None
+    return next((mark for mark in ";\t|," if mark in source.names[0]), None)
+
+
+def say_delimiter(mark: str) -> str:
+    """How to say what separates the cells."""
+    shown = "\\t" if mark == "\t" else mark
+    return (
+        f"the file seems to be separated by '{shown}': say --delimiter '{shown}' (in Python, delimiter='{shown}')"
+    )
+
+
+def check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
     """Refuse what cannot be read, by its type alone: no cell has a say in it."""
     kind = cell_type(arrow_type)
     if pa.types.is_nested(kind):
         raise DataError(f"column '{name}' holds nested values; flatten it into plain columns first")
     if learned and (isinstance(kind, pa.BaseExtensionType) or pa.types.is_interval(kind)):
         raise DataError(f"column '{name}' is of a type that is not read; make it text, numbers or times first")
+
+
+def _check_ids(name: str, arrow_type: pa.DataType) -> None:
+    """Ids of persons are compared as texts, so they must have one that says all."""
+    kind, types = cell_type(arrow_type), pa.types
+    plain = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    if not (plain or _is_string(kind) or kind == CELLS):
+        raise DataError(
+            f"column '{name}' says whose a row is and holds {kind}; make it text or whole numbers first"
+        )
 
 
 def cell_type(arrow_type: pa.DataType) -> pa.DataType:
@@ -95,13 +166,70 @@ def _is_string(arrow_type: pa.DataType) -> bool:
     return bool(is_string or types.is_string_view(arrow_type))
 
 
-def quietly(read: Reader, message: str) -> Reader:
-    """Arrow's own messages quote the cell they fail at; ours do not."""
+def quietly(
+    read: Reader, message: str, *, remedy: str = "check that the file is whole", errors: Errors = UNREADABLE
+) -> Reader:
+    """The messages of Arrow and others quote the cell they fail at; ours do not."""
 
     def reading(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         try:
             yield from read(columns)
-        except UNREADABLE:
-            raise DataError(f"{message}; check that the file is whole") from None
+        except errors:
+            raise DataError(f"{message}; {remedy}") from None
 
     return reading
+
+
+def steady(read: Reader, file: File) -> Reader:
+    """Refuse a file that is another one than when it was opened, before and after each reading: a table is summed
+    over as a whole, and what several readings find must be of one table."""
+    opened = _state(file.path)
+
+    def check() -> None:
+        if _state(file.path) != opened:
+            raise DataError(f"{file.place}: changed since it was opened; start again when nobody writes to it")
+
+    return _around(read, check)
+
+
+def written(path: Path) -> tuple[int, int] | None:
+    """How large a file is and when it was written: the same on all machines that see it."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def unchanged(read: Reader, path: Path, before: tuple[int, int] | None, place: str) -> Reader:
+    """As `steady`, for a part of a file that another machine reads."""
+
+    def check() -> None:
+        if before is not None and written(path) != before:
+            raise DataError(f"{place}: changed since it was opened; start again when nobody writes to it")
+
+    return _around(read, check)
+
+
+def _around(read: Reader, check: Callable[[], None]) -> Reader:
+    """What checks before and after each reading."""
+
+    def reading(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        check()
+        yield from read(columns)
+        check()
+
+    return reading
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def lacks_extra(what: str, extra: str) -> ConfigError:
+    """What to install where a library is not there."""
+    return ConfigError(f"{what} needs more packages; pip install 'repsynth[{extra}]'")

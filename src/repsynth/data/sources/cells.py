@@ -26,6 +26,7 @@ whether it is a text, in which a number or a time may stand."""
 
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _MOST_DIGITS = 400
+_HALF = re.compile("[\ud800-\udfff]")
 _ZEROS = re.compile(r"(-?[0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)")
 
 
@@ -99,7 +100,8 @@ def _read(value: Any) -> Cell:
 
 
 def _valid(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", errors="replace").decode("utf-8")
+    """Half a character is none: U+FFFD stands for it, as for bytes that are none."""
+    return text if text.isascii() else _HALF.sub("\ufffd", text)
 
 
 def _number(number: float) -> Cell:

@@ -1,4 +1,5 @@
-"""CSV: cells stay raw bytes until `encode` reads them by the schema, so no type is guessed from the data.
+"""CSV, also compressed: cells stay raw bytes until `encode` reads them by the schema, so no type is guessed from
+the data.
 
 A row with the wrong number of cells is not a record and counts for nothing.
 """
@@ -7,77 +8,166 @@ import codecs
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from repsynth.data.sources.base import Source, quietly
+from repsynth.data.sources.base import UNREADABLE, Ask, File, Source, quietly, steady, unchanged, written
+from repsynth.data.sources.stretches import Stretch, stretches
 from repsynth.errors import DataError
 
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""How a file is compressed, by the last part of its name."""
+
 _CSV_BLOCK = 4 * 2**20  # the longest row; Arrow holds some thirty blocks in memory at a time
+_HEADER = 2**20
+_TAKES = frozenset(("delimiter", "encoding", "decimal"))
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def open_csv(path: Path, *, on_dropped: Callable[[], None] | None = None) -> Source:
-    """A comma-separated UTF-8 file whose first line names the columns. `on_dropped` hears of broken rows."""
+def open_csv(file: File) -> Source:
+    """A text file whose first line names the columns; separated by commas and in UTF-8, if nothing else is
+    said."""
+    path, reading = file.path, file.reading
+    tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]
+    delimiter = reading.delimiter or ("\t" if tabs else ",")
+    encoding = reading.encoding or "utf-8"
+    names = _header(file, encoding, delimiter)
+    dropped = _Dropped()
+    whole = CsvPiece(path.absolute(), file.place, delimiter, encoding, dropped)
+    piece = replace(whole, before=written(path))
+    plain = delimiter == "," and encoding == "utf-8" and path.suffix.lower() not in COMPRESSED
 
-    def skip(row: pacsv.InvalidRow) -> str:
-        if on_dropped is not None:
-            on_dropped()
-        return "skip"
+    def pieces(ask: Ask) -> Sequence[CsvPiece]:
+        parts = stretches(path.absolute(), ask) if plain else []  # where rows end can be told there alone
+        return [replace(piece, file=part) for part in parts] or [piece]
 
+    nothing = (None,) * len(names)
+    return Source(
+        "csv",
+        names,
+        nothing,
+        nothing,
+        steady(whole, file),
+        pieces=pieces,
+        files=(str(path.absolute()),),
+        place=file.place,
+        takes=_TAKES,
+        dropped=lambda: dropped.rows,
+    )
+
+
+def _header(file: File, encoding: str, delimiter: str) -> tuple[str, ...]:
+    """The names of the columns, in the first line."""
     try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            header = next(csv.reader(iter(lambda: file.readline(2**20), "")), None)
-    except (OSError, csv.Error):
-        raise DataError(f"{path}: the header line cannot be read; check that it is a CSV file") from None
+        if encoding == "utf-8":
+            with _open_bytes(file.path) as opened:
+                start = bytes(opened.read(2))
+            if start in _UTF_16:
+                raise DataError(
+                    f"{file.place}: starts like UTF-16 text: say --encoding utf-16 (in Python, encoding=)"
+                )
+        with _ValidText(file.path, encoding) as text:
+            # What is cut off in the middle of a character is none of the first line.
+            first = text.read(_HEADER).decode(errors="ignore").removeprefix("\ufeff")
+        header = next(csv.reader(io.StringIO(first, newline=""), delimiter=delimiter), None)
+    except (*UNREADABLE, csv.Error):
+        raise DataError(f"{file.place}: the header line cannot be read; check that it is a CSV file") from None
     if not header:
-        raise DataError(f"{path}: empty file; the first line must name the columns")
-    names = tuple(header)
+        raise DataError(f"{file.place}: empty file; the first line must name the columns")
+    return tuple(header)
 
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+
+@dataclass(frozen=True)
+class CsvPiece:
+    """A file, or some rows of one; `place` is what messages call it."""
+
+    file: Path | Stretch
+    place: str
+    delimiter: str
+    encoding: str
+    dropped: "_Dropped"
+    before: tuple[int, int] | None = None
+    """What the file was when it was opened, where that is looked at here."""
+
+    def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Its batches."""
+        path = self.file.path if isinstance(self.file, Stretch) else self.file
+        read = quietly(self._read, f"{self.place}: cannot be read as CSV")
+        return unchanged(read, path, self.before, self.place)(columns)
+
+    def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.dropped.rows = 0
         options = pacsv.ConvertOptions(
             include_columns=list(columns),
             column_types={name: pa.binary() for name in columns},
             null_values=[""],
             strings_can_be_null=True,
         )
-        reader = pacsv.open_csv(
-            pa.PythonFile(_ValidText(path), mode="r"),
+        yield from pacsv.open_csv(
+            pa.PythonFile(_ValidText(self.file, self.encoding), mode="r"),
             read_options=pacsv.ReadOptions(block_size=_CSV_BLOCK),
-            parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+            parse_options=pacsv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=self.dropped.skip
+            ),
             convert_options=options,
         )
-        yield from reader
 
-    nothing = (None,) * len(names)
-    return Source("csv", names, nothing, nothing, quietly(read, f"{path}: cannot be read as CSV"))
+
+@dataclass
+class _Dropped:
+    """The rows of one reading that are none."""
+
+    rows: int = 0
+
+    def skip(self, row: pacsv.InvalidRow) -> str:
+        self.rows += 1
+        return "skip"
+
+
+def _open_bytes(path: Path | Stretch) -> Any:
+    """A file's bytes, out of what compresses them."""
+    if isinstance(path, Stretch):
+        return path.open()
+    compression = COMPRESSED.get(path.suffix.lower())
+    return path.open("rb") if compression is None else pa.input_stream(str(path), compression=compression)
 
 
 class _ValidText(io.RawIOBase):
-    """A file's bytes with each invalid one replaced (Arrow would print it when it skips a row) and a line end
-    behind the last (Arrow refuses a header without one)."""
+    """A file's text in UTF-8, with each invalid byte replaced (Arrow would print it when it skips a row) and a
+    line end behind the last (Arrow refuses a header without one)."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    def __init__(self, path: Path | Stretch, encoding: str) -> None:
+        self._file = _open_bytes(path)
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._utf_8 = codecs.lookup(encoding).name == "utf-8"
         self._ended = False
+        self._over = b""  # an invalid byte becomes three, which may be more than was asked for
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """As much as asked for, but for a few bytes: one that is invalid becomes three."""
-        parts: list[bytes] = []
-        left = size if size >= 0 else sys.maxsize
-        while left >= 16 and not self._ended:
-            raw = self._file.read(min(left // 3, 2**22))
+        """As much as asked for, until there is no more."""
+        wanted = size if size >= 0 else sys.maxsize
+        parts, found = [self._over], len(self._over)
+        while found < wanted and not self._ended:
+            raw = self._file.read(min(wanted - found, _CSV_BLOCK))
             self._ended = not raw
-            valid = self._decoder.decode(raw, final=self._ended).encode() + (b"\n" if self._ended else b"")
-            parts.append(valid)
-            left -= len(valid)
-        return b"".join(parts)
+            parts.append(self._valid(raw) + (b"\n" if self._ended else b""))
+            found += len(parts[-1])
+        text = b"".join(parts) if self._over or len(parts) != 2 else parts[1]  # a copy only where it takes one
+        self._over = text[wanted:]
+        return text[:wanted]
+
+    def _valid(self, raw: bytes) -> bytes:
+        if self._utf_8 and raw.isascii() and not self._decoder.getstate()[0]:  # as most of a file is
+            return raw
+        return self._decoder.decode(raw, final=self._ended).encode()
 
     def close(self) -> None:
         self._file.close()

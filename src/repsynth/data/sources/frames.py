@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from repsynth.data.sources.base import BATCH_ROWS, Source
+from repsynth.data.sources.base import BATCH_ROWS, Ask, Source
 from repsynth.data.sources.cells import CELLS, read_cells
 from repsynth.data.sources.recorded import recorded_dtypes
+
+PIECE_ROWS = 2**18
+"""Rows of a piece."""
 
 _NULLABLE = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean")
 
@@ -72,13 +76,35 @@ def _arrow_has(polars_type: Any) -> bool:
 
 
 def _from_arrow(table: pa.Table, kind: str, dtypes: tuple[str | None, ...] | None = None) -> Source:
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        selected = table.select(list(columns))
-        yield from selected.to_batches(max_chunksize=BATCH_ROWS)
+    def pieces(ask: Ask) -> Sequence[TablePiece]:
+        return [TablePiece(table.slice(start, PIECE_ROWS)) for start in range(0, max(len(table), 1), PIECE_ROWS)]
 
     names = tuple(table.column_names)
     types = tuple(map(_storage, table.schema.types))
-    return Source(kind, names, types, dtypes or (None,) * len(names), read, table.num_rows)
+    read = TablePiece(table)
+    return Source(kind, names, types, dtypes or (None,) * len(names), read, table.num_rows, pieces=pieces)
+
+
+@dataclass(frozen=True)
+class TablePiece:
+    """Some rows of a table."""
+
+    table: pa.Table
+
+    def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Their batches."""
+        yield from self.table.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)
+
+    def __reduce__(self) -> Any:
+        """Without the rows around them, which plain pickling would carry along."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as writer:
+            writer.write_table(self.table)
+        return _piece_of, (sink.getvalue().to_pybytes(),)
+
+
+def _piece_of(stream: bytes) -> TablePiece:
+    return TablePiece(pa.ipc.open_stream(stream).read_all())
 
 
 def _storage(arrow_type: pa.DataType) -> pa.DataType:

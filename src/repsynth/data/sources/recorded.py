@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 GUESSED = "object"
-"""The dtype of a column of which nothing is known but that it came from pandas."""
+"""The dtype of a column whose type may have been guessed from its cells, by pandas or by another library."""
 
 _MOST_BYTES = 2**24
 

@@ -11,6 +11,7 @@ from repsynth.models.marginal.shrinkage import NoisyTable, by_precision
 from repsynth.models.marginal.tables import Cross
 from repsynth.models.marginal.tree import Tree, fit_tree
 from repsynth.models.marginal.views import Measured, Views
+from repsynth.models.marginal.zeros import possible_cells
 
 FOREST = "tables"
 """The measurement whose tables, with those of the label, make the tree."""
@@ -58,6 +59,7 @@ def _fit_tree(views: Views, measured: Sequence[Measured], weights: Weights, *, l
         {(i, j): table for (i, j), table in tables.items() if i != label},
         levels_from_tables=levels_from_tables,
         errors={i: weights.errors(i) for i in range(len(views.groups))},
+        possible={pair: possible_cells(views.stage.schema, *(views.groups[i] for i in pair)) for pair in tables},
     )
 
 

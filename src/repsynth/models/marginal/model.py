@@ -60,31 +60,31 @@ class _Marginal(Model, frozen=True):
         return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
 
     def resources(self, plan: ModelPlan, rows: int) -> Resources:
-        """Measured on one core: some 70 ns for a record and a table; for each fit 0.7 µs for a cell of the records
-        that tell what weights do; for a further round 50 ns for one of a pool and a table, and to draw and rake
-        the pool 2 µs for each of its cells."""
+        """Measured on one core: some 25 ns for a record and a table; for each fit 0.5 µs for a cell of the records
+        that tell what weights do; for a further round 15 ns for one of a pool and a table, and to draw and rake
+        the pool 1.2 µs for each of its cells."""
         from repsynth.models.marginal.mean_weights import DRAWN
         from repsynth.models.marginal.raked import pool_size
         from repsynth.models.marginal.rounds import can_choose
 
         columns = len(plan.schema.learned)
-        noise = (columns - 1) ** 0.5 / plan.charges[_TABLES].mu
+        noise = (columns - 1) ** 0.5 / plan.charges[_TABLES].per_row
         candidates, candidate_cells = _most_candidates(plan.schema, rows=rows, noise=noise)
         cells = _label_cells(plan.schema) + min(2 * candidate_cells, plan.max_model_mb * 2**17)
-        mus = {name: charge.mu for name, charge in plan.charges.items()}
+        mus = {name: charge.per_row for name, charge in plan.charges.items()}
         further = sum(
             can_choose(1, rows, columns, mu=mus[name.replace(_CHOICE, _TABLES)], choice_mu=mu)
             for name, mu in mus.items()
             if name.startswith(f"{_CHOICE} ") and candidates
         )
-        seconds = run_seconds(plan, rows, cell=1.3e-6) + rows * (columns + candidates * (1 + further)) * 70e-9
+        seconds = run_seconds(plan, rows) + rows * (columns + candidates * (1 + further)) * 25e-9
         if plan.schema.label_column:
-            seconds += (2 + further) * DRAWN * columns * 0.7e-6
+            seconds += (2 + further) * DRAWN * columns * 0.5e-6
         if further:
             pool = pool_size(rows, columns=columns, max_cells=_max_cells(plan))
             triples = _most_triples(plan.schema, rows=rows, mu=min(mus[name] for name in mus if _TABLES in name))
-            seconds += further * triples * (rows * 70e-9 + pool * 50e-9)
-            seconds += pool * (further * candidates * 50e-9 + columns * 2e-6)
+            seconds += further * triples * (rows * 25e-9 + pool * 15e-9)
+            seconds += pool * (further * candidates * 15e-9 + columns * 1.2e-6)
         few = rows * plan.scale / columns**0.5 < _FEW_RECORDS
         warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
         return Resources(max(1.0, cells * 8 / 2**20), seconds, warnings)
@@ -212,7 +212,14 @@ class MarginalFit:
     def errors(self) -> "ModelErrors":
         """Of the measured tables; means by the label of the numeric columns that they cross it with."""
         from repsynth.models.groups import levels
-        from repsynth.models.uncertainty import ModelErrors, group_means, mean_positions, table_errors
+        from repsynth.models.uncertainty import (
+            ModelErrors,
+            group_means,
+            lost_from,
+            mean_positions,
+            nothing_lost,
+            table_errors,
+        )
 
         histograms, columns = self.stage.histograms, len(self.stage.histograms.bins)
         tables, means = [], []
@@ -229,7 +236,10 @@ class MarginalFit:
                 ):
                     j = cross[1]
                     positions = mean_positions(groups[j], levels(histograms, j % columns))
-                    means.append(group_means(groups[cross[0]], groups[j], positions, counts, variances[cross]))
+                    both = ((groups[cross[0]], cross[0] % columns), (groups[j], j % columns))
+                    whole = not clipped and not self.stage.weighted
+                    lost = nothing_lost(both) if whole else lost_from(histograms, both, counts, variances[cross])
+                    means.append(group_means(both[0][0], both[1][0], positions, counts, variances[cross], lost))
         return ModelErrors(tuple(tables), tuple(means))
 
     def sampler(self) -> "Tree | Pool":

@@ -5,11 +5,15 @@ Raking the masses to every table gives the model nearest to the tree that has al
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Int32s, Ints
 from repsynth.data.records import Records
+from repsynth.models.completing import Completed, with_given
 from repsynth.models.groups import Groups, of_finer
 from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
 from repsynth.models.marginal.tables import Cross, cells_of
@@ -17,6 +21,8 @@ from repsynth.models.marginal.tree import Tree
 
 _TIMES, _FEWEST, _MANY, _MOST = 4, 60_000, 200_000, 4_000_000
 _PASSES = 10
+_WORTH = 10
+"""Records of the pool that a completed one is chosen from, at least, in effect."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,37 @@ class Pool:
         drawn = self.records[:columns, generator.permutation(chosen)].T
         return self.tree.decode(drawn.astype(np.int64), generator)
 
+    def complete(self, given: Records, generator: np.random.Generator) -> Completed:
+        """The columns that are not given: of a record of the pool with the same groups in those that are, by mass.
+        Where these are worth too few, by the tree alone."""
+        columns = len(self.tree.groups)
+        known = [i for i in range(columns) if self.tree.groups[i].bins.column.name in given.codes]
+        alike = self._alike(tuple(known))
+        kind = alike.of_rows(np.stack([self.tree.groups[i].of(given) for i in known], axis=1))
+        effective = alike.effective[kind]
+        chosen = alike.choose(kind, generator.random(given.rows))
+        drawn = self.records[:columns, chosen].T.astype(np.int64)
+        records = with_given(self.tree.decode(drawn, generator), given)
+        few = np.flatnonzero(effective < _WORTH)
+        if not few.size:
+            return Completed(records, np.ones(given.rows, dtype=np.bool_), effective)
+        alone = self.tree.complete(given.take(few), generator)
+        for name, codes in alone.records.codes.items():
+            records.codes[name][few] = codes
+        possible = np.ones(given.rows, dtype=np.bool_)
+        possible[few], effective[few] = alone.possible, alone.effective
+        return Completed(records, possible, effective)
+
+    def _alike(self, columns: Cross) -> "_Alike":
+        """The pool by the groups of some columns; kept, as many rows may ask for it."""
+        if columns not in self._found:
+            self._found[columns] = _Alike.of(self.records[list(columns)].T, self.mass)
+        return self._found[columns]
+
+    @cached_property
+    def _found(self) -> "dict[Cross, _Alike]":
+        return {}
+
     def _cells(self, columns: Cross) -> Int32s:
         shape = tuple(self.groups[i].count for i in columns)
         return cells_of([self.records[i] for i in columns], shape)
@@ -98,6 +135,43 @@ class Pool:
                 mass = mass * np.clip(ratio, 0.2, 5.0)[cells]
             mass = mass / mass.sum()
         return mass
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """The records of a pool lined up by kind: by what they have in some columns."""
+
+    kinds: NDArray[Any]  # sorted
+    order: Ints
+    ends: Floats  # of the masses along the line
+    first: Floats  # where each kind begins, and behind the last one
+    effective: Floats  # records of each kind, in effect; the last entry is for what is none of them
+
+    @classmethod
+    def of(cls, records: Int32s, mass: Floats) -> "_Alike":
+        kinds, which = np.unique(_as_bytes(records), return_inverse=True)
+        order = np.argsort(which, kind="stable")
+        total, squares = (np.bincount(which, each, minlength=len(kinds) + 1) for each in (mass, mass**2))
+        first = np.concatenate([[0.0], np.cumsum(total)])
+        return cls(kinds, order, np.cumsum(mass[order]), first, total**2 / np.maximum(squares, 1e-300))
+
+    def of_rows(self, rows: Ints) -> Ints:
+        """The kind of each row, behind the last one where the pool has none such."""
+        wanted = _as_bytes(rows)
+        place = np.searchsorted(self.kinds, wanted)
+        same = self.kinds[np.minimum(place, len(self.kinds) - 1)] == wanted
+        return np.where(same, place, len(self.kinds))
+
+    def choose(self, kind: Ints, level: Floats) -> Ints:
+        """A record of each kind, by mass."""
+        at = self.first[kind] + (1 - level) * (self.first[kind + 1] - self.first[kind])
+        return self.order[np.minimum(np.searchsorted(self.ends, at), len(self.order) - 1)]
+
+
+def _as_bytes(rows: Ints | Int32s) -> NDArray[Any]:
+    """Each row as one value that can be sorted and looked up."""
+    whole = np.ascontiguousarray(rows, dtype=">u4")
+    return whole.view(f"V{4 * whole.shape[1]}").ravel()
 
 
 def rake_axes(table: Floats, margins: list[Floats], *, passes: int) -> Floats:

@@ -69,7 +69,7 @@ def measure_tables(
 ) -> tuple[Measured, ...]:
     """Carry out the measurements of stage 2; what they leave behind, in order."""
     rounds = rounds_of(list(charges))
-    views = Views.of(stage, charges[LABEL_TABLES if stage.schema.label_column else FOREST].mu)
+    views = Views.of(stage, charges[LABEL_TABLES if stage.schema.label_column else FOREST].per_row)
     measured: list[Measured] = []
 
     def measure(pairs: Sequence[Cross], name: str) -> None:
@@ -80,7 +80,7 @@ def measure_tables(
         else:
             tables = Tables(views.all_groups, tuple(pairs), stage.score, stage.weights, name)
         noisy = meter.measure(tables, mu=charges[name].mu)
-        measured.append(Measured(tables, noisy, sigma_for(tables.sensitivity, charges[name].mu)))
+        measured.append(Measured(tables, noisy, sigma_for(tables.sensitivity, charges[name].per_row)))
 
     if views.label is not None:
         measure(views.label_pairs, LABEL_TABLES)
@@ -102,8 +102,8 @@ def make_choice(
     max_cells: int,
 ) -> TableChoice:
     """The choice of a round: everything in it is public."""
-    mu = charges[round_.tables].mu
-    rounds = _how_many(views, round_, mu, charges[round_.choice].mu)
+    mu = charges[round_.tables].per_row
+    rounds = _how_many(views, round_, mu, charges[round_.choice].per_row)
     if not rounds and not measured:
         rounds = 1  # something must be measured
     noise = MEAN_NOISE * math.sqrt(rounds) / mu  # in a cell, were so many tables measured

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from repsynth.arrays import Floats
+from repsynth.models.mixture import kept
 
 _WIDTHS = 4.0 ** np.arange(-3, 7)
 """Variances of the mixture's parts, in units of the noise's, for a cell of mean size."""
-_STEPS = 50
 _NONE = 3.0
 """So many cells more are believed to be as expected: a table needs some evidence that it is not."""
 
@@ -55,18 +55,7 @@ def _by_cell(rest: Floats, variance: Floats, expected: Floats) -> Floats:
     """The posterior mean of each cell, under the mixture that makes the table most likely."""
     size = expected + 1e-9
     widths = np.multiply.outer(np.append(0.0, _WIDTHS), size / size.mean() * variance)  # (parts, *shape)
-    spread = widths + variance
-    likelihood = -0.5 * (np.log(spread) + rest**2 / spread)
-    likelihood = np.exp(likelihood - likelihood.max(axis=0)).reshape(len(widths), -1)
-    fractions = np.full(len(widths), 1 / len(widths))
-    for _ in range(_STEPS):  # expectation and maximisation
-        part = likelihood * fractions[:, None]
-        fractions = (part / part.sum(axis=0)).sum(axis=1)
-        fractions[0] += _NONE
-        fractions = fractions / fractions.sum()
-    part = likelihood * fractions[:, None]
-    kept = (part * (widths / spread).reshape(len(widths), -1)).sum(axis=0) / part.sum(axis=0)
-    return np.asarray(rest * kept.reshape(rest.shape))
+    return np.asarray(rest * kept(rest, variance, widths, np.append(_NONE, np.zeros(len(_WIDTHS)))))
 
 
 def _by_direction(rest: Floats, variance: Floats) -> Floats:

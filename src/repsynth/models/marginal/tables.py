@@ -109,13 +109,16 @@ class TableChoice:
         """The weighted tables of all candidates."""
         return self.tables.total(records)
 
-    def utilities(self, total: Ints, chosen: tuple[int, ...]) -> Ints:
+    def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
         """0 for stopping, then each table's distance less its penalty."""
         if not self.tables.pairs:
             return np.zeros(1, dtype=np.int64)
-        distance = np.add.reduceat(np.abs(total - self.expected), self.tables.starts[:-1])
+        # Public numbers, so scaled that no sum of them overflows.
+        most = float(np.abs(self.expected.astype(np.float64)).sum() + 1) * units / 2**61
+        expected = self.expected // math.ceil(most) * units
+        distance = np.add.reduceat(np.abs(total - expected), self.tables.starts[:-1])
         closed = np.array(self._closed(chosen), dtype=np.bool_)
-        return np.append(0, np.where(closed, OUT, distance - self.penalty))
+        return np.append(0, np.where(closed, OUT, distance - np.minimum(self.penalty, 2**61 // units) * units))
 
     def _closed(self, chosen: tuple[int, ...]) -> list[bool]:
         """The tables that are out: chosen already or, in a forest, between columns that are connected."""

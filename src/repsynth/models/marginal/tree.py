@@ -8,18 +8,20 @@ as margins. No graphical model has to be fitted: margins are combined by their p
 away, and raking makes the tables agree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.records import Records
+from repsynth.models.completing import Completed
 from repsynth.models.groups import Groups, levels
 from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
-from repsynth.models.marginal.tables import Pair
-from repsynth.models.sampling import quota, values_of
+from repsynth.models.marginal.tables import Cross, Pair
+from repsynth.models.sampling import Line, Quotas, systematic
+from repsynth.models.shapes import Shape, shapes_of, values_of
 from repsynth.scoring.histograms import Histograms, to_simplex
 
 _SPREAD = 0.1
@@ -33,7 +35,7 @@ class Branch:
     column: int
     parent: int | None
     grandparent: int | None
-    given: Floats  # (labels × groups of the parent, groups)
+    quotas: Quotas  # (labels × groups of the parent, groups)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,20 @@ class Tree:
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         """Synthetic records; all of one label where its code is given."""
-        return self.decode(self.draw_groups(rows, generator, label), generator)
+        codes = {}
+        for column, line, group in self._walk(rows, generator, label):
+            shape = self._shapes[column]
+            if shape.alone is not None:
+                found = shape.alone.take(group)
+            else:
+                level = line.round(1) + generator.integers(0, 2**32, dtype=np.uint32)
+                found = shape.codes(group, level, generator.random(rows))
+            codes[shape.bins.column.name] = line.put(found)
+        return Records(rows=rows, codes=codes)
+
+    @cached_property
+    def _shapes(self) -> tuple[Shape, ...]:
+        return shapes_of(self.histograms, self.groups)
 
     @cached_property
     def branches(self) -> tuple["Branch", ...]:
@@ -72,7 +87,7 @@ class Tree:
             if root in above:
                 continue
             above[root] = None
-            branches.append(Branch(root, None, None, self.columns[root] / self.label_probabilities[:, None]))
+            branches.append(Branch(root, None, None, Quotas.of(self.columns[root] + 1e-300)))
             front = [root]
             while front:
                 parent = front.pop(0)
@@ -81,32 +96,59 @@ class Tree:
                     joint = left.pop(edge)
                     joint = joint if edge[0] == parent else joint.transpose(0, 2, 1)
                     given = joint.reshape(-1, self.groups[child].count) + 1e-300
-                    branches.append(Branch(child, parent, above[parent], given))
+                    branches.append(Branch(child, parent, above[parent], Quotas.of(given)))
                     above[child] = parent
                     front.append(child)
         return tuple(branches)
 
-    def draw_groups(self, rows: int, generator: np.random.Generator, given_label: int | None = None) -> Ints:
-        """(records, columns): the group of each record, drawn by quota from the label and roots to the leaves."""
+    def draw_groups(self, rows: int, generator: np.random.Generator) -> Ints:
+        """(records, columns): the group of each record."""
         drawn = np.zeros((rows, len(self.groups)), dtype=np.int64)
-        label = (
-            quota(np.zeros(rows, dtype=np.int64), self.label_probabilities[None], generator)
-            if given_label is None
-            else np.full(rows, given_label)
-        )
+        for column, line, group in self._walk(rows, generator):
+            drawn[:, column] = line.put(group)
+        return drawn
+
+    def _walk(
+        self, rows: int, generator: np.random.Generator, given_label: int | None = None
+    ) -> Iterator[tuple[int, Line, Ints]]:
+        """Each column's groups along its line, drawn by quota from the label and the roots to the leaves."""
+        labels = len(self.label_probabilities)
+        label = np.full(rows, given_label or 0, dtype=np.int64)
+        if given_label is None and labels > 1:
+            label = systematic(self.label_probabilities, rows, generator)
         if self.label is not None:
-            drawn[:, self.label] = label
+            yield self.label, Line.as_they_are(rows), label
+        asked = {i for branch in self.branches for i in (branch.parent, branch.grandparent)}
+        drawn: dict[int, Ints] = {}
         for branch in self.branches:
             given, order = label, None
             if branch.parent is not None:
-                given = label * self.groups[branch.parent].count + drawn[:, branch.parent]
-                order = None if branch.grandparent is None else drawn[:, branch.grandparent]
-            drawn[:, branch.column] = quota(given, branch.given, generator, order)
-        return drawn
+                given = label * self.groups[branch.parent].count + drawn[branch.parent]
+                order = None if branch.grandparent is None else drawn[branch.grandparent]
+            line = Line.of(given, branch.quotas.rows, generator, order)
+            group = branch.quotas.along(line, generator)
+            if branch.column in asked:
+                drawn[branch.column] = line.put(group)
+            yield branch.column, line, group
+
+    def complete(self, given: Records, generator: np.random.Generator) -> Completed:
+        """The columns that are not given, drawn given the others: exact."""
+        from repsynth.models.marginal.messages import complete_by_tree
+
+        return complete_by_tree(self, given, generator)
+
+    def values(self, drawn: Mapping[int, Ints], generator: np.random.Generator) -> Records:
+        """From groups, by column, to values, each record by itself."""
+        codes = {}
+        for i, group in drawn.items():
+            shape = self._shapes[i]
+            level = generator.integers(0, 2**32, len(group), dtype=np.uint32)
+            codes[shape.bins.column.name] = shape.codes(group, level, generator.random(len(group)))
+        return Records(rows=len(next(iter(drawn.values()))), codes=codes)
 
     def decode(self, drawn: Ints, generator: np.random.Generator) -> Records:
         """From groups to values."""
-        return values_of(drawn, self.histograms, self.groups, self.label, generator)
+        return values_of(drawn, self._shapes, self.label, generator)
 
 
 def fit_tree(
@@ -118,12 +160,15 @@ def fit_tree(
     *,
     levels_from_tables: bool,
     errors: Mapping[int, Floats],
+    possible: Mapping[Cross, Bools | None] | None = None,
 ) -> Tree:
     """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
     Levels, how frequent values are, come from stage 1 alone unless `levels_from_tables`: as long as nobody knows
-    what weights take from a group. `errors` says how far what tables say of each may be off, as a fraction.
+    what weights take from a group. `errors` says how far what tables say of each may be off, as a fraction;
+    `possible`, in which cells of a table there can be records by the rules of the schema.
     """
+    zeros = possible or {}
     features = [i for i in range(len(groups)) if i != label]
     totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
 
@@ -151,12 +196,17 @@ def fit_tree(
     columns = _by_label(p_label, ones, by_label, histograms.rows) if by_label else {
         i: p_label[:, None] * ones[i] for i in features
     }  # fmt: skip
+    for i in features:
+        if label is not None and (cells := zeros.get((label, i))) is not None:
+            columns[i] = rake(columns[i] * cells, p_label, ones[i])
     tree = Tree(histograms, groups, label, p_label, columns, {})
     joints = {}
     for (i, j), table in edges.items():
         expected = tree.independent(i, j)
         plain = expected.sum(axis=0)
         pair = shrunk(plain, table, histograms.rows, least=0.01)
+        if (cells := zeros.get((i, j))) is not None:
+            pair = pair * cells
         pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
         joints[i, j] = rake_three(expected, columns[i], columns[j], pair)
     return Tree(histograms, groups, label, p_label, columns, joints)

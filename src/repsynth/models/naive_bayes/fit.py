@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -9,6 +10,9 @@ from scipy.special import ndtr, ndtri
 from repsynth.arrays import Floats, Ints
 from repsynth.data.positions import usual
 from repsynth.data.records import MISSING, Records
+from repsynth.models.completing import Completed, draw_each, with_given
+from repsynth.models.groups import Groups, probabilities_within
+from repsynth.models.mixture import kept
 from repsynth.models.naive_bayes.statistic import (
     GRID,
     LINEAR,
@@ -18,12 +22,21 @@ from repsynth.models.naive_bayes.statistic import (
     WeightedSums,
     from_label_code,
 )
-from repsynth.models.sampling import systematic
+from repsynth.models.sampling import Line, Quotas, systematic
+from repsynth.models.shapes import Shape
 from repsynth.schema import Schema
 from repsynth.scoring.histograms import Histograms, to_simplex
 
 _FEW_VALUES = 32
-_OTHERS = 10_000
+_TAIL = 1e-6
+_PLACES = 4_096
+_PARTS = 16
+"""Parts of a bin that are told apart: within a bin, too, values rise with z."""
+_NARROWEST = 2.0  # standard deviation of a label's numbers at least, in units of the noise of their mean
+_WIDTHS = np.append(0.0, 4.0 ** np.arange(-2, 4))
+"""Variances of the mixture that differences between labels come from, in units of their column's."""
+_ALIKE = np.where(_WIDTHS == 1.0, 10.0, 0.0)
+"""So many differences more are believed to be like their column's: few tell nothing of a mixture."""
 
 
 @dataclass(frozen=True)
@@ -44,83 +57,199 @@ class NaiveBayesSampler:
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         """Synthetic records. Quotas instead of independent draws: the probabilities come out as fitted."""
-        group = systematic(self.label_probabilities, rows, generator) if label is None else np.full(rows, label)
-        # Values follow ranks among all labels, so one label alone is ranked among others that are not returned.
-        others = group if label is None else systematic(self.label_probabilities, _OTHERS, generator)
+        given = np.full(rows, label or 0, dtype=np.int64)
+        if label is None and len(self.label_probabilities) > 1:
+            given = systematic(self.label_probabilities, rows, generator)
+        return self._draw(given, generator)
+
+    def complete(self, given: Records, generator: np.random.Generator) -> Completed:
+        """The columns that are not given, drawn given the others: exact, by the label's probabilities given them.
+        A number counts by its bin where its bins are drawn from."""
+        logs = np.log(np.tile(self.label_probabilities, (given.rows, 1)))
         column_of_label = self.schema.label_column
-        codes = {column_of_label.name: group} if column_of_label else {}
-        for column, distribution in zip(self.schema.discrete, self.distributions, strict=True):
-            cell = np.zeros(rows, dtype=np.int64)
-            for k, probabilities in enumerate(distribution):
-                cell[group == k] = systematic(probabilities, int(np.sum(group == k)), generator)
-            codes[column.name] = np.where(cell == column.size, MISSING, cell)
+        if column_of_label is not None and column_of_label.name in given.codes:
+            logs = np.where(given.codes[column_of_label.name][:, None] == np.arange(logs.shape[1]), 0.0, -np.inf)
+        with np.errstate(divide="ignore"):
+            for column, table in zip(self.schema.discrete, self.distributions, strict=True):
+                if column.name in given.codes:
+                    codes = given.codes[column.name]
+                    logs = logs + np.log(table.T[np.where(codes == MISSING, column.size, codes)])
+            for j, numeric in enumerate(self.schema.numeric):
+                if numeric.name in given.codes:
+                    logs = logs + self._log_density(j, given.codes[numeric.name])
+        largest = logs.max(axis=1)
+        possible = np.isfinite(largest)
+        masses = np.exp(logs - np.where(possible, largest, 0.0)[:, None])
+        drawn = self._draw(draw_each(np.where(possible[:, None], masses, 1.0), generator), generator)
+        return Completed.exactly(with_given(drawn, given), possible)
+
+    def _log_density(self, j: int, codes: Ints) -> Floats:
+        """(records, labels): of numbers, up to what all labels have in common."""
+        column, ranked = self.schema.numeric[j], self._ranked[j]
+        if ranked is not None:
+            bins, table = self.histograms.bins[self.schema.learned.index(column)], ranked.by_bin()
+            full = np.flatnonzero(table[:, : ranked.numbers].any(axis=0))
+            nearest = np.abs(np.arange(ranked.numbers)[:, None] - full).argmin(axis=1)
+            table[:, : ranked.numbers] = table[
+                :, full[nearest]
+            ]  # a number that is never drawn counts as one near by
+            logs: Floats = np.log(table.T[bins.of_codes(codes)])
+            return logs
+        z = (codes[:, None] - self.contribution.centre[j]) / self.contribution.scale[j]
+        low, high = self._cut_off(j)
+        density = -0.5 * ((z - self.means[:, j]) / self.deviations[:, j]) ** 2
+        density = density - np.log(self.deviations[:, j] * np.maximum(high - low, 1e-300))
+        number = (codes != MISSING) & (codes <= column.steps)
+        return np.where(number[:, None], density, 0.0)  # of others, labels have the same fraction
+
+    def _draw(self, given: Ints, generator: np.random.Generator) -> Records:
+        """Records of these labels."""
+        rows = len(given)
+        column_of_label = self.schema.label_column
+        codes = {column_of_label.name: given} if column_of_label else {}
+        for column, quotas in zip(self.schema.discrete, self._discrete, strict=True):
+            line = Line.of(given, quotas.rows, generator)
+            cell = quotas.along(line, generator)
+            codes[column.name] = line.put(np.where(cell == column.size, MISSING, cell) if column.missing else cell)
         for j, numeric in enumerate(self.schema.numeric):
-            z = self._z_scores(j, group, generator)
-            among = z if label is None else self._z_scores(j, others, generator)
-            codes[numeric.name] = self._positions(j, z, among, generator)
+            line = Line.of(given, len(self.label_probabilities), generator)
+            if (ranked := self._ranked[j]) is not None:
+                found = ranked.codes(line, generator)
+            else:
+                found = self._nearest(j, line, generator)
+            codes[numeric.name] = line.put(found)
         return Records(rows=rows, codes=codes)
 
-    def _z_scores(self, j: int, group: Ints, generator: np.random.Generator) -> Floats:
-        """z of each record in a numeric column, by its label."""
-        z = np.zeros(len(group))
-        for k in range(len(self.label_probabilities)):
-            members = group == k
-            z[members] = self._normals(j, k, int(members.sum()), generator)
-        return z
+    @cached_property
+    def _discrete(self) -> tuple[Quotas, ...]:
+        return tuple(Quotas.of(distribution) for distribution in self.distributions)
 
-    def _normals(self, j: int, k: int, rows: int, generator: np.random.Generator) -> Floats:
-        """Evenly spread normal z-scores in random order. In a column of many values they are cut off at
-        the bounds: piled up there, a tail would make a spike that nobody has."""
+    @cached_property
+    def _ranked(self) -> tuple["_Ranked | None", ...]:
+        """The numeric columns whose shape stage 1 shows above its noise: z only ranks the records among all of
+        them and the values follow that shape, so that spikes and skew survive."""
+        found: list[_Ranked | None] = []
+        for j, column in enumerate(self.schema.numeric):
+            i = self.schema.learned.index(column)
+            if not self.histograms.clear(i) and j not in self.contribution.ranks:
+                found.append(None)
+                continue
+            numbers, others = self._numbers(i)
+            mixture = _Mixture(
+                self.label_probabilities, self.means[:, j], self.deviations[:, j], *self._cut_off(j)
+            )
+            found.append(_Ranked.of(self.histograms, i, mixture, numbers, others))
+        return tuple(found)
+
+    def _cut_off(self, j: int) -> tuple[Floats, Floats]:
+        """Between which levels the normal z-scores of each label lie. In a column of many values they are cut off
+        at the bounds: piled up there, a tail would make a spike that nobody has."""
         centre, scale = self.contribution.centre[j], self.contribution.scale[j]
         steps = self.schema.numeric[j].steps
-        bounds = np.array([-0.5 - centre, steps + 0.5 - centre]) / scale
-        mean, deviation = self.means[k, j], self.deviations[k, j]
-        bounded = steps > _FEW_VALUES and j not in self.contribution.ranks
-        low, high = ndtr(np.clip((bounds - mean) / deviation, -5.0, 5.0)) if bounded else (0.0, 1.0)
-        levels = (generator.permutation(rows) + generator.random()) / max(rows, 1)
-        normals: Floats = mean + deviation * ndtri(np.clip(low + levels * (high - low), 1e-6, 1 - 1e-6))
-        return normals
+        if steps <= _FEW_VALUES or j in self.contribution.ranks:
+            return np.zeros(len(self.means)), np.ones(len(self.means))
+        low, high = (
+            ndtr(np.clip((bound - self.means[:, j]) / self.deviations[:, j], -5.0, 5.0))
+            for bound in ((-0.5 - centre) / scale, (steps + 0.5 - centre) / scale)
+        )
+        return low, high
 
-    def _positions(self, j: int, z: Floats, among: Floats, generator: np.random.Generator) -> Ints:
-        """From z-scores to values. Where stage 1 shows the column's shape above its noise, z only ranks
-        the records `among` all of them and the values follow that shape: spikes and skew survive."""
-        column = self.schema.numeric[j]
-        i = self.schema.learned.index(column)
-        special, numbers = self._special(i, len(z), generator)
-        if self.histograms.clear(i) or j in self.contribution.ranks:
-            below = _smaller(z) if among is z else np.searchsorted(np.sort(among), z)
-            ranks = (below + 0.5) / max(len(among), 1)
-            positions = self.histograms.quantile(i, numbers, ranks, generator)
-        else:
-            nearest = np.rint(self.contribution.centre[j] + self.contribution.scale[j] * z)
-            positions = usual(np.clip(nearest, 0, column.steps).astype(np.int64), column)
-        positions = np.where(special >= 0, column.steps + 1 + special, positions)
-        absent = generator.permutation(len(z)) < round(self.histograms.missing_fraction(i) * len(z))
-        return np.where(absent, MISSING, positions)
+    def _nearest(self, j: int, line: Line, generator: np.random.Generator) -> Ints:
+        """The position nearest to each record's z-score; special values and missing whatever it is."""
+        column, k = self.schema.numeric[j], line.row
+        low, high = self._cut_off(j)
+        level = low.take(k) + line.places(generator.random(line.rows)) * (high - low).take(k)
+        z = self.means[:, j].take(k) + self.deviations[:, j].take(k) * ndtri(np.clip(level, _TAIL, 1 - _TAIL))
+        nearest = np.rint(self.contribution.centre[j] + self.contribution.scale[j] * z)
+        positions = usual(np.clip(nearest, 0, column.steps).astype(np.int64), column)
+        numbers, others = self._numbers(self.schema.learned.index(column))
+        other = systematic(np.append(numbers.sum(), others), len(k), generator) - 1
+        missing = len(column.special)
+        return np.where(other < 0, positions, np.where(other == missing, MISSING, column.steps + 1 + other))
 
-    def _special(self, i: int, rows: int, generator: np.random.Generator) -> tuple[Ints, Floats]:
-        """Which special value each record has, −1 where none, whatever its label; and how numbers spread over
-        their bins."""
-        bins, probabilities = self.histograms.bins[i], self.histograms.trusted(i)
-        numbers = probabilities[: bins.numbers]
-        others = np.append(numbers.sum(), probabilities[bins.numbers :])
-        drawn = systematic(others / others.sum(), rows, generator) - 1
-        return drawn, numbers / max(float(numbers.sum()), 1e-300)
+    def _numbers(self, i: int) -> tuple[Floats, Floats]:
+        """The probabilities of a numeric column's bins of numbers; and of its special values, then of missing."""
+        bins, trusted = self.histograms.bins[i], self.histograms.trusted(i)
+        missing = self.histograms.missing_fraction(i)
+        probabilities = trusted / max(float(trusted.sum()), 1e-300) * (1 - missing)
+        return probabilities[: bins.numbers], np.append(probabilities[bins.numbers :], missing)
 
 
-def _smaller(values: Floats) -> Ints:
-    """How many are smaller than each: `np.searchsorted(np.sort(values), values)`.
+@dataclass(frozen=True)
+class _Mixture:
+    """The z-scores of a column: normal for each label, between two levels."""
 
-    >>> _smaller(np.array([0.5, 0.1, 0.5])).tolist()
-    [1, 0, 1]
-    """
-    order = np.argsort(values)
-    ascending = values[order]
-    first = np.arange(len(values))
-    first[1:][ascending[1:] == ascending[:-1]] = 0
-    found = np.empty(len(values), dtype=np.int64)
-    found[order] = np.maximum.accumulate(first)
-    return found
+    probabilities: Floats  # of the labels
+    means: Floats
+    deviations: Floats
+    low: Floats
+    high: Floats
+
+    def below(self, z: Floats) -> Floats:
+        """(labels, z): the fraction of a label's records with a smaller z-score."""
+        level = ndtr((z - self.means[:, None]) / self.deviations[:, None])
+        width = np.maximum(self.high - self.low, 1e-300)
+        below: Floats = np.clip((level - self.low[:, None]) / width[:, None], 0.0, 1.0)
+        return below
+
+    def below_ranks(self, ranks: Floats) -> Floats:
+        """(labels, ranks): the fraction of a label's records that are below a rank among all, from 0 to 1."""
+        places = np.linspace(_TAIL, 1 - _TAIL, max(_PLACES // len(self.means), 16))
+        inside = self.low[:, None] + places * (self.high - self.low)[:, None]
+        z = np.unique(self.means[:, None] + self.deviations[:, None] * ndtri(np.clip(inside, _TAIL, 1 - _TAIL)))
+        among_all = np.maximum.accumulate(self.probabilities @ self.below(z))
+        found = self.below(np.interp(ranks, among_all, z))
+        found[:, ranks <= 0], found[:, ranks >= 1] = 0.0, 1.0
+        return found
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """A numeric column by label: how often each part of each of its bins, each special value and missing."""
+
+    quotas: Quotas  # (labels, parts of the bins of numbers, special values and missing)
+    shape: Shape
+    numbers: int
+
+    @classmethod
+    def of(cls, histograms: Histograms, i: int, mixture: _Mixture, numbers: Floats, others: Floats) -> "_Ranked":
+        """A label's records are as far up among all as their z-scores are; `numbers` and `others` are the
+        probabilities of bins, whatever the label."""
+        share = float(numbers.sum())
+        ranks = np.cumsum(np.repeat(numbers / _PARTS / max(share, 1e-300), _PARTS))
+        fractions = np.diff(mixture.below_ranks(np.append(0.0, np.minimum(ranks, 1.0))), axis=1)
+        fractions = np.where(np.repeat(numbers > 0, _PARTS), np.maximum(fractions, 0.0), 0.0)
+        whole = np.maximum(fractions.sum(axis=1, keepdims=True), 1e-300)
+        every = np.hstack([share * fractions / whole, np.tile(others, (len(fractions), 1))])
+        shape = Shape.of(histograms, i, np.eye(histograms.bins[i].count))
+        return cls(Quotas.of(every), shape, len(numbers))
+
+    @cached_property
+    def _bin(self) -> Ints:
+        """The bin of each part; special values and missing are none of parts."""
+        others = self.quotas.values - _PARTS * self.numbers
+        return np.repeat(np.arange(self.numbers + others), [_PARTS] * self.numbers + [1] * others)
+
+    @cached_property
+    def _place(self) -> Floats:
+        """Which part of its bin each is."""
+        return (np.arange(self.quotas.values) % _PARTS).astype(np.float64)
+
+    def by_bin(self) -> Floats:
+        """(labels, bins): how often each is drawn, the special values and missing behind those of numbers."""
+        found = np.zeros((self.quotas.rows, int(self._bin.max()) + 1))
+        np.add.at(found.T, self._bin, self.quotas.probabilities.T)
+        return found
+
+    def codes(self, line: Line, generator: np.random.Generator) -> Ints:
+        """Along a line of the labels."""
+        part = self.quotas.along(line, generator)
+        inside = generator.random(len(part))
+        inside += self._place.take(part)
+        inside /= _PARTS
+        row = self._bin.take(part)
+        level = line.round(1) + generator.integers(0, 2**32, dtype=np.uint32)
+        return self.shape.codes(row, level, inside)
 
 
 def fit_naive_bayes(
@@ -136,7 +265,8 @@ def fit_naive_bayes(
 
     The label code is undone, and outliers that were summed up apart are scaled back to full weight by
     their mean `outlier_weight`. Then every block is split into what all labels have in common and each
-    label's difference from it, and both are shrunk as far as noise alone explains them.
+    label's difference from it, and both are shrunk as far as noise alone explains them. How frequent values are
+    in all, stage 1 has told without weights: there the sums count for no more than its noise leaves open.
     """
     contribution, labels = statistic.contribution, statistic.labels
     strata = from_label_code(noisy.reshape(statistic.shape) / GRID)
@@ -154,22 +284,37 @@ def fit_naive_bayes(
 
     widths = [len(offset) for offset in contribution.offsets]
     means = _Means(label_probabilities, total, noise)
-    one_hot = means.of(sums[:, blocks.one_hot], np.repeat(np.arange(len(widths)), widths))
+    one_hot = means.of(
+        sums[:, blocks.one_hot],
+        np.repeat(np.arange(len(widths)), widths),
+        known=(histograms.sigma * total / histograms.rows) ** 2,
+    )
     each_number = np.arange(len(schema.numeric))
     centres = np.clip(means.of(sums[:, blocks.numbers], each_number) / LINEAR, -2.5, 2.5)
     squares = means.of(sums[:, blocks.squares], each_number) / SQUARE
+    # Labels that noise in their means tells apart without an error would hide all other columns from a tree.
+    narrowest = _NARROWEST * math.sqrt(noise.difference) / (LINEAR * total * label_probabilities)
     parts = np.split(one_hot, np.cumsum(widths)[:-1], axis=1) if widths else []
+    found = [to_simplex(part + offset / UNIT) for part, offset in zip(parts, contribution.offsets, strict=True)]
     return NaiveBayesSampler(
         schema=schema,
         histograms=histograms,
         contribution=contribution,
         label_probabilities=_drawn_label_probabilities(schema, histograms, label_probabilities),
         distributions=tuple(
-            to_simplex(part + offset / UNIT) for part, offset in zip(parts, contribution.offsets, strict=True)
+            each if j not in contribution.groups else _of_values(each, contribution.groups[j], histograms)
+            for j, each in enumerate(found)
         ),
         means=centres,
-        deviations=np.sqrt(np.clip(1 + squares - centres**2, 0.1, 4.0)),
+        deviations=np.sqrt(np.clip(np.maximum(1 + squares - centres**2, narrowest[:, None] ** 2), 0.1, 4.0)),
     )
+
+
+def _of_values(by_group: Floats, groups: Groups, histograms: Histograms) -> Floats:
+    """From (labels, groups) to (labels, values): how a group is spread over its values is the same for all."""
+    within = probabilities_within(histograms, histograms.bins.index(groups.bins), groups)
+    values: Floats = by_group @ within
+    return values if groups.bins.column.missing else values[:, :-1]
 
 
 @dataclass(frozen=True)
@@ -192,15 +337,17 @@ class _Means:
     total: float
     noise: _Noise
 
-    def of(self, block: Floats, columns: Ints) -> Floats:
-        """(labels, entries); `columns` says whose each entry is."""
+    def of(self, block: Floats, columns: Ints, known: float | None = None) -> Floats:
+        """(labels, entries); `columns` says whose each entry is. `known` is the variance with which stage 1 knows
+        that what all labels have in common is 0, where it does."""
         labels = len(self.label_probabilities)
-        common = block.sum(axis=0)
-        difference = block - common / labels
-        common = common * _shrinkage(common[None], self.noise.common, columns)
-        difference = difference + np.outer(1 / labels - self.label_probabilities, common)
+        sums = block.sum(axis=0)
+        common = sums * _shrinkage(sums[None], self.noise.common, columns)
+        difference = block - sums / labels + np.outer(1 / labels - self.label_probabilities, common)
         if labels > 1:
-            difference = difference * _shrinkage(difference, self.noise.difference, columns)
+            difference = difference * _kept(difference, self.noise.difference, columns)
+        if known is not None:
+            common = sums * _left_open(sums, self.noise.common, known, columns)
         means: Floats = common / self.total + difference / (self.label_probabilities[:, None] * self.total)
         return means
 
@@ -217,13 +364,38 @@ def _drawn_label_probabilities(schema: Schema, histograms: Histograms, fitted: F
 
 
 def _shrinkage(values: Floats, noise: float, columns: Ints) -> Floats:
-    """Empirical Bayes: the share of each entry's energy that is signal, half its column's own and half
-    that of the whole block. `values` is (rows, entries), `noise` the variance of an entry."""
+    """Empirical Bayes: the share of each entry's energy that is signal. `values` is (rows, entries), `noise` the
+    variance of an entry."""
     if columns.size == 0:
         return np.ones(0)
+    signal = _signal(values, noise, columns)
+    factors: Floats = signal / np.maximum(signal + noise, 1e-300)
+    return factors
+
+
+def _kept(values: Floats, noise: float, columns: Ints) -> Floats:
+    """The same, entry by entry: where a few entries of a column make most of its signal, these are kept and noise
+    is dropped from the others."""
+    if columns.size == 0:
+        return np.ones(0)
+    signal = np.broadcast_to(_signal(values, noise, columns), values.shape)
+    least = 1e-24 * float((values**2).max()) + 1e-300  # without noise all is kept, and nothing overflows
+    return kept(values, np.full(values.shape, max(noise, least)), np.multiply.outer(_WIDTHS, signal), _ALIKE)
+
+
+def _left_open(sums: Floats, noise: float, known: float, columns: Ints) -> Floats:
+    """The share of what the sums say that stage 1 leaves open: by the variance with which it is `known` to be 0,
+    of all that is seen. What exceeds both noises is what weights and clipping took from the rarer values."""
+    if columns.size == 0:
+        return np.ones(0)
+    factors: Floats = known / np.maximum(_signal(sums[None], noise, columns) + noise, known + noise + 1e-300)
+    return factors
+
+
+def _signal(values: Floats, noise: float, columns: Ints) -> Floats:
+    """The energy of each entry beyond its noise: half its column's own and half that of the whole block."""
     size = np.bincount(columns)
     own = np.bincount(columns, (values**2).mean(axis=0)) / size - noise
     block = max(float(own @ size) / size.sum(), 0.0)
-    signal = 0.5 * np.maximum(own, 0.0) + 0.5 * block
-    factors: Floats = (signal / np.maximum(signal + noise, 1e-300))[columns]
-    return factors
+    signal: Floats = (0.5 * np.maximum(own, 0.0) + 0.5 * block)[columns]
+    return signal

@@ -55,15 +55,18 @@ class NaiveBayes(Model, frozen=True):
         from repsynth.models.naive_bayes.statistic import choose_statistic
 
         hooks.on_step(SUMS)
-        mu = plan.charges[SUMS].mu
-        statistic = choose_statistic(stage, mu, equalize=plan.rule.equalizes)
+        charge = plan.charges[SUMS]
+        statistic = choose_statistic(stage, charge.per_row, equalize=plan.rule.equalizes)
         return NaiveBayesFit(
-            stage, statistic, meter.measure(statistic, mu=mu), sigma_for(statistic.sensitivity, mu)
+            stage,
+            statistic,
+            meter.measure(statistic, mu=charge.mu),
+            sigma_for(statistic.sensitivity, charge.per_row),
         )
 
     def load(self, kept: Kept) -> "NaiveBayesFit":
         """The statistic and its noisy sums."""
-        from repsynth.models.naive_bayes.statistic import Contribution, WeightedSums
+        from repsynth.models.naive_bayes.statistic import Contribution, WeightedSums, families_by_place
         from repsynth.storage.checks import flag, floats, integer, ints, require
 
         stage, arrays, described = kept.stage, kept.arrays, kept.described
@@ -72,18 +75,18 @@ class NaiveBayes(Model, frozen=True):
         split = flag(described, "split")
         require(not split or threshold is not None, "it is split without a threshold")
         require(not split or stage.outlier_weight > 0.01, "it is split, and its outliers weigh nothing")
+        groups = families_by_place(schema, stage.histograms)
+        cells = [groups[j].count if j in groups else c.size + c.missing for j, c in enumerate(schema.discrete)]
         contribution = Contribution(
             discrete=schema.discrete,
             numeric=schema.numeric,
-            offsets=tuple(
-                ints(arrays[f"offset_{i}"], column.size + column.missing, most=2**20)
-                for i, column in enumerate(schema.discrete)
-            ),
+            offsets=tuple(ints(arrays[f"offset_{i}"], count, most=2**20) for i, count in enumerate(cells)),
             centre=floats(arrays["centre"], len(schema.numeric)),
             scale=floats(arrays["scale"], len(schema.numeric), positive=True),
             constant=constant,
             clip=clip,
             ranks=_read_ranks(stage, arrays),
+            groups=groups,
         )
         split_at = threshold.value if threshold and split else None
         statistic = WeightedSums(contribution, stage.score, stage.weights, schema.label_column, split_at=split_at)

@@ -22,6 +22,7 @@ from scipy.special import ndtri
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.models.clipping import clipped
+from repsynth.models.groups import NONE, Groups, groups_of_families
 from repsynth.schema import Discrete, Numeric, Schema
 from repsynth.scoring.base import Score
 from repsynth.scoring.bins import Bins
@@ -115,9 +116,13 @@ class _OneHot:
 
     column: Discrete
     offset: Ints
+    groups: Groups | None = None
 
     def cells(self, codes: Ints) -> Ints:
         """The cell of each code; behind the last one where it contributes nothing."""
+        if self.groups is not None:
+            group = self.groups.of_codes(codes)
+            return np.where(group == NONE, len(self.offset), group)
         return np.where(codes == MISSING, self.column.size, codes)
 
     def squared_norm(self, codes: Ints) -> Ints:
@@ -130,8 +135,9 @@ class Contribution:
     """u as a public function of a record: the released numbers that make it, all integers but z's.
 
     `offsets` holds each discrete column's probabilities; a column that declares missing values has a last cell
-    for them, in any other a missing cell contributes nothing. z is taken of a number's position, or of its rank in
-    columns of `ranks`. `constant` and `clip` are in units of 1/UNIT.
+    for them, in any other a missing cell contributes nothing. Columns of `groups`, whose rare values have public
+    families, have a cell for each group in place of one for each value. z is taken of a number's position, or of
+    its rank in columns of `ranks`. `constant` and `clip` are in units of 1/UNIT.
     """
 
     discrete: tuple[Discrete, ...]
@@ -142,6 +148,7 @@ class Contribution:
     constant: int
     clip: int
     ranks: "Mapping[int, Ranks]" = field(default_factory=dict)
+    groups: "Mapping[int, Groups]" = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -204,7 +211,8 @@ class Contribution:
 
     @cached_property
     def _one_hots(self) -> tuple[_OneHot, ...]:
-        return tuple(_OneHot(*each) for each in zip(self.discrete, self.offsets, strict=True))
+        found = zip(self.discrete, self.offsets, strict=True)
+        return tuple(_OneHot(*each, self.groups.get(j)) for j, each in enumerate(found))
 
 
 @dataclass(frozen=True)
@@ -325,13 +333,15 @@ def make_contribution(schema: Schema, histograms: Histograms, *, equalize: bool 
     record without missing values can have, which all others are then scaled down to.
     """
     index = {bins.column.name: i for i, bins in enumerate(histograms.bins)}
-    offsets = []
-    for column in schema.discrete:
+    offsets, groups = [], families_by_place(schema, histograms)
+    for j, column in enumerate(schema.discrete):
         i = index[column.name]
         probabilities = histograms.probabilities[i]
         if column.missing:
             missing = histograms.missing_fraction(i)
             probabilities = np.append(probabilities * (1 - missing), missing)
+        if j in groups:
+            probabilities = groups[j].sum_up(np.append(probabilities, [0.0] * (not column.missing)))
         offsets.append(np.rint(probabilities * UNIT).astype(np.int64))
     standards = [standardisation(histograms, index[column.name]) for column in schema.numeric]
     typical = _typical_norm(schema)
@@ -348,8 +358,15 @@ def make_contribution(schema: Schema, histograms: Histograms, *, equalize: bool 
             for j, column in enumerate(schema.numeric)
             if index[column.name] in histograms.located
         },
+        groups=groups,
     )
     return replace(contribution, clip=contribution.smallest_norm()) if equalize else contribution
+
+
+def families_by_place(schema: Schema, histograms: Histograms) -> dict[int, Groups]:
+    """The groups of the discrete columns whose values have public families, by place among them."""
+    found = {j: groups_of_families(histograms, schema.learned.index(c)) for j, c in enumerate(schema.discrete)}
+    return {j: groups for j, groups in found.items() if groups is not None}
 
 
 def choose_statistic(stage: StageOne, mu: float, *, equalize: bool) -> WeightedSums:

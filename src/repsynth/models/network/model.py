@@ -102,7 +102,7 @@ class Autoregressive(Model, frozen=True):
         of_round = 1e-3 + 1e-4 * columns + 1e-6 * (features**2 / 2 + hidden * features)
         seconds = plan.training.rounds * (of_round + taking_part * of_record)
         seconds += run_seconds(plan, rows, cell=2.5e-6) + 1.0 + 0.05 * columns
-        noisy = plan.training.noise / taking_part > _NOISY_ROUND
+        noisy = _of_a_row(plan).noise / taking_part > _NOISY_ROUND
         warnings = ("rounds are mostly noise at this size; naive-bayes may do better",) if noisy else ()
         return Resources(megabytes, seconds, warnings)
 
@@ -110,8 +110,7 @@ class Autoregressive(Model, frozen=True):
         """How many hidden units there are to be."""
         from repsynth.models.network.recipe import units_for
 
-        assert plan.training is not None
-        return units_for(plan.training, rows, len(plan.schema.learned)) if self.hidden is None else self.hidden
+        return units_for(_of_a_row(plan), rows, len(plan.schema.learned)) if self.hidden is None else self.hidden
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "NetworkFit":
         """Train; from a checkpoint on where there is one."""
@@ -127,20 +126,20 @@ class Autoregressive(Model, frozen=True):
         start = hooks.keeper.start if hooks.keeper else None
         if start is None:
             network = Network.of(stage, self._units(plan, stage.histograms.rows))
-            start = NetworkFit(network, plan.training, np.zeros(network.size))
+            start = NetworkFit(network, _of_a_row(plan), np.zeros(network.size))
             if hooks.keeper:
                 hooks.keeper.begin(start)
         assert isinstance(start, NetworkFit)
         network, kept = start.network, hooks.keeper.state if hooks.keeper else None
         try:
-            begun = State.start(network, Recipe.of(network, plan.training))
+            begun = State.start(network, Recipe.of(network, _of_a_row(plan)))
             state = begun if kept is None else State.load(kept, network, plan.training.rounds)
         except (ReleaseError, KeyError):
             raise ConfigError(
                 "the checkpoint is damaged; remove its folder to start anew (what it spent stays spent)"
             ) from None
         parameters = train(meter, network, plan.training, state, plan.delta, hooks)
-        return NetworkFit(network, plan.training, parameters)
+        return NetworkFit(network, _of_a_row(plan), parameters)
 
     def load(self, kept: Kept) -> "NetworkFit":
         """Features are kept, not worked out again: a basis is not unique."""
@@ -151,8 +150,8 @@ class Autoregressive(Model, frozen=True):
         from repsynth.storage.checks import floats, ints, require
 
         require(not kept.described and kept.plan.training is not None, "its parts are not its model's")
-        assert kept.plan.training is not None
-        require(kept.plan.training.sensitivity in _UNITS, "its training is out of range")
+        event = _of_a_row(kept.plan)
+        require(event.sensitivity in _UNITS, "its training is out of range")
         stage, arrays = kept.stage, kept.arrays
         groups = tuple(read_groups(arrays[f"groups_{i}"], bins) for i, bins in enumerate(stage.histograms.bins))
         features = []
@@ -169,7 +168,7 @@ class Autoregressive(Model, frozen=True):
         parameters = np.array(floats(arrays["parameters"], network.size))
         for values in (parameters, *features):
             require(float(np.abs(values).max(initial=0.0)) <= LARGEST_PARAMETER, "a parameter is out of range")
-        return NetworkFit(network, kept.plan.training, parameters)
+        return NetworkFit(network, event, parameters)
 
 
 @dataclass(frozen=True)
@@ -221,6 +220,12 @@ class NetworkFit:
             **{f"groups_{i}": groups.of_bin for i, groups in enumerate(network.groups)},
             **{f"features_{i}": features.ravel() for i, features in enumerate(network.features)},
         }
+
+
+def _of_a_row(plan: ModelPlan) -> SampledEvent:
+    """The rounds as they are for a single row, where several may be one person's."""
+    assert plan.training is not None
+    return plan.training.of_a_row(plan.schema.rows_per_person)
 
 
 def _megabytes(schema: "Schema") -> float:

@@ -14,6 +14,7 @@ Drawing needs no more than this file.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,8 +23,10 @@ from scipy.special import log_softmax, softmax
 
 from repsynth.arrays import Bools, Floats, Int32s, Ints
 from repsynth.data.records import Records
+from repsynth.models.completing import Completed, draw_each, effective_size, with_given
 from repsynth.models.groups import NONE, Groups, choose_groups, levels
-from repsynth.models.sampling import GOLDEN, values_of
+from repsynth.models.sampling import GOLDEN
+from repsynth.models.shapes import Shape, shapes_of, values_of
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
 
@@ -52,6 +55,7 @@ _OWN = 0.05  # how much of a value is its own
 _SPIKE = 1.8  # times the probability of an even group: a value that stands for itself
 _OFFSET = 0.5  # how far from the middle a hidden unit begins to say something
 _POOL, _PASSES, _AT_ONCE = 10_000, 20, 8192
+_DRAWS = 32  # for each record that is completed
 
 
 @dataclass(frozen=True)
@@ -219,24 +223,54 @@ class Autoregression:
             self.draw_groups(min(_AT_ONCE, rows - start), generator, label)
             for start in range(0, max(rows, 1), _AT_ONCE)
         ]
-        network = self.network
-        drawn = np.concatenate(pieces)
-        return values_of(drawn, network.stage.histograms, network.groups, network.label, generator)
+        return values_of(np.concatenate(pieces), self._shapes, self.network.label, generator)
+
+    def complete(self, given: Records, generator: np.random.Generator) -> Completed:
+        """The columns that are not given: of some draws for each record with the given ones set, one is chosen by
+        how likely what is given is in it."""
+        parts = []
+        for start in range(0, max(given.rows, 1), _AT_ONCE // _DRAWS):
+            part = given.take(np.arange(start, min(start + _AT_ONCE // _DRAWS, given.rows)))
+            known = {
+                i: np.repeat(groups.of(part), _DRAWS)
+                for i, groups in enumerate(self.network.groups)
+                if groups.bins.column.name in given.codes
+            }
+            drawn, logs = self._draw(part.rows * _DRAWS, generator, known)
+            logs = logs.reshape(-1, _DRAWS)
+            mass = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
+            chosen = np.arange(part.rows) * _DRAWS + draw_each(mass, generator)
+            parts.append((drawn[chosen], effective_size(mass)))
+        groups, effective = (np.concatenate(each) for each in zip(*parts, strict=True))
+        records = values_of(groups, self._shapes, self.network.label, generator)
+        return Completed(with_given(records, given), np.ones(given.rows, dtype=np.bool_), effective)
+
+    @cached_property
+    def _shapes(self) -> tuple[Shape, ...]:
+        return shapes_of(self.network.stage.histograms, self.network.groups)
 
     def draw_groups(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Ints:
         """(records, columns): groups, drawn one column after the other."""
         network = self.network
-        drawn = np.zeros((rows, len(network.order)), dtype=np.int64)
+        known = {}
+        if network.label is not None and label is not None:
+            known = {network.label: np.full(rows, network.groups[network.label].of_bin[label])}
+        return self._draw(rows, generator, known)[0]
+
+    def _draw(self, rows: int, generator: np.random.Generator, known: Mapping[int, Ints]) -> tuple[Ints, Floats]:
+        """The same, with some columns' groups as they are known; and the log probability of those."""
+        network = self.network
+        drawn, log = np.zeros((rows, len(network.order)), dtype=np.int64), np.zeros(rows)
         inputs = network.blank(rows)
         for k, i in enumerate(network.order):
-            if i == network.label and label is not None:
-                drawn[:, i] = network.groups[i].of_bin[label]
+            logits = self.levels[i] + network.logits(k, inputs, self.layers)
+            if i in known:
+                drawn[:, i] = known[i]
+                log += log_softmax(logits, axis=1)[np.arange(rows), known[i]]
             else:
-                among = drawn[:, network.order[0]]
-                logits = network.logits(k, inputs, self.layers)
-                drawn[:, i] = _pick(self.levels[i] + logits, generator, among)
+                drawn[:, i] = _pick(logits, generator, drawn[:, network.order[0]])
             network.add(k, inputs, drawn[:, i], self.layers)
-        return drawn
+        return drawn, log
 
 
 def fit_network(network: Network, parameters: Floats) -> Autoregression:

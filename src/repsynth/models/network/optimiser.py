@@ -66,15 +66,13 @@ class Training:
 
     def __post_init__(self) -> None:
         self.recipe = Recipe.of(self.network, self.event)
+        # The network's own: it can be pickled, and who hears of the rounds stays here.
+        self.parts: Callable[[Records], Int32s] = self.network.parts
 
     @property
     def sensitivity(self) -> float:
         """The norm that the gradients of every round keep to, in the units that the event was planned in."""
         return float(self._units)
-
-    def parts(self, records: Records) -> Int32s:
-        """The groups and the weight of each record."""
-        return self.network.parts(records)
 
     def kernel(self) -> Gradients:
         """The gradients at the parameters of this round."""

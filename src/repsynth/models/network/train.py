@@ -22,7 +22,7 @@ _PART = 0.01  # and for each second that training has taken: each writing is an 
 
 def train(meter: Meter, network: Network, event: SampledEvent, state: State, delta: float, hooks: Hooks) -> Floats:
     """The parameters that training finds, going on from a state."""
-    training = Training(network, event, state)
+    training = Training(network, event.of_a_row(meter.engine.rows_per_person), state)
     before = Loss.of(meter.events)
 
     def spent() -> float:

@@ -284,7 +284,7 @@ const Explore = (() => {
   // What cautions.py says of such a run.
   const warningsOf = (facts, found, budget, asked) => {
     const said = [], { rows } = asked, sigma = found.charges.find((each) => each.name === "histograms").sigma;
-    const noisy = facts.columns.filter((column) => column.size !== null && rows / column.size < sigma);
+    const noisy = facts.columns.filter((column) => column.size !== null && rows < sigma * column.fewest);
     if (rows < 4 * sigma) {
       said.push(
         `noise drowns the data: one bin's noise is ${whole(sigma)} records, the table has about ${whole(rows)}; ` +
@@ -294,7 +294,8 @@ const Explore = (() => {
       const names = noisy.map((column) => `'${column.name}' (${whole(column.size)} values)`);
       said.push(
         `${someColumns(names, "has", "have")} fewer records per value than the noise of one, ${whole(sigma)}: what is ` +
-          "learned of it is mostly noise; group rare values in the schema, or use a larger epsilon",
+          "learned of it is mostly noise; say in the schema which values are rare together (prefix, parent, rarest; " +
+          "in larger families, if it does), or use a larger epsilon",
       );
     }
     if (asked.delta * rows > 1) said.push("delta is larger than one over the number of records; use a smaller one");

@@ -26,6 +26,13 @@
       field.type = "text";
       field.placeholder = column.values ? "a value of this column" : hint(column);
       if (!column.values && column.kind !== "time") field.inputMode = "decimal";
+      if (column.values) {
+        const list = document.createElement("datalist");
+        list.id = `values-${i}`;
+        for (const value of column.values) list.append(new Option("", value));
+        field.setAttribute("list", list.id);
+        form.append(list);
+      }
     }
     field.id = `value-${i}`;
     field.dataset.place = i;

@@ -1,0 +1,147 @@
+"""Codes of thousands of values: what a public hierarchy brings over the rarest together, and over nothing.
+
+Simulated patients: 3,000 codes in 60 families of 50 by their first two characters. A family decides age, ward,
+costs and how likely the label is; codes within a family are as frequent as Zipf's law has it and add a little.
+
+    python benchmarks/codes.py [--rows 20000] [--epsilon 1] [--tables 5 6 7]
+"""
+
+import argparse
+import time
+
+import numpy as np
+import pyarrow as pa
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from repsynth import Schema, parse_schema, synthesize
+from repsynth.arrays import Floats, Ints
+
+FAMILIES, EACH = 60, 50
+NAMES = [f"{chr(65 + f // 10)}{f % 10}{c:02}" for f in range(FAMILIES) for c in range(EACH)]
+WAYS = {"nothing": "", "rarest together": 'rarest = "together"', "prefix": "prefix = 2"}
+WARDS = ("north", "south", "east", "west", "day", "night")
+
+
+def schema_of(way: str) -> Schema:
+    return parse_schema(
+        f"""
+label = "readmitted"
+[columns.code]
+type = "category"
+values = {NAMES}
+{WAYS[way]}
+[columns.age]
+type = "integer"
+min = 0
+max = 99
+[columns.ward]
+type = "category"
+values = {list(WARDS)}
+[columns.cost]
+type = "number"
+min = 0
+max = 100
+[columns.smoker]
+type = "boolean"
+[columns.readmitted]
+type = "boolean"
+"""
+    )
+
+
+def simulate(rows: int, seed: int, table: int) -> pa.Table:
+    """Rows of one population; `table` says which, `seed` which of its rows."""
+    world, draw = np.random.default_rng(1000 + table), np.random.default_rng(10_000 + seed)
+    frequent = world.dirichlet(np.full(FAMILIES, 1.0))
+    within = np.array([world.permutation(1 / np.arange(1, EACH + 1)) for _ in range(FAMILIES)])
+    within /= within.sum(axis=1, keepdims=True)
+    age, cost, sick = (
+        world.normal(50, 15, FAMILIES),
+        world.normal(50, 15, FAMILIES),
+        world.normal(0, 1.2, FAMILIES),
+    )
+    wards, own = world.dirichlet(np.full(len(WARDS), 0.7), FAMILIES), world.normal(0, 0.3, (FAMILIES, EACH))
+    family = draw.choice(FAMILIES, rows, p=frequent)
+    level = draw.random(rows)
+    code = (level[:, None] > np.cumsum(within, axis=1)[family]).sum(axis=1).clip(0, EACH - 1)
+    ages = np.clip(draw.normal(age[family], 12), 0, 99).astype(int)
+    ward = (draw.random(rows)[:, None] > np.cumsum(wards, axis=1)[family]).sum(axis=1).clip(0, len(WARDS) - 1)
+    smoker = draw.random(rows) < 0.3
+    risk = sick[family] + own[family, code] + 0.02 * (ages - 50) + 0.5 * smoker - 0.3
+    return pa.table(
+        {
+            "code": np.array(NAMES)[family * EACH + code],
+            "age": ages,
+            "ward": np.array(WARDS)[ward],
+            "cost": np.clip(draw.normal(cost[family], 10), 0, 100).round(2),
+            "smoker": smoker,
+            "readmitted": draw.random(rows) < 1 / (1 + np.exp(-risk)),
+        }
+    )
+
+
+def measures(real: pa.Table, fresh: pa.Table, made: pa.Table) -> dict[str, float]:
+    """Half the sum of differences, of pairs of a family with another column and of codes; and predictions."""
+    pairs = []
+    for name in ("age", "ward", "cost", "readmitted"):
+        counts = [np.bincount(_family(t) * 10 + _tenth(t, name), minlength=FAMILIES * 10) for t in (fresh, made)]
+        pairs.append(_distance(*counts))
+    codes = [np.bincount([PLACE[c] for c in t["code"].to_pylist()], minlength=len(NAMES)) for t in (fresh, made)]
+    x, y = _features(made), made["readmitted"].to_numpy()
+    fitted = LogisticRegression(max_iter=300).fit(x, y)
+    auroc = roc_auc_score(fresh["readmitted"].to_numpy(), fitted.predict_proba(_features(fresh))[:, 1])
+    return {
+        "pairs with family": float(np.mean(pairs)),
+        "codes": _distance(*codes),
+        "AUROC by family": float(auroc),
+    }
+
+
+PLACE = {name: place for place, name in enumerate(NAMES)}
+
+
+def _distance(one: Ints, other: Ints) -> float:
+    return float(0.5 * np.abs(one / one.sum() - other / other.sum()).sum())
+
+
+def _family(table: pa.Table) -> Ints:
+    return np.array([PLACE[code] // EACH for code in table["code"].to_pylist()])
+
+
+def _tenth(table: pa.Table, name: str) -> Ints:
+    cells = table[name].to_numpy(zero_copy_only=False)
+    if name == "ward":
+        return np.array([WARDS.index(cell) for cell in cells])
+    return np.clip(cells.astype(float) // (1 if name == "readmitted" else 10), 0, 9).astype(int)
+
+
+def _features(table: pa.Table) -> Floats:
+    number = (table["age"].to_numpy().astype(float) - 50) / 20
+    return np.column_stack([number, table["smoker"].to_numpy(), np.eye(FAMILIES)[_family(table)]])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--tables", type=int, nargs="+", default=[5, 6, 7])
+    parser.add_argument("--models", nargs="+", default=["naive-bayes", "mst", "aim"])
+    options = parser.parse_args()
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for table in options.tables:
+        real, fresh = (simulate(options.rows, 10 * table + k, table) for k in (0, 1))
+        found.setdefault(("two real tables", ""), []).append(measures(real, fresh, real))
+        for model in options.models:
+            for way in WAYS:
+                start = time.process_time()
+                release = synthesize(real, schema_of(way), epsilon=options.epsilon, delta=1e-9, model=model)
+                seen = measures(real, fresh, release.sample(options.rows, seed=1))
+                found.setdefault((model, way), []).append(seen | {"CPU s": time.process_time() - start})
+    for (model, way), runs in found.items():
+        means = {key: np.mean([run[key] for run in runs]) for key in runs[0]}
+        print(f"{model:16} {way:16}", "  ".join(f"{key} {mean:.3f}" for key, mean in means.items()))
+
+
+if __name__ == "__main__":
+    main()

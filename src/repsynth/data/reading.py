@@ -1,0 +1,119 @@
+"""How a table is written and where it lies, where neither its name nor its file tells.
+
+Each is a knob, written once here: a Python keyword of every function that reads a table, and a flag of every
+command that does. It is public knowledge about the file, and says nothing about a cell.
+"""
+
+import codecs
+import re
+from dataclasses import replace
+from typing import Annotated, Any
+
+import msgspec
+
+from repsynth.errors import ConfigError
+from repsynth.knobs import Knobs, knobs_of
+from repsynth.schema import Number, Schema
+
+_TABS = ("\\t", "tab")
+_STATEFUL = re.compile(r"utf.?7|iso.?2022.*|hz.*|.*escape|punycode|idna|undefined|mbcs|oem")
+"""Encodings in which the same bytes mean different things, by what came before: a cell could change others."""
+
+
+class Reading(Knobs, frozen=True):
+    """How to read a table; what is left open follows from its name or its file.
+
+    >>> Reading(delimiter="tab").delimiter
+    '\\t'
+    """
+
+    delimiter: Annotated[
+        str | None,
+        msgspec.Meta(description="CSV: the character between cells (, or a tab in .tsv)", extra={"metavar": "C"}),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="CSV and statistics files: how text is stored, such as cp1252 or utf-16 (utf-8)",
+            extra={"metavar": "NAME"},
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="CSV: the decimal mark of number columns for which the schema has none (.)",
+            extra={"metavar": "C"},
+        ),
+    ] = None
+    table_name: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="the table of a database, or the sheet of a workbook",
+            extra={"metavar": "NAME", "flag": "--table"},
+        ),
+    ] = None
+    query: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="of a database, the rows that this SELECT gives: one per person, and none that depends on "
+            "another person's",
+            extra={"metavar": "SQL"},
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delimiter in _TABS:
+            msgspec.structs.force_setattr(self, "delimiter", "\t")
+        mark = self.delimiter
+        if mark is not None and (
+            len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in "\"\r\n\0 '.-+"
+        ):
+            raise ConfigError("the delimiter must be one character, such as ; or |, or \\t for a tab")
+        if self.decimal not in (None, ".", ","):
+            raise ConfigError("the decimal mark must be . or ,")
+        if self.encoding is not None:
+            _check_encoding(self.encoding)
+        if self.table_name is not None and self.query is not None:
+            raise ConfigError("give the name of a table or a query, not both")
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The knobs that somebody has set."""
+        return frozenset(name for name in READING if getattr(self, name) is not None)
+
+    def declared(self, schema: Schema) -> Schema:
+        """The schema, in which number columns have this decimal mark; what a column declares counts more.
+
+        >>> column = Number(name="pay", min=0.0, max=9.0)
+        >>> Reading(decimal=",").declared(Schema(columns=(column,))).columns[0].decimal
+        ','
+        """
+        if self.decimal in (None, "."):
+            return schema
+        columns = [
+            replace(c, decimal=",") if isinstance(c, Number) and c.decimal == "." and c.thousands != "," else c
+            for c in schema.columns
+        ]
+        return replace(schema, columns=tuple(columns))
+
+
+READING = tuple(knob.name for knob in knobs_of(Reading))
+"""The knobs by name."""
+
+AS_USUAL = Reading()
+
+
+def taken_from(knobs: dict[str, Any]) -> Reading:
+    """The reading that keywords ask for; they are taken out of the others."""
+    return Reading(**{name: knobs.pop(name) for name in READING if name in knobs})
+
+
+def _check_encoding(name: str) -> None:
+    try:
+        found = codecs.lookup(name).name
+        known = b"a,1\n".decode(found.replace("utf-16", "latin-1").replace("utf-32", "latin-1")) == "a,1\n"
+    except (LookupError, UnicodeError, ValueError):
+        known, found = False, ""
+    if not known or _STATEFUL.fullmatch(found):
+        raise ConfigError("the encoding is not one that can be read; give its usual name, such as utf-8 or cp1252")

@@ -1,0 +1,79 @@
+"""Workbooks (Excel, OpenDocument): each cell has a type of its own, and so each cell is read by itself.
+
+The first row names the columns. A row without any cell is none, as a blank line of a CSV file; cells to the right
+of the last name belong to no column.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from repsynth.data.sources.base import BATCH_ROWS, UNREADABLE, File, Source, lacks_extra, quietly, steady
+from repsynth.data.sources.cells import read_cell, read_cells
+from repsynth.errors import ConfigError, DataError
+
+
+def open_excel(file: File) -> Source:
+    """A sheet of a workbook."""
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook
+    except ImportError:
+        raise lacks_extra("a workbook", "excel") from None
+    failures = (CalamineError, OverflowError, *UNREADABLE)  # a span of time that Python cannot hold
+
+    def rows() -> Iterator[list[Any]]:
+        with CalamineWorkbook.from_path(str(file.path)) as workbook:
+            sheet = _sheet(workbook.sheet_names, file)
+            yield from workbook.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
+
+    try:
+        header = next(rows(), [])
+    except failures:
+        raise DataError(f"{file.place}: not a workbook, or a damaged one") from None
+    names = _names(header, file)
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        places = [names.index(name) for name in columns]
+        kept = ([_empty(row[k]) for k in range(len(names))] for row in islice(rows(), 1, None))
+        full = (row for row in kept if any(cell is not None for cell in row))
+        while piece := list(islice(full, BATCH_ROWS)):
+            cells = [read_cells([row[place] for row in piece]) for place in places]
+            yield pa.RecordBatch.from_arrays(cells, names=list(columns))
+
+    return Source(
+        "excel",
+        names,
+        (pa.null(),) * len(names),
+        (None,) * len(names),
+        steady(quietly(read, f"{file.place}: cannot be read as a workbook", errors=failures), file),
+        place=file.place,
+        takes=frozenset(("table_name",)),
+    )
+
+
+def _sheet(sheets: list[str], file: File) -> str:
+    asked = file.reading.table_name
+    if asked is None and len(sheets) == 1:
+        return sheets[0]
+    if asked is None:
+        raise ConfigError(f"{file.place}: name the sheet with --table (there are {', '.join(sheets[:8])})")
+    if asked not in sheets:
+        raise DataError(f"{file.place}: no sheet '{asked}'; check its name, with capitals as they stand")
+    return asked
+
+
+def _names(header: list[Any], file: File) -> tuple[str, ...]:
+    names = [read_cell(cell).text or "" for cell in header]
+    while names and not names[-1].strip():
+        names.pop()
+    if not names:
+        raise DataError(f"{file.place}: empty sheet; its first row must name the columns")
+    if blank := [k for k, name in enumerate(names, start=1) if not name.strip()]:
+        raise DataError(f"{file.place}: the first row names no column at position {blank[0]}; name it, or drop it")
+    return tuple(names)
+
+
+def _empty(cell: Any) -> Any:
+    return None if cell == "" else cell

@@ -1,0 +1,188 @@
+"""Dask: each worker reads its pieces of the table, keeps their codes in its memory, and answers with sums.
+
+A task that is lost with its worker is done again elsewhere, from the piece on. Its result has a name, so that it
+is added once however often it was worked out.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+from distributed import Client, Future
+
+from repsynth.data.sources import Source
+from repsynth.data.sources.frames import open_pandas
+from repsynth.engines.clusters import FAN_IN, ClusterEngine, Parts
+from repsynth.engines.work import Compact, Encode, EncodeCompact, Failed, Made, Task, added, carried_out
+from repsynth.errors import ConfigError, DataError
+from repsynth.schema import Schema
+
+_SECONDS = 20
+"""How long a scheduler has to answer."""
+
+
+@contextmanager
+def connect(cluster: Any, source: Source) -> Iterator["DaskCluster"]:
+    """A scheduler by its address, a `Client`, or the client at hand; what was kept there is let go at the end."""
+    own = isinstance(cluster, str)
+    client = _client(cluster)
+    opened = DaskCluster(client, [])
+    try:
+        _check_workers(client)
+        yield opened
+    finally:
+        opened.forget()
+        if own:
+            client.close()
+
+
+def _client(cluster: Any) -> Client:
+    if isinstance(cluster, Client):
+        return cluster
+    if cluster is None:
+        try:
+            return Client.current()
+        except ValueError:
+            raise ConfigError("no Dask cluster is at hand; give the address of a scheduler (--cluster)") from None
+    if not isinstance(cluster, str) or "://" not in cluster:
+        raise ConfigError(
+            "the cluster must be the address of a Dask scheduler, such as tcp://host:8786, or a Client"
+        )
+    try:
+        return Client(cluster, timeout=_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError, ImportError):
+        raise ConfigError(
+            f"no Dask scheduler answers at {cluster}; check the address, such as tcp://host:8786"
+        ) from None
+
+
+def _check_workers(client: Client) -> None:
+    """Before anything is spent: there are workers, and they have the same version."""
+    from repsynth import __version__
+
+    try:
+        found = client.run(_version)
+    except Exception:
+        raise ConfigError("the Dask workers cannot be asked; see that repsynth is installed there, too") from None
+    if not found:
+        raise ConfigError("the Dask cluster has no workers; start some first")
+    if set(found.values()) != {__version__}:
+        raise ConfigError(f"the Dask workers have another version of repsynth; install {__version__} there")
+
+
+def _version() -> str:
+    from repsynth import __version__
+
+    return __version__
+
+
+def _sees(files: tuple[str, ...]) -> bool:
+    return all(Path(file).is_file() for file in files)
+
+
+@dataclass(frozen=True)
+class DaskCluster:
+    """The workers of a scheduler."""
+
+    client: Client
+    mine: list[Future]
+    """All that was kept."""
+
+    def check(self, source: Source) -> None:
+        """Refuse what the workers cannot read; nothing of it is read yet."""
+        if source.files and not all(self.client.run(_sees, source.files).values()):
+            raise DataError("a Dask worker does not see the file; put it where all machines have it by this path")
+
+    def open(self, source: Source, schema: Schema) -> ClusterEngine:
+        """The records of a source."""
+        return ClusterEngine.on(self, source, schema)
+
+    def encoding(self, schema: Schema) -> Task:
+        """Codes that stay in a worker's process."""
+        return Encode(schema)
+
+    def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
+        """Each item goes to the worker that gets its part."""
+        blobs = [cloudpickle.dumps(item) for item in items]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")  # a table that was in memory here
+            futures = self._map(_unpacked, blobs)
+        return self._kept(_make, task, futures) if task else DaskParts(self, futures)
+
+    def frame(self, source: Source, schema: Schema) -> Parts:
+        """Encoded partition by partition; they are not kept."""
+        names = [column.name for column in schema.learned]
+        partitions = self.client.compute(source.frame[names].to_delayed(), retries=3)
+        return self._kept(_encode_frame, EncodeCompact(schema), partitions)
+
+    def _kept(self, function: Callable[..., Any], task: Task, futures: list[Future]) -> "DaskParts":
+        packed = self._map(_unpacked, [cloudpickle.dumps(task)])
+        found = self._map(function, packed * len(futures), futures, range(len(futures)))
+        self.mine.extend(found)
+        return DaskParts(self, found)
+
+    def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Future]:
+        """`pure=False`: each call has a name of its own, and results of another run are never taken for it."""
+        found: list[Future] = self.client.map(
+            function, *columns, pure=False, key=f"repsynth-{function.__name__.strip('_')}", retries=3
+        )
+        return found
+
+    def forget(self) -> None:
+        """Let go of all that was kept, and stop what still runs."""
+        if self.mine and self.client.status == "running":
+            self.client.cancel(self.mine, force=True)
+        self.mine.clear()
+
+
+@dataclass(frozen=True)
+class DaskParts:
+    """Parts of a table, each held by a worker."""
+
+    cluster: DaskCluster
+    futures: list[Future]
+
+    def __len__(self) -> int:
+        return len(self.futures)
+
+    def kept(self, task: Task) -> Parts:
+        """Made when it is needed, where the part is."""
+        return self.cluster._kept(_make, task, self.futures)
+
+    def added(self, task: Task) -> Any:
+        """Few sums at a time, by the workers."""
+        cluster = self.cluster
+        packed = cluster._map(_unpacked, [cloudpickle.dumps(task)])
+        level = cluster._map(carried_out, packed * len(self), self.futures, range(len(self)))
+        while len(level) > 1:
+            level = cluster._map(added, [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)])
+        try:
+            return level[0].result()
+        except KeyboardInterrupt:
+            cluster.client.cancel(level, force=True)
+            raise
+        except Exception as error:  # workers that died again and again, or a scheduler that is gone
+            return Failed(
+                f"the Dask cluster gave up ({type(error).__name__}); see its logs. What was paid for is spent"
+            )
+
+
+def _unpacked(blob: bytes) -> Any:
+    return cloudpickle.loads(blob)
+
+
+def _make(task: Task, source: Any, number: int) -> Made:
+    return Made(task, source, number)
+
+
+def _encode_frame(task: EncodeCompact, frame: Any, number: int) -> Compact | Failed:
+    def batches(frame: Any, number: int) -> Compact:
+        source = open_pandas(frame)
+        return task.of(source.batches(source.names))
+
+    found: Compact | Failed = carried_out(batches, frame, number)
+    return found

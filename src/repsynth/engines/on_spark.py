@@ -1,0 +1,254 @@
+"""Spark: each task reads its piece of the table; the codes are kept in the executors' memory, and sums come back.
+
+Codes that do not fit there, or are lost with an executor, are made again. Nothing is added up in accumulators,
+which would count a task again that was run twice: the sum takes one result of each part.
+"""
+
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Timer, current_thread, main_thread
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import RDD, SparkContext, StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from repsynth.data.sources import Source
+from repsynth.engines.clusters import ClusterEngine, Parts, depth_of
+from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out
+from repsynth.errors import ConfigError, DataError
+from repsynth.schema import Schema
+
+_ASKED = 8
+"""How many tasks are started to see whether workers can do theirs."""
+
+_GROUP = "spark.jobGroup.id"
+
+_SECONDS = 20
+"""How long a master has to answer."""
+
+_SECONDS_OF_WORKERS = 180
+"""How long workers have, which may have to be started first."""
+
+
+@contextmanager
+def connect(cluster: Any, source: Source) -> Iterator["SparkCluster"]:
+    """A master by its URL, a `SparkSession`, or the session at hand; what was kept there is let go at the end."""
+    running = SparkSession.getActiveSession() or SparkContext._active_spark_context
+    with _interrupted_as_ever(own=running is None):
+        session = _session(cluster, source)
+    opened = SparkCluster(session.sparkContext, [])
+    try:
+        with _quiet_bridge():
+            opened.check_workers()
+            yield opened
+    finally:
+        opened.forget()
+        if running is None:
+            session.sparkContext.setLogLevel("OFF")  # of tasks that are ended now, Java would say much
+            session.stop()
+
+
+@contextmanager
+def _interrupted_as_ever(own: bool) -> Iterator[None]:
+    """A session that is started here lets Ctrl-C be what it was: Spark's own answer would ask Java for something
+    in the middle of another question, which fails."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if own and current_thread() is main_thread():
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _quiet_bridge() -> Iterator[None]:
+    """Py4J, between Python and Java, prints where Ctrl-C came upon it."""
+
+    def other(record: logging.LogRecord) -> bool:
+        return "py4j" not in record.pathname
+
+    root = logging.getLogger()
+    root.addFilter(other)
+    try:
+        yield
+    finally:
+        root.removeFilter(other)
+
+
+def _session(cluster: Any, source: Source) -> SparkSession:
+    if isinstance(cluster, SparkSession):
+        return cluster
+    if source.frame is not None and cluster is None:
+        return source.frame.sparkSession
+    active = SparkSession.getActiveSession()
+    if cluster is None:
+        if active is None:
+            raise ConfigError("no Spark session is at hand; give the URL of a master (--cluster)")
+        return active
+    if not isinstance(cluster, str):
+        raise ConfigError("the cluster must be the URL of a Spark master, or a SparkSession")
+    if active is not None and active.sparkContext.master != cluster:
+        raise ConfigError(
+            "a Spark session with another master is at hand; leave the cluster out, or stop it first"
+        )
+    _check_master(cluster)
+    if cluster.startswith("local"):  # the workers start on this machine: with this Python
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        builder = SparkSession.builder.master(cluster).appName("repsynth").config("spark.log.level", "ERROR")
+        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    except Exception as error:  # py4j's own, or Java that is not there
+        raise ConfigError(
+            f"Spark cannot be started with the master {cluster} ({type(error).__name__}); check the URL, and that "
+            "Java is installed"
+        ) from None
+
+
+def _check_master(master: str) -> None:
+    """Refuse masters of which none answers: Java would try for more than a minute, and say much."""
+    if not master.startswith("spark://"):
+        return
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
+        except (OSError, ValueError, OverflowError):
+            continue
+        return
+    raise ConfigError(f"no Spark master answers at {master}; check the URL, such as spark://host:7077")
+
+
+def _asked(files: tuple[str, ...]) -> tuple[str | None, bool]:
+    """The version that a worker has, and whether it sees the files."""
+    try:
+        from repsynth import __version__
+    except ImportError:
+        return None, True
+    return __version__, all(Path(file).is_file() for file in files)
+
+
+@dataclass(frozen=True)
+class SparkCluster:
+    """The executors of a session."""
+
+    context: SparkContext
+    mine: "list[RDD[Any]]"
+    """All that was kept."""
+
+    def check_workers(self) -> None:
+        """Before anything is spent: tasks run, and find the same version."""
+        from repsynth import __version__
+
+        versions = {version for version, _ in self._ask(())}
+        if versions != {__version__}:
+            raise ConfigError(
+                f"the Spark workers have not repsynth {__version__}; install it there, or set PYSPARK_PYTHON"
+            )
+
+    def check(self, source: Source) -> None:
+        """Refuse what the workers cannot read; nothing of it is read yet."""
+        if source.files and not all(sees for _, sees in self._ask(source.files)):
+            raise DataError("a Spark worker does not see the file; put it where all machines have it by this path")
+
+    def open(self, source: Source, schema: Schema) -> ClusterEngine:
+        """The records of a source."""
+        return ClusterEngine.on(self, source, schema)
+
+    def encoding(self, schema: Schema) -> Task:
+        """Codes that Spark keeps."""
+        return EncodeCompact(schema)
+
+    def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
+        """Each item goes with the task of its part."""
+        parts = SparkParts(self, self.context.parallelize(items, len(items)), len(items))
+        return parts.kept(task) if task else parts
+
+    def frame(self, source: Source, schema: Schema) -> Parts:
+        """Encoded partition by partition, as Arrow batches."""
+        encode = EncodeCompact(schema)
+
+        def compact(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            found = carried_out(lambda held, number: encode.of(held), batches, 0)
+            yield pa.record_batch({"part": [pickle.dumps(found)]})
+
+        quoted = ["`" + column.name.replace("`", "``") + "`" for column in schema.learned]
+        encoded = source.frame.select(*quoted).mapInArrow(compact, "part binary").rdd
+        return self.keep(encoded.map(lambda row: pickle.loads(row.part)), encoded.getNumPartitions())
+
+    def keep(self, parts: "RDD[Any]", count: int) -> "SparkParts":
+        """In memory alone: what does not fit is made again, and no disk gets to see it."""
+        kept = parts.persist(StorageLevel.MEMORY_ONLY)
+        self.mine.append(kept)
+        return SparkParts(self, kept, count)
+
+    def forget(self) -> None:
+        """Let go of all that was kept."""
+        while self.mine:
+            self.mine.pop().unpersist()
+
+    def _ask(self, files: tuple[str, ...]) -> list[tuple[str | None, bool]]:
+        late, group = Event(), f"repsynth-{uuid4()}"
+
+        def give_up() -> None:
+            late.set()
+            self.context.cancelJobGroup(group)
+
+        before = self.context.getLocalProperty(_GROUP)
+        self.context.setLocalProperty(_GROUP, group)
+        timer = Timer(_SECONDS_OF_WORKERS, give_up)
+        timer.start()
+        try:
+            asked = self.context.parallelize(range(_ASKED), _ASKED).map(lambda _: _asked(files))
+            return list(asked.collect())
+        except Exception:
+            if late.is_set():
+                raise ConfigError(
+                    f"no Spark worker answers within {_SECONDS_OF_WORKERS} s; see that some have free cores"
+                ) from None
+            raise ConfigError(
+                "the Spark workers cannot be asked; see that the same Python and repsynth are installed there"
+            ) from None
+        finally:
+            timer.cancel()
+            self.context.setLocalProperty(_GROUP, before)
+
+
+@dataclass(frozen=True)
+class SparkParts:
+    """Parts of a table: a partition with one element each."""
+
+    cluster: SparkCluster
+    parts: "RDD[Any]"
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def kept(self, task: Task) -> Parts:
+        """Where the part is."""
+        return self.cluster.keep(self._each(task), self.count)
+
+    def added(self, task: Task) -> Any:
+        """Few sums at a time, by the executors."""
+        try:
+            return self._each(task).treeReduce(lambda one, two: added([one, two]), depth=depth_of(self.count))
+        except KeyboardInterrupt:
+            self.cluster.context.cancelAllJobs()
+            raise
+        except (PySparkException, Exception) as error:
+            return Failed(f"Spark gave up ({type(error).__name__}); see its logs. What was paid for is spent")
+
+    def _each(self, task: Task) -> "RDD[Any]":
+        def each(number: int, parts: Iterator[Any]) -> Iterator[Any]:
+            return (carried_out(task, part, number) for part in parts)
+
+        return self.parts.mapPartitionsWithIndex(each)

@@ -1,0 +1,204 @@
+"""What a worker of a cluster does with its part of a table. Whatever it says is an array of integers, or one line.
+
+Codes stay where they were made: where a part is carried to another worker, it is read again there. A task that
+fails does not raise, because clusters write what is raised, and what it was raised from, into their logs.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from repsynth.arrays import Int32s, Ints
+from repsynth.data.encode import EncodedTable, encode_batch
+from repsynth.data.records import Records, no_records
+from repsynth.data.sources import Source
+from repsynth.data.sources.base import Reader
+from repsynth.engines.base import Kernel
+from repsynth.engines.codes import Codes
+from repsynth.engines.subsample import taking_part
+from repsynth.errors import RepsynthError
+from repsynth.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Failed:
+    """In place of a result: a line without data."""
+
+    message: str
+
+
+Task = Callable[[Any, int], Any]
+"""A function of what a worker holds of a part, and of the part's number."""
+
+
+def carried_out(task: Task, held: Any, number: int) -> Any:
+    """What a task finds, or why it did not. No message of other libraries is passed on: it may quote a cell."""
+    if isinstance(held, Failed):
+        return held
+    try:
+        return task(held.value if isinstance(held, Made) else held, number)
+    except RepsynthError as error:
+        return Failed(str(error))
+    except Exception as error:
+        return Failed(f"a worker failed ({type(error).__name__}); its message may quote data and was dropped")
+
+
+def added(parts: Iterable[Any]) -> Any:
+    """The sum of what some parts said; why, where one of them failed."""
+    parts = list(parts)
+    failed = next((part for part in parts if isinstance(part, Failed)), None)
+    return failed or sum(parts[1:], start=parts[0])
+
+
+class Made:
+    """Something that a worker makes when it needs it and keeps; elsewhere, it is made again and not sent."""
+
+    def __init__(self, task: Task, source: Any, number: int) -> None:
+        self._made_of = task, source, number
+
+    @cached_property
+    def value(self) -> Any:
+        """Made at the first use."""
+        task, source, number = self._made_of
+        return task(source.value if isinstance(source, Made) else source, number)
+
+    def __reduce__(self) -> Any:
+        return Made, self._made_of
+
+
+@dataclass(frozen=True)
+class Encode:
+    """The records of a part, in codes that stay in this process."""
+
+    schema: Schema
+
+    def __call__(self, read: Reader, number: int) -> Codes:
+        """One thread: the other parts are the others' work."""
+        return Codes.of(EncodedTable(_as_source(read), self.schema), workers=1)
+
+
+@dataclass(frozen=True)
+class Compact:
+    """The records of a part, in codes that can be pickled."""
+
+    schema: Schema
+    chunks: tuple[dict[str, Any], ...]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return self._codes().rows
+
+    def sum(self, kernel: Kernel) -> Ints:
+        """As `Codes`."""
+        return self._codes().sum(kernel)
+
+    def each(self, function: Callable[[Records], Any]) -> Iterable[Any]:
+        """As `Codes`."""
+        return self._codes().each(function)
+
+    def _codes(self) -> Codes:
+        return Codes.again(self.schema, self.chunks)
+
+
+@dataclass(frozen=True)
+class EncodeCompact:
+    """The records of a part, to be kept by the cluster."""
+
+    schema: Schema
+
+    def __call__(self, read: Reader, number: int) -> Compact:
+        """Batch by batch."""
+        return self.of(EncodedTable(_as_source(read), self.schema).batches())
+
+    def of(self, batches: "Iterable[pa.RecordBatch]") -> Compact:
+        """From batches."""
+        codes = Codes(self.schema, workers=1)
+        return Compact(self.schema, tuple(codes.compact(encode_batch(batch, self.schema)) for batch in batches))
+
+
+def _as_source(read: Reader) -> Source:
+    return Source("piece", (), (), (), read)
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of a kernel over a part; at the end, a one for the part, so that it can be seen that each counts
+    once."""
+
+    kernel: Kernel
+
+    def __call__(self, records: Codes | Compact, number: int) -> Ints:
+        """Exact."""
+        return _counted(records.sum(self.kernel))
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What a training needs of each record of a part."""
+
+    parts: Callable[[Records], Int32s]
+
+    def __call__(self, records: Codes | Compact, number: int) -> Int32s:
+        """A row of integers of each."""
+        return np.concatenate([self.parts(no_records()), *records.each(self.parts)])
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How many rows each part has: zeros but at its own number."""
+
+    parts: int
+
+    def __call__(self, rows: Int32s, number: int) -> Ints:
+        """For one part."""
+        found = np.zeros(self.parts, dtype=np.int64)
+        found[number] = len(rows)
+        return _counted(found)
+
+
+@dataclass(frozen=True)
+class SampleTotal:
+    """The sum of a kernel over those rows of a part who take part in a round; over all of them without a key.
+
+    Who does follows from the key, so that a task that is run twice finds the same.
+    """
+
+    kernel: Kernel
+    starts: tuple[int, ...]
+    """Where in the table each part begins."""
+    rate: float
+    key: bytes | None
+
+    def __call__(self, rows: Int32s, number: int) -> Ints:
+        """For one part."""
+        if self.key is not None:
+            rows = rows[taking_part(self.starts[number], len(rows), self.rate, self.key)]
+        return _counted(self.kernel.total(rows))
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a worker sees in a range of a file: integers, in the row of the range."""
+
+    ranges: int
+
+    def __call__(self, look: Callable[[], Ints], number: int) -> Ints:
+        """For one range."""
+        seen = look()
+        found = np.zeros((self.ranges, len(seen)), dtype=np.int64)
+        found[number] = seen
+        return _counted(found.ravel())
+
+
+def _counted(total: Ints) -> Ints:
+    return np.append(total, 1)

@@ -1,0 +1,123 @@
+"""The manners of scikit-learn, for those who have their work in its words: construct, fit, sample."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from repsynth.api import synthesize
+from repsynth.errors import ConfigError
+from repsynth.schema import Schema
+
+if TYPE_CHECKING:
+    from repsynth.release.release import Release
+
+
+class RepsSynthesizer:
+    """A synthesizer to fit to a table once: fitting spends the budget, sampling is free.
+
+    `schema` is a Schema or the path of one; all other parameters are settings of `repsynth.synthesize`. Nothing is
+    checked before `fit`, as scikit-learn wants it. What is learned is in `release_`, which holds differentially
+    private outputs only.
+
+    >>> from repsynth import datasets
+    >>> sim = datasets.load("sim")
+    >>> synthesizer = RepsSynthesizer(sim.schema, epsilon=1.0, model="naive-bayes")
+    >>> synthesizer.fit(sim.table).sample(5).num_rows
+    5
+    """
+
+    release_: "Release"
+    feature_names_in_: Any
+    n_features_in_: int
+
+    def __init__(
+        self,
+        schema: Schema | str | Path | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        model: Any = None,
+        weights: Any = None,
+        scorer: Any = None,
+        outlier_epsilon: float | None = None,
+        outlier_fraction: float | None = None,
+        public_rows: int | None = None,
+        ledger: Any = None,
+        dataset: str | None = None,
+        settings: Any = None,
+    ) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.delta = delta
+        self.model = model
+        self.weights = weights
+        self.scorer = scorer
+        self.outlier_epsilon = outlier_epsilon
+        self.outlier_fraction = outlier_fraction
+        self.public_rows = public_rows
+        self.ledger = ledger
+        self.dataset = dataset
+        self.settings = settings
+
+    def fit(self, X: Any, y: Any = None) -> "RepsSynthesizer":  # noqa: N803
+        """Read the table, its label included, and spend the budget. `y` is there for scikit-learn's sake alone.
+
+        A second call is refused: it would spend the budget again. `sklearn.base.clone` makes a fresh one.
+        """
+        if y is not None:
+            raise ConfigError("the label is a column of the table, named in the schema; leave y out")
+        if self.__sklearn_is_fitted__():
+            raise ConfigError("fitted already, and every fit spends the budget again; clone it if you mean to")
+        if self.schema is None:
+            raise ConfigError("a schema is needed: what is public about the columns; see repsynth.draft_schema")
+        parameters = {name: value for name, value in self.get_params().items() if value is not None}
+        release = synthesize(X, **parameters)
+        names = [column.name for column in release.schema.columns]
+        self.feature_names_in_, self.n_features_in_ = np.array(names, dtype=object), len(names)
+        self.release_ = release
+        return self
+
+    def sample(self, n: int | None = None, *, seed: int | None = None, label: Any = None) -> Any:
+        """Synthetic rows, as a table of the kind that was fitted to; as many as there are records, by default."""
+        return self._release().sample(n, seed=seed, label=label)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All parameters by name."""
+        return {name: getattr(self, name) for name in _NAMES}
+
+    def set_params(self, **parameters: Any) -> "RepsSynthesizer":
+        """Change some parameters; what was fitted stays as it is."""
+        unknown = parameters.keys() - set(_NAMES)
+        if unknown:
+            raise ValueError(f"no parameter {sorted(unknown)[0]!r}; there are {', '.join(_NAMES)}")
+        for name, value in parameters.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        given = [f"{name}={value!r}" for name, value in self.get_params().items() if value is not None]
+        return f"RepsSynthesizer({', '.join(given)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "release_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        takes = InputTags(two_d_array=True, categorical=True, string=True, allow_nan=True)
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), input_tags=takes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Parameters may be pickled; a fitted one is kept as a release, which is checked when it is read."""
+        if self.__sklearn_is_fitted__():
+            raise TypeError("a fitted synthesizer is not pickled; keep synthesizer.release_.save(folder) instead")
+        return self.get_params()
+
+    def _release(self) -> "Release":
+        if not self.__sklearn_is_fitted__():
+            raise ConfigError("not fitted yet; call fit with the table first")
+        return self.release_
+
+
+_NAMES = ("schema", *(RepsSynthesizer.__init__.__kwdefaults__ or {}))

@@ -1,0 +1,153 @@
+"""Rows of which some columns are given, to be completed: read, checked, and drawn until they obey the rules.
+
+The rows are the user's own. A message names a row and a column, never what stands there.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds
+from repsynth.data.following import with_following
+from repsynth.data.notation import Notation, date_format
+from repsynth.data.positions import seconds_at
+from repsynth.data.records import MISSING, Records, join
+from repsynth.data.sources import open_source
+from repsynth.errors import ConfigError
+from repsynth.models.base import Sampler
+from repsynth.models.completing import Completing
+from repsynth.release.obeying import Drawn, Obeying
+from repsynth.schema import Datetime, Discrete, Id, Numeric, Schema
+
+_TRIES = 200
+"""How often a row is drawn until it obeys the rules."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The given columns of some rows, as codes."""
+
+    columns: tuple[Discrete | Numeric, ...]
+    records: Records
+
+    def part(self, start: int, rows: int) -> Records:
+        """Some of the rows."""
+        return self.records.take(np.arange(start, start + rows))
+
+
+def read_given(table: Any, schema: Schema) -> Given:
+    """Read the rows; refused where a column is not the schema's, or a cell is not in its public domain."""
+    source = open_source(table)
+    learned = {column.name: column for column in schema.learned}
+    ids = {column.name for column in schema.columns if isinstance(column, Id)}
+    if len(set(source.names)) < len(source.names):
+        raise ConfigError("the given rows have two columns of one name; rename one of them")
+    for name in source.names:
+        if name in ids:
+            raise ConfigError(f"the given rows have '{name}', an id, which is made anew; leave the column out")
+        if name not in learned:
+            followed = any(column.name == name for column in schema.columns)
+            why = "which follows from others by a rule" if followed else "which the release does not have"
+            raise ConfigError(f"the given rows have a column '{name}', {why}; leave it out")
+    columns = tuple(learned[name] for name in source.names)
+    if len(columns) == len(learned):
+        raise ConfigError("the given rows have all columns already: there is nothing to complete")
+    parts, first = [], 1
+    for batch in source.batches(list(source.names)):
+        records = encode_batch(batch, replace(schema, columns=columns, label=None, rules=()))
+        for column in columns:
+            _check(batch.column(column.name), records.codes[column.name], column, first)
+        parts.append(records)
+        first += records.rows
+    if source.dropped():
+        raise ConfigError("some of the given rows have too many or too few cells; mend the file")
+    return Given(columns, join(parts, [column.name for column in columns]))
+
+
+def complete(
+    sampler: Sampler, wanted: Obeying, given: Records, first: int, generator: np.random.Generator, drawn: Drawn
+) -> Records:
+    """The rows with all columns, `first` being the number of the first one; each obeys the rules."""
+    if not isinstance(sampler, Completing):
+        raise ConfigError("this release's model cannot complete rows; use --where, or another model")
+    if not given.rows:
+        return with_following(sampler.draw(0, generator), wanted.schema)[0]
+    left, parts = np.arange(given.rows), list[tuple[Ints, Records]]()
+    for _ in range(_TRIES):
+        completed = sampler.complete(given.take(left), generator)
+        if not completed.possible.all():
+            row = first + int(left[np.argmin(completed.possible)])
+            raise ConfigError(
+                f"row {row:,} of the given rows: the model never draws these values together, by its tables or by "
+                "the rules of the schema; give fewer columns, or leave the row out"
+            )
+        records, able = with_following(completed.records, wanted.schema)
+        able &= wanted.obeyed_by(records)
+        drawn.add(len(left), int(able.sum()), completed.effective[able])
+        kept = np.flatnonzero(able)
+        parts.append((left[kept], records.take(kept)))
+        left = left[~able]
+        if not left.size:
+            place = np.argsort(np.concatenate([rows for rows, _ in parts]))
+            return join([part for _, part in parts], list(parts[0][1].codes)).take(place)
+    row = first + int(left[0])
+    raise ConfigError(
+        f"row {row:,} of the given rows: in {_TRIES} draws none obeyed the condition and the "
+        "rules of the schema; do its values contradict them?"
+    )
+
+
+def _check(array: pa.Array, codes: Ints, column: Discrete | Numeric, first: int) -> None:
+    """Refuse cells that are no value of their column, by row and column."""
+    array = plain_array(array)
+    absent = codes == MISSING
+    empty = absent & _blank(array)
+    for wrong, why in _wrongs(array, codes, column, absent, empty):
+        if wrong.any():
+            row = first + int(np.argmax(wrong))
+            raise ConfigError(f"row {row:,} of the given rows: its '{column.name}' {why}")
+
+
+def _wrongs(
+    array: pa.Array, codes: Ints, column: Discrete | Numeric, absent: Bools, empty: Bools
+) -> Iterator[tuple[Bools, str]]:
+    if not column.missing:
+        yield empty, "is empty, and may not be missing by the schema; fill it in, or leave the column out"
+    values = "one of its values" if isinstance(column, Discrete) else "a value that can be read"
+    yield absent & ~empty, f"is not {values} by the schema"
+    if not isinstance(column, Discrete):
+        low, high = _bounds(column)
+        numbers = _numbers(array, column)
+        plain = ~absent & (codes <= column.steps)
+        with np.errstate(invalid="ignore"):
+            outside = plain & ((numbers < low) | (numbers > high))
+        yield outside, f"is outside of the schema's bounds, {column.min} to {column.max}"
+
+
+def _blank(array: pa.Array) -> Bools:
+    text = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
+    text = text or pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    nothing = pc.equal(pc.binary_length(array), 0) if text else pc.is_null(array, nan_is_null=True)
+    found: Bools = pc.fill_null(nothing, True).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _numbers(array: pa.Array, column: Numeric) -> Floats:
+    """What stands in the cells; times in seconds since 1970."""
+    if isinstance(column, Datetime):
+        seconds = read_seconds(array, date_format(column)).cast(pa.float64(), safe=False)
+        found: Floats = pc.fill_null(seconds, np.nan).to_numpy(zero_copy_only=False)
+        return found
+    return read_numbers(array, Notation.of(column))
+
+
+def _bounds(column: Numeric) -> tuple[float, float]:
+    if not isinstance(column, Datetime):
+        return float(column.min), float(column.max)
+    first, last = seconds_at(np.array([0, column.steps]), column).tolist()
+    return first, last + column.unit.total_seconds() - 1

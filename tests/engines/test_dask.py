@@ -1,0 +1,187 @@
+"""A real Dask cluster of worker processes: the same bits, also when a worker dies, and nothing is left behind.
+
+One test for all of it: starting a cluster takes longer than most of what is checked on it.
+"""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import same_release
+from conftest import make_people
+from test_clusters import (
+    MODELS,
+    SCHEMA,
+    check_interrupted,
+    check_killed_inside_a_task,
+    check_same_bits,
+    plan_of,
+    tables,
+)
+
+import repsynth
+from repsynth.cli import main
+from repsynth.data.sources import frames, open_source, parquet, stretches
+from repsynth.errors import DataError
+from repsynth.pipeline.run import run
+
+distributed = pytest.importorskip("distributed", reason="no Dask here; pip install 'repsynth[dask]'")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Dask warns of many things
+
+Client = Any
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(parquet, "PIECE_ROWS", 200)
+    monkeypatch.setattr(frames, "PIECE_ROWS", 300)
+    monkeypatch.setattr(stretches, "RANGE", 15_000)
+    tables(tmp_path)
+    return tmp_path
+
+
+def test_a_dask_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as client:
+        files_and_frames_give_the_same_bits(client, folder)
+        killed_workers_change_nothing(client, folder)
+        a_killed_task_changes_nothing(client, folder)
+        failures_are_one_line(client, folder)
+        nothing_is_left_behind(client, folder)
+        the_command_line_names_the_scheduler(client, folder, capsys)
+        check_interrupted(folder, "dask", client.scheduler.address)
+        wait_until_all_is_let_go(client)
+
+
+def files_and_frames_give_the_same_bits(client: Client, folder: Path) -> None:
+    import dask.dataframe
+
+    for model in MODELS:
+        check_same_bits(plan_of(model), folder / "people.parquet", "dask", client)
+    check_same_bits(plan_of("naive-bayes"), folder / "people.csv", "dask")  # the client at hand
+    check_same_bits(plan_of("naive-bayes"), make_people(500), "dask", client.scheduler.address)
+    frame = dask.dataframe.from_pandas(make_people(500).to_pandas(), npartitions=3)
+    check_same_bits(plan_of("autoregressive"), frame, None, here=frame.compute())
+
+
+def killed_workers_change_nothing(client: Client, folder: Path) -> None:
+    """One between two measurements and, of a training, one between two rounds: what they held is made again."""
+    for model, when in (("naive-bayes", "histograms"), ("autoregressive", 1)):
+        plan, table = plan_of(model), folder / "people.parquet"
+        killed: list[int] = []
+
+        def kill(now: str | int, when: str | int = when, killed: list[int] = killed) -> None:
+            if now == when:
+                worker = min(client.run(os.getpid).values())
+                os.kill(worker, signal.SIGKILL)
+                killed.append(worker)
+
+        there = run(
+            *(plan, open_source(table)),
+            noise_seed=5,
+            engine="dask",
+            cluster=client,
+            on_step=kill,
+            on_round=lambda done, kill=kill: kill(done.done),
+        )
+        assert len(killed) == 1
+        assert same_release(run(plan, open_source(table), noise_seed=5), there)
+
+
+def a_killed_task_changes_nothing(client: Client, folder: Path) -> None:
+    def kill_the_worker() -> None:  # goes to the workers, which have no tests
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    check_killed_inside_a_task(
+        plan_of("mst"), folder / "people.parquet", kill_the_worker, engine="dask", cluster=client
+    )
+
+
+def failures_are_one_line(client: Client, folder: Path) -> None:
+    ledger = repsynth.Ledger.create(folder / "ledger.db")
+    ledger.init("people", repsynth.Budget.approximate(epsilon=9.0, delta=1e-6))
+    whole = (folder / "people.parquet").read_bytes()
+    half = len(whole) // 2
+    (folder / "damaged.parquet").write_bytes(whole[:half] + bytes(2000) + whole[half + 2000 :])
+    with pytest.raises(DataError) as failed:
+        repsynth.synthesize(folder / "damaged.parquet", SCHEMA, epsilon=1.0, ledger=ledger, engine="dask")
+    assert str(failed.value).endswith("damaged.parquet: cannot be read as Parquet; check that the file is whole")
+    assert failed.value.__cause__ is None
+    assert [spent.finished for spent in ledger.balance("people").spendings] == [False]
+    with pytest.raises(repsynth.ConfigError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1;"):
+        repsynth.synthesize(
+            *(folder / "people.parquet", SCHEMA),
+            epsilon=1.0,
+            ledger=ledger,
+            engine="dask",
+            cluster="tcp://127.0.0.1:1",
+        )
+    assert len(ledger.balance("people").spendings) == 1  # nothing was spent
+
+    import dask.dataframe
+
+    frame = dask.dataframe.from_pandas(make_people(60).to_pandas(), npartitions=2)
+    release = repsynth.synthesize(frame, SCHEMA, epsilon=1.0)
+    for refused in (
+        lambda: repsynth.risk(frame, release, folder / "dossier.parquet"),
+        lambda: list(repsynth.audit(SCHEMA, frame, epsilon=1.0, runs=100)),
+        lambda: repsynth.evaluate(frame, release=release),
+        lambda: repsynth.attack(frame, SCHEMA, folder / "attack", epsilon=1.0),
+        lambda: repsynth.check_table(frame, SCHEMA),
+    ):
+        with pytest.raises(DataError, match="looks at records one by one"):
+            refused()
+    with pytest.raises(repsynth.ConfigError, match="lies on a cluster of dask; leave the engine out"):
+        repsynth.synthesize(frame, SCHEMA, epsilon=1.0, engine="local")
+
+
+def nothing_is_left_behind(client: Client, folder: Path) -> None:
+    def interrupt(step: str) -> None:
+        if step == "scores":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan_of("naive-bayes"), open_source(folder / "people.parquet"), engine="dask", on_step=interrupt)
+    wait_until_all_is_let_go(client)
+
+
+def wait_until_all_is_let_go(client: Client) -> None:
+    for _ in range(100):
+        left = client.run_on_scheduler(lambda dask_scheduler: list(map(str, dask_scheduler.tasks)))
+        if not left:
+            break
+        client.run_on_scheduler(_a_moment)
+    assert left == []
+
+
+async def _a_moment() -> None:
+    import asyncio
+
+    await asyncio.sleep(0.1)
+
+
+def the_command_line_names_the_scheduler(client: Client, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from conftest import ALL_TYPES
+
+    (folder / "schema.toml").write_text(ALL_TYPES)
+    command = ["synthesize", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", "1", "--json"]
+    address = client.scheduler.address
+    command += [
+        "--engine",
+        "dask",
+        "--cluster",
+        address,
+        "-o",
+        folder / "out.csv",
+        "--release",
+        folder / "release",
+    ]
+    assert main(list(map(str, command))) == 0
+    said = json.loads(capsys.readouterr().out)
+    written = (folder / "release" / "release.json").read_text()
+    for private in (address, "dask", "cluster", "people.csv"):
+        assert private not in written
+        assert private not in json.dumps({key: said[key] for key in said if key not in ("release", "output")})

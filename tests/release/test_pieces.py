@@ -1,0 +1,96 @@
+"""A table that is drawn in pieces: the same for a seed, whoever makes the pieces, and in a file as in memory."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from conftest import ALL_TYPES, make_people, options_of
+
+from repsynth import Release
+from repsynth.data import write
+from repsynth.data.decode import stored_schema
+from repsynth.data.sources import open_source
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.release import release as release_module
+from repsynth.schema import parse_schema
+
+MODELS = ("naive-bayes", "mst", "aim")
+
+
+def released(model: str, table: pa.Table) -> Release:
+    plan = make_plan(parse_schema(ALL_TYPES), Settings.of(epsilon=3.0, delta=1e-6, **options_of(model)))
+    return run(plan, open_source(table), noise_seed=5)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def release(request: pytest.FixtureRequest) -> Release:
+    return released(request.param, make_people(400))
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_module, "_PIECE", 64)
+
+
+def test_a_seeded_table_does_not_depend_on_the_number_of_threads(
+    release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    for workers in (1, 2, 5):
+        monkeypatch.setattr(release_module, "how_many_workers", lambda workers=workers: workers)
+        drawn.append(release.sample(300, seed=7))
+    assert drawn[0].equals(drawn[1])
+    assert drawn[0].equals(drawn[2])
+    last_first = [piece() for piece in reversed(list(release.pieces(300, seed=7)))]
+    assert pa.concat_tables(reversed(last_first)).equals(drawn[0])
+    assert not drawn[0].equals(release.sample(300, seed=8))
+
+
+def test_the_first_rows_are_the_same_however_many_are_drawn(release: Release) -> None:
+    """Whole pieces, that is."""
+    assert release.sample(128, seed=7).equals(release.sample(300, seed=7).slice(0, 128))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_file_holds_what_the_same_seed_draws(
+    release: Release, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    for workers in (1, 3):
+        monkeypatch.setattr(write, "how_many_workers", lambda workers=workers: workers)
+        path = tmp_path / f"{workers}{suffix}"
+        pieces = release.pieces(300, seed=7, compact=True)
+        seen: list[int] = []
+        assert write.write_table(pieces, stored_schema(release.layout), path, seen.append).rows == 300
+        assert seen == [64, 128, 192, 256, 300]
+        written.append(path.read_bytes())
+    assert written[0] == written[1]
+    table = release.sample(300, seed=7)
+    if suffix == ".parquet":
+        read = pq.read_table(path)
+        assert read.schema.equals(table.schema)
+        assert read.equals(table)
+    else:
+        plain = pa.BufferOutputStream()
+        pacsv.write_csv(table, plain)
+        assert written[0] == plain.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string(), pa.dictionary(pa.int16(), pa.string())])
+def test_texts_come_back_in_the_type_that_they_had(text: pa.DataType, tmp_path: Path) -> None:
+    """Although they are written from a dictionary; missing ones stay missing."""
+    people = make_people(400)
+    names = [field.name for field in people.schema if pa.types.is_string(field.type)]
+    for name in names:
+        people = people.set_column(people.column_names.index(name), name, people[name].cast(text))
+    release = released("mst", people)
+    path = tmp_path / "t.parquet"
+    write.write_table(release.pieces(200, seed=1, compact=True), stored_schema(release.layout), path)
+    drawn = release.sample(200, seed=1)
+    read = pq.read_table(path)
+    assert [read.schema.field(name).type for name in names] == [drawn.schema.field(name).type for name in names]
+    assert read.to_pylist() == drawn.to_pylist()

@@ -1,0 +1,194 @@
+"""Rules between columns and conditions: every synthetic row obeys, and what cannot be is refused."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from repsynth import Release, parse_schema, synthesize
+from repsynth.data.following import with_following
+from repsynth.data.records import Records
+from repsynth.errors import ConfigError, SchemaError
+from repsynth.models.registry import MODELS
+from repsynth.release.obeying import Drawn, Obeying
+from repsynth.schema import Boolean, Integer, Schema, schema_from_dict, schema_to_dict
+from repsynth.schema.conditions import parse_condition
+
+SCHEMA = """
+label = "smoker"
+columns.age = {type = "integer", min = 0, max = 99}
+columns.marital = {type = "category", values = ["single", "married", "widowed"]}
+columns.start = {type = "datetime", min = 2020-01-01, max = 2020-12-31}
+columns.end = {type = "datetime", min = 2020-01-01, max = 2020-12-31}
+columns.rent = {type = "integer", min = 0, max = 50}
+columns.heating = {type = "number", min = 0.0, max = 9.9, decimals = 1}
+columns.total = {type = "number", min = 0.0, max = 60.0, decimals = 1}
+columns.place = {type = "category", values = ["a", "b"], missing = true}
+columns.density = {type = "number", min = 0.0, max = 10.0}
+columns.smoker = {type = "boolean"}
+"""
+RULES = """
+[[rules]]
+require = "end >= start"
+[[rules]]
+when = "age < 15"
+require = 'marital = "single"'
+[[rules]]
+forbid = 'age < 20 and marital = "widowed"'
+[[rules]]
+column = "total"
+equals = "rent + heating"
+[[rules]]
+column = "density"
+by = "place"
+values = {a = 0.5, b = 7.25}
+"""
+
+
+def table(rows: int = 400) -> pa.Table:
+    rng = np.random.default_rng(1)
+    day = np.datetime64("2020-01-01")
+    rent, heating = rng.integers(0, 51, rows), rng.integers(0, 100, rows) / 10
+    return pa.table(
+        {
+            "age": rng.integers(0, 100, rows),
+            "marital": rng.choice(["single", "married", "widowed"], rows),
+            "start": day + rng.integers(0, 365, rows).astype("timedelta64[D]"),
+            "end": day + rng.integers(0, 365, rows).astype("timedelta64[D]"),
+            "rent": rent,
+            "heating": heating,
+            "total": rent + heating,
+            "place": rng.choice(["a", "b"], rows),
+            "density": rng.random(rows),
+            "smoker": rng.random(rows) < 0.5,
+        }
+    )
+
+
+def obeys(row: dict[str, Any]) -> bool:
+    """The same rules in Python, on the row as it is written."""
+    density = {"a": 0.5, "b": 7.25, None: None}[row["place"]]
+    return (
+        row["end"] >= row["start"]
+        and (row["age"] >= 15 or row["marital"] == "single")
+        and not (row["age"] < 20 and row["marital"] == "widowed")
+        and round(row["rent"] + row["heating"] - row["total"], 9) == 0
+        and (row["density"] is None if density is None else abs(row["density"] - density) < 1e-9)
+    )
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_every_synthetic_row_obeys_every_rule(model: str, tmp_path: Any) -> None:
+    schema = parse_schema(SCHEMA + RULES)
+    extra = {"epochs": 1.0} if model == "autoregressive" else {}
+    release = synthesize(table(), schema, epsilon=3.0, delta=1e-6, model=model, **extra)
+    assert "total" not in [column.name for column in release.schema.learned]
+    release.save(tmp_path / "release")
+    loaded = Release.load(tmp_path / "release")
+    assert loaded.schema == schema
+    drawn = Drawn()
+    (made,) = loaded.batches(500, seed=1, drawn=drawn)
+    assert made.column_names == table(1).column_names
+    assert all(map(obeys, made.to_pylist()))
+    assert drawn.kept >= 500
+    assert 0 < drawn.again < 0.9
+    young = loaded.sample(50, seed=2, where='age < 15 and place = "b"').to_pylist()
+    assert len(young) == 50
+    assert all(obeys(row) and row["age"] < 15 and row["density"] == 7.25 for row in young)
+
+
+def test_columns_that_follow_are_not_read_at_all() -> None:
+    schema = parse_schema(SCHEMA + RULES)
+    one = table().set_column(6, "total", [pa.nulls(400, pa.float64())])
+    release = synthesize(one, schema, epsilon=3.0, delta=1e-6, model="naive-bayes")
+    assert all(map(obeys, release.sample(100, seed=1).to_pylist()))
+
+
+def uniform(rows: int, generator: np.random.Generator) -> Records:
+    return Records(rows, {"a": generator.integers(0, 1000, rows), "b": generator.integers(0, 2, rows)})
+
+
+TWO = Schema(columns=(Integer(name="a", min=0, max=999), Boolean(name="b")))
+
+
+def test_conditions_are_drawn_from_exactly() -> None:
+    wanted, drawn = Obeying(TWO, parse_condition("a < 100 and b = true", TWO)), Drawn()
+    records = wanted.draw(uniform, 20_000, np.random.default_rng(1), drawn)
+    assert records.rows == 20_000
+    assert records.codes["a"].max() == 99
+    assert records.codes["b"].min() == 1
+    counts = np.bincount(records.codes["a"], minlength=100)
+    assert np.all(np.abs(counts - 200) < 8 * np.sqrt(200))
+    assert drawn.again == pytest.approx(0.95, abs=0.01)
+
+
+def test_a_condition_that_next_to_nothing_fulfils_is_refused() -> None:
+    wanted = Obeying(TWO, parse_condition("a < 0", TWO))
+    with pytest.raises(ConfigError, match="0 obey the condition"):
+        wanted.draw(uniform, 10, np.random.default_rng(1), Drawn())
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_sums_stay_within_the_bounds_of_all_columns_that_follow(order: tuple[int, int]) -> None:
+    rules = ['[[rules]]\ncolumn = "c"\nequals = "a + b"\n', '[[rules]]\ncolumn = "d"\nequals = "a - b"\n']
+    columns = "".join(f'columns.{name} = {{type = "integer", min = 0, max = 9}}\n' for name in "abcd")
+    schema = parse_schema(columns + "".join(rules[k] for k in order))
+    a, b = np.arange(100) // 10, np.arange(100) % 10
+    _, able = with_following(Records(100, {"a": a, "b": b}), schema)
+    assert np.array_equal(able, (a + b <= 9) & (a >= b))
+
+    def draw(rows: int, generator: np.random.Generator) -> Records:
+        return Records(rows, {name: generator.integers(0, 10, rows) for name in "ab"})
+
+    made = Obeying(schema).draw(draw, 500, np.random.default_rng(1), Drawn()).codes
+    assert np.array_equal(made["c"], made["a"] + made["b"])
+    assert np.array_equal(made["d"], made["a"] - made["b"])
+
+
+def test_rules_of_a_stranger_neither_crash_nor_hang() -> None:
+    assert parse_schema(f'{SCHEMA}\n[[rules]]\nrequire = "{"-" * 9000}age > -1"\n').rules
+    long = "".join(f'[[rules]]\nrequire = "age < {"9" * 900}"\n' for _ in range(200))
+    with pytest.raises(SchemaError, match="more than 100,000 characters"):
+        parse_schema(SCHEMA + long)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_few_rows_are_drawn_too(rows: int) -> None:
+    wanted = Obeying(TWO, parse_condition("a < 500", TWO))
+    assert wanted.draw(uniform, rows, np.random.default_rng(1), Drawn()).rows == rows
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ('require = "nobody > 3"', "no column 'nobody'"),
+        ('require = "age > 200"', "no value of 'age' obeys"),
+        ('require = "age < 10"\n[[rules]]\nrequire = "age > 10"', "no value of 'age' obeys"),
+        ('require = "age < 10"\n[[rules]]\nrequire = "age = 10"', "no value of 'age' obeys"),
+        ('forbid = \'marital in ["single", "married", "widowed"]\'', "no value of 'marital' obeys"),
+        ("require = 'marital = \"other\"'", "is not a value of 'marital'"),
+        ('column = "smoker"\nequals = "age + rent"', "label cannot follow"),
+        ('column = "nobody"\nequals = "age"', "no learned column 'nobody'"),
+        ('column = "total"\nequals = "rent + marital"', "cannot be added up"),
+        ('column = "total"\nequals = "total + rent"', "sum of other columns"),
+        ('column = "density"\nby = "age"\nvalues = {a = 1.0}', "must be a category"),
+        ('column = "density"\nby = "place"\nvalues = {a = 1.0}', "one entry for each value"),
+        ('column = "density"\nby = "place"\nvalues = {a = 1.0, b = 99.0}', "outside of its bounds"),
+        ('column = "marital"\nby = "place"\nvalues = {a = "single", b = "gone"}', "not one of its values"),
+        ('column = "total"\nequals = "rent"\n[[rules]]\ncolumn = "total"\nequals = "age"', "two rules say"),
+        ('column = "total"\nequals = "rent"\n[[rules]]\nrequire = "total > 3"', "itself follows"),
+        ('when = "age < 3"', "a rule has one of"),
+        ("require = 3", "must be text"),
+        ("require = 'age < 3'\nmore = 1", "a rule has one of"),
+    ],
+)
+def test_rules_that_mean_nothing_or_contradict_are_refused_when_the_schema_is_read(rule: str, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        parse_schema(f"{SCHEMA}\n[[rules]]\n{rule}\n")
+
+
+def test_rules_come_back_from_a_file() -> None:
+    schema = parse_schema(SCHEMA + RULES)
+    assert schema_from_dict(schema_to_dict(schema)) == schema
+    assert len(schema.rules) == 5

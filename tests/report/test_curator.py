@@ -1,0 +1,370 @@
+"""The curator's page: what it says is what the data says; it is private by name and place; nothing breaks it."""
+
+import html
+import json
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from browser import Browser, needs_axe, needs_browser
+from conftest import make_people
+
+from repsynth import Release, datasets, parse_schema, risk, synthesize
+from repsynth.cli import main
+from repsynth.data.records import MISSING, Records
+from repsynth.data.sources import open_source
+from repsynth.errors import ConfigError
+from repsynth.evaluation.inputs import Inputs
+from repsynth.evaluation.measures import STAMP
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
+from repsynth.privacy.shown import at_most
+from repsynth.report.curator import CuratorFacts, curator_facts
+from repsynth.report.other_settings import OUTLIER_WEIGHTS
+from repsynth.report.page import CURATOR_STEPS, curator_page, public_page
+from repsynth.report.side_by_side import Cells, columns_side_by_side
+from repsynth.schema import Boolean, Category, Integer, Schema
+
+NASTY = ["</script><script>alert(1)</script>", 'a"b', "[x]", "{{ 7 * 7 }}", "😀", "שלום עולם", "__proto__"]
+RELEASES = Path(__file__).parents[1] / "releases"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A release of a small table, and its curator's page."""
+
+    release: Release
+    folder: Path
+    train: pa.Table
+    steps: list[str]
+    facts: CuratorFacts
+    page: Path
+
+
+@pytest.fixture(scope="module")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder, table = tmp_path_factory.mktemp("curator"), datasets.load("sim").table
+    train, holdout, steps = table.slice(0, 700), table.slice(3000, 300), list[str]()
+    settings = Settings.of(epsilon=4.0, delta=1e-6, model="mst", public_rows=700)
+    release = run(make_plan(datasets.load("sim").schema, settings), open_source(train), noise_seed=1)
+    saved = release.save(folder / "release")
+    pq.write_table(train, folder / "train.parquet")
+    pq.write_table(holdout, folder / "holdout.parquet")
+    facts = curator_facts(release, train, holdout, on_step=steps.append)
+    page = folder / "private-report.html"
+    page.write_text(curator_page(saved, train, holdout), encoding="utf-8")
+    return Made(release, saved, train, steps, facts, page)
+
+
+def test_each_step_is_told_before_it_begins(sim: Made) -> None:
+    assert tuple(sim.steps) == CURATOR_STEPS
+
+
+def test_every_screen_says_that_it_is_private(sim: Made) -> None:
+    text = sim.page.read_text(encoding="utf-8")
+    assert "<title>PRIVATE" in text
+    assert STAMP in html.unescape(text)
+    headings = re.findall(r"<h2>(.*?)</h2>", text)
+    assert len(headings) == 7 + bool(sim.facts.warnings)
+    assert all("PRIVATE" in heading for heading in headings)
+    assert re.search(r"\.banner \{ position: sticky; top: 0;", text)
+    assert re.search(r'@top-center \{ content: "PRIVATE', text)
+    assert "<script" not in text
+    assert set(re.findall(r"https?://[^\"' )<]+", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert len(text.encode()) < 3_000_000
+
+
+def test_the_public_page_holds_nothing_of_it(sim: Made) -> None:
+    public = public_page(sim.folder)
+    assert "PRIVATE" not in public.replace("NOT PRIVATE", "")
+    assert all(chart.words not in html.unescape(public) for chart in sim.facts.columns)
+
+
+def test_real_and_synthetic_stand_beside_each_other_for_every_column(sim: Made) -> None:
+    names = [column.name for column in sim.release.schema.learned]
+    assert sorted(chart.title for chart in sim.facts.columns) == sorted(names)
+    (label,) = [chart for chart in sim.facts.columns if chart.title == "label"]
+    made = sim.release.sample(seed=0)
+    for value, real, synthetic in label.rows:
+        for shown, table in ((real, sim.train), (synthetic, made)):
+            cells = [str(cell) for cell in table["label"].to_pylist()]
+            assert shown == f"{cells.count(value) / len(cells):.2%}"
+    assert len(sim.facts.pairs) == 8
+    for chart in [*sim.facts.columns, *sim.facts.pairs]:
+        for place in (1, 2):
+            assert abs(sum(float(row[place].rstrip("%")) for row in chart.rows) - 100) < 0.5
+
+
+def test_who_weighs_less_is_counted(sim: Made) -> None:
+    from repsynth.evaluation.matrix import records_of
+
+    records = records_of(sim.train, sim.release.schema)
+    weight = sim.release.weights.of(sim.release.score.of(records)) / 4096
+    assert sim.facts.who is not None
+    values = next(column.values for column in sim.release.schema.discrete if column.name == "c1")
+    rows = {row[0]: row for row in sim.facts.who.rows}
+    inside = records.codes["c1"] == 0
+    row = rows[f"c1 = {values[0]}"]
+    assert row[1] == f"{inside.sum():,}"
+    assert row[2].startswith(f"{np.mean(weight[inside] < 1):.1%} ±")
+    assert row[3] == f"{weight[inside].mean():.3f}"
+    less = float(np.mean(weight < 1))
+    assert f"{less:.0%} of all records" in sim.facts.who.words
+
+
+def test_what_the_records_lose_and_what_other_weights_would_cost(sim: Made) -> None:
+    privacy = sim.release.privacy
+    assert sim.facts.spread.rows[-1][1] == at_most(float(sim.release.privacy.epsilon), 3)
+    assert sim.facts.costs is not None
+    rows = {row[0]: row for row in sim.facts.costs.rows}
+    assert len(rows) == len(OUTLIER_WEIGHTS)
+    assert rows["weight 0.2"][1] == at_most(privacy.outlier_epsilon, 3)
+    assert rows["weight 1"][1:4] == (at_most(privacy.epsilon, 3), at_most(privacy.epsilon, 3), "0.0%")
+    assert rows["weight 0"][1] == at_most(float(privacy.epsilon_at(0.0)), 3)
+    lost = [float(row[3].rstrip("%")) for row in sim.facts.costs.rows]
+    assert lost == sorted(lost, reverse=True)
+    assert sim.facts.gammas is not None
+    assert [row[0] for row in sim.facts.gammas.rows] == [
+        f"γ = {gamma}" for gamma in ("0.25", "0.5", "1", "2", "4")
+    ]
+
+
+def test_the_best_attack_is_weaker_on_the_most_outlying(sim: Made) -> None:
+    found = [float(row[1].rstrip("%")) for row in sim.facts.attack.rows]
+    assert len(found) == 10
+    assert found[-1] < found[0] <= 100 * sim.release.privacy.advantage + 0.1
+
+
+# Values and ranges
+
+
+def test_cells_are_few_named_and_whole() -> None:
+    codes = np.concatenate([np.zeros(500, dtype=np.int64), np.arange(1, 401), [MISSING] * 50, [1001] * 50])
+    column = Integer(name="gain", min=0, max=1000, special=("?",), missing=True)
+    records = Records(rows=1000, codes={"gain": codes})
+    cells = Cells.of(column, records, records)
+    real, made = cells.fractions()
+    assert (cells.names[0], cells.names[-2:]) == ("0", ("?", "missing"))
+    assert cells.names[1].startswith("1 to ")
+    assert cells.names[-3].endswith(" to 1000")
+    assert (real[0], real[-2], real[-1]) == (0.5, 0.05, 0.05)
+    assert np.array_equal(real, made)
+    assert np.isclose(real.sum(), 1)
+    whole = cells.fractions(np.where(codes == 0, 0.0, 1.0))[0]
+    assert (whole[0], np.isclose(whole.sum(), 1)) == (0.0, True)
+
+
+def test_rare_values_are_taken_together() -> None:
+    column = Category(name="code", values=tuple(f"v{i}" for i in range(3000)))
+    codes = np.minimum(np.arange(6000) // 2, 2999)
+    records = Records(rows=6000, codes={"code": codes})
+    cells = Cells.of(column, records, records)
+    assert len(cells.names) == 12
+    assert cells.names[-1] == "all others"
+    assert np.isclose(cells.fractions()[0].sum(), 1)
+    only = Cells.of(Boolean(name="b"), *[Records(rows=2, codes={"b": np.array([0, 0])})] * 2)
+    assert only.names == ("false",)
+
+
+@pytest.mark.slow
+def test_two_hundred_columns_fit_into_a_small_page() -> None:
+    """Charts and their tables are nearly all of a page; here they have as many rows as they can."""
+    values = tuple(f"a value with a long name {i}" for i in range(3000))
+    columns = (
+        *(Category(name=f"column {i}", values=values[:40]) for i in range(200)),
+        Category(name="c", values=values),
+    )
+    codes = {column.name: np.arange(4000) % column.size for column in columns}
+    records = Records(rows=4000, codes=codes)
+    inputs = Inputs(Schema(columns=columns), records, records)
+    charts = columns_side_by_side(inputs, dict.fromkeys(codes, 0.0))
+    assert len(charts) == 201
+    assert sum(len((chart.svg + str(chart.rows) + chart.words).encode()) for chart in charts) < 2_500_000
+
+
+# The command
+
+
+def command(sim: Made, *more: str, output: str = "private-report.html") -> list[str]:
+    train = str(sim.folder.parent / "train.parquet")
+    return ["report", str(sim.folder), "--curator", "--train", train, "-o", output, *more]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--output", "report.html"], "give -o private-report.html"),
+        (["-o", "release/private-report.html"], "is a release, which is public"),
+        (["-o", "release/deep/private-report.html"], "is a release, which is public"),
+        (["-o", "private-report.pdf"], ".html"),
+        (["--dossier", "none.parquet"], "no dossier"),
+        (["--attack", "nowhere"], "no result of an attack"),
+        (["--holdout", "none.csv"], "none.csv"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    sim: Made, arguments: list[str], said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "release" / "deep").mkdir(parents=True)
+    (tmp_path / "release" / "release.json").write_text("{}")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(command(sim, *arguments)) == 2
+    captured = capsys.readouterr().err
+    assert said in captured
+    assert "Traceback" not in captured
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_tables_go_with_the_private_page_alone(
+    sim: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = str(tmp_path / "private-report.html")
+    assert main(["report", str(sim.folder), "--train", "people.csv", "-o", output]) == 2
+    assert "add --curator" in capsys.readouterr().err
+    assert main(["report", str(sim.folder), "--curator", "-o", output]) == 2
+    assert "--train" in capsys.readouterr().err
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "release.json").write_bytes((sim.folder / "release.json").read_bytes())
+    (tmp_path / "bad" / "arrays.npz").write_bytes(b"x" + (sim.folder / "arrays.npz").read_bytes())
+    train = tmp_path / "people.parquet"
+    pq.write_table(sim.train, train)
+    assert main(["report", str(tmp_path / "bad"), "--curator", "--train", str(train), "-o", output]) == 2
+    assert "damaged" in capsys.readouterr().err
+    assert not Path(output).exists()
+
+
+def test_missing_extras_are_named(sim: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "repsynth.report.curator", None)
+    with pytest.raises(ConfigError, match=re.escape("repsynth[report,evaluate]")):
+        curator_page(sim.folder, sim.train)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ConfigError, match=re.escape("repsynth[report,evaluate]")):
+        curator_page(sim.folder, sim.train)
+    with pytest.raises(ConfigError, match=re.escape("repsynth[report]")):
+        public_page(sim.folder)
+
+
+@pytest.mark.slow
+def test_the_command_takes_a_dossier_and_attacks_and_keeps_the_page_to_its_owner(
+    sim: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from repsynth import attack
+
+    risk(sim.train, sim.release, tmp_path / "dossier.parquet")
+    found = attack(
+        sim.train, sim.release.schema, tmp_path / "attack", targets=10, runs=8, epsilon=1.0, model="naive-bayes"
+    )
+    output = tmp_path / "private-report.html"
+    more = ["--dossier", str(tmp_path / "dossier.parquet"), "--attack", str(tmp_path / "attack"), "--json"]
+    assert main(command(sim, *more, output=str(output))) == 0
+    said = {"output": str(output), "private": True, "bytes": output.stat().st_size}
+    assert json.loads(capsys.readouterr().out) == said
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+    text = html.unescape(output.read_text(encoding="utf-8"))
+    assert f"on {found.targets} records in {found.runs} runs" in text
+    assert "another plan than this release's: naive-bayes, ε = 1" in text
+    assert "prediction by boosting (needs a holdout" in text
+    assert main(command(sim, output=str(output))) == 2
+    assert "already exists" in capsys.readouterr().err
+    other = pq.read_table(tmp_path / "dossier.parquet").slice(1)
+    pq.write_table(other, tmp_path / "other.parquet")
+    assert (
+        main(command(sim, "--dossier", str(tmp_path / "other.parquet"), output=str(tmp_path / "private.html")))
+        == 2
+    )
+    assert "of another table or release" in capsys.readouterr().err
+
+
+# In a browser, and with odd releases
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
+
+
+def odd_page(kind: str, folder: Path) -> Path:
+    """The page of a release with nasty names, or of one that an older version made."""
+    if kind == "old":
+        page = curator_page(RELEASES / "0.1.0" / "mst-hinge-exp", make_people(300))
+    else:
+        schema, table = nasty_table()
+        release = synthesize(table, schema, epsilon=2.0, delta=1e-6, model="mst")
+        page = curator_page(release.save(folder / "release"), table)
+    path = folder / f"private-{kind}.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def nasty_table() -> tuple[Schema, pa.Table]:
+    values = json.dumps(NASTY, ensure_ascii=False)
+    columns = "".join(
+        f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
+        for name in NASTY
+    )
+    table = pa.table({name: [NASTY[i * (k + 1) % 7] for i in range(400)] for k, name in enumerate(NASTY)})
+    return parse_schema(f"label = {json.dumps(NASTY[0])}\n{columns}"), table
+
+
+@needs_browser
+@pytest.mark.slow
+def test_the_stamp_stays_in_sight_and_on_paper(sim: Made, chromium: Browser, tmp_path: Path) -> None:
+    for width in (390, 1280):
+        chromium.open(sim.page, width=width)
+        chromium.run("scrollTo(0, document.body.scrollHeight)")
+        place = chromium.run(
+            "((it) => [it.top, it.bottom, scrollY])(document.querySelector('.banner').getBoundingClientRect())"
+        )
+        assert place[0] == 0 < place[1] < 100
+        assert place[2] > 1000
+        assert chromium.too_wide() <= 0
+    assert chromium.complaints == []
+    assert chromium.pdf(tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+@needs_axe
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everybody_can_read_it(sim: Made, chromium: Browser, width: int, dark: bool) -> None:
+    chromium.open(sim.page, width=width, dark=dark)
+    chromium.run("document.querySelectorAll('details').forEach((it) => { it.open = true; })")
+    assert chromium.faults() == []
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
+@pytest.mark.parametrize("kind", ["nasty", "old"])
+def test_odd_releases_make_pages_that_work(kind: str, chromium: Browser, tmp_path: Path) -> None:
+    page = odd_page(kind, tmp_path)
+    assert page.stat().st_size < 3_000_000
+    chromium.open(page, width=390)
+    assert chromium.complaints == []
+    assert chromium.too_wide() <= 0
+    assert chromium.run("document.querySelectorAll('script').length") == 0
+    titles = set(chromium.run("[...document.querySelectorAll('figcaption strong')].map((it) => it.textContent)"))
+    names = {"nasty": NASTY, "old": ["age", "smoker"]}[kind]
+    assert {f"{name}." for name in names} <= titles
+
+
+def test_inputs_of_another_schema_are_refused(sim: Made) -> None:
+    from repsynth.errors import DataError
+
+    with pytest.raises(DataError, match="training table"):
+        curator_page(sim.folder, sim.train.drop_columns(["x1"]))
+    assert Inputs.open(sim.train, sim.train, None, sim.release.schema).train.rows == 700
