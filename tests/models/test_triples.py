@@ -235,3 +235,12 @@ def test_shrinking_leaves_less_error_than_one_factor_would(kind: str) -> None:
     found = shrunk(expected, table, 1e4, least=-np.inf)
     factor = float((rest**2).sum() / ((rest**2).sum() + 225 * (40 / 1e4) ** 2))
     assert np.abs(found - expected - rest).sum() < 0.85 * np.abs(factor * (rest + noise) - rest).sum()
+
+
+def test_where_one_column_follows_from_another_cells_that_are_empty_stay_so() -> None:
+    generator = np.random.default_rng(3)
+    margin = generator.dirichlet(np.full(16, 2.0))
+    expected, truth = np.outer(margin, margin), np.diag(margin)
+    table = NoisyTable(truth * 3e4 + generator.normal(0, 30, (16, 16)), np.full((16, 16), 900.0))
+    found = shrunk(expected, table, 3e4, least=0.01)
+    assert np.abs(found - truth).sum() / 2 < 0.02  # noise alone: 0.1
