@@ -14,7 +14,9 @@ from conftest import options_of
 
 import repsynth
 from repsynth.auditing.audit import audit
+from repsynth.auditing.bounds import Finding, bounds_of, claimed_mu
 from repsynth.auditing.targets import made_up_table, targets_of
+from repsynth.auditing.training import threshold_learnt, training_ratios
 from repsynth.curator.dossier import dossier
 from repsynth.data.persons import PersonTable
 from repsynth.data.records import ALONE, UNITS, Records, Whose, join
@@ -413,6 +415,31 @@ def test_an_audit_finds_a_factor_that_was_forgotten(monkeypatch: pytest.MonkeyPa
     with repeatable(3):
         found = list(audit(plan_of(1, epsilon=4.0, model="naive-bayes"), visits(60), runs=2000))
     assert any(finding.exceeded for finding in found if finding.target == "canary of many rows")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_an_audit_of_a_training_samples_persons(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows of each, which take part together: what is found is close to what is claimed, and not above it."""
+    plan = plan_of(rows, epsilon=4.0, model="autoregressive", epochs=2.0, sampling_rate=0.5)
+    assert plan.training is not None
+    taken: list[set[int]] = []
+    whole = PersonHeld.sampled
+
+    def noted(self: PersonHeld, *how: Any) -> PersonHeld:
+        drawn = whole(self, *how)
+        taken.append(set(Counter(drawn.owners.of_rows.tolist()).values()))
+        return drawn
+
+    monkeypatch.setattr(PersonHeld, "sampled", noted)
+    with repeatable(3):
+        ratios = training_ratios(plan, 1.0, 4000)
+    assert taken == [{2}] * 2 * plan.training.rounds
+    claim = Loss.of([plan.training])
+    found = Finding(
+        "a person", "white-box", "gradients", claimed_mu(claim), *bounds_of(*threshold_learnt(*ratios))
+    )
+    assert not found.exceeded
+    assert found.lower > 0.5 * found.claimed
 
 
 def test_an_audit_takes_persons_away_with_all_their_rows() -> None:
