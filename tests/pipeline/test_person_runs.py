@@ -435,11 +435,10 @@ def test_an_audit_of_a_training_samples_persons(rows: int, monkeypatch: pytest.M
         ratios = training_ratios(plan, 1.0, 4000)
     assert taken == [{2}] * 2 * plan.training.rounds
     claim = Loss.of([plan.training])
-    found = Finding(
-        "a person", "white-box", "gradients", claimed_mu(claim), *bounds_of(*threshold_learnt(*ratios))
-    )
+    bounds = bounds_of(*threshold_learnt(*ratios))
+    found = Finding("a person", "white-box", "gradients", claimed_mu(claim), *bounds, plan.delta, claim=claim)
     assert not found.exceeded
-    assert found.lower > 0.5 * found.claimed
+    assert found.lower_mu > 0.5 * found.claimed_mu
 
 
 def test_an_audit_takes_persons_away_with_all_their_rows() -> None:
