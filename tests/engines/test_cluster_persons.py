@@ -156,7 +156,7 @@ def test_nobody_is_shown_the_key_or_a_fingerprint() -> None:
 
 
 def test_ids_and_fingerprints_do_not_come_back(pretended: Pretended) -> None:
-    """What comes to this process is sums, and a number for each part, however many persons there are."""
+    """What comes to this process is sums and one number, however many persons there are."""
     sizes = []
     for rows in (300, 600):
         pretended.came_back.clear()
@@ -164,7 +164,7 @@ def test_ids_and_fingerprints_do_not_come_back(pretended: Pretended) -> None:
         pretended.open(open_source(visits(rows)), VISITS).sum(Count())
         assert all(isinstance(each, np.ndarray) and each.dtype == np.int64 for each in pretended.came_back)
         sizes.append([each.size for each in pretended.came_back])
-    assert sizes == [[3, 2], [5, 2]]  # two parts, or four, and one more; then a count
+    assert sizes == [[2, 2], [2, 2]]  # by which count parts go, and how many records there are
 
 
 # --- what cannot be counted ---

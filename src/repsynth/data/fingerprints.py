@@ -17,7 +17,7 @@ the length is private.)
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -173,6 +173,23 @@ class Run:
             np.concatenate([none, *(run.rows for run in runs)]),
             np.concatenate([none, *(run.first for run in runs)]),
         )
+
+    @classmethod
+    def gathered(cls, runs: "Iterable[Run]", most: int) -> "Run":
+        """One after the other, as they come: `most` persons at most, for whom there is room from the beginning."""
+        words, numbers, end = np.empty((2, most), dtype=np.uint64), np.empty((2, most), dtype=np.int64), 0
+        for run in runs:
+            start, end = end, end + len(run.rows)
+            words[:, start:end] = run.prints.first, run.prints.second
+            numbers[:, start:end] = run.rows, run.first
+        words, numbers = words[:, :end], numbers[:, :end]
+        if end < most // 2:
+            words, numbers = words.copy(), numbers.copy()
+        return cls(Prints(words[0], words[1]), numbers[0], numbers[1])
+
+    def merged(self) -> "Run":
+        """Each person once, where several runs were joined."""
+        return Run.of(self.prints, self.rows, self.first)
 
     def find(self, asked: Prints) -> Ints:
         """Where each of some fingerprints is; refused, unless all of them are there."""

@@ -76,8 +76,9 @@ class Persons:
         prints = Fingerprints(os.urandom)
         parts = (Run.of(prints.of(ids), np.ones(len(ids), np.int64), rows) for ids, rows in _gathered(columns))
         runs = [part.cut(_PIECES) for part in parts]
-        whole = (Run.joined(pieces) for pieces in zip(*runs, strict=True))
-        return cls(prints, Run.joined([Run.of(piece.prints, piece.rows, piece.first) for piece in whole]))
+        most = sum(len(piece.rows) for run in runs for piece in run)
+        whole = (Run.joined(pieces).merged() for pieces in zip(*runs, strict=True))
+        return cls(prints, Run.gathered(whole, most))
 
     @property
     def count(self) -> int:

@@ -13,15 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from repsynth.arrays import Int32s, Ints
-from repsynth.data.fingerprints import SEED_BYTES, changed
+from repsynth.data.fingerprints import SEED_BYTES
 from repsynth.data.records import UNITS, Records, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
 from repsynth.engines.counting import (
     Ask,
     ByCount,
-    Counts,
     EncodeOwned,
+    FirstCount,
     HoldPersons,
     Reply,
     SamplePersons,
@@ -110,11 +110,8 @@ class ClusterEngine:
 
     @cached_property
     def _count(self) -> int:
-        """By which count of persons all parts go."""
-        counts = sum_of(self.parts, Counts(len(self.parts)))
-        if np.any(counts != counts[0]):
-            raise changed()
-        return int(counts[0])
+        """By which count of persons the first part goes: those that go by another one are refused in every sum."""
+        return int(sum_of(self.parts, FirstCount())[0])
 
     def _checked(self, task: Task) -> Task:
         return task if self.person is None else ByCount(self._count, task)

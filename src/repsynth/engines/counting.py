@@ -158,7 +158,7 @@ class Reply:
         if [each.part for each in asked] != list(range(self.parts)):
             raise DataError("the cluster did not count each part once; nothing of it is used")
         together = Run.joined([each.persons for each in asked])
-        whole = Run.of(together.prints, together.rows, together.first)
+        whole = together.merged()
         factors = factors_of(whole.rows, self.most).astype(np.int16)
         digests = [each.digest() for each in asked]
         count = _digest([*digests, together.first.tobytes()])
@@ -208,16 +208,12 @@ def _by_factor(codes: dict[str, Array], whose: Whose) -> Iterable[Part]:
 
 
 @dataclass(frozen=True)
-class Counts:
-    """By which count each part goes: zeros but at its own number."""
-
-    parts: int
+class FirstCount:
+    """By which count the first part goes; nothing of the others."""
 
     def __call__(self, records: Compact, number: int) -> Ints:
         """For one part."""
-        found = np.zeros(self.parts, dtype=np.int64)
-        found[number] = records.count
-        return counted_once(found)
+        return counted_once(np.array([0 if number else records.count]))
 
 
 @dataclass(frozen=True)
