@@ -6,7 +6,7 @@ months each, in which hours change. Seven in ten persons are synthesized, the ot
 table is compared with one row of each person (what a person is like) and with all rows (what a visit is like).
 
     python benchmarks/persons.py [--data-dir DIR] [--model mst] [--epsilon 1] [--seeds 3 4 5]
-    python benchmarks/persons.py --counting 10000000
+    python benchmarks/persons.py --counting 10000000 [--in-parts]
 """
 
 import argparse
@@ -21,6 +21,7 @@ from values import Split, predictions
 
 from repsynth import Budget, Schema, datasets, parse_schema, synthesize
 from repsynth.data.persons import Persons
+from repsynth.engines.counting import Ask, EncodeOwned, Reply, Settle
 from repsynth.evaluation.distances import measure_distances
 from repsynth.evaluation.matrix import records_of
 from repsynth.schema import Id, Person
@@ -115,6 +116,29 @@ def compare(name: str, table: pa.Table, schema: Schema, ids: str, seed: int, ask
         print("  ".join(f"{value:.3f}" for value in found), flush=True)
 
 
+def count_in_parts(rows: int) -> None:
+    """What counting takes where each 2²¹ rows are a part of a cluster, all of them in this process."""
+    schema = dataclasses.replace(
+        parse_schema("columns.who = {type = 'id'}\ncolumns.on = {type = 'boolean'}"), person=Person(column="who")
+    )
+    assert schema.person is not None
+    encode = EncodeOwned(schema, schema.person, bytes(32))
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    sizes = [min(2**21, rows - k) for k in range(0, rows, 2**21)]
+    owned = []
+    for number, size in enumerate(sizes):
+        ids = (np.arange(number * 2**21, number * 2**21 + size) * 7919) % (2 * rows)
+        table = pa.table({"who": pa.array(ids), "on": np.ones(size, dtype=np.bool_)})
+        owned.append(encode.of(table.to_batches(max_chunksize=2**16)))
+    read = time.process_time()
+    asked = [Ask(len(sizes))(part, number) for number, part in enumerate(owned)]
+    replied = [Reply(1, len(sizes))([each.pop(0) for each in asked], hand) for hand in range(len(sizes))]
+    kept = [Settle(schema)((part, [each[k] for each in replied]), k) for k, part in enumerate(owned)]
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"{sum(part.rows for part in kept):,} rows in {len(sizes)} parts: read and encoded in ", end="")
+    print(f"{read - start:.1f} CPU s, counted in {time.process_time() - read:.1f} CPU s, {more:,.0f} MB")
+
+
 def count(rows: int) -> None:
     """What counting takes beside reading the same ids."""
     ids = [
@@ -144,9 +168,10 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[3, 4, 5])
     parser.add_argument("--counting", type=int)
+    parser.add_argument("--in-parts", action="store_true")
     asked = parser.parse_args()
     if asked.counting:
-        count(asked.counting)
+        (count_in_parts if asked.in_parts else count)(asked.counting)
         return
     print("against one row of each person, then against all rows:", ", ".join(MEASURES))
     for seed in asked.seeds:

@@ -126,7 +126,7 @@ def test_each_heavy_library_has_its_place(library: str) -> None:
 
 def test_no_noise_and_no_entropy_on_a_worker() -> None:
     """What a worker runs knows neither the mechanism nor where random bytes come from; keys are brought to it."""
-    reached, waiting = set(), ["engines.work"]
+    reached, waiting = set(), ["engines.work", "engines.counting"]
     while waiting:
         name = waiting.pop()
         reached.add(name)
@@ -161,14 +161,14 @@ def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
     assert callers("choose_exponential") == {"mechanism.meter"}
     assert callers("select_counts") == {"mechanism.scout"}
     assert callers("sample_rows") == {"engines.local"}
-    assert callers("taking_part") == {"engines.subsample", "engines.work"}
+    assert callers("taking_part") == {"engines.subsample", "engines.work", "engines.local", "engines.counting"}
 
 
 def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
     assert users == {
         *("mechanism.noise", "mechanism.meter", "mechanism.scout", "pipeline.run", "domain.measure"),
-        "data.persons",  # the key of the fingerprints
+        *("data.persons", "engines.clusters"),  # the key of the fingerprints
     }
     assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
 
@@ -196,7 +196,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
         "data.imitate",
         "data.persons",
         "engines.local",
-        "engines.work",
+        *("engines.work", "engines.counting"),
         "curator.check",
         "report.own_bound",
         "release.given",
@@ -236,7 +236,7 @@ def test_starting_loads_nothing_heavy() -> None:
 
 MESSAGES = {"encode", "base", "csv", "parquet", "frames", "meter", "local"}
 MESSAGES |= {"ipc", "several", "databases", "sqlite", "duckdb", "postgresql", "excel", "statistics"}
-MESSAGES |= {"work", "clusters", "on_dask", "on_spark", "scout"}
+MESSAGES |= {"work", "counting", "clusters", "on_dask", "on_spark", "scout", "persons", "fingerprints"}
 """Modules whose code holds cells in its hands."""
 
 

@@ -41,6 +41,7 @@ REFUSED = CLUSTERS + "test_a_sum_is_refused_unless_it_is_one_of_all_parts"
 ROUND = CLUSTERS + "test_who_takes_part_in_a_round_is_the_same_wherever_the_rows_are"
 IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
 
+OF_PERSONS = "engines/test_cluster_persons.py::"
 PERSONS = "data/test_persons.py::"
 RUNS = "pipeline/test_person_runs.py::"
 REPLAY = RUNS + "test_without_a_person_nothing_moves_by_more_than_is_charged"
@@ -49,28 +50,28 @@ FAULTS = [
     # Several rows per person.
     Fault(
         "the factor is forgotten",
-        "data.persons",
+        "data.records",
         "np.where(rows > most, UNITS * most // np.maximum(rows, 1), UNITS)",
         "np.full(len(rows), UNITS)",
         REPLAY,
     ),
     Fault(
         "the factor is rounded up",
-        "data.persons",
+        "data.records",
         "UNITS * most // np.maximum(rows, 1)",
         "-(-UNITS * most // np.maximum(rows, 1))",
         PERSONS + "test_all_rows_of_a_person_count_as_no_more_than_allowed",
     ),
     Fault(
         "each row has a fingerprint of its own",
-        "data.persons",
+        "data.fingerprints",
         "sums: Words = key[0][:, None] + key[1][:, None] * lengths.astype(np.uint64)",
         "sums: Words = key[0][:, None] + key[1][:, None] * np.arange(len(lengths), dtype=np.uint64)",
         PERSONS + "test_rows_are_counted_by_the_text_of_the_id",
     ),
     Fault(
         "the length of an id has no say",
-        "data.persons",
+        "data.fingerprints",
         "sums: Words = key[0][:, None] + key[1][:, None] * lengths.astype(np.uint64)",
         "sums: Words = key[0][:, None] + 0 * key[1][:, None] * lengths.astype(np.uint64)",
         PERSONS + "test_two_ids_share_a_number_as_often_as_is_claimed",
@@ -78,29 +79,29 @@ FAULTS = [
     Fault(
         "the key is known",
         "data.persons",
-        "entropy: Callable[[int], bytes] = os.urandom",
-        "entropy: Callable[[int], bytes] = bytes",
+        "Fingerprints(os.urandom)",
+        "Fingerprints(bytes)",
         PERSONS + "test_keys_are_fresh",
     ),
     Fault(
         "how many rows count is taken from the data",
         "data.persons",
-        "factors_of(self.persons.rows_of(places), self.person.rows)",
-        "factors_of(self.persons.rows_of(places), int(self.persons.rows_of(places).max()))",
+        "factors_of(self.persons.rows_of(found), self.person.rows)",
+        "factors_of(self.persons.rows_of(found), int(self.persons.rows_of(found).max()))",
         REPLAY,
     ),
     Fault(
         "what was counted is not compared with what was read",
         "data.persons",
-        "            changed = bool(np.any(self._left))",
-        "            changed = False",
+        "            differ = bool(np.any(self._left))",
+        "            differ = False",
         PERSONS + "test_a_table_that_changed_since_it_was_counted_is_refused",
     ),
     Fault(
         "all rows without an id are one person's",
         "data.persons",
-        'np.where(places < 0, 1, self._rows.take(places, mode="clip"))',
-        'np.where(places < 0, np.sum(places < 0), self._rows.take(places, mode="clip"))',
+        'np.where(found < 0, 1, self._run.rows.take(found, mode="clip"))',
+        'np.where(found < 0, np.sum(found < 0), self._run.rows.take(found, mode="clip"))',
         PERSONS + "test_rows_are_counted_by_the_text_of_the_id",
     ),
     Fault(
@@ -113,9 +114,129 @@ FAULTS = [
     Fault(
         "rows take part one by one",
         "engines.local",
-        "        rows = np.flatnonzero(chosen[self.places])",
-        "        rows = sample_rows(len(self.places), rate, entropy)",
+        "rows = self.owners.rows_taking_part(rate, entropy(KEY_BYTES))",
+        "rows = sample_rows(len(self.owners.of_rows), rate, entropy)",
         RUNS + "test_persons_take_part_with_all_their_rows_or_none",
+    ),
+    Fault(
+        "rows of nobody share a place",
+        "data.persons",
+        "own = ALONE + start + np.arange(len(found))",
+        "own = ALONE + np.arange(len(found))",
+        PERSONS + "test_a_place_is_that_of_the_first_row_in_the_table",
+    ),
+    Fault(
+        "rows of nobody share a place with somebody",
+        "data.persons",
+        "own = ALONE + start + np.arange(len(found))",
+        "own = start + np.arange(len(found))",
+        PERSONS + "test_a_place_is_that_of_the_first_row_in_the_table",
+    ),
+    Fault(
+        "a training forgets what rows count",
+        "engines.local",
+        "total = total + rows.sum(kernel) * int(factor)",
+        "total = total + rows.sum(kernel) * UNITS",
+        RUNS + "test_an_audit_of_a_training_samples_persons",
+    ),
+    Fault(
+        "an audit samples the rows of a person one by one",
+        "auditing.training",
+        "Whose(np.repeat(np.arange(runs), 2),",
+        "Whose(np.arange(2 * runs),",
+        RUNS + "test_an_audit_of_a_training_samples_persons",
+    ),
+    # Persons on clusters.
+    Fault(
+        "each part counts its own persons only",
+        "engines.counting",
+        "factors[known] = np.concatenate([answer.factors for answer in answers])[at]",
+        "factors[known] = factors_of(run.rows, 2)[at]",
+        OF_PERSONS + "test_the_release_is_that_of_one_process",
+    ),
+    Fault(
+        "a key for each worker",
+        "engines.counting",
+        "Fingerprints(Expanded(self.seed))",
+        "Fingerprints(__import__('os').urandom)",
+        OF_PERSONS + "test_all_rows_of_a_person_count_as_so_many_at_most",
+    ),
+    Fault(
+        "all runs on clusters have one key",
+        "engines.clusters",
+        "os.urandom(SEED_BYTES)",
+        "bytes(range(SEED_BYTES))",
+        OF_PERSONS + "test_all_parts_have_one_key_and_each_run_its_own",
+    ),
+    Fault(
+        "a key that depends on which ids come first",
+        "data.fingerprints",
+        "digest(self._given)[self._given - count :]",
+        "digest(count)",
+        PERSONS + "test_a_seed_gives_the_same_key_however_long_the_ids_are",
+    ),
+    Fault(
+        "workers forget the factor",
+        "engines.counting",
+        "yield Part(int(factor),",
+        "yield Part(UNITS,",
+        OF_PERSONS + "test_all_rows_of_a_person_count_as_so_many_at_most",
+    ),
+    Fault(
+        "workers count ids that were not read in full",
+        "engines.counting",
+        "np.where(owned.states == UNREAD, 0, UNITS)",
+        "np.full(len(owned.states), UNITS)",
+        OF_PERSONS + "test_all_rows_of_a_person_count_as_so_many_at_most",
+    ),
+    Fault(
+        "a hand counts a part twice",
+        "engines.counting",
+        "[each.part for each in asked] != list(range(self.parts))",
+        "{each.part for each in asked} != set(range(self.parts))",
+        OF_PERSONS + "test_a_hand_counts_each_part_once",
+    ),
+    Fault(
+        "a part that has changed goes by the answers from before",
+        "engines.counting",
+        "if asked != [answer.asked for answer in answers]:",
+        "if False:",
+        OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
+    ),
+    Fault(
+        "persons may be counted in another order again",
+        "engines.counting",
+        "_digest([*digests, together.first.tobytes()])",
+        "_digest(digests)",
+        OF_PERSONS + "test_persons_counted_in_another_order_are_refused",
+    ),
+    Fault(
+        "a part may go by another count than others",
+        "engines.counting",
+        "if records.count != self.count:",
+        "if False:",
+        OF_PERSONS + "test_a_part_of_another_count_is_refused_at_any_later_time",
+    ),
+    Fault(
+        "each part takes persons by their places in it",
+        "engines.counting",
+        "alone * ALONE + np.array(self.starts)[part] + row",
+        "alone * ALONE + row",
+        OF_PERSONS + "test_persons_take_part_with_all_their_rows_as_in_one_process",
+    ),
+    Fault(
+        "a training on a cluster forgets what rows count",
+        "engines.counting",
+        "self.kernel.total(held.rows[same]) * int(factor)",
+        "self.kernel.total(held.rows[same]) * UNITS",
+        OF_PERSONS + "test_persons_take_part_with_all_their_rows_as_in_one_process",
+    ),
+    Fault(
+        "a task shows its key",
+        "engines.counting",
+        "seed: bytes = field(repr=False)",
+        "seed: bytes",
+        OF_PERSONS + "test_nobody_is_shown_the_key_or_a_fingerprint",
     ),
     Fault(
         "noise is that of a row",
@@ -385,8 +506,8 @@ FAULTS = [
     Fault(
         "a part of the table counts twice",
         "engines.clusters",
-        "cluster.spread(pieces, cluster.encoding",
-        "cluster.spread([*pieces, pieces[0]], cluster.encoding",
+        "cluster.spread(pieces, encode)",
+        "cluster.spread([*pieces, pieces[0]], encode)",
         SAME_BITS,
     ),
     Fault(
@@ -419,7 +540,7 @@ FAULTS = [
         "taking_part(0,",
         ROUND,
     ),
-    Fault("all rounds have one key", "engines.clusters", "entropy(KEY_BYTES))", "bytes(KEY_BYTES))", ROUND),
+    Fault("all rounds have one key", "engines.clusters", "key=entropy(KEY_BYTES)", "key=bytes(KEY_BYTES)", ROUND),
     Fault(
         "a worker passes the message of another library on",
         "engines.work",

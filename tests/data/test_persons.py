@@ -1,6 +1,8 @@
 """Whose a row is: fingerprints that do not collide, counts that are right, and what a row counts."""
 
+import os
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -14,9 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repsynth.data import persons
-from repsynth.data.persons import NOBODY, UNITS, UNREAD, Fingerprints, Persons, PersonTable, Prints, factors_of
+from repsynth.data import fingerprints, persons
+from repsynth.data.fingerprints import Expanded, Fingerprints, Prints
+from repsynth.data.persons import Persons, PersonTable
 from repsynth.data.reading import Reading
+from repsynth.data.records import ALONE, UNITS, factors_of
 from repsynth.data.sources import check_columns, open_source
 from repsynth.data.sources.base import Source
 from repsynth.errors import DataError
@@ -85,7 +89,7 @@ def test_what_is_not_a_number_and_blanks_are_no_ids() -> None:
 
 def test_more_rows_than_are_sorted_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(persons, "_TOGETHER", 100)
-    monkeypatch.setattr(persons, "_SOME", 7)
+    monkeypatch.setattr(fingerprints, "_SOME", 7)
     ids = np.random.default_rng(0).integers(0, 300, 2000)
     columns = [pa.array(part) for part in np.split(ids, 20)]
     assert rows_of(columns) == np.bincount(ids)[ids].tolist()
@@ -147,13 +151,23 @@ def test_two_ids_share_a_number_as_often_as_is_claimed() -> None:
 
 
 def test_keys_are_fresh() -> None:
-    one, two = (Fingerprints().of(pa.array(["a"])) for _ in range(2))
+    one, two = (Persons.counted([pa.array(["a"])])._run.prints for _ in range(2))
     assert one.first[0] != two.first[0]
     assert one.second[0] != two.second[0]
 
 
+def test_a_seed_gives_the_same_key_however_long_the_ids_are() -> None:
+    """Workers meet ids in another order; another seed gives other fingerprints."""
+    short, long = pa.array(["a7", ""]), pa.array(["x" * 999, "y"])
+    one, two, other = (Fingerprints(Expanded(bytes([k] * 32))) for k in (1, 1, 2))
+    found = [prints.of(texts).first.tolist() for prints in (one, other) for texts in (short, long)]
+    again = [two.of(long).first.tolist(), two.of(short).first.tolist()]
+    assert found[:2] == again[::-1]
+    assert not {*found[0], *found[1]} & {*found[2], *found[3]}
+
+
 def test_a_key_that_grows_under_several_threads_stays_the_same() -> None:
-    prints = Fingerprints()
+    prints = Fingerprints(os.urandom)
     texts = [pa.array(["x" * n, "abc"]) for n in range(0, 2000, 40)]
     found: dict[int, Any] = {}
     threads = [Thread(target=lambda k=k, t=t: found.__setitem__(k, prints.of(t))) for k, t in enumerate(texts)]
@@ -196,7 +210,22 @@ def test_one_that_did_not_is_not() -> None:
     (records,) = PersonTable(changing(["a", "a", None, "b", "a"], ["b", "a", "a", "a", None]), SCHEMA)
     assert records.whose is not None
     assert records.whose.factors.tolist() == [UNITS, 2730, 2730, 2730, UNITS]
-    assert (records.whose.places == NOBODY).tolist() == [False, False, False, False, True]
+    assert records.whose.places.tolist() == [3, 0, 0, 0, ALONE + 4]
+
+
+def test_a_place_is_that_of_the_first_row_in_the_table() -> None:
+    """Whatever the batches; a row that is nobody's has its own, also where the order has changed."""
+    ids = [None, "b", "a", "b", None, "a", "c"]
+    table = pa.table({"who": pa.array(ids), "smoker": [True] * 7})
+    expected = [ALONE, 1, 2, 1, ALONE + 4, 2, 6]
+    for rows in (1, 2, 7):
+        source = open_source(table)
+        cut = replace(source, batches=lambda names, n=rows: iter(table.select(list(names)).to_batches(n)))
+        places = [place for records in PersonTable(cut, SCHEMA) for place in records.whose.places.tolist()]  # type: ignore[union-attr]
+        assert places == expected
+    (records,) = PersonTable(changing(["a", None], [None, "a"]), SCHEMA)
+    assert records.whose is not None
+    assert len(set(records.whose.places.tolist())) == 2
 
 
 def test_a_pass_that_was_left_early_does_not_matter_to_the_next() -> None:
@@ -223,7 +252,7 @@ def test_an_id_that_was_not_read_in_full_counts_nothing(ids: pa.Array) -> None:
     (records,) = PersonTable(open_source(pa.table({"who": ids, "smoker": [True] * 3})), SCHEMA)
     assert records.whose is not None
     assert records.whose.factors.tolist() == [0, 0, UNITS]
-    assert records.whose.places[:2].tolist() == [UNREAD, UNREAD]
+    assert records.whose.places.tolist() == [ALONE, ALONE + 1, 2]
 
 
 def test_bytes_that_the_encoding_does_not_know_count_nothing(tmp_path: Path) -> None:

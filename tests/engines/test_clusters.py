@@ -26,7 +26,18 @@ from repsynth.data.records import Records
 from repsynth.data.sources import Source, frames, open_source, parquet, stretches
 from repsynth.engines import names
 from repsynth.engines.clusters import ClusterEngine, sum_of
-from repsynth.engines.work import Compact, EncodeCompact, Failed, Made, Task, added, carried_out
+from repsynth.engines.codes import Part
+from repsynth.engines.work import (
+    Compact,
+    EncodeCompact,
+    Failed,
+    Made,
+    Task,
+    added,
+    carried_out,
+    picked,
+    settled,
+)
 from repsynth.errors import ConfigError, DataError
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.noise import seeded_entropy
@@ -60,7 +71,7 @@ class Pretended:
         parts = PretendedParts(self, [cloudpickle.dumps(item) for item in items])
         return parts.kept(task) if task else parts
 
-    def frame(self, source: Source, schema: Schema) -> "PretendedParts":
+    def frame(self, source: Source, encode: Any) -> "PretendedParts":
         raise AssertionError("no data frame lies on a pretended cluster: test_dask and test_spark have real ones")
 
 
@@ -75,6 +86,16 @@ class PretendedParts:
     def kept(self, task: Task) -> "PretendedParts":
         return PretendedParts(self.cluster, [cloudpickle.dumps(found) for found in self._each(task)])
 
+    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "PretendedParts":
+        asked = list(self._each(ask))
+        columns = [[picked(found, hand) for found in asked] for hand in range(hands)]
+        replied = list(PretendedParts(self.cluster, list(map(cloudpickle.dumps, columns)))._each(reply))
+        told = [
+            settled(_sent(settle), cloudpickle.loads(part), [picked(found, number) for found in replied], number)
+            for number, part in enumerate(self.parts)
+        ]
+        return PretendedParts(self.cluster, [cloudpickle.dumps(found) for found in told])
+
     def added(self, task: Task) -> Any:
         found = list(self._each(task))
         random.Random(1).shuffle(found)
@@ -85,8 +106,13 @@ class PretendedParts:
 
     def _each(self, task: Task) -> Iterator[Any]:
         for number, part in enumerate(self.parts):
-            carried_out(cloudpickle.loads(cloudpickle.dumps(task)), cloudpickle.loads(part), number)  # and lost
-            yield carried_out(cloudpickle.loads(cloudpickle.dumps(task)), cloudpickle.loads(part), number)
+            carried_out(_sent(task), cloudpickle.loads(part), number)  # and lost
+            yield carried_out(_sent(task), cloudpickle.loads(part), number)
+
+
+def _sent(task: Task) -> Task:
+    sent: Task = cloudpickle.loads(cloudpickle.dumps(task))
+    return sent
 
 
 HERE = Pretended()
@@ -107,9 +133,9 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     return HERE
 
 
-def plan_of(model: str) -> Plan:
+def plan_of(model: str, schema: Schema = SCHEMA) -> Plan:
     training = {"epochs": 1.0, "sampling_rate": 0.5} if model == "autoregressive" else {}
-    return make_plan(SCHEMA, Settings.of(epsilon=3.0, model=model, **training))
+    return make_plan(schema, Settings.of(epsilon=3.0, delta=1e-6, model=model, **training))
 
 
 def tables(folder: Path, rows: int = ROWS) -> dict[str, Any]:
@@ -251,6 +277,9 @@ class Lying:
     def kept(self, task: Task) -> "Lying":
         return self
 
+    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "Lying":
+        return self
+
     def added(self, task: Task) -> Any:
         return self.found
 
@@ -311,7 +340,7 @@ def test_codes_are_made_again_and_not_sent() -> None:
     made = Made(lambda held, number: object(), None, 0)
     assert made.value is made.value
     assert cloudpickle.loads(cloudpickle.dumps(made)).value is not made.value
-    assert "Jane" not in repr(Compact(SCHEMA, ({"name": np.array(["Jane"])},)))
+    assert "Jane" not in repr(Compact(SCHEMA, (Part(1, {"name": np.array(["Jane"])}),)))
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ One test for all of it: starting a cluster takes longer than most of what is che
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checks import same_release
 from conftest import make_people
+from test_cluster_persons import VISITS, visit_files, visits
 from test_clusters import (
     MODELS,
     SCHEMA,
@@ -27,6 +29,7 @@ from repsynth.cli import main
 from repsynth.data.sources import frames, open_source, parquet, stretches
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
+from repsynth.planning.plan import Plan
 
 distributed = pytest.importorskip("distributed", reason="no Dask here; pip install 'repsynth[dask]'")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Dask warns of many things
@@ -40,6 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(frames, "PIECE_ROWS", 300)
     monkeypatch.setattr(stretches, "RANGE", 15_000)
     tables(tmp_path)
+    visit_files(tmp_path)
     return tmp_path
 
 
@@ -47,8 +51,10 @@ def test_a_dask_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as client:
         files_and_frames_give_the_same_bits(client, folder)
-        killed_workers_change_nothing(client, folder)
-        a_killed_task_changes_nothing(client, folder)
+        persons_are_found_wherever_their_rows_are(client, folder)
+        for plans, table in ((plan_of, "people"), (plan_of_visits, "visits")):
+            killed_workers_change_nothing(client, folder / f"{table}.parquet", plans)
+            a_killed_task_changes_nothing(client, folder / f"{table}.parquet", plans)
         failures_are_one_line(client, folder)
         nothing_is_left_behind(client, folder)
         the_command_line_names_the_scheduler(client, folder, capsys)
@@ -67,10 +73,26 @@ def files_and_frames_give_the_same_bits(client: Client, folder: Path) -> None:
     check_same_bits(plan_of("autoregressive"), frame, None, here=frame.compute())
 
 
-def killed_workers_change_nothing(client: Client, folder: Path) -> None:
+def plan_of_visits(model: str) -> Plan:
+    return plan_of(model, VISITS)
+
+
+def persons_are_found_wherever_their_rows_are(client: Client, folder: Path) -> None:
+    import dask.dataframe
+
+    for model in MODELS:
+        check_same_bits(plan_of_visits(model), folder / "visits.parquet", "dask", client)
+    check_same_bits(plan_of_visits("naive-bayes"), folder / "visits.csv", "dask")
+    check_same_bits(plan_of_visits("naive-bayes"), visits(), "dask")
+    frame = dask.dataframe.from_pandas(visits(500).to_pandas(), npartitions=3)
+    check_same_bits(plan_of_visits("autoregressive"), frame, None, here=frame.compute())
+    wait_until_all_is_let_go(client)
+
+
+def killed_workers_change_nothing(client: Client, table: Path, plans: Callable[[str], Plan]) -> None:
     """One between two measurements and, of a training, one between two rounds: what they held is made again."""
     for model, when in (("naive-bayes", "histograms"), ("autoregressive", 1)):
-        plan, table = plan_of(model), folder / "people.parquet"
+        plan = plans(model)
         killed: list[int] = []
 
         def kill(now: str | int, when: str | int = when, killed: list[int] = killed) -> None:
@@ -91,13 +113,11 @@ def killed_workers_change_nothing(client: Client, folder: Path) -> None:
         assert same_release(run(plan, open_source(table), noise_seed=5), there)
 
 
-def a_killed_task_changes_nothing(client: Client, folder: Path) -> None:
+def a_killed_task_changes_nothing(client: Client, table: Path, plans: Callable[[str], Plan]) -> None:
     def kill_the_worker() -> None:  # goes to the workers, which have no tests
         os.kill(os.getpid(), signal.SIGKILL)
 
-    check_killed_inside_a_task(
-        plan_of("mst"), folder / "people.parquet", kill_the_worker, engine="dask", cluster=client
-    )
+    check_killed_inside_a_task(plans("mst"), table, kill_the_worker, engine="dask", cluster=client)
 
 
 def failures_are_one_line(client: Client, folder: Path) -> None:

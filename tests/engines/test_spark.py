@@ -16,6 +16,7 @@ import pyarrow.csv as pacsv
 import pytest
 from checks import same_release
 from conftest import ALL_TYPES, make_people
+from test_cluster_persons import VISITS, visit_files, visits
 from test_clusters import (
     MODELS,
     SCHEMA,
@@ -30,6 +31,7 @@ import repsynth
 from repsynth.data.sources import frames, open_source, parquet, stretches
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
+from repsynth.schema import Schema
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,6 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(frames, "PIECE_ROWS", 300)
     monkeypatch.setattr(stretches, "RANGE", 25_000)
     tables(tmp_path)
+    visit_files(tmp_path)
     return tmp_path
 
 
@@ -81,8 +84,10 @@ def session(spark: None, tmp_path: Path) -> Any:
 
 def test_a_spark_cluster(session: Session, folder: Path) -> None:
     files_and_frames_give_the_same_bits(session, folder)
-    a_killed_executor_changes_nothing(session, folder)
-    a_killed_task_changes_nothing(session, folder)
+    persons_are_found_wherever_their_rows_are(session, folder)
+    for schema, table in ((SCHEMA, "people"), (VISITS, "visits")):
+        a_killed_executor_changes_nothing(session, folder / f"{table}.parquet", schema)
+        a_killed_task_changes_nothing(session, folder / f"{table}.parquet", schema)
     failures_are_one_line(session, folder)
     nothing_is_left_behind(session, folder)
 
@@ -95,6 +100,14 @@ def files_and_frames_give_the_same_bits(session: Session, folder: Path) -> None:
     people = make_people(700)
     assert frame.count() == people.num_rows
     check_same_bits(plan_of("naive-bayes"), frame, None, here=people)
+
+
+def persons_are_found_wherever_their_rows_are(session: Session, folder: Path) -> None:
+    for model in MODELS:
+        check_same_bits(plan_of(model, VISITS), folder / "visits.parquet", "spark", session)
+    check_same_bits(plan_of("naive-bayes", VISITS), folder / "visits.csv", "spark")
+    frame = session.read.parquet(str(folder / "visits.parquet")).repartition(3, "age")
+    check_same_bits(plan_of("naive-bayes", VISITS), frame, None, here=visits())
 
 
 def executors_of(session: Session) -> list[int]:
@@ -112,8 +125,8 @@ def executors_of(session: Session) -> list[int]:
     return found
 
 
-def a_killed_executor_changes_nothing(session: Session, folder: Path) -> None:
-    plan, table = plan_of("autoregressive"), folder / "people.parquet"
+def a_killed_executor_changes_nothing(session: Session, table: Path, schema: Schema) -> None:
+    plan = plan_of("autoregressive", schema)
     killed: list[int] = []
 
     def kill(executor: int) -> None:
@@ -171,15 +184,14 @@ def nothing_is_left_behind(session: Session, folder: Path) -> None:
     assert session.sparkContext._jsc.getPersistentRDDs().size() == 0
 
 
-def a_killed_task_changes_nothing(session: Session, folder: Path) -> None:
+def a_killed_task_changes_nothing(session: Session, table: Path, schema: Schema) -> None:
     def kill_the_executor() -> None:  # goes to the workers, which have no tests
         """From a Python process of it: Java is the parent of the parent."""
         stat = (Path("/proc") / str(os.getppid()) / "stat").read_text()
         os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
         signal.pause()  # Java ends this process, too
 
-    table = folder / "people.parquet"
-    check_killed_inside_a_task(plan_of("mst"), table, kill_the_executor, engine="spark", cluster=session)
+    check_killed_inside_a_task(plan_of("mst", schema), table, kill_the_executor, engine="spark", cluster=session)
 
 
 def test_the_command_line_with_a_spark_master(spark: None, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,12 @@ from conftest import options_of
 
 import repsynth
 from repsynth.auditing.audit import audit
+from repsynth.auditing.bounds import Finding, bounds_of, claimed_mu
 from repsynth.auditing.targets import made_up_table, targets_of
+from repsynth.auditing.training import threshold_learnt, training_ratios
 from repsynth.curator.dossier import dossier
-from repsynth.data.persons import NOBODY, UNITS, PersonTable
-from repsynth.data.records import Records, Whose, join
+from repsynth.data.persons import PersonTable
+from repsynth.data.records import ALONE, UNITS, Records, Whose, join
 from repsynth.data.sources import open_source
 from repsynth.engines import codes
 from repsynth.engines.codes import Codes
@@ -251,13 +253,13 @@ def test_persons_take_part_with_all_their_rows_or_none() -> None:
     held = engine.held(lambda records: records.codes["age"][:, None].astype(np.int32))
     assert isinstance(held, PersonHeld)
     times = Counter(who for who in ids_of(table) if who is not None)
-    assert held.persons == len(times) + ids_of(table).count(None)
-    assert len(set(held.places.tolist())) == held.persons
+    persons = len(held.owners.places)
+    assert persons == len(times) + ids_of(table).count(None)
     for seed in range(20):
         drawn = held.sampled(0.5, seeded_entropy(seed))
-        own = Counter(drawn.places.tolist())
-        assert all(own[place] == np.sum(held.places == place) for place in own)
-        assert 0.35 < len(own) / held.persons < 0.65
+        own = Counter(drawn.owners.of_rows.tolist())
+        assert all(own[person] == np.sum(held.owners.of_rows == person) for person in own)
+        assert 0.35 < len(own) / persons < 0.65
         whole = sum(
             int(f) * np.append(drawn.held.take(np.array([i])).rows[0], 1) for i, f in enumerate(drawn.factors)
         )
@@ -415,6 +417,30 @@ def test_an_audit_finds_a_factor_that_was_forgotten(monkeypatch: pytest.MonkeyPa
     assert any(finding.exceeded for finding in found if finding.target == "canary of many rows")
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_an_audit_of_a_training_samples_persons(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows of each, which take part together: what is found is close to what is claimed, and not above it."""
+    plan = plan_of(rows, epsilon=4.0, model="autoregressive", epochs=2.0, sampling_rate=0.5)
+    assert plan.training is not None
+    taken: list[set[int]] = []
+    whole = PersonHeld.sampled
+
+    def noted(self: PersonHeld, *how: Any) -> PersonHeld:
+        drawn = whole(self, *how)
+        taken.append(set(Counter(drawn.owners.of_rows.tolist()).values()))
+        return drawn
+
+    monkeypatch.setattr(PersonHeld, "sampled", noted)
+    with repeatable(3):
+        ratios = training_ratios(plan, 1.0, 4000)
+    assert taken == [{2}] * 2 * plan.training.rounds
+    claim = Loss.of([plan.training])
+    bounds = bounds_of(*threshold_learnt(*ratios))
+    found = Finding("a person", "white-box", "gradients", claimed_mu(claim), *bounds, plan.delta, claim=claim)
+    assert not found.exceeded
+    assert found.lower_mu > 0.5 * found.claimed_mu
+
+
 def test_an_audit_takes_persons_away_with_all_their_rows() -> None:
     table = visits()
     release = repsynth.synthesize(table, schema_of(3), epsilon=2.0, delta=1e-6, model="naive-bayes")
@@ -424,7 +450,7 @@ def test_an_audit_takes_persons_away_with_all_their_rows() -> None:
     for target in targets_of(release, records):
         assert target.record.whose is not None
         assert target.others.whose is not None
-        own, others = (set(w.places.tolist()) - {NOBODY} for w in (target.record.whose, target.others.whose))
+        own, others = (set(w.places.tolist()) for w in (target.record.whose, target.others.whose))
         assert not own & others
         several += target.record.rows > 1
     assert several >= 4
@@ -573,16 +599,17 @@ def test_a_table_without_the_person_column_is_refused() -> None:
         repsynth.synthesize(visits().drop_columns(["patient"]), schema_of(1), epsilon=1.0)
 
 
-def test_clusters_are_refused() -> None:
-    pytest.importorskip("distributed")
-    with pytest.raises(ConfigError, match="rows of a person are counted by the engine local alone"):
-        repsynth.synthesize(visits(), schema_of(1), epsilon=1.0, engine="dask", cluster="tcp://127.0.0.1:1")
+@pytest.mark.slow
+def test_a_seeded_training_is_the_same_though_keys_are_fresh() -> None:
+    plan = plan_of(2, **options_of("autoregressive"))
+    one, two = (run(plan, open_source(visits()), noise_seed=1) for _ in range(2))
+    assert same_release(one, two)
 
 
-def test_places_are_nobody_where_there_is_no_id() -> None:
+def test_places_are_a_rows_own_where_there_is_no_id() -> None:
     (records,) = PersonTable(open_source(visits()), schema_of(1))
     assert records.whose is not None
-    assert (records.whose.places == NOBODY).tolist() == [each is None for each in ids_of(visits())]
+    assert (records.whose.places >= ALONE).tolist() == [each is None for each in ids_of(visits())]
 
 
 def test_rounds_of_a_row_are_those_of_the_person() -> None:

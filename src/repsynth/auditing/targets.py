@@ -10,8 +10,7 @@ from repsynth.arrays import Bools
 from repsynth.data.decode import decode
 from repsynth.data.following import with_following
 from repsynth.data.imitate import layout_of
-from repsynth.data.persons import NOBODY, UNITS, factors_of
-from repsynth.data.records import MISSING, Records, Whose, join
+from repsynth.data.records import MISSING, UNITS, Records, Whose, factors_of, join
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
 from repsynth.release.release import Release
@@ -66,9 +65,7 @@ def targets_of(release: Release, table: Records) -> Iterator[Target]:
 
 def _own_rows(table: Records, row: int) -> Bools:
     """Those of a row's person."""
-    whose = np.arange(table.rows)
-    if table.whose is not None and table.whose.places[row] >= 0:
-        whose = table.whose.places
+    whose = np.arange(table.rows) if table.whose is None else table.whose.places
     own: Bools = whose == whose[row]
     return own
 
@@ -76,7 +73,7 @@ def _own_rows(table: Records, row: int) -> Bools:
 def _planted(record: Records, table: Records, person: Person, rows: int) -> Records:
     """Somebody with so many rows, all the same."""
     assert table.whose is not None
-    places = np.full(rows, table.whose.places.max(initial=NOBODY) + 1)
+    places = np.full(rows, table.whose.places.max(initial=-1) + 1)
     whose = Whose(places, factors_of(np.full(rows, rows), person.rows))
     return replace(record.take(np.zeros(rows, dtype=np.int64)), whose=whose)
 
@@ -116,5 +113,5 @@ def stored(schema: Schema, parts: Sequence[Records]) -> pa.Table:
     table = decode(joined, schema, layout_of(open_source(pa.table(names)), schema))
     if schema.person is None or whose is None:
         return table
-    ids = pa.array(whose.places, mask=whose.places < 0)
+    ids = pa.array(whose.places)
     return table.set_column(table.column_names.index(schema.person.column), schema.person.column, ids)

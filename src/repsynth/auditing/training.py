@@ -9,7 +9,7 @@ import numpy as np
 from repsynth.arrays import Floats, Int32s, Ints
 from repsynth.auditing.bounds import Finding, bounds_of, claimed_mu
 from repsynth.auditing.targets import Target
-from repsynth.data.records import Records
+from repsynth.data.records import UNITS, Records, Whose
 from repsynth.engines.local import LocalEngine
 from repsynth.mechanism.kernels import Rounds
 from repsynth.mechanism.meter import Meter
@@ -58,12 +58,19 @@ def threshold_learnt(out: Floats, present: Floats) -> tuple[Floats, Floats]:
 
 def training_ratios(plan: Plan, influence: float, runs: int) -> tuple[Floats, Floats]:
     """Log-likelihood ratios of a whole training, drawn without and with a record that adds as much as its
-    influence allows to the same entry in every round: no gradient tells more."""
+    influence allows to the same entry in every round: no gradient tells more. Where several rows may be one
+    person's, it is a person with two rows, each of which counts half and adds all that a person may: they take
+    part together or not at all, and add as much as one row would that counts in full."""
     assert plan.training is not None
-    results = []
+    person, results = plan.schema.person, []
+    table = Records(rows=runs, codes={})
+    if person is not None:
+        whose = Whose(np.repeat(np.arange(runs), 2), np.full(2 * runs, UNITS // 2))
+        table = Records(rows=2 * runs, codes={}, whose=whose)
     for value in (0, math.floor(influence * plan.training.sensitivity)):
-        alone = _Alone(runs, value, math.floor(influence * plan.training.sensitivity), plan.training)
-        engine = LocalEngine([Records(rows=runs, codes={})])
+        expected = math.floor(influence * plan.training.sensitivity)
+        alone = _Alone(runs, value, expected, plan.training, plan.schema.rows_per_person)
+        engine = LocalEngine([table], person=person)
         Meter(engine, plan.scale, delta=plan.delta).train(alone, plan.training)
         results.append(alone.ratios)
     return results[0], results[1]
@@ -71,22 +78,24 @@ def training_ratios(plan: Plan, influence: float, runs: int) -> tuple[Floats, Fl
 
 @dataclass
 class _Alone:
-    """As many trainings at once as there are records: each record adds to an entry of its own. Whether it takes
-    part in a round is drawn for each, as is the noise of each entry."""
+    """As many trainings at once as there are persons: each adds to an entry of its own, with one row or with
+    several. Who takes part in a round is drawn for each person, and the noise for each entry."""
 
     runs: int
     value: int
     expected: int
     event: SampledEvent
+    rows_per_person: int
     name: str = "gradients"
     weighted: bool = True
 
     def __post_init__(self) -> None:
-        self.sensitivity = float(self.value)
+        self.sensitivity = self.value / self.rows_per_person
         self.ratios = np.zeros(self.runs)
 
     def parts(self, records: Records) -> Int32s:
-        return np.arange(records.rows, dtype=np.int32)[:, None]
+        places = np.arange(records.rows) if records.whose is None else records.whose.places
+        return places.astype(np.int32)[:, None]
 
     def kernel(self) -> "_Alone":
         return self
@@ -95,9 +104,7 @@ class _Alone:
         yield self
 
     def total(self, parts: Int32s) -> Ints:
-        total = np.zeros(self.runs, dtype=np.int64)
-        total[parts[:, 0]] = self.value
-        return total
+        return np.bincount(parts[:, 0], minlength=self.runs) * self.value
 
     def advance(self, noisy: Ints) -> None:
         tells = (noisy - self.expected / 2) * (self.expected / self.event.sigma**2)

@@ -15,8 +15,7 @@ from repsynth.auditing.bounds import Finding, bounds_of, claimed_mu
 from repsynth.auditing.targets import Target
 from repsynth.auditing.training import attack_training, threshold_learnt
 from repsynth.curator.guarantee import ETA_SHARE, guaranteed_weights
-from repsynth.data.persons import UNITS
-from repsynth.data.records import Records, Whose
+from repsynth.data.records import UNITS, Records, Whose
 from repsynth.engines.local import LocalEngine
 from repsynth.mechanism.kernels import OUT, Chosen, Rounds, Statistic
 from repsynth.mechanism.meter import Meter

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from repsynth.arrays import Floats, Ints
 from repsynth.curator.chance import protected_probability
 from repsynth.curator.guarantee import eta_share, guaranteed_weights, why_none
-from repsynth.data.persons import UNITS, told_apart
-from repsynth.data.records import Records
+from repsynth.data.records import UNITS, Records, Whose
 from repsynth.data.sources import check_columns, open_source
 from repsynth.engines.local import LocalEngine
 from repsynth.privacy.loss import Loss
@@ -148,9 +147,9 @@ class _Owners:
         if schema.person is None:
             rows = sum(records.rows for records in data)
             return cls(np.arange(rows), np.ones(rows), 1, several=False)
-        places = told_apart(np.concatenate([np.zeros(0, dtype=np.int64), *(whose.places for whose in owned)]))
-        counts = np.concatenate([np.zeros(0), *(whose.factors / UNITS for whose in owned)])
-        return cls(places, counts, schema.person.rows, several=True)
+        whose = Whose.joined(owned)
+        persons = np.unique(whose.places, return_inverse=True)[1]
+        return cls(persons, whose.factors / UNITS, schema.person.rows, several=True)
 
     def together(self, of_rows: Floats) -> Floats:
         """For each row what all rows of its person come to, as a share of the most that a person can have; rounded
@@ -168,8 +167,7 @@ class _Owners:
         """Who belongs together, by a number that means nothing else, and what each row counts."""
         if not self.several:
             return {}
-        number = np.unique(self.places, return_inverse=True)[1]
-        return {"person": number, "rows": np.bincount(number)[number], "counts": self.counts}
+        return {"person": self.places, "rows": np.bincount(self.places)[self.places], "counts": self.counts}
 
 
 def _norms(data: list[Records], release: Release) -> tuple[Floats, Floats | None]:

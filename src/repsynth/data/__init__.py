@@ -6,6 +6,7 @@ encode    the only gate: every cell becomes a code inside the public domain
           notation: how numbers and times stand in text;  positions: where they lie on the public grid
           cuts: between which of some positions
 records   a batch of encoded records
+persons   whose rows belong together, in one process;  fingerprints: by what ids are compared
 layout    how a table is stored;  imitate: which layout the synthetic table gets
 decode    from codes back to cells
 write     tables to files, a writer for each suffix

@@ -1,177 +1,23 @@
-"""Whose a row is: ids become fingerprints under a secret key, and the rows of each person are counted.
-
-Two ids are the same where their texts are, without the blanks around them; 17 and 17.0 are one. A row without an
-id is a person of its own. An id that is there but was not read in full, because the table has another encoding
-than was said or a float has lost digits, may be anybody's: such a row counts nothing, whatever else there is.
-
-Different ids have the same fingerprint with a chance of 2⁻¹²⁸, whatever they are. A fingerprint is made of four
-numbers of 32 bits, the upper halves of m₀ + m₁ x₁ + m₂ x₂ + ... modulo 2⁶⁴, where x₁ is the length of the id and
-the others are its bytes, four at a time. With keys m that are drawn at random each such number is the same for two
-different ids with a chance of 2⁻³² (strongly universal hashing, which needs no assumption about a cipher).
-"""
+"""The persons of a table in one process: their rows are counted in a pass of their own, before all others."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from repsynth.arrays import Bools, Ints
-from repsynth.data.encode import EncodedTable, encode_batch, plain_array, read_text
-from repsynth.data.records import Records, Whose
-from repsynth.errors import DataError
+from repsynth.arrays import Ints
+from repsynth.data.encode import EncodedTable, encode_batch
+from repsynth.data.fingerprints import UNREAD, Fingerprints, Run, changed, id_texts, states_of
+from repsynth.data.records import ALONE, Records, Whose, factors_of
 from repsynth.schema import Person
 
-UNITS = 2**12
-"""What a row counts that counts in full."""
-
-NOBODY, UNREAD = -1, -2
-"""The place of a row without an id, and of one whose id was not read in full."""
-
-_LOST = "\ufffd"  # what stands for a character that could not be read
-_DIGITS = {16: 11, 32: 24, 64: 53}  # up to this power of two, floats of so many bits hold all whole numbers
 _TOGETHER = 2**20  # rows whose fingerprints are sorted at a time
 _PIECES = 2**8  # of the sorted persons, each put together by itself
-_SOME = 2**14  # texts that are hashed at a time: they stay in the cache
-_LIMB = 4  # bytes of an id that are multiplied by one number of the key
-
-_KEPT = np.array([0, 2**8 - 1, 2**16 - 1, 2**24 - 1, 2**32 - 1], dtype=np.uint32)  # the first bytes of a limb
-
-Words = NDArray[np.uint64]
-
-
-def factors_of(rows: Ints, most: int) -> Ints:
-    """What each row of a person with so many counts, in units, rounded down: all of them at most `most` rows.
-
-    >>> factors_of(np.array([1, 2, 3, 5000]), most=2).tolist()
-    [4096, 4096, 2730, 1]
-    """
-    return np.where(rows > most, UNITS * most // np.maximum(rows, 1), UNITS)
-
-
-def told_apart(places: Ints) -> Ints:
-    """A place for each row's person; rows that are nobody's, or not known whose, are persons of their own.
-
-    >>> told_apart(np.array([1, NOBODY, 0, UNREAD, 1])).tolist()
-    [1, 2, 0, 3, 1]
-    """
-    alone = np.flatnonzero(places < 0)
-    found = places.copy()
-    found[alone] = places.max(initial=NOBODY) + 1 + np.arange(len(alone))
-    return found
-
-
-class Fingerprints:
-    """A secret key, as long as the longest id so far needs; several threads may use it.
-
-    >>> prints = Fingerprints()
-    >>> one, two, again = prints.of(pa.array(["a7", "a8", "a7"])).first.tolist()
-    >>> one == again, one == two
-    (True, False)
-    """
-
-    def __init__(self, entropy: Callable[[int], bytes] = os.urandom) -> None:
-        self._entropy = entropy
-        self._key: Words = np.zeros((0, 4), dtype=np.uint64)
-        self._lock = Lock()
-
-    def of(self, texts: pa.Array) -> "Prints":
-        """The fingerprint of each text."""
-        parts = [
-            self._some(texts.slice(start, _SOME).cast(pa.large_binary())) for start in range(0, len(texts), _SOME)
-        ]
-        return Prints.joined(parts)
-
-    def _some(self, texts: pa.LargeBinaryArray) -> "Prints":
-        _, places, content = texts.buffers()
-        ends = np.frombuffer(places, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        lengths, start = np.diff(ends), ends[0]
-        padded = content.slice(start, ends[-1] - start).to_pybytes() + bytes(_LIMB)
-        # Four bytes from each place on, whatever it is: beyond its end an id has zeros.
-        limbs = np.ndarray((len(padded) - _LIMB + 1,), "<u4", padded, strides=(1,))
-        most = -(-int(lengths.max()) // _LIMB)
-        key = self._grown(2 + most)
-        sums: Words = key[0][:, None] + key[1][:, None] * lengths.astype(np.uint64)
-        for k in range(most):
-            left = np.clip(lengths - _LIMB * k, 0, _LIMB)
-            place = np.minimum(ends[:-1] - start + _LIMB * k, len(limbs) - 1)
-            sums += key[2 + k][:, None] * (limbs[place] & _KEPT[left]).astype(np.uint64)
-        upper = sums >> np.uint64(32)
-        return Prints(upper[0] << np.uint64(32) | upper[1], upper[2] << np.uint64(32) | upper[3])
-
-    def _grown(self, length: int) -> Words:
-        with self._lock:
-            missing = length - len(self._key)
-            if missing > 0:
-                more = np.frombuffer(self._entropy(32 * missing), dtype="<u8").reshape(-1, 4)
-                self._key = np.concatenate([self._key, more.astype(np.uint64)])
-            return self._key
-
-
-@dataclass(frozen=True)
-class Prints:
-    """Fingerprints, in two halves."""
-
-    first: Words
-    second: Words
-
-    @classmethod
-    def joined(cls, parts: "Sequence[Prints]") -> "Prints":
-        """One after the other."""
-        none = np.zeros(0, dtype=np.uint64)
-        return cls(
-            np.concatenate([none, *(part.first for part in parts)]),
-            np.concatenate([none, *(part.second for part in parts)]),
-        )
-
-    def take(self, rows: Ints) -> "Prints":
-        """Some of them."""
-        return Prints(self.first[rows], self.second[rows])
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Persons in the order of their fingerprints, and how many rows each has."""
-
-    prints: Prints
-    rows: Ints
-
-    @classmethod
-    def of(cls, prints: Prints, rows: Ints) -> "_Run":
-        """Those with the same fingerprint together."""
-        order = np.argsort(prints.first)
-        sorted_ = prints.take(order)
-        same = _same(sorted_)
-        if np.any(~same & (sorted_.first[1:] == sorted_.first[:-1])):  # hardly ever
-            order = np.lexsort((prints.second, prints.first))
-            sorted_ = prints.take(order)
-            same = _same(sorted_)
-        new = np.flatnonzero(np.append(True, ~same))
-        return cls(sorted_.take(new), np.add.reduceat(rows[order], new, dtype=np.int64))
-
-    def pieces(self) -> "list[_Run]":
-        """Cut at the same places as all others."""
-        ends = np.searchsorted(self.prints.first, np.arange(1, _PIECES, dtype=np.uint64) << np.uint64(64 - 8))
-        parts = zip(*(np.split(each, ends) for each in (self.prints.first, self.prints.second)), strict=True)
-        rows: list[Ints] = np.split(self.rows, ends)
-        return [_Run(Prints(*halves), part) for halves, part in zip(parts, rows, strict=True)]
-
-    @classmethod
-    def joined(cls, runs: "Sequence[_Run]") -> "_Run":
-        """One after the other."""
-        rows = np.concatenate([np.zeros(0, dtype=np.int64), *(run.rows for run in runs)])
-        return cls(Prints.joined([run.prints for run in runs]), rows)
-
-
-def _same(ordered: Prints) -> Bools:
-    """Whether each but the first has the fingerprint of the one before."""
-    same: Bools = (ordered.first[1:] == ordered.first[:-1]) & (ordered.second[1:] == ordered.second[:-1])
-    return same
+_START = b"repsynth: first row"  # in the metadata of a batch: where in the table it begins
 
 
 @dataclass(frozen=True)
@@ -192,13 +38,17 @@ class PersonTable(EncodedTable):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The learned columns and the ids; persons are counted first, by one thread."""
         self.persons.begin()
-        return self.source.batches([*(column.name for column in self.schema.learned), self.person.column])
+        names, start = [*(column.name for column in self.schema.learned), self.person.column], 0
+        for batch in self.source.batches(names):
+            yield batch.replace_schema_metadata({_START: str(start)})
+            start += batch.num_rows
 
     def encode(self, batch: pa.RecordBatch) -> Records:
         """The records of a batch, with what each counts."""
-        places = self.persons.find(batch.column(self.person.column))
-        self.persons.see(places)
-        factors = np.where(places == UNREAD, 0, factors_of(self.persons.rows_of(places), self.person.rows))
+        found = self.persons.find(batch.column(self.person.column))
+        self.persons.see(found)
+        factors = np.where(found == UNREAD, 0, factors_of(self.persons.rows_of(found), self.person.rows))
+        places = self.persons.places_of(found, int(batch.schema.metadata[_START]))
         return replace(encode_batch(batch, self.schema), whose=Whose(places, factors))
 
     def check_whole(self) -> None:
@@ -214,118 +64,83 @@ class Persons:
     ([3, 1, 1], 2)
     """
 
-    def __init__(self, prints: Fingerprints, run: _Run) -> None:
+    def __init__(self, prints: Fingerprints, run: Run) -> None:
         self._prints = prints
-        self._sorted = run.prints
-        self._rows = run.rows
+        self._run = run
         self._left = run.rows.copy()
         self._lock = Lock()
 
     @classmethod
     def counted(cls, columns: Iterable[pa.Array]) -> "Persons":
         """Count the ids of a table, column by column of its batches, with a fresh key."""
-        prints = Fingerprints()
-        parts = (_Run.of(prints.of(part), np.ones(len(part), dtype=np.int64)) for part in _gathered(columns))
-        runs = [part.pieces() for part in parts]
-        whole = (_Run.joined(pieces) for pieces in zip(*runs, strict=True))
-        return cls(prints, _Run.joined([_Run.of(piece.prints, piece.rows) for piece in whole if len(piece.rows)]))
+        prints = Fingerprints(os.urandom)
+        parts = (Run.of(prints.of(ids), np.ones(len(ids), np.int64), rows) for ids, rows in _gathered(columns))
+        runs = [part.cut(_PIECES) for part in parts]
+        most = sum(len(piece.rows) for run in runs for piece in run)
+        whole = (Run.joined(pieces).merged() for pieces in zip(*runs, strict=True))
+        return cls(prints, Run.gathered(whole, most))
 
     @property
     def count(self) -> int:
         """How many persons have an id."""
-        return len(self._rows)
+        return len(self._run.rows)
 
     def find(self, ids: pa.Array) -> Ints:
-        """The place of each row's person; `NOBODY` for a row without an id, `UNREAD` for one that is not known."""
+        """The number of each row's person; `NOBODY` where there is no id, `UNREAD` where it is not known."""
         texts = id_texts(ids)
-        states = _states(texts)
-        known = np.flatnonzero(states == 0)
-        if not len(known):
-            return states
-        if not self.count:
-            raise _changed()
-        prints = self._prints.of(texts.take(pa.array(known)) if len(known) < len(texts) else texts)
-        order = np.argsort(prints.first)  # in order they are found faster
-        states[known[order]] = self._found(prints.take(order))
-        return states
-
-    def _found(self, asked: Prints) -> Ints:
-        last = self.count - 1
-        found = np.minimum(np.searchsorted(self._sorted.first, asked.first), last)
-        while True:  # hardly ever do several persons share the first half
-            there = self._sorted.take(found)
-            further = (there.first == asked.first) & (there.second < asked.second) & (found < last)
-            if not further.any():
-                break
-            found = found + further
-        if not np.all((there.first == asked.first) & (there.second == asked.second)):
-            raise _changed()
+        found = states_of(texts)
+        known = np.flatnonzero(found == 0)
+        found[known] = self._run.find(
+            self._prints.of(texts.take(pa.array(known)) if len(known) < len(texts) else texts)
+        )
         return found
 
-    def rows_of(self, places: Ints) -> Ints:
+    def rows_of(self, found: Ints) -> Ints:
         """How many rows the person of each row has."""
         if not self.count:
-            return np.ones(len(places), dtype=np.int64)
-        return np.where(places < 0, 1, self._rows.take(places, mode="clip"))
+            return np.ones(len(found), dtype=np.int64)
+        return np.where(found < 0, 1, self._run.rows.take(found, mode="clip"))
+
+    def places_of(self, found: Ints, start: int) -> Ints:
+        """The place of the first row of each row's person; `start` is the place of the first of these rows. A row
+        that is nobody's has one of its own, also if the table comes in another order than it was counted in."""
+        own = ALONE + start + np.arange(len(found))
+        return np.where(found < 0, own, self._run.first.take(found, mode="clip")) if self.count else own
 
     def begin(self) -> None:
         """All rows are to be read again."""
         with self._lock:
-            self._left = self._rows.copy()
+            self._left = self._run.rows.copy()
 
-    def see(self, places: Ints) -> None:
+    def see(self, found: Ints) -> None:
         """Take note of rows that are read again, so that `check` can tell whether they are those counted."""
         with self._lock:
-            np.subtract.at(self._left, places[places >= 0], 1)
+            np.subtract.at(self._left, found[found >= 0], 1)
 
     def check(self) -> None:
         """Refuse a table that changed between counting and reading: a person with rows that were not counted
         would count too much."""
         with self._lock:
-            changed = bool(np.any(self._left))
-        if changed:
-            raise _changed()
+            differ = bool(np.any(self._left))
+        if differ:
+            raise changed()
 
 
-def id_texts(ids: pa.Array) -> pa.Array:
-    """The texts by which ids are compared.
-
-    >>> id_texts(pa.array([" 17.0", "1.70", "a"])).to_pylist()
-    ['17', '1.70', 'a']
-    """
-    ids = plain_array(ids)
-    texts = read_text(ids)
-    if pa.types.is_floating(ids.type):
-        exact = 2.0 ** _DIGITS[ids.type.bit_width]
-        texts = pc.if_else(pc.greater_equal(pc.abs(ids.cast(pa.float64())), exact), _LOST, texts)
-    whole = pc.ends_with(texts, "0")
-    if not pc.any(whole, min_count=0).as_py():
-        return texts
-    return pc.if_else(whole, pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0+$", r"\1"), texts)
-
-
-def _states(texts: pa.Array) -> Ints:
-    """0 for a text that is an id, or what there is in its place."""
-    blank = pc.fill_null(pc.equal(texts, ""), True).to_numpy(zero_copy_only=False)
-    unread = pc.fill_null(pc.match_substring(texts, _LOST), False).to_numpy(zero_copy_only=False)
-    return np.select([blank, unread], [NOBODY, UNREAD], 0).astype(np.int64)
-
-
-def _gathered(columns: Iterable[pa.Array]) -> Iterator[pa.Array]:
-    """The ids that there are, many at a time."""
-    waiting: list[pa.Array] = []
+def _gathered(columns: Iterable[pa.Array]) -> Iterator[tuple[pa.Array, Ints]]:
+    """The ids that there are and their rows, many at a time."""
+    waiting: list[tuple[pa.Array, Ints]] = []
+    start = 0
     for ids in columns:
         texts = id_texts(ids)
-        waiting.append(texts.filter(pa.array(_states(texts) == 0)))
-        if sum(map(len, waiting)) >= _TOGETHER:
-            yield pa.concat_arrays(waiting)
+        known = states_of(texts) == 0
+        waiting.append((texts.filter(pa.array(known)), start + np.flatnonzero(known)))
+        start += len(ids)
+        if sum(len(each) for each, _ in waiting) >= _TOGETHER:
+            yield _together(waiting)
             waiting = []
-    if sum(map(len, waiting)):
-        yield pa.concat_arrays(waiting)
+    if sum(len(each) for each, _ in waiting):
+        yield _together(waiting)
 
 
-def _changed() -> DataError:
-    return DataError(
-        "the table changed while it was read: its persons have other rows than were counted; nothing of it is "
-        "used, and what was paid for is spent"
-    )
+def _together(waiting: list[tuple[pa.Array, Ints]]) -> tuple[pa.Array, Ints]:
+    return pa.concat_arrays([ids for ids, _ in waiting]), np.concatenate([rows for _, rows in waiting])

@@ -11,15 +11,23 @@ from repsynth.arrays import Bools, Ints
 
 MISSING = -1
 
+UNITS = 2**12
+"""What a row counts that counts in full."""
+
+ALONE = 2**62
+"""From here on are the places of rows without an id, each a person of its own."""
+
 OfCode = Callable[[Ints], NDArray[Any]]
 """A public function of one column's codes, each for itself."""
 
 
 @dataclass(frozen=True)
 class Whose:
-    """Whose records they are, by place among the persons of a table, and what each counts in units."""
+    """Whose records they are, and what each counts in units."""
 
     places: Ints
+    """The place in the table of the first row of the same person; `ALONE` and the row's own place, where it is a
+    person of its own."""
     factors: Ints
 
     def take(self, rows: Ints | Bools) -> "Whose":
@@ -29,7 +37,9 @@ class Whose:
     @classmethod
     def joined(cls, parts: "Sequence[Whose]") -> "Whose":
         """Of one batch after the other."""
-        return cls(np.concatenate([w.places for w in parts]), np.concatenate([w.factors for w in parts]))
+        none = np.zeros(0, dtype=np.int64)
+        places, factors = [whose.places for whose in parts], [whose.factors for whose in parts]
+        return cls(np.concatenate([none, *places]), np.concatenate([none, *factors]))
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,15 @@ class Records:
             return
         for factor in np.unique(self.whose.factors):
             yield int(factor), self.take(np.flatnonzero(self.whose.factors == factor))
+
+
+def factors_of(rows: Ints, most: int) -> Ints:
+    """What each row of a person with so many counts, in units, rounded down: all of them at most `most` rows.
+
+    >>> factors_of(np.array([1, 2, 3, 5000]), most=2).tolist()
+    [4096, 4096, 2730, 1]
+    """
+    return np.where(rows > most, UNITS * most // np.maximum(rows, 1), UNITS)
 
 
 def no_records() -> Records:

@@ -6,7 +6,8 @@ opening    the engine of a name, over a source
 local      one process
            codes: the table as it was encoded;  shelf: where that is put aside
 clusters   many machines: tasks go to where the data lies, and integers come back
-           work: what a worker does;  on_dask, on_spark: how each kind of cluster is asked
+           work: what a worker does;  counting: how workers find whose rows belong together
+           on_dask, on_spark: how each kind of cluster is asked
 subsample  who takes part in a round of training
 
 `Engine.sum(kernel)` is the only way from data to numbers.

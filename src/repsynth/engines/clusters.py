@@ -4,23 +4,39 @@ No record comes here, and no noise is drawn there. What Dask and Spark do differ
 """
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
 from repsynth.arrays import Int32s, Ints
-from repsynth.data.records import Records, no_records
+from repsynth.data.fingerprints import SEED_BYTES
+from repsynth.data.records import UNITS, Records, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
+from repsynth.engines.counting import (
+    Ask,
+    ByCount,
+    EncodeOwned,
+    FirstCount,
+    HoldPersons,
+    Reply,
+    SamplePersons,
+    Settle,
+)
 from repsynth.engines.subsample import KEY_BYTES
-from repsynth.engines.work import Failed, Hold, Lengths, Look, SampleTotal, Task, Total
+from repsynth.engines.work import EncodeCompact, Failed, Hold, Lengths, Look, SampleTotal, Task, Total
 from repsynth.errors import ConfigError, DataError
-from repsynth.schema import Schema
+from repsynth.schema import Person, Schema
 
 FAN_IN = 8
 """How many sums are added by one task."""
+
+HANDS = 32
+"""By how many tasks persons are counted at most: each part sends something to each of them."""
 
 
 class Parts(Protocol):
@@ -36,6 +52,12 @@ class Parts(Protocol):
         """What a task finds in each part, added up in a tree; why, where one failed."""
         ...
 
+    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "Parts":
+        """What parts make of what others tell them. `ask` makes of a part a question for each of some hands;
+        `reply` makes of all questions to one hand, in the order of the parts, an answer to each; `settle` makes of
+        a part and the answers to it, in the order of the hands, what is kept where the part is."""
+        ...
+
 
 class Cluster(Protocol):
     """Machines that work side by side."""
@@ -44,7 +66,7 @@ class Cluster(Protocol):
         """Things of this process, one for each part, and what a task makes of them."""
         ...
 
-    def frame(self, source: Source, schema: Schema) -> Parts:
+    def frame(self, source: Source, encode: "EncodeCompact | EncodeOwned") -> Parts:
         """The encoded records of a data frame that lies there."""
         ...
 
@@ -55,36 +77,56 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True)
 class ClusterEngine:
-    """Records on a cluster, each a person's."""
+    """Records on a cluster."""
 
     parts: Parts
-    rows_per_person: ClassVar[int] = 1
-    units: ClassVar[int] = 1
+    person: Person | None = None
+    """Where several records may be one person's: all parts are `Compact`, and say what each counts."""
 
     @classmethod
     def on(cls, cluster: Cluster, source: Source, schema: Schema) -> "ClusterEngine":
-        """A source whose pieces each worker reads by itself."""
-        assert schema.person is None, "persons are counted in one process"
-        if source.frame is not None:
-            return cls(cluster.frame(source, schema))
+        """A source whose pieces each worker reads by itself. The key by which ids are compared is drawn here, for
+        each table that is opened."""
+        person, framed = schema.person, source.frame is not None
+        if person is None:
+            if framed:
+                return cls(cluster.frame(source, EncodeCompact(schema)))
+            return cls(_pieces(cluster, source, cluster.encoding(schema)))
+        encode = EncodeOwned(schema, person, os.urandom(SEED_BYTES))
+        owned = cluster.frame(source, encode) if framed else _pieces(cluster, source, encode)
+        hands = min(len(owned), HANDS)
+        settled = owned.exchanged(Ask(hands), Reply(person.rows, len(owned)), Settle(schema), hands)
+        return cls(settled, person)
 
-        def ask(looks: Sequence[Callable[[], Ints]]) -> list[Ints]:
-            seen = sum_of(cluster.spread(looks), Look(len(looks)))
-            return list(seen.reshape(len(looks), -1))
+    @property
+    def rows_per_person(self) -> int:
+        """As the schema declares."""
+        return 1 if self.person is None else self.person.rows
 
-        pieces = [source.batches] if source.pieces is None else source.pieces(ask)
-        return cls(cluster.spread(pieces, cluster.encoding(schema)))
+    @property
+    def units(self) -> int:
+        """One, but for persons."""
+        return 1 if self.person is None else UNITS
+
+    @cached_property
+    def _count(self) -> int:
+        """By which count of persons the first part goes: those that go by another one are refused in every sum."""
+        return int(sum_of(self.parts, FirstCount())[0])
+
+    def _checked(self, task: Task) -> Task:
+        return task if self.person is None else ByCount(self._count, task)
 
     def sum(self, kernel: Kernel) -> Ints:
         """By the workers, each over its own parts."""
-        return sum_of(self.parts, Total(kernel), like=kernel.total(no_records()))
+        return sum_of(self.parts, self._checked(Total(kernel)), like=kernel.total(no_records()))
 
     def held(self, parts: Callable[[Records], Int32s]) -> "ClusterHeld":
         """Kept by the workers; how many rows each part has is known here."""
-        rows = self.parts.kept(Hold(parts))
+        hold, sample = (Hold, SampleTotal) if self.person is None else (HoldPersons, SamplePersons)
+        rows = self.parts.kept(self._checked(hold(parts)))
         lengths = sum_of(rows, Lengths(len(rows)))
         starts = np.cumsum(lengths) - lengths
-        return ClusterHeld(rows, tuple(map(int, starts)), parts(no_records()))
+        return ClusterHeld(rows, tuple(map(int, starts)), parts(no_records()), sample)
 
     def per_record(self) -> Iterator[Records]:
         """Refused: records stay where they are."""
@@ -98,17 +140,29 @@ class ClusterHeld:
     rows: Parts
     starts: tuple[int, ...]
     nothing: Int32s
+    sample: type[SampleTotal] | type[SamplePersons]
     rate: float = 1.0
     key: bytes | None = None
 
     def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> "ClusterHeld":
         """The key is drawn here; each worker expands it for its own records."""
-        return ClusterHeld(self.rows, self.starts, self.nothing, rate, entropy(KEY_BYTES))
+        return replace(self, rate=rate, key=entropy(KEY_BYTES))
 
     def sum(self, kernel: Kernel) -> Ints:
         """By the workers, each over its own rows."""
-        task = SampleTotal(kernel, self.starts, self.rate, self.key)
+        task = self.sample(kernel, self.starts, self.rate, self.key)
         return sum_of(self.rows, task, like=kernel.total(self.nothing))
+
+
+def _pieces(cluster: Cluster, source: Source, encode: Task) -> Parts:
+    """The encoded records of a source that workers read, or that is sent to them."""
+
+    def ask(looks: Sequence[Callable[[], Ints]]) -> list[Ints]:
+        seen = sum_of(cluster.spread(looks), Look(len(looks)))
+        return list(seen.reshape(len(looks), -1))
+
+    pieces = [source.batches] if source.pieces is None else source.pieces(ask)
+    return cluster.spread(pieces, encode)
 
 
 def sum_of(parts: Parts, task: Task, like: Ints | None = None) -> Ints:

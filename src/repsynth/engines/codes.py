@@ -79,9 +79,9 @@ class Codes:
     def of(cls, table: EncodedTable, *, workers: int | None = None, memory: int = MEMORY) -> "Codes":
         """Read and encode a table; the batches are encoded side by side and put aside in order."""
         codes = cls(table.schema, workers=workers, memory=memory)
-        waiting = _Waiting(codes._put)
+        waiting = Waiting(codes._put)
 
-        def encode(batch: "pa.RecordBatch") -> list[_Part]:
+        def encode(batch: "pa.RecordBatch") -> list[Part]:
             return [codes._part(factor, records) for factor, records in table.encode(batch).by_factor()]
 
         with contextlib.closing(in_order(encode, table.batches(), codes.workers)) as encoded:
@@ -92,11 +92,11 @@ class Codes:
         return codes
 
     @classmethod
-    def again(cls, schema: Schema, chunks: Iterable[dict[str, Array]]) -> "Codes":
+    def again(cls, schema: Schema, parts: "Iterable[Part]") -> "Codes":
         """Records that were made compact before."""
         codes = cls(schema, workers=1)
-        for chunk in chunks:
-            codes._put([_Part(1, chunk)])
+        for part in parts:
+            codes._put([part])
         return codes
 
     def compact(self, records: Records) -> dict[str, Array]:
@@ -138,49 +138,59 @@ class Codes:
             if chunk.places is not None:
                 yield Whose(chunk.places(), np.full(chunk.rows, chunk.factor, dtype=np.int64))
 
-    def _part(self, factor: int, records: Records) -> "_Part":
+    def _part(self, factor: int, records: Records) -> "Part":
         places = None if records.whose is None else records.whose.places
-        return _Part(factor, self.compact(records), places)
+        return Part(factor, self.compact(records), places)
 
     def _walk(self) -> "_Pass":
         samples = {name: np.concatenate(parts) for name, parts in self._samples.items() if parts}
         return _Pass(self.rows, self._sizes, self._starts, samples, self.shelf)
 
-    def _put(self, parts: "Sequence[_Part]") -> None:
+    def _put(self, parts: "Sequence[Part]") -> None:
         """Records that count the same."""
-        whole = {name: np.concatenate([part.codes[name] for part in parts]) for name in parts[0].codes}
-        rows = _rows(whole)
-        self.rows += rows
-        for name, codes in whole.items():
+        whole = Part.joined(parts)
+        self.rows += whole.rows
+        for name, codes in whole.codes.items():
             self._samples[name].append(codes[::_SAMPLED].astype(np.int64))
-        kept = {name: self.shelf.put(codes) for name, codes in whole.items()}
-        owners = [part.places for part in parts if part.places is not None]
-        places = self.shelf.put(np.concatenate(owners)) if owners else None
-        self._chunks.append(_Chunk(rows, kept, parts[0].factor, places))
+        kept = {name: self.shelf.put(codes) for name, codes in whole.codes.items()}
+        places = None if whole.places is None else self.shelf.put(whole.places)
+        self._chunks.append(_Chunk(whole.rows, kept, whole.factor, places))
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """Records that count the same, as they come."""
 
     factor: int
     codes: dict[str, Array]
     places: Ints | None = None
 
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.codes.values())))
 
-class _Waiting:
+    @classmethod
+    def joined(cls, parts: "Sequence[Part]") -> "Part":
+        """One after the other."""
+        codes = {name: np.concatenate([part.codes[name] for part in parts]) for name in parts[0].codes}
+        owners = [part.places for part in parts if part.places is not None]
+        return cls(parts[0].factor, codes, np.concatenate(owners) if owners else None)
+
+
+class Waiting:
     """Records that wait until there are many who count the same, or many in all."""
 
-    def __init__(self, put: Callable[[Sequence[_Part]], None]) -> None:
+    def __init__(self, put: Callable[[Sequence[Part]], None]) -> None:
         self._put = put
-        self._parts: dict[int, list[_Part]] = {}
+        self._parts: dict[int, list[Part]] = {}
         self._rows: Counter[int] = Counter()
 
-    def add(self, parts: Iterable[_Part]) -> None:
+    def add(self, parts: Iterable[Part]) -> None:
         """Some more."""
         for part in parts:
             self._parts.setdefault(part.factor, []).append(part)
-            self._rows[part.factor] += _rows(part.codes)
+            self._rows[part.factor] += part.rows
             if self._rows[part.factor] >= CHUNK:
                 self._put_one(part.factor)
         if self._rows.total() >= _WAITING:
@@ -352,7 +362,3 @@ def _joined(starts: Ints, known: Ints | None) -> Ints:
 def _type_of(size: int) -> np.dtype[Any]:
     """The smallest type of the codes from −1 on."""
     return np.dtype(np.min_scalar_type(-max(size, 1)))
-
-
-def _rows(codes: dict[str, Array]) -> int:
-    return len(next(iter(codes.values())))

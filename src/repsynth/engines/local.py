@@ -8,13 +8,13 @@ import numpy as np
 
 from repsynth.arrays import Int32s, Ints
 from repsynth.data.encode import EncodedTable
-from repsynth.data.persons import UNITS, PersonTable, told_apart
-from repsynth.data.records import Records, Whose, no_records
+from repsynth.data.persons import PersonTable
+from repsynth.data.records import UNITS, Records, Whose, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
 from repsynth.engines.codes import Codes
 from repsynth.engines.shelf import Shelf
-from repsynth.engines.subsample import sample_rows
+from repsynth.engines.subsample import KEY_BYTES, Owners, sample_rows
 from repsynth.schema import Person, Schema
 
 
@@ -152,24 +152,19 @@ class PersonHeld:
     """Rows that belong to persons, who take part with all of theirs or with none; sums are in units."""
 
     held: LocalHeld | ShelvedHeld
-    places: Ints
+    owners: Owners
     factors: Ints
-    persons: int
 
     @classmethod
     def of(cls, held: LocalHeld | ShelvedHeld, owned: Sequence[Whose]) -> "PersonHeld":
-        """A row without an id is a person of its own."""
-        none = np.zeros(0, dtype=np.int64)
-        places = told_apart(np.concatenate([none, *(whose.places for whose in owned)]))
-        factors = np.concatenate([none, *(whose.factors for whose in owned)])
-        return cls(held, places, factors, int(places.max(initial=-1)) + 1)
+        """By what each batch says of its rows."""
+        whose = Whose.joined(owned)
+        return cls(held, Owners.of(whose.places), whose.factors)
 
     def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> "PersonHeld":
         """The persons who take part, with all their rows."""
-        chosen = np.zeros(self.persons, dtype=np.bool_)
-        chosen[sample_rows(self.persons, rate, entropy)] = True
-        rows = np.flatnonzero(chosen[self.places])
-        return PersonHeld(self.held.take(rows), self.places[rows], self.factors[rows], self.persons)
+        rows = self.owners.rows_taking_part(rate, entropy(KEY_BYTES))
+        return PersonHeld(self.held.take(rows), self.owners.take(rows), self.factors[rows])
 
     def sum(self, kernel: Kernel) -> Ints:
         """Rows that count the same at once."""

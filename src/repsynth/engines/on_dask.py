@@ -17,7 +17,8 @@ from distributed import Client, Future
 from repsynth.data.sources import Source
 from repsynth.data.sources.frames import open_pandas
 from repsynth.engines.clusters import FAN_IN, ClusterEngine, Parts
-from repsynth.engines.work import Compact, Encode, EncodeCompact, Failed, Made, Task, added, carried_out
+from repsynth.engines.counting import EncodeOwned
+from repsynth.engines.work import Encode, EncodeCompact, Failed, Made, Task, added, carried_out, picked, settled
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
@@ -111,19 +112,25 @@ class DaskCluster:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")  # a table that was in memory here
             futures = self._map(_unpacked, blobs)
-        return self._kept(_make, task, futures) if task else DaskParts(self, futures)
+        if task is None:
+            return DaskParts(self, futures)
+        return self._kept(_make if isinstance(task, Encode) else carried_out, task, futures)
 
-    def frame(self, source: Source, schema: Schema) -> Parts:
+    def frame(self, source: Source, encode: EncodeCompact | EncodeOwned) -> Parts:
         """Encoded partition by partition; they are not kept."""
-        names = [column.name for column in schema.learned]
-        partitions = self.client.compute(source.frame[names].to_delayed(), retries=3)
-        return self._kept(_encode_frame, EncodeCompact(schema), partitions)
+        partitions = self.client.compute(source.frame[encode.columns].to_delayed(), retries=3)
+        return self._kept(_encode_frame, encode, partitions)
 
     def _kept(self, function: Callable[..., Any], task: Task, futures: list[Future]) -> "DaskParts":
-        packed = self._map(_unpacked, [cloudpickle.dumps(task)])
-        found = self._map(function, packed * len(futures), futures, range(len(futures)))
+        found = self._each(function, task, futures)
         self.mine.extend(found)
         return DaskParts(self, found)
+
+    def _each(self, function: Callable[..., Any], task: Task, *columns: Sequence[Any]) -> list[Future]:
+        """A function of a task, of what stands in the columns, and of the number of each."""
+        count = len(columns[0])
+        packed = self._map(_unpacked, [_Packed(cloudpickle.dumps(task))])
+        return self._map(function, packed * count, *columns, range(count))
 
     def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Future]:
         """`pure=False`: each call has a name of its own, and results of another run are never taken for it."""
@@ -153,11 +160,22 @@ class DaskParts:
         """Made when it is needed, where the part is."""
         return self.cluster._kept(_make, task, self.futures)
 
+    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> Parts:
+        """From worker to worker; the parts as they were are let go."""
+        cluster, parts = self.cluster, len(self)
+        asked = cluster._each(carried_out, ask, self.futures)
+        questions = [cluster._map(picked, asked, [hand] * parts) for hand in range(hands)]
+        replied = cluster._each(carried_out, reply, questions)
+        answers = [cluster._map(picked, replied, [part] * hands) for part in range(parts)]
+        found = cluster._each(settled, settle, self.futures, answers)
+        before = {each.key for each in self.futures}
+        cluster.mine[:] = [*(each for each in cluster.mine if each.key not in before), *found]
+        return DaskParts(cluster, found)
+
     def added(self, task: Task) -> Any:
         """Few sums at a time, by the workers."""
         cluster = self.cluster
-        packed = cluster._map(_unpacked, [cloudpickle.dumps(task)])
-        level = cluster._map(carried_out, packed * len(self), self.futures, range(len(self)))
+        level = cluster._each(carried_out, task, self.futures)
         while len(level) > 1:
             level = cluster._map(added, [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)])
         try:
@@ -171,6 +189,13 @@ class DaskParts:
             )
 
 
+class _Packed(bytes):
+    """A task, which may have a key with it: whatever Dask logs, it does not show it."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
 def _unpacked(blob: bytes) -> Any:
     return cloudpickle.loads(blob)
 
@@ -179,10 +204,9 @@ def _make(task: Task, source: Any, number: int) -> Made:
     return Made(task, source, number)
 
 
-def _encode_frame(task: EncodeCompact, frame: Any, number: int) -> Compact | Failed:
-    def batches(frame: Any, number: int) -> Compact:
+def _encode_frame(task: EncodeCompact | EncodeOwned, frame: Any, number: int) -> Any:
+    def encode(frame: Any, number: int) -> Any:
         source = open_pandas(frame)
         return task.of(source.batches(source.names))
 
-    found: Compact | Failed = carried_out(batches, frame, number)
-    return found
+    return carried_out(encode, frame, number)

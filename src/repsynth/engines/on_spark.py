@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from threading import Event, Timer, current_thread, main_thread
 from typing import Any
@@ -25,7 +26,8 @@ from pyspark.sql import SparkSession
 
 from repsynth.data.sources import Source
 from repsynth.engines.clusters import ClusterEngine, Parts, depth_of
-from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out
+from repsynth.engines.counting import EncodeOwned
+from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out, picked, settled
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
@@ -172,15 +174,14 @@ class SparkCluster:
         parts = SparkParts(self, self.context.parallelize(items, len(items)), len(items))
         return parts.kept(task) if task else parts
 
-    def frame(self, source: Source, schema: Schema) -> Parts:
+    def frame(self, source: Source, encode: EncodeCompact | EncodeOwned) -> Parts:
         """Encoded partition by partition, as Arrow batches."""
-        encode = EncodeCompact(schema)
 
         def compact(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             found = carried_out(lambda held, number: encode.of(held), batches, 0)
             yield pa.record_batch({"part": [pickle.dumps(found)]})
 
-        quoted = ["`" + column.name.replace("`", "``") + "`" for column in schema.learned]
+        quoted = ["`" + name.replace("`", "``") + "`" for name in encode.columns]
         encoded = source.frame.select(*quoted).mapInArrow(compact, "part binary").rdd
         return self.keep(encoded.map(lambda row: pickle.loads(row.part)), encoded.getNumPartitions())
 
@@ -236,6 +237,30 @@ class SparkParts:
     def kept(self, task: Task) -> Parts:
         """Where the part is."""
         return self.cluster.keep(self._each(task), self.count)
+
+    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> Parts:
+        """By two shuffles: their files lie on the executors' disks until they are let go."""
+
+        def dealt(number: int, found: Iterator[Any]) -> Iterator[Any]:
+            for asked in found:
+                for hand in range(hands):
+                    yield hand, (number, picked(asked, hand))
+
+        def replied(hand: int, questions: Iterator[Any]) -> Iterator[Any]:
+            asked = sorted((each for _, each in questions), key=itemgetter(0))
+            answers = carried_out(reply, [question for _, question in asked], hand)
+            for place, (number, _) in enumerate(asked):
+                yield number, (hand, picked(answers, place))
+
+        def gathered(answers: Iterator[Any]) -> Iterator[Any]:
+            yield [answer for _, answer in sorted((each for _, each in answers), key=itemgetter(0))]
+
+        def after(number: int, told: Iterator[Any]) -> Iterator[Any]:
+            return (settled(settle, held, answers, number) for held, answers in told)
+
+        questions = self._each(ask).mapPartitionsWithIndex(dealt).partitionBy(hands, int)
+        answers = questions.mapPartitionsWithIndex(replied).partitionBy(self.count, int).mapPartitions(gathered)
+        return self.cluster.keep(self.parts.zip(answers).mapPartitionsWithIndex(after), self.count)
 
     def added(self, task: Task) -> Any:
         """Few sums at a time, by the executors."""

@@ -41,11 +41,6 @@ def engine_for(source: Source, schema: Schema, engine: str | None, cluster: Any 
         connect = _imported(CLUSTERS[name])
     except ImportError:
         raise ConfigError(f"the engine {name} needs more packages; pip install 'repsynth[{name}]'") from None
-    if schema.person is not None:
-        raise ConfigError(
-            f"rows of a person are counted by the engine {' or '.join(ENGINES)} alone; leave the engine out, or "
-            "[person] where each row is a person"
-        )
     if source.kind in _READ_HERE:
         raise ConfigError(
             f"{source.place}: is not read by the workers of a cluster; write it to Parquet files first"

@@ -2,11 +2,13 @@
 
 The key is drawn where noise is drawn, afresh for each round. The number of a record follows from the key and from
 the record's place in the table, by a cryptographic hash: it does not matter how the table is cut into parts, who
-works on them, in which order, or how often.
+works on them, in which order, or how often. Where several rows may be one person's, the place is that of the
+person's first row: all of them take part, or none.
 """
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,6 +45,41 @@ def taking_part(start: int, count: int, rate: float, key: bytes) -> Ints:
         drawn = np.frombuffer(expand(key, block, 2 * stop), dtype="<u2")[first:]
         found.append(block * _BLOCK + first - start + chosen(drawn, rate))
     return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The persons to whom some rows belong."""
+
+    places: Ints
+    """Of persons, in order, each once."""
+    of_rows: Ints
+    """For each row which of them it is."""
+
+    @classmethod
+    def of(cls, places: Ints) -> "Owners":
+        """By the place of each row's person."""
+        return cls(*np.unique(places, return_inverse=True))
+
+    def take(self, rows: Ints) -> "Owners":
+        """Those of some of the rows."""
+        return Owners(self.places, self.of_rows[rows])
+
+    def rows_taking_part(self, rate: float, key: bytes) -> Ints:
+        """The rows of those persons who take part, each with probability `rate`, independently.
+
+        >>> owners = Owners.of(np.array([7, 2**40, 7]))
+        >>> sorted({tuple(owners.rows_taking_part(0.5, bytes([n] * 32)).tolist()) for n in range(20)})
+        [(), (0, 1, 2), (0, 2), (1,)]
+        """
+        some = np.zeros(len(self.places), dtype=np.bool_)
+        ends = np.flatnonzero(np.diff(self.places // _BLOCK)) + 1
+        for start, stop in zip([0, *ends], [*ends, len(some)], strict=True):
+            if start < stop:
+                block, own = int(self.places[start] // _BLOCK), self.places[start:stop] % _BLOCK
+                drawn = np.frombuffer(expand(key, block, 2 * (int(own[-1]) + 1)), dtype="<u2")
+                some[start + chosen(drawn[own], rate)] = True
+        return np.flatnonzero(some[self.of_rows])
 
 
 def chosen(drawn: Ints, rate: float) -> Ints:

@@ -4,7 +4,7 @@ Codes stay where they were made: where a part is carried to another worker, it i
 fails does not raise, because clusters write what is raised, and what it was raised from, into their logs.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ import numpy as np
 
 from repsynth.arrays import Int32s, Ints
 from repsynth.data.encode import EncodedTable, encode_batch
-from repsynth.data.records import Records, no_records
+from repsynth.data.records import Records, Whose, no_records
 from repsynth.data.sources import Source
 from repsynth.data.sources.base import Reader
 from repsynth.engines.base import Kernel
-from repsynth.engines.codes import Codes
+from repsynth.engines.codes import Codes, Part
 from repsynth.engines.subsample import taking_part
 from repsynth.errors import RepsynthError
 from repsynth.schema import Schema
@@ -47,6 +47,17 @@ def carried_out(task: Task, held: Any, number: int) -> Any:
         return Failed(str(error))
     except Exception as error:
         return Failed(f"a worker failed ({type(error).__name__}); its message may quote data and was dropped")
+
+
+def settled(task: Task, held: Any, answers: Sequence[Any], number: int) -> Any:
+    """What a task makes of a part and of the answers that it got; why, where there is one that failed."""
+    failed = next((each for each in (held, *answers) if isinstance(each, Failed)), None)
+    return failed or carried_out(task, (held, answers), number)
+
+
+def picked(found: Any, place: int) -> Any:
+    """One of the things that a task found; why, where it failed."""
+    return found if isinstance(found, Failed) else found[place]
 
 
 def added(parts: Iterable[Any]) -> Any:
@@ -80,7 +91,7 @@ class Encode:
 
     def __call__(self, read: Reader, number: int) -> Codes:
         """One thread: the other parts are the others' work."""
-        return Codes.of(EncodedTable(_as_source(read), self.schema), workers=1)
+        return Codes.of(EncodedTable(Source("piece", (), (), (), read), self.schema), workers=1)
 
 
 @dataclass(frozen=True)
@@ -88,10 +99,15 @@ class Compact:
     """The records of a part, in codes that can be pickled."""
 
     schema: Schema
-    chunks: tuple[dict[str, Any], ...]
+    chunks: tuple[Part, ...]
+    count: int = 0
+    """Where several may be one person's: a number for how all of them were counted."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+    def __sizeof__(self) -> int:  # by which a cluster decides where to work
+        return sum(array.nbytes for part in self.chunks for array in part.codes.values())
 
     @property
     def rows(self) -> int:
@@ -106,6 +122,10 @@ class Compact:
         """As `Codes`."""
         return self._codes().each(function)
 
+    def whose(self) -> Iterable[Whose]:
+        """As `Codes`."""
+        return self._codes().whose()
+
     def _codes(self) -> Codes:
         return Codes.again(self.schema, self.chunks)
 
@@ -116,18 +136,20 @@ class EncodeCompact:
 
     schema: Schema
 
+    @property
+    def columns(self) -> list[str]:
+        """What is to be read."""
+        return [column.name for column in self.schema.learned]
+
     def __call__(self, read: Reader, number: int) -> Compact:
         """Batch by batch."""
-        return self.of(EncodedTable(_as_source(read), self.schema).batches())
+        return self.of(read(self.columns))
 
     def of(self, batches: "Iterable[pa.RecordBatch]") -> Compact:
         """From batches."""
         codes = Codes(self.schema, workers=1)
-        return Compact(self.schema, tuple(codes.compact(encode_batch(batch, self.schema)) for batch in batches))
-
-
-def _as_source(read: Reader) -> Source:
-    return Source("piece", (), (), (), read)
+        encoded = (codes.compact(encode_batch(batch, self.schema)) for batch in batches)
+        return Compact(self.schema, tuple(Part(1, each) for each in encoded))
 
 
 @dataclass(frozen=True)
@@ -139,7 +161,7 @@ class Total:
 
     def __call__(self, records: Codes | Compact, number: int) -> Ints:
         """Exact."""
-        return _counted(records.sum(self.kernel))
+        return counted_once(records.sum(self.kernel))
 
 
 @dataclass(frozen=True)
@@ -159,11 +181,11 @@ class Lengths:
 
     parts: int
 
-    def __call__(self, rows: Int32s, number: int) -> Ints:
+    def __call__(self, rows: Sized, number: int) -> Ints:
         """For one part."""
         found = np.zeros(self.parts, dtype=np.int64)
         found[number] = len(rows)
-        return _counted(found)
+        return counted_once(found)
 
 
 @dataclass(frozen=True)
@@ -183,7 +205,7 @@ class SampleTotal:
         """For one part."""
         if self.key is not None:
             rows = rows[taking_part(self.starts[number], len(rows), self.rate, self.key)]
-        return _counted(self.kernel.total(rows))
+        return counted_once(self.kernel.total(rows))
 
 
 @dataclass(frozen=True)
@@ -197,8 +219,9 @@ class Look:
         seen = look()
         found = np.zeros((self.ranges, len(seen)), dtype=np.int64)
         found[number] = seen
-        return _counted(found.ravel())
+        return counted_once(found.ravel())
 
 
-def _counted(total: Ints) -> Ints:
+def counted_once(total: Ints) -> Ints:
+    """With a one at the end, for the part."""
     return np.append(total, 1)
