@@ -149,13 +149,15 @@ def test_without_its_packages_it_names_the_extra(
 def test_a_release_alone_needs_no_packages_and_attacks_name_theirs(folder: Path) -> None:
     """In a process of its own: what another test has imported is there for good."""
 
-    def without(*words: str) -> subprocess.CompletedProcess[str]:
+    def without(command: str) -> subprocess.CompletedProcess[str]:
         absent = "import sys; sys.modules.update(dict.fromkeys(['sklearn', 'matplotlib']))"
         script = f"{absent}; from repsynth.cli.main import main; sys.exit(main(sys.argv[1:]))"
-        return subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, cwd=folder)
+        return subprocess.run(
+            [sys.executable, "-c", script, *shlex.split(command)], capture_output=True, text=True, cwd=folder
+        )
 
-    found = without("evaluate", "--release", "release", "-o", "expected")
+    found = without("evaluate --release release -o expected")
     assert (found.returncode, found.stderr) == (0, "")
-    found = without("attack", *"--train train.csv --schema schema.toml --epsilon 1 -o private-attack".split())
+    found = without("attack --train people.csv --schema schema.toml --epsilon 1 -o attack")
     assert found.returncode == 2
     assert found.stderr == "error: attacks need scikit-learn; pip install 'repsynth[evaluate]'\n"

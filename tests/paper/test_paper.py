@@ -561,7 +561,9 @@ def test_bars_of_figures_are_intervals_over_the_splits(
     outcomes: list[Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = {}
-    monkeypatch.setattr("repsynth.paper.figures.save_figure", lambda base, figure: figures.update({base: figure}) or [])
+    monkeypatch.setattr(
+        "repsynth.paper.figures.save_figure", lambda base, figure: figures.update({base: figure}) or []
+    )
     write_figures(found := summary.summarise(outcomes), tmp_path)
     drawn = {base.name: figure for base, figure in figures.items()}
     assert all(f"95 % interval of {found.seeds} splits" in figure.get_suptitle() for figure in drawn.values())

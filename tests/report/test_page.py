@@ -198,7 +198,9 @@ def test_a_page_of_nasty_names_works_in_a_browser_and_on_paper(chromium: Browser
     # Above its field, whatever the name ends in, and no word of a table is cut in two.
     above = "(it) => it.getBoundingClientRect().bottom <= it.nextElementSibling.getBoundingClientRect().top + 1"
     assert chromium.run(f"[...document.querySelectorAll('#values span')].every({above})")
-    assert set(chromium.run("[...document.querySelectorAll('.facts bdi')].map((it) => it.textContent)")) == set(NASTY)
+    assert set(chromium.run("[...document.querySelectorAll('.facts bdi')].map((it) => it.textContent)")) == set(
+        NASTY
+    )
     assert chromium.pdf(tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 

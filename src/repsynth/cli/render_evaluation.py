@@ -65,9 +65,7 @@ def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
             seen.add(title)
             table.add_row()
             table.add_row(f"[bold]{title}[/bold]")
-        table.add_row(
-            f"  {measure.name}", *numbers_of_measure(measure)[: len(numbers)], escape(measure.words)
-        )
+        table.add_row(f"  {measure.name}", *numbers_of_measure(measure)[: len(numbers)], escape(measure.words))
     console.print(table)
     console.print("\n[bold]Farthest from the best[/bold]")
     for measure in measures:

@@ -116,8 +116,8 @@ def _tables(evaluation: "Evaluation") -> dict[str, list[Sequence[Any]]]:
           for a in names),
     ]  # fmt: skip
     groups = [*evaluation.subgroups, *evaluation.deciles]
-    names = groups[0].__struct_fields__ if groups else ()
-    fields = [field for field in names if any(getattr(g, field) is not None for g in groups)]
+    every = groups[0].__struct_fields__ if groups else ()
+    fields = [field for field in every if any(getattr(g, field) is not None for g in groups)]
     found["subgroups"] = [["PRIVATE", *fields], *(["", *(getattr(g, field) for field in fields)] for g in groups)]
     if evaluation.coefficients:
         found["coefficients"] = [

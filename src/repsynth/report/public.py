@@ -80,8 +80,7 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         ),
         charts=_charts(release),
         errors=tuple(
-            Fact(shares.column, f"± {fixed_at_most(100 * Z * shares.error, 2)}")
-            for shares in expected.columns
+            Fact(shares.column, f"± {fixed_at_most(100 * Z * shares.error, 2)}") for shares in expected.columns
         ),
         means=tuple(
             (each.column, _plain(each.mean), f"± {_plain_at_most(Z * each.error)}", _plain_at_most(each.binning))
