@@ -64,7 +64,7 @@ def evaluate_tables(
 ) -> Evaluation:
     """All measures of opened tables."""
     work = _Work(inputs, on_step)
-    # One thread: where others use the machine, too, several wait for each other at full load, ten times as long.
+    # One thread: where others use the machine, too, several wait for each other at full load, many times as long.
     with threadpool_limits(1):
         measures = list(work.run())
     expected = None if release is None else expected_errors(release)
