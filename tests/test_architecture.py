@@ -51,7 +51,7 @@ HEAVY = {
     "sqlite3": {"data", "privacy"},
     "sklearn": {"datasets", "evaluation", "paper", "cli", "estimator"},
     "matplotlib": {"evaluation", "paper", "cli"},
-    "threadpoolctl": {"models", "attacks", "paper"},
+    "threadpoolctl": {"models", "attacks", "evaluation", "paper"},
     "mpmath": {"mechanism"},
     "jinja2": {"report"},
     "vl_convert": {"report"},

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -143,4 +144,20 @@ def test_without_its_packages_it_names_the_extra(
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert run(TABLES) == 2
     assert "pip install 'repsynth[evaluate]'" in capsys.readouterr().err
-    assert run("--release release") == 0  # needs none
+
+
+def test_a_release_alone_needs_no_packages_and_attacks_name_theirs(folder: Path) -> None:
+    """In a process of its own: what another test has imported is there for good."""
+
+    def without(command: str) -> subprocess.CompletedProcess[str]:
+        absent = "import sys; sys.modules.update(dict.fromkeys(['sklearn', 'matplotlib']))"
+        script = f"{absent}; from repsynth.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        return subprocess.run(
+            [sys.executable, "-c", script, *shlex.split(command)], capture_output=True, text=True, cwd=folder
+        )
+
+    found = without("evaluate --release release -o expected")
+    assert (found.returncode, found.stderr) == (0, "")
+    found = without("attack --train people.csv --schema schema.toml --epsilon 1 -o attack")
+    assert found.returncode == 2
+    assert found.stderr == "error: attacks need scikit-learn; pip install 'repsynth[evaluate]'\n"

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from conftest import ALL_TYPES, make_people
 from rich.console import Console
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import repsynth
 from repsynth import ConfigError, DataError
@@ -318,10 +319,25 @@ def test_thousands_of_categories_and_names_that_mean_something_elsewhere(tmp_pat
     assert "=[bold]🙂 = a" in printed.getvalue()
 
 
-def test_progress_is_told_step_by_step() -> None:
+def test_progress_is_told_step_by_step_and_one_thread_works() -> None:
     steps: list[str] = []
-    evaluate_tables(Inputs.open(TRAIN.slice(0, 60), OTHER.slice(0, 60), None, SCHEMA), on_step=steps.append)
+    threads: set[int] = set()
+
+    def on_step(step: str) -> None:
+        steps.append(step)
+        threads.update(pool["num_threads"] for pool in threadpool_info())
+
+    with threadpool_limits(2):
+        evaluate_tables(Inputs.open(TRAIN.slice(0, 60), OTHER.slice(0, 60), None, SCHEMA), on_step=on_step)
     assert tuple(steps) == STEPS
+    assert threads == {1}
+
+
+def test_a_narrow_terminal_shows_whole_names(whole: Evaluation) -> None:
+    printed = io.StringIO()
+    render_evaluation.evaluation(Console(file=printed, width=80), whole)
+    for name in (*(measure.name for measure in whole.measures), "How near its tables are", "Who pays"):
+        assert f"{name} " in printed.getvalue()
 
 
 @pytest.mark.slow

@@ -557,6 +557,33 @@ def test_tables_are_rectangular_and_carry_the_stamp(outcomes: list[Stored]) -> N
         assert "%" not in line.replace("\\%", "") or line.startswith("%")
 
 
+def test_bars_of_figures_are_intervals_over_the_splits(
+    outcomes: list[Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = {}
+    monkeypatch.setattr(
+        "repsynth.paper.figures.save_figure", lambda base, figure: figures.update({base: figure}) or []
+    )
+    write_figures(found := summary.summarise(outcomes), tmp_path)
+    drawn = {base.name: figure for base, figure in figures.items()}
+    assert all(f"95 % interval of {found.seeds} splits" in figure.get_suptitle() for figure in drawn.values())
+    # Each line of each panel: a bar over every decile, as long as the interval of the values that it is made of.
+    rows = [row for row in found.rows if row.epsilon == 4.0 and "by_decile" in row.deciles]
+    lines = [line for axes in drawn["attack-by-decile-4"].axes for line in axes.containers]
+    assert len(lines) == len(rows) > 0
+    for line, row in zip(lines, rows, strict=True):
+        budget = None if row.method == "non-private" else row.epsilon
+        runs = [
+            stored.result.by_decile
+            for stored in outcomes
+            if stored.result
+            and (stored.cell.dataset, stored.cell.epsilon, stored.cell.method) == (row.dataset, budget, row.method)
+        ]
+        bars = line.lines[2][0].get_segments()
+        for bar, values in zip(bars, zip(*runs, strict=True), strict=True):
+            assert bar[:, 1] == pytest.approx(summary.interval(values))
+
+
 @pytest.mark.slow
 def test_figures_are_pictures_and_the_same_every_time(outcomes: list[Stored], tmp_path: Path) -> None:
     found = summary.summarise(outcomes)

@@ -14,6 +14,7 @@ from browser import Browser, needs_axe, needs_browser
 from repsynth import Release, datasets, own_bound, parse_schema, synthesize
 from repsynth.cli import main
 from repsynth.privacy.shown import at_most
+from repsynth.report.charts import dots
 from repsynth.report.page import public_page
 
 NASTY = [
@@ -67,7 +68,7 @@ def test_the_page_states_the_bounds_of_the_account(sim_page: tuple[Release, Path
     right = [float(number) for number in re.findall(r"at most ([0-9.]+) times in 100", text)]
     assert len(right) == 1, "of outliers a joint bound is proven, and nothing about guesses"
     assert 0 <= right[0] - (50 + 50 * privacy.advantage) <= 0.1
-    assert f"ε = {at_most(privacy.outlier_epsilon)} at most" in text
+    assert f"ε = {at_most(privacy.outlier_epsilon, 3)} at most" in text
     for delta, epsilon in privacy.epsilon_by_delta().items():
         assert f"δ = {at_most(delta, 6)}" in text
         assert at_most(epsilon, 3) in text
@@ -169,6 +170,14 @@ def nasty_release(**options: Any) -> Release:
     return synthesize(table, schema, epsilon=2.0, delta=1e-6, **options)
 
 
+def test_names_with_an_emoji_are_cut_between_letters() -> None:
+    """A chart that is cut within one cannot be drawn at all."""
+    names = ["x" * k + "😀" * 9 + " and so on" for k in range(20)]
+    half, rows = [0.5] * len(names), [("", "")] * len(names)
+    drawn = dots("", "", ("", ""), rows, names=names, values=half, low=half, high=half, axis="", room=190)
+    assert "😀…" in drawn.svg
+
+
 def test_no_name_in_a_release_gets_out_of_its_place(tmp_path: Path) -> None:
     text = write(nasty_release(model="mst"), tmp_path).read_text(encoding="utf-8")
     assert "alert(1)</script>" not in text
@@ -186,6 +195,12 @@ def test_a_page_of_nasty_names_works_in_a_browser_and_on_paper(chromium: Browser
     labels = chromium.run("[...document.querySelectorAll('#values span')].map((it) => it.textContent)")
     assert labels == NASTY
     assert chromium.run("document.querySelectorAll('script').length") == 3
+    # Above its field, whatever the name ends in, and no word of a table is cut in two.
+    above = "(it) => it.getBoundingClientRect().bottom <= it.nextElementSibling.getBoundingClientRect().top + 1"
+    assert chromium.run(f"[...document.querySelectorAll('#values span')].every({above})")
+    assert set(chromium.run("[...document.querySelectorAll('.facts bdi')].map((it) => it.textContent)")) == set(
+        NASTY
+    )
     assert chromium.pdf(tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 

@@ -6,7 +6,6 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from repsynth.cli import render_attack
 from repsynth.cli.commands import plan_of, print_result
 from repsynth.cli.flags import reading_of
 from repsynth.data.sources import open_source
@@ -18,8 +17,9 @@ def attack(options: argparse.Namespace) -> int:
     try:
         import sklearn  # noqa: F401
     except ImportError:
-        raise ConfigError("attacks need scikit-learn; pip install 'repsynth[paper]'") from None
+        raise ConfigError("attacks need scikit-learn; pip install 'repsynth[evaluate]'") from None
     from repsynth.attacks.exposure import attack as carry_out
+    from repsynth.cli import render_attack  # it needs scikit-learn, too
 
     made, reading = plan_of(options), reading_of(options)
     train = open_source(options.train, reading)

@@ -20,7 +20,7 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
     console.print("[bold red]PRIVATE[/bold red]: attacks on the data itself; for the curator only.\n")
     console.print(
         f"{found.targets:,} of {found.rows:,} records were attacked, each in half of {found.runs:,} runs of "
-        f"{found.model} at {guarantee(found.epsilon, found.delta)}. AUC 0.5 is guessing. Intervals: "
+        f"{found.model} with {guarantee(found.epsilon, found.delta)}. AUC 0.5 is guessing. Intervals: "
         f"{found.confidence:.0%}.\n"
     )
     top = [line for line in found.lines if line.decile == _TOP]

@@ -32,6 +32,10 @@ _TITLES = {
 """The heading above the first of these measures."""
 
 
+_NARROW = 100
+"""Columns of a terminal below which tables leave some numbers to --json and to the files."""
+
+
 def evaluation(console: Console, found: "Evaluation") -> None:
     """Every measure in a line, what it is made of, and what was left out."""
     console.print(f"[bold red]PRIVATE[/bold red]: {escape(found.stamp.removeprefix('PRIVATE: '))}\n")
@@ -49,7 +53,10 @@ def evaluation(console: Console, found: "Evaluation") -> None:
 def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
     from repsynth.evaluation.written import numbers_of_measure
 
-    table = make_table("measure", "value", "best", "real halves", "independent", right_from=1)
+    # Where there is little room, the last two stay in the words alone.
+    numbers = ["value", "best", "real halves", "independent"][: 2 if console.width < _NARROW else None]
+    table = make_table("measure", *numbers, right_from=1)
+    table.columns[0].no_wrap = True
     table.add_column("in words", overflow="fold")
     seen: set[str] = set()
     for measure in measures:
@@ -58,7 +65,7 @@ def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
             seen.add(title)
             table.add_row()
             table.add_row(f"[bold]{title}[/bold]")
-        table.add_row(f"  {measure.name}", *numbers_of_measure(measure), escape(measure.words))
+        table.add_row(f"  {measure.name}", *numbers_of_measure(measure)[: len(numbers)], escape(measure.words))
     console.print(table)
     console.print("\n[bold]Farthest from the best[/bold]")
     for measure in measures:
@@ -84,13 +91,17 @@ def _print_groups(console: Console, found: "Evaluation") -> None:
     marked.sort(key=lambda group: -(group.extra or 0.0))
     for title, groups in (
         ("By decile of outlyingness, 10 the most outlying", list(found.deciles)),
-        ("Subgroups that pay more than others", marked[:_MOST_GROUPS]),
+        ("Subgroups that pay more than others, or are too few", marked[:_MOST_GROUPS]),
     ):
         if not groups:
             continue
         console.print(f"\n[bold]{title}[/bold]")
         rows = [group_row(group) for group in groups]
-        shown = [k for k, header in enumerate(GROUP_HEADERS) if not header or any(row[k] for row in rows)]
+        shown = [
+            k
+            for k, header in enumerate(GROUP_HEADERS)
+            if not header or (any(row[k] for row in rows) and (console.width >= _NARROW or "AUROC" not in header))
+        ]
         table = make_table(*(GROUP_HEADERS[k] for k in shown), right_from=1)
         for row in rows:
             table.add_row(*(escape(row[k]) for k in shown))

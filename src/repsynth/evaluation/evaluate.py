@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
@@ -63,7 +64,9 @@ def evaluate_tables(
 ) -> Evaluation:
     """All measures of opened tables."""
     work = _Work(inputs, on_step)
-    measures = list(work.run())
+    # One thread: where others use the machine, too, several wait for each other at full load, many times as long.
+    with threadpool_limits(1):
+        measures = list(work.run())
     expected = None if release is None else expected_errors(release)
     if release is not None and expected is not None:
         measures.append(_intervals(expected, release, inputs.train))

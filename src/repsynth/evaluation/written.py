@@ -11,19 +11,21 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from repsynth.data.write import takes_apostrophe
 from repsynth.errors import ConfigError, DataError
-from repsynth.evaluation.evaluate import Evaluation
 from repsynth.evaluation.measures import Measure, show
-from repsynth.evaluation.subgroups import Subgroup
 from repsynth.privacy.shown import at_most
 from repsynth.release.expected import Expected, Z
 from repsynth.release.folder import check_private
 from repsynth.storage.atomic import check_place
+
+if TYPE_CHECKING:  # it needs scikit-learn, which what follows from a release alone does not
+    from repsynth.evaluation.evaluate import Evaluation
+    from repsynth.evaluation.subgroups import Subgroup
 
 PREFIX = "private-"
 
@@ -55,7 +57,7 @@ def folder_beside(folder: Path, mode: int) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_evaluation(evaluation: Evaluation, folder: Path) -> list[str]:
+def write_evaluation(evaluation: "Evaluation", folder: Path) -> list[str]:
     """Write everything; the names of the files."""
     from repsynth.evaluation.plots import draw_evaluation, save_figure
 
@@ -83,10 +85,10 @@ def _json(found: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(evaluation_data(found))) + b"\n"
 
 
-def evaluation_data(found: Evaluation | Expected) -> dict[str, Any]:
+def evaluation_data(found: "Evaluation | Expected") -> dict[str, Any]:
     """An evaluation, or what follows from a release, as plain data."""
     plain: dict[str, Any] = msgspec.to_builtins(found, enc_hook=lambda value: value.tolist())
-    if isinstance(found, Evaluation):
+    if not isinstance(found, Expected):
         lines = {m.name: {"line": m.line, "words": m.words} for m in found.measures}
         plain["measures"] = [measure | lines[measure["name"]] for measure in plain["measures"]]
     return plain
@@ -97,7 +99,7 @@ def _safe(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and takes_apostrophe([cell])[0] else cell
 
 
-def _tables(evaluation: Evaluation) -> dict[str, list[Sequence[Any]]]:
+def _tables(evaluation: "Evaluation") -> dict[str, list[Sequence[Any]]]:
     found: dict[str, list[Sequence[Any]]] = {}
     for kind, associations in evaluation.associations.items():
         header = ["PRIVATE", *associations.names]
@@ -114,7 +116,8 @@ def _tables(evaluation: Evaluation) -> dict[str, list[Sequence[Any]]]:
           for a in names),
     ]  # fmt: skip
     groups = [*evaluation.subgroups, *evaluation.deciles]
-    fields = [field for field in Subgroup.__struct_fields__ if any(getattr(g, field) is not None for g in groups)]
+    every = groups[0].__struct_fields__ if groups else ()
+    fields = [field for field in every if any(getattr(g, field) is not None for g in groups)]
     found["subgroups"] = [["PRIVATE", *fields], *(["", *(getattr(g, field) for field in fields)] for g in groups)]
     if evaluation.coefficients:
         found["coefficients"] = [
@@ -128,7 +131,7 @@ def _tables(evaluation: Evaluation) -> dict[str, list[Sequence[Any]]]:
 # Markdown
 
 
-def evaluation_markdown(evaluation: Evaluation) -> str:
+def evaluation_markdown(evaluation: "Evaluation") -> str:
     """The summary that a curator reads."""
     rows = ", ".join(f"{count:,} {name}" for name, count in evaluation.rows.items())
     lines = [
@@ -173,7 +176,7 @@ def numbers_of_measure(measure: Measure) -> tuple[str, str, str, str]:
 GROUP_HEADERS = ("subgroup", "rows", "real", "synthetic", "AUROC real", "AUROC synthetic", "extra loss", "")
 
 
-def group_row(group: Subgroup) -> tuple[str, ...]:
+def group_row(group: "Subgroup") -> tuple[str, ...]:
     """A subgroup in the order of `GROUP_HEADERS`."""
     extra = "" if group.extra is None else f"{group.extra:+.3f} ± {2 * (group.extra_error or 0.0):.3f}"
     mark = " ".join(
@@ -184,7 +187,7 @@ def group_row(group: Subgroup) -> tuple[str, ...]:
     return (group.name, f"{group.records:,}", *fractions, *areas, extra, mark)
 
 
-def _group_table(groups: Sequence[Subgroup]) -> list[str]:
+def _group_table(groups: Sequence["Subgroup"]) -> list[str]:
     return _markdown(GROUP_HEADERS, (group_row(group) for group in groups))
 
 

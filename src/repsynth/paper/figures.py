@@ -11,7 +11,7 @@ from repsynth.evaluation.palette import BLUE, FIGURE, GREEN, GREY, INK, ORANGE, 
 from repsynth.evaluation.plots import name_ends, save_figure
 from repsynth.paper import STAMP
 from repsynth.paper.grid import METHODS
-from repsynth.paper.summary import TITLES, Row, Summary
+from repsynth.paper.summary import LEVEL, TITLES, Row, Summary
 
 # Distinguishable for the colour-blind, and by marker in print.
 _LOOKS = {
@@ -22,6 +22,8 @@ _LOOKS = {
     "random": (GREEN, "^", "--"),
     "removal": (PURPLE, "v", "--"),
 }
+
+_THIN = {"markersize": 4, "linewidth": 1.2, "elinewidth": 1, "capsize": 1.5}
 
 Draw = Callable[[Any, list[Row]], None]
 
@@ -72,8 +74,8 @@ def _over_budgets(
             axes.errorbar(
                 [row.epsilon * 1.03 ** (k - len(methods) / 2) for row in shown],  # side by side
                 [row.means[measure].mean for row in shown],
-                yerr=[row.means[measure].error or 0.0 for row in shown],
-                color=color, marker=marker, linestyle=line, markersize=5, capsize=2,
+                yerr=[row.reach(error) if (error := row.means[measure].error) else 0.0 for row in shown],
+                color=color, marker=marker, linestyle=line, **_THIN,
             )  # fmt: skip
         axes.set_xscale("log", base=2)
         budgets = sorted({row.epsilon for row in rows})
@@ -92,15 +94,18 @@ def _over_budgets(
 def _by_decile(summary: Summary, curve: str, title: str, epsilon: float) -> Figure:
     def draw(axes: Any, rows: list[Row]) -> None:
         ends = []
-        for row in rows:
-            hidden = row.method == "non-private" and curve == "white_box"  # always 1: it would flatten the others
-            if row.epsilon == epsilon and curve in row.deciles and not hidden:
-                color, marker, line = _LOOKS[row.method]
-                ends.append((METHODS[row.method], 10, row.deciles[curve][-1], color))
-                axes.errorbar(
-                    range(1, 11), row.deciles[curve], yerr=row.decile_errors.get(curve),
-                    color=color, marker=marker, linestyle=line, markersize=5, capsize=2,
-                )  # fmt: skip
+        for k, row in enumerate(row for row in rows if row.epsilon == epsilon and curve in row.deciles):
+            if row.method == "non-private" and curve == "white_box":
+                continue  # always 1: it would flatten the others
+            color, marker, line = _LOOKS[row.method]
+            ends.append((METHODS[row.method], 10, row.deciles[curve][-1], color))
+            aside = 0.12 * (k - (len(METHODS) - 1) / 2)  # side by side
+            axes.errorbar(
+                [decile + aside for decile in range(1, 11)],
+                row.deciles[curve],
+                yerr=[row.reach(error) for error in row.decile_errors.get(curve, [])] or None,
+                color=color, marker=marker, linestyle=line, **_THIN,
+            )  # fmt: skip
         axes.set_xticks(range(1, 11))
         axes.set_xlabel("decile of outlyingness (10: the most outlying)")
         axes.set_ylabel("advantage of the attack (0: guessing)")
@@ -124,5 +129,6 @@ def _panels(summary: Summary, title: str, draw: Draw) -> Figure:
         axes.grid(alpha=0.6)
     for axes in panels[len(names) :]:
         axes.set_visible(False)
-    figure.suptitle(f"{title}\n{summary.protocol} protocol, mean of {summary.seeds} seeds; {STAMP}", fontsize=10)
+    runs = f"mean and {100 * LEVEL:.0f} % interval of {summary.seeds} splits" if summary.seeds > 1 else "one split"
+    figure.suptitle(f"{title}\n{summary.protocol} protocol, {runs}; {STAMP}", fontsize=10)
     return figure

@@ -50,6 +50,10 @@ class Row(msgspec.Struct, frozen=True):
     decile_errors: dict[str, list[float]] = {}
     """Standard errors of the deciles, where there are several seeds."""
 
+    def reach(self, error: float) -> float:
+        """Half of the Student interval for a mean over the runs, from its standard error."""
+        return _student(self.runs) * error
+
 
 class Difference(msgspec.Struct, frozen=True):
     """REPS minus a baseline, paired by seed, with an interval; over all budgets where `epsilon` is None."""
@@ -144,8 +148,12 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """
     if len(values) < 2:
         return -np.inf, np.inf
-    reach = student.ppf((1 + LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    reach = _student(len(values)) * np.std(values, ddof=1) / np.sqrt(len(values))
     return float(np.mean(values) - reach), float(np.mean(values) + reach)
+
+
+def _student(runs: int) -> float:
+    return float(student.ppf((1 + LEVEL) / 2, runs - 1))
 
 
 def value_of(result: Result, measure: str) -> float | None:

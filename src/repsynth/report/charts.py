@@ -6,8 +6,10 @@ dark and paper. Every chart comes with words for those who cannot see it and wit
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ _WIDTH = 420
 """Pixels. A page of 36 rem makes it a third larger, a phone a sixth smaller: letters stay legible on both."""
 
 _NAMES = 130  # pixels for the names of bars
-_AXIS = {"ticks": False, "domain": False, "labelLimit": _NAMES, "labelPadding": 6}
+_AXIS: dict[str, Any] = {"ticks": False, "domain": False, "labelPadding": 6}
 
 Row = tuple[str, ...]
 Spec = dict[str, Any]
@@ -223,7 +225,7 @@ def heat(
         data = [
             {"x": j, "name": i, "part": value / most} for i, row in enumerate(table) for j, value in enumerate(row)
         ]
-        labels = {**_AXIS, "labelExpr": f"{_array(across)}[datum.value]", "labelAngle": -45, "labelLimit": 100}
+        labels = {**_AXIS, **_labels(across, 100), "labelAngle": -45}
         x = {"field": "x", "type": "ordinal", "title": None, "axis": labels}
         y = _names(up, shown=k == 0)
         encoding = {
@@ -249,9 +251,7 @@ def heat(
 def _names(names: Sequence[str], room: int = _NAMES, *, shown: bool = True) -> Spec:
     """The vertical axis of a chart that has a line for each name. What is drawn there is a number: two names may
     be equal."""
-    axis: Spec | None = (
-        {**_AXIS, "labelLimit": room, "labelExpr": f"{_array(names)}[datum.value]"} if shown else None
-    )
+    axis = {**_AXIS, **_labels(names, room)} if shown else None
     return {"field": "name", "type": "ordinal", "sort": None, "title": None, "axis": axis}
 
 
@@ -290,9 +290,23 @@ def _places(at: Sequence[tuple[float, str]], place: Spec, *, below: bool = False
     ]
 
 
-def _array(names: Sequence[str]) -> str:
-    """The names as an array of the chart's own language."""
-    return msgspec.json.encode(list(names)).decode()
+def _labels(names: Sequence[str], room: int) -> Spec:
+    """The names, as an array of the chart's own language, and the pixels that each may take."""
+    array = msgspec.json.encode([_fitting(name, room) for name in names]).decode()
+    return {"labelExpr": f"{array}[datum.value]", "labelLimit": room}
+
+
+def _fitting(name: str, room: int) -> str:
+    """What is too long is cut when it is drawn, but between the halves of an emoji, too, which then ends the
+    drawing. So a name with one is cut here, where each letter is taken for as wide as any.
+
+    >>> _fitting("a long name that has no emoji", 60), _fitting("emoji 😀 and more", 130)
+    ('a long name that has no emoji', 'emoji 😀 …')
+    """
+    if name.isascii() or max(map(ord, name)) <= 0xFFFF:
+        return name
+    widths = list(accumulate(18 if ord(letter) > 0xFFFF else 13 for letter in name))
+    return name if widths[-1] <= room else f"{name[: bisect_right(widths, room - 13)]}…"
 
 
 def _svg(spec: Spec, *, right: int = 40, top: int = 8) -> str:

@@ -35,10 +35,10 @@ class Promise:
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of a list."""
+    """A line of a list: text, or groups of columns, whose names may run from right to left."""
 
     name: str
-    value: str
+    value: str | tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         ),
         charts=_charts(release),
         errors=tuple(
-            Fact(shares.column, f"± {fixed_at_most(100 * Z * shares.error, 2)} percentage points")
-            for shares in expected.columns
+            Fact(shares.column, f"± {fixed_at_most(100 * Z * shares.error, 2)}") for shares in expected.columns
         ),
         means=tuple(
             (each.column, _plain(each.mean), f"± {_plain_at_most(Z * each.error)}", _plain_at_most(each.binning))
@@ -106,7 +105,7 @@ def _outliers(release: Release) -> Promise | None:
     right = _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if privacy.borrowed else ""
     if release.schema.person is not None:
         who = f"persons all of whose rows are {who}"
-    return Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon), right)
+    return Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon, 3), right)
 
 
 def _plain(value: float) -> str:
@@ -225,12 +224,13 @@ def _losses(release: Release) -> Chart:
 def _known(release: Release) -> list[Fact]:
     plan = release.plan
     found = [Fact("model", plan.model.name + (f", chosen because {plan.why}" if plan.why else ""))]
-    found.append(Fact("columns", ", ".join(column.name for column in release.schema.learned)))
+    found.append(Fact("columns", tuple((column.name,) for column in release.schema.learned)))
     if release.schema.label is not None:
-        found.append(Fact("label", release.schema.label))
-    tables = [" × ".join(table.columns) for table in expected_errors(release).tables if len(table.columns) > 1]
-    if tables:
-        found.append(Fact("tables of several columns", "; ".join(tables)))
+        found.append(Fact("label", ((release.schema.label,),)))
+    tables = (table.columns for table in expected_errors(release).tables if len(table.columns) > 1)
+    once = dict.fromkeys(tables)  # one may be measured in several rounds
+    if once:
+        found.append(Fact("tables of several columns", tuple(once)))
     source = "declared public" if plan.public_rows is not None else "a noisy count"
     found.append(Fact("records", f"{release.rows:,.0f} ({source})"))
     if release.schema.person is not None:

@@ -128,7 +128,8 @@
 
   // A name and its number above each bar, and a tick at `mark`.
   const bars = (id, rows, { most, mark, axis }) => {
-    const step = 40, height = rows.length * step + (axis ? 26 : 4);
+    const step = 40, tight = mark && axis && at(id).clientWidth < 420; // two lines for what does not fit side by side
+    const height = rows.length * step + (axis ? 26 : 4) + (tight ? 18 : 0);
     const { made, width } = canvas(id, height);
     const x = (value) => (Math.min(value, most) / most) * width;
     rows.forEach((row, i) => {
@@ -141,7 +142,7 @@
       if (mark) made.append(svg("line", { x1: x(mark.value), x2: x(mark.value), y1: y + 19, y2: y + 32, stroke: "var(--ink)", "stroke-width": 1.5 }));
     });
     if (mark) {
-      made.append(svg("text", { x: x(mark.value) + 4, y: height - 8, fill: "var(--ink)", "text-anchor": "end" }, mark.text));
+      made.append(svg("text", { x: x(mark.value) + 4, y: height - (tight ? 26 : 8), fill: "var(--ink)", "text-anchor": "end" }, mark.text));
     }
     if (axis) made.append(svg("text", { x: 0, y: height - 8, fill: "var(--quiet)" }, axis));
   };
@@ -196,16 +197,16 @@
 
   // What holds for anybody is a bound on guesses; what holds for those who stand out is a joint one, on sets of releases.
   const cards = (found) => {
-    const all = element("div", undefined, { class: "card" }), epsilon = (value) => `ε\u00a0=\u00a0${bound(value)}`;
+    const all = element("div", undefined, { class: "card" }), epsilon = (value, digits) => `ε\u00a0=\u00a0${bound(value, digits)}`;
     all.append(element("strong", `at most ${right(found.advantage)} times in 100`), " about anybody, whoever they are ");
     all.append(element("span", `(${epsilon(found.budget.epsilon)})`, { class: "quiet" }), ". Without any release it would be 50.");
     const some = element("div", undefined, { class: "card other" });
     const loss = found.outlier_epsilon, known = loss !== null;
-    some.append(element("strong", known ? `${epsilon(loss)} at most` : "?"), " for those who stand out, above the threshold");
+    some.append(element("strong", known ? `${epsilon(loss, 3)} at most` : "?"), " for those who stand out, above the threshold");
     some.append(found.outlier_advantage === null ? ": repsynth plan says it for these settings." : `. If it were certain beforehand that they weigh so little, at most ${right(found.outlier_advantage)} guesses in 100 would be right.`);
     at("cards").replaceChildren(all, ...(found.scored ? [some] : []));
     at("joint").hidden = !found.scored;
-    const outliers = found.scored && known ? `; those who stand out: ε = ${bound(loss, 3)} for ${bound(found.budget.epsilon, 3)}` : "";
+    const outliers = found.scored && known ? `; those who stand out: ε = ${bound(loss, 3)} in place of ${bound(found.budget.epsilon, 3)}` : "";
     at("brief").textContent = `Right guesses of 100, at most: ${right(found.advantage)}${outliers}`;
   };
 

@@ -55,6 +55,9 @@
     return made;
   };
 
+  const FEW = 8;
+  const listed = (names) => (names.length > FEW ? `${names.slice(0, FEW).join(", ")} and ${names.length - FEW} more` : names.join(", "));
+
   const tell = () => {
     const given = texts();
     const found = OwnBound.find(release, given);
@@ -74,8 +77,8 @@
     answer.replaceChildren(shown, told);
     if (found.unknown.length === 0) answer.append(rest);
     else answer.append(line("p", "This holds for anybody. For your own bound, every value has to be known."));
-    if (empty.length) answer.append(line("p", `Still empty: ${empty.join(", ")}.`));
-    if (unread.length) answer.append(line("p", `Cannot be read as it stands: ${unread.join(", ")}.`));
+    if (empty.length) answer.append(line("p", `Still empty: ${listed(empty)}.`));
+    if (unread.length) answer.append(line("p", `Cannot be read as it stands: ${listed(unread)}.`));
     document.body.dataset.score = found.score;
     document.body.dataset.weight = found.weight;
   };
