@@ -43,6 +43,7 @@ IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
 
 PERSONS = "data/test_persons.py::"
 RUNS = "pipeline/test_person_runs.py::"
+ATTACKED = "attacks/test_person_attacks.py::"
 REPLAY = RUNS + "test_without_a_person_nothing_moves_by_more_than_is_charged"
 
 FAULTS = [
@@ -186,6 +187,41 @@ FAULTS = [
         "            least = kernel.sensitivity * stage.schema.rows_per_person\n            enough",
         "            least = kernel.sensitivity\n            enough",
         RUNS + "test_scores_from_a_release_that_claims_less_are_refused",
+    ),
+    Fault(
+        "an attacker of persons takes the noise for that of rows",
+        "attacks.observing",
+        "sigma_for(statistic.sensitivity * self.engine.rows_per_person, mu)",
+        "sigma_for(statistic.sensitivity, mu)",
+        ATTACKED + "test_the_likelihood_ratio_is_as_good_as_the_account_says",
+    ),
+    Fault(
+        "a target's rows are not all left out",
+        "attacks.observing",
+        "victims.targets.take(victims.owners.rows_of(present))",
+        "victims.targets.take(victims.owners.rows_of(present) | (np.arange(victims.targets.rows) % 3 == 0))",
+        ATTACKED + "test_the_likelihood_ratio_is_as_good_as_the_account_says",
+    ),
+    Fault(
+        "an attacked person's influence is that of the rows they have, whatever these count",
+        "attacks.victims",
+        "np.bincount(self.target, self.shares * of_rows)",
+        "np.bincount(self.target, of_rows)",
+        ATTACKED + "test_a_target_is_a_person_with_all_their_rows",
+    ),
+    Fault(
+        "people of the table are taken for people from outside",
+        "attacks.persons",
+        "others = _by_person(given.take(~known))",
+        "others = _by_person(given)",
+        ATTACKED + "test_persons_of_the_holdout_who_are_in_the_table_are_left_out",
+    ),
+    Fault(
+        "persons change their places from start to start",
+        "attacks.persons",
+        "replace(kept, whose=Whose(rank[place], _whose(kept).factors))",
+        "replace(kept, whose=Whose(told_apart(_whose(kept).places), _whose(kept).factors))",
+        ATTACKED + "test_a_target_is_a_person_with_all_their_rows",
     ),
     # A measured schema.
     Fault(

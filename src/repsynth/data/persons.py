@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from repsynth.arrays import Bools, Ints
 from repsynth.data.encode import EncodedTable, encode_batch, plain_array, read_text
 from repsynth.data.records import Records, Whose
+from repsynth.data.sources.base import Source
 from repsynth.errors import DataError
 from repsynth.schema import Person
 
@@ -309,6 +310,28 @@ def _states(texts: pa.Array) -> Ints:
     blank = pc.fill_null(pc.equal(texts, ""), True).to_numpy(zero_copy_only=False)
     unread = pc.fill_null(pc.match_substring(texts, _LOST), False).to_numpy(zero_copy_only=False)
     return np.select([blank, unread], [NOBODY, UNREAD], 0).astype(np.int64)
+
+
+def shared_ids(ours: Source, theirs: Source, column: str) -> Bools:
+    """For each of their rows, in order: whether its id is also one of ours.
+
+    >>> from repsynth.data.sources import open_source
+    >>> tables = (pa.table({"who": ids}) for ids in (["a", "b", None], [" b", None, "c"]))
+    >>> shared_ids(*map(open_source, tables), "who").tolist()
+    [True, False, False]
+    """
+    known = pa.array(_texts_of(ours, column).unique())
+    theirs_texts = _texts_of(theirs, column)
+    return np.asarray(pc.is_in(theirs_texts, value_set=known, skip_nulls=True))
+
+
+def _texts_of(source: Source, column: str) -> pa.Array:
+    """All ids; null where one is missing or was not read in full."""
+    parts = [pa.array([], pa.large_string())]
+    for batch in source.batches([column]):
+        texts = id_texts(batch.column(0))
+        parts.append(pc.if_else(pa.array(_states(texts) == 0), texts, None).cast(pa.large_string()))
+    return pa.concat_arrays(parts)
 
 
 def _gathered(columns: Iterable[pa.Array]) -> Iterator[pa.Array]:
