@@ -416,6 +416,13 @@ FAULTS = [
         PERSON_BOUNDS + "test_the_threshold_of_a_table_without_a_person_exceeds_its_bound_no_more_often",
     ),
     Fault(
+        "all but a person are not all that are left",
+        "curator.guarantee",
+        "above[0] >= self.records - self.most",
+        "above[0] >= self.records - 1",
+        PERSON_BOUNDS + "test_a_first_edge_that_all_but_one_person_reach_may_be_the_threshold",
+    ),
+    Fault(
         "a label's bin lacks one record where it lacks a person",
         "curator.guarantee",
         "label.records - label.most - noise >= FEW * sigma",

@@ -146,6 +146,15 @@ def test_the_threshold_of_a_table_without_a_person_exceeds_its_bound_no_more_oft
     assert 0.6 * chance / 2 < often < chance / 2 + 5.5 * math.sqrt(chance / 2 / 20_000)
 
 
+def test_a_first_edge_that_all_but_one_person_reach_may_be_the_threshold() -> None:
+    """Where more records were declared than there are, no edge is ever reached, and the threshold is the first one:
+    the lowest score of all. Without the one person who lies below it, that is the second edge here."""
+    true = np.zeros(MOST_BINS)
+    true[[0, 2]] = 400.0, 1000.0
+    assert reaching(true, 400.0).highest(0.02, fraction=0.3, sigma=20.0, rows=1e6) >= 1.0
+    assert reaching(true, 399.0).highest(0.02, fraction=0.3, sigma=20.0, rows=1e6) == 0.0
+
+
 def test_a_label_that_a_person_may_leave_with_too_few_has_the_higher_threshold() -> None:
     """From 1,000 records on a label has a threshold of its own here; noise takes some 350 at most."""
     true = np.zeros(MOST_BINS)
