@@ -212,14 +212,14 @@ FAULTS = [
     ),
     Fault(
         "people of the table are taken for people from outside",
-        "attacks.persons",
+        "attacks.person_victims",
         "others = _by_person(given.take(~known))",
         "others = _by_person(given)",
         ATTACKED + "test_persons_of_the_holdout_who_are_in_the_table_are_left_out",
     ),
     Fault(
         "persons change their places from start to start",
-        "attacks.persons",
+        "attacks.person_victims",
         "replace(kept, whose=Whose(rank[place], _whose(kept).factors))",
         "replace(kept, whose=Whose(told_apart(_whose(kept).places), _whose(kept).factors))",
         ATTACKED + "test_a_target_is_a_person_with_all_their_rows",

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from repsynth import datasets
-from repsynth.attacks import persons
+from repsynth.attacks import person_victims
 from repsynth.attacks.closed_form import best_attack
 from repsynth.attacks.exposure import UNIFORM, Exposure, attack
 from repsynth.attacks.intervals import Trials, area
 from repsynth.attacks.observing import contributions, observe, total_of
-from repsynth.attacks.persons import choose_persons
+from repsynth.attacks.person_victims import choose_persons
 from repsynth.attacks.victims import Victims
 from repsynth.auditing.targets import stored
 from repsynth.cli import main
@@ -88,8 +88,8 @@ def test_persons_stand_out_by_the_mean_of_their_rows(sim: datasets.Dataset) -> N
     assert found.people == 401
     place = dict(zip(found.rows_of_targets.tolist(), found.deciles.tolist(), strict=True))
     assert place[400] == 9  # who came last
-    apart = persons._standing_persons(
-        found.places, persons._by_person(persons.read_named(table, found.schema, "table")), 200,
+    apart = person_victims._standing_persons(
+        found.places, person_victims._by_person(person_victims.read_named(table, found.schema, "table")), 200,
         np.random.default_rng(1),
     )  # fmt: skip
     numbers = list(dict.fromkeys(table["who"].to_pylist()))

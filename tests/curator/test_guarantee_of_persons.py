@@ -147,7 +147,7 @@ def test_the_threshold_of_a_table_without_a_person_exceeds_its_bound_no_more_oft
 
 
 def test_a_first_edge_that_all_but_one_person_reach_may_be_the_threshold() -> None:
-    """Where more records were declared than there are, no edge is ever reached, and the threshold is the first one:
+    """Where more records were declared than there are, no edge is ever reached, and the threshold is the first, at
     the lowest score of all. Without the one person who lies below it, that is the second edge here."""
     true = np.zeros(MOST_BINS)
     true[[0, 2]] = 400.0, 1000.0

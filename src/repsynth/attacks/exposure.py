@@ -26,7 +26,7 @@ from repsynth.attacks.intervals import (
     proven_rates,
     rate_at,
 )
-from repsynth.attacks.persons import choose_persons
+from repsynth.attacks.person_victims import choose_persons
 from repsynth.attacks.victims import choose_victims
 from repsynth.errors import ConfigError
 from repsynth.evaluation.nearest import DECILES

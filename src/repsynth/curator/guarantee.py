@@ -80,8 +80,8 @@ def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float)
         return np.concatenate([np.zeros(0), *weights])
     if why_none(release) is not None or rows == 0:
         return np.ones(rows)
-    engine, bins = LocalEngine(data, person=schema.person), release.stage.scored.bins
-    exact = engine.sum(ColumnHistograms(bins)) / engine.units
+    table, bins = LocalEngine(data, person=schema.person), release.stage.scored.bins
+    exact = table.sum(ColumnHistograms(bins)) / table.units
     tails = release.score.tails(replace(release.stage.scored, counts=exact), schema.rows_per_person)
     assert tails is not None
     # Half of η for the record's own score, half for the threshold of its label; a person may have several of both.
