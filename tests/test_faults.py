@@ -44,6 +44,8 @@ IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
 OF_PERSONS = "engines/test_cluster_persons.py::"
 PERSONS = "data/test_persons.py::"
 RUNS = "pipeline/test_person_runs.py::"
+ATTACKED = "attacks/test_person_attacks.py::"
+PERSON_BOUNDS = "curator/test_guarantee_of_persons.py::"
 REPLAY = RUNS + "test_without_a_person_nothing_moves_by_more_than_is_charged"
 
 FAULTS = [
@@ -308,6 +310,34 @@ FAULTS = [
         "            least = kernel.sensitivity\n            enough",
         RUNS + "test_scores_from_a_release_that_claims_less_are_refused",
     ),
+    Fault(
+        "an attacker of persons takes the noise for that of rows",
+        "attacks.observing",
+        "sigma_for(statistic.sensitivity * self.engine.rows_per_person, mu)",
+        "sigma_for(statistic.sensitivity, mu)",
+        ATTACKED + "test_the_likelihood_ratio_is_as_good_as_the_account_says",
+    ),
+    Fault(
+        "a target's rows are not all left out",
+        "attacks.observing",
+        "victims.targets.take(victims.owners.rows_of(present))",
+        "victims.targets.take(victims.owners.rows_of(present) | (np.arange(victims.targets.rows) % 3 == 0))",
+        ATTACKED + "test_the_likelihood_ratio_is_as_good_as_the_account_says",
+    ),
+    Fault(
+        "an attacked person's influence is that of the rows they have, whatever these count",
+        "attacks.victims",
+        "np.bincount(self.target, self.shares * of_rows)",
+        "np.bincount(self.target, of_rows)",
+        ATTACKED + "test_a_target_is_a_person_with_all_their_rows",
+    ),
+    Fault(
+        "people of the table are taken for people from outside",
+        "attacks.person_victims",
+        "others = _by_person(given.take(~known))",
+        "others = _by_person(given)",
+        ATTACKED + "test_persons_of_the_holdout_who_are_in_the_table_are_left_out",
+    ),
     # A measured schema.
     Fault(
         "a count of one is taken to need a whole unit more",
@@ -474,9 +504,65 @@ FAULTS = [
     Fault(
         "a record's score has the whole chance",
         "curator.guarantee",
-        "low = np.concatenate([tails.lower(records, eta / 2)",
-        "low = np.concatenate([tails.lower(records, eta)",
+        "np.split(eta / 2 / own, ends)",
+        "np.split(eta / own, ends)",
         EXACT + "test_score_and_threshold_share_the_chance",
+    ),
+    Fault(
+        "each row of a person has the whole chance",
+        "curator.guarantee",
+        "np.split(eta / 2 / own, ends)",
+        "np.split(eta / 2 / own**0, ends)",
+        PERSON_BOUNDS + "test_any_score_of_a_person_falls_below_its_bound_nearly_as_often_as_it_may",
+    ),
+    Fault(
+        "each label of a person has the whole chance",
+        "curator.guarantee",
+        "_highest_by_label(every, chance / several,",
+        "_highest_by_label(every, chance,",
+        PERSON_BOUNDS + "test_any_threshold_of_a_person_exceeds_its_bound_nearly_as_often_as_it_may",
+    ),
+    Fault(
+        "the table lacks one record where it lacks a person",
+        "curator.guarantee",
+        "(self.records - self.most if rows is None else rows)",
+        "(self.records - 1 if rows is None else rows)",
+        PERSON_BOUNDS + "test_the_threshold_of_a_table_without_a_person_exceeds_its_bound_no_more_often",
+    ),
+    Fault(
+        "all but a person are not all that are left",
+        "curator.guarantee",
+        "above[0] >= self.records - self.most",
+        "above[0] >= self.records - 1",
+        PERSON_BOUNDS + "test_a_first_edge_that_all_but_one_person_reach_may_be_the_threshold",
+    ),
+    Fault(
+        "a label's bin lacks one record where it lacks a person",
+        "curator.guarantee",
+        "label.records - label.most - noise >= FEW * sigma",
+        "label.records - 1 - noise >= FEW * sigma",
+        PERSON_BOUNDS + "test_a_label_that_a_person_may_leave_with_too_few_has_the_higher_threshold",
+    ),
+    Fault(
+        "a bin lacks one record where it lacks a person",
+        "scoring.rarity",
+        "(count - most - size / 2)",
+        "(count - 1 - size / 2)",
+        PERSON_BOUNDS + "test_scores_on_a_table_without_a_person_reach_a_level_no_more_often_than_said",
+    ),
+    Fault(
+        "an audit takes the bound of a person's last row",
+        "auditing.white_box",
+        "weight = target.together(weights[target.others.rows :], plan.schema)",
+        "weight = float(weights[-1])",
+        PERSON_BOUNDS + "test_an_audit_judges_the_guarantee_of_a_person",
+    ),
+    Fault(
+        "rows are counted in full where they count less",
+        "curator.guarantee",
+        "batch.whose.factors / UNITS",
+        "np.ones(batch.rows)",
+        PERSON_BOUNDS + "test_rows_are_counted_for_what_they_count",
     ),
     # The noise, and who takes part.
     Fault("a short tail of 0", "mechanism.noise", "_SHORT_TAIL = 2.0**-24", "_SHORT_TAIL = 0.0", OPEN),

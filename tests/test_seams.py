@@ -153,7 +153,7 @@ class NonzeroScore:
     def of(self, records: Records) -> Ints:
         return np.where(records.codes[self.column] > 0, records.codes[self.column] % 7, 0) * NAT
 
-    def tails(self, exact: Histograms) -> None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> None:
         return None
 
     def kernels(self) -> dict[str, Zeros]:

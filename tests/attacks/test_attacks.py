@@ -152,7 +152,7 @@ def test_what_each_record_adds_is_what_it_adds(model: str, victims: Victims) -> 
     kernels = {**seen.stage.kernels(), **seen.fit.kernels(choices=False)}
     assert len(kernels) >= 6
     for kernel in kernels.values():
-        touched, added = contributions(kernel, victims.targets)  # type: ignore[arg-type]
+        touched, added = contributions(kernel, victims)  # type: ignore[arg-type]
         for i in (0, 7, 19):
             whole = kernel.total(victims.targets.take(np.array([i])))  # type: ignore[union-attr]
             assert np.array_equal(whole[touched], added[i])

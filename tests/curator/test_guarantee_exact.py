@@ -17,7 +17,7 @@ from repsynth.curator import guarantee
 from repsynth.curator.guarantee import _Reaching, guaranteed_weights
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Count
-from repsynth.schema import Boolean
+from repsynth.schema import Boolean, Schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.tails import STEP, Part, SumTails
@@ -124,7 +124,7 @@ def test_more_records_than_said_reach_a_level_no_more_often_than_they_may(each: 
             return np.full((records.rows, len(levels)), each)
 
     records = Records(rows=40, codes={})
-    (found,) = guarantee._count([records], [np.zeros(40, dtype=np.int64)], 1, Together(), np.zeros(1))  # type: ignore[arg-type]
+    (found,) = guarantee._count([records], [np.zeros(40, dtype=np.int64)], 1, Together(), np.zeros(1), 1.0)  # type: ignore[arg-type]
     assert found.records == 40
     (number,) = found.at_most(chance)
     assert number == pytest.approx(min(40.0, 40 * each / chance))
@@ -140,7 +140,7 @@ def test_numbers_of_records_are_bounded_for_each_group_over_all_batches() -> Non
 
     batches = [Records(rows=len(who), codes={"who": np.array(who)}) for who in ([0, 1, 2, 2], [2, 0])]
     groups = [np.array([0, 0, 1, 0]), np.array([1, 1])]
-    one, other = guarantee._count(batches, groups, 2, Some(), np.arange(2.0))  # type: ignore[arg-type]
+    one, other = guarantee._count(batches, groups, 2, Some(), np.arange(2.0), 1.0)  # type: ignore[arg-type]
     assert (one.records, other.records) == (3, 3)
     # Those that reach a level with more than a tenth are counted, the expected number of the others is doubled.
     assert one.at_most(0.5) == pytest.approx([2 + 0.05 / 0.5, 0.41 / 0.5])
@@ -250,7 +250,7 @@ def test_score_and_threshold_share_the_chance(monkeypatch: pytest.MonkeyPatch) -
     weights = WeightFunction(start=5 * NAT, table=np.arange(FULL, 0, -64))
     tails = mock.Mock()
     tails.lower.return_value = np.array([3.0, 7.5 + 1 / 128, 9.0])
-    release: Any = mock.Mock(weights=weights)
+    release: Any = mock.Mock(weights=weights, schema=Schema(columns=(SMOKER,)))
     release.stage = mock.Mock(spec=["borrowed", "scored"], borrowed=None)
     release.score.tails.return_value = tails
     highest = mock.Mock(return_value=np.array([6.0, 7.0, 7.0]))
@@ -259,6 +259,7 @@ def test_score_and_threshold_share_the_chance(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(guarantee, "replace", lambda scored, counts: scored)
     monkeypatch.setattr(guarantee, "ColumnHistograms", lambda bins: Count())
     found = guaranteed_weights(release, [Records(rows=3, codes={})], eta=1e-3)
-    assert tails.lower.call_args.args[1] + highest.call_args.args[4] == 1e-3
+    assert np.all(tails.lower.call_args.args[1] + highest.call_args.args[4] == 1e-3)
+    assert highest.call_args.args[5].tolist() == [1, 1, 1]
     # Steps of 1/64 nat, each of 64 units of weight: 32 whole ones within half a nat, and 63 at the most.
     assert found.tolist() == [1.0, (FULL - 32 * 64) / FULL, (FULL - 63 * 64) / FULL]

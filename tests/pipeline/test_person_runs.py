@@ -542,16 +542,6 @@ def plan_of_scores(release: Release) -> Plan:
     return repsynth.plan(schema_of(3), epsilon=1.0, delta=1e-6, scores_from=release)
 
 
-def test_pages_and_attacks_say_what_they_do_not_know_of_persons(tmp_path: Path) -> None:
-    from repsynth.report.explore import explore_facts
-
-    with pytest.raises(ConfigError, match="no closed forms"):
-        explore_facts(schema_of(2))
-    assert explore_facts(schema_of(1))["start"]
-    with pytest.raises(ConfigError, match="attacks are on single rows"):
-        repsynth.attack(visits(), schema_of(1), tmp_path / "attack", epsilon=1.0)
-
-
 def test_sums_that_exceed_64_bits_leave_out_what_they_lost() -> None:
     """x and x + 2⁶⁴ come out the same, and so do neighbours across the wrap but for their difference."""
     from repsynth.mechanism.noise import add_gaussian

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from repsynth.privacy import gaussian, pld
 from repsynth.privacy.shown import at_least, at_most, fixed_at_least, fixed_at_most
 from repsynth.report.explore import explore_facts
 from repsynth.report.trained import DELTAS, EPSILONS, WEIGHTS, point
-from repsynth.schema import Boolean, Schema
+from repsynth.schema import Boolean, Id, Person, Schema
 
 SCRIPT = Path(report.__file__).parent / "pages" / "explore.js"
 
@@ -56,6 +57,7 @@ values = ["=1+1", "b"]
 [columns.smoker]
 type = "boolean"
 """.replace("VALUES", ", ".join(f'"{i}"' for i in range(900)))
+PERSONS = 'person = {column = "person", rows = K}' + MIXED
 
 
 def by_script(call: str, given_to_it: Any) -> Any:
@@ -144,11 +146,12 @@ def check_same(schema: Schema, it: dict[str, Any], found: dict[str, Any], **kept
     assert found["weight"] == pytest.approx(data["outlier_weight_at_most"], rel=1e-8)
     check_shown(shown["outlier_epsilon"], data["outlier_epsilon_at_most"], at_most)
     weight = data["outlier_weight_at_most"]
+    loss = plan.whole_loss
     for text, w in ((shown["right"], 1.0), (shown["outlier_right"], weight)):
-        check_shown(text, 50 + 50 * float(plan.loss.advantage_at(w)), lambda x: fixed_at_most(x, 1))
+        check_shown(text, 50 + 50 * float(loss.advantage_at(w)), lambda x: fixed_at_most(x, 1))
     for w, epsilon, advantage in found["curve"][::8]:
-        assert epsilon == pytest.approx(float(plan.loss.epsilon_at(w, plan.delta)), rel=1e-8)
-        assert advantage == pytest.approx(float(plan.loss.advantage_at(w)), rel=1e-8)
+        assert epsilon == pytest.approx(float(loss.epsilon_at(w, plan.delta)), rel=1e-8)
+        assert advantage == pytest.approx(float(loss.advantage_at(w)), rel=1e-8)
 
 
 PLANS = """it.asked.map((asked) => {
@@ -233,6 +236,20 @@ def test_plans_on_a_grid_are_those_of_the_library(model: str) -> None:
     check_all(parse_schema(MIXED), drawn)
 
 
+@needs_node
+@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim", "auto"])
+@pytest.mark.parametrize("rows_per_person", [1, 2, 10, 1000])
+def test_plans_for_persons_on_a_grid_are_those_of_the_library(model: str, rows_per_person: int) -> None:
+    """Noise by the rows that count; δ by the ids; and no public number of rows where several of a person count."""
+    drawn = [
+        asked(epsilon=epsilon, delta=delta, rows=rows, public=public, model=model, **outliers)
+        for epsilon, delta in ((0.1, 1e-9), (3.0, 1e-5), (2.0, 1.1e-20), (2.0, 0.9e-20))
+        for rows, public in ((60, False), (3_000_000, False), (30_000, True))
+        for outliers in ({}, {"outlier_epsilon": epsilon / 2}, {"rule": "uniform"})
+    ]
+    check_all(parse_schema(PERSONS.replace("K", str(rows_per_person))), drawn)
+
+
 SETTINGS = st.fixed_dictionaries(
     {
         "epsilon": st.floats(0.01, 40.0),
@@ -248,6 +265,8 @@ SETTINGS = st.fixed_dictionaries(
 )
 SCHEMAS = {
     "mixed": parse_schema(MIXED),
+    "persons": parse_schema(PERSONS.replace("K", "1")),
+    "rows of persons": parse_schema(PERSONS.replace("K", "3")),
     "sim": datasets.load("sim").schema,
     "one": Schema(columns=(Boolean(name="smoker"),)),
     "no label": Schema(columns=(Boolean(name="a"), Boolean(name="b"))),
@@ -370,8 +389,10 @@ def test_the_grid_rises_so_that_the_next_point_is_a_bound() -> None:
 @needs_node
 @needs_accounting
 @pytest.mark.slow
-def test_bounds_of_a_trained_model_are_on_the_safe_side() -> None:
-    schema = SCHEMAS["sim"]
+@pytest.mark.parametrize("person", [None, Person(column="who", rows=3)])
+def test_bounds_of_a_trained_model_are_on_the_safe_side(person: Person | None) -> None:
+    sim = SCHEMAS["sim"]
+    schema = replace(sim, columns=(*sim.columns, Id(name="who")), person=person)
     drawn = [
         asked(model="autoregressive", epsilon=1.3, rows=3000, outlier_weight=0.23),
         asked(model="autoregressive", epsilon=2.0, outlier_epsilon=1.1),
@@ -385,7 +406,7 @@ def test_bounds_of_a_trained_model_are_on_the_safe_side() -> None:
         assert isinstance(plan, Plan)
         assert plan.training is not None
         data = plan_data(plan, it["rows"])
-        assert mine["trained"]["grid"]["noise"] >= plan.training.noise
+        assert mine["trained"]["grid"]["noise"] >= plan.training.of_a_row(schema.rows_per_person).noise
         assert float(mine["shown"]["outlier_epsilon"]) >= data["outlier_epsilon_at_most"] - 1e-9
         assert float(mine["shown"]["outlier_epsilon"]) <= it["epsilon"]
         weight = data["outlier_weight_at_most"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 from browser import Browser, needs_axe, needs_browser
 
@@ -238,6 +239,47 @@ def test_a_plan_that_was_made_with_the_keyboard_is_saved_and_run(chromium: Brows
     release = synthesize(datasets.load("sim").table, SIM, settings=plan)
     assert release.privacy.epsilon <= float(moved) * (1 + 1e-9)
     assert chromium.complaints == []
+
+
+STAYS = """
+person = {column = "patient", rows = 3}
+label = "icu"
+columns.patient = {type = "id"}
+columns.days = {type = "integer", min = 0, max = 60}
+columns.icu = {type = "boolean"}
+"""
+
+
+def test_the_page_says_what_holds_for_persons_and_what_for_rows() -> None:
+    text = explore_page(parse_schema(STAYS))
+    assert "one person, who counts as 3 rows at most" in text
+    assert "3 times the noise" in text
+    assert "They hold for a person with all their rows" in text
+    assert "rows that count, as expected" in text
+    assert '<label class="check" for="public" hidden>' in text
+    alone = explore_page(parse_schema(STAYS.replace("rows = 3", "rows = 1")))
+    assert "times the noise that it would have" not in alone
+    assert '<label class="check" for="public">' in alone
+    assert 'id="persons"' not in explore_page(SIM)
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_plan_for_persons_is_saved_and_run(chromium: Browser, tmp_path: Path) -> None:
+    schema = parse_schema(STAYS)
+    found = after(chromium, write(tmp_path, schema), 'set("model", "naive-bayes", "change"); set("epsilon", "4");')
+    assert "persons all of whose rows stand out" in found["epsilon 4"]["cards"].replace("\n", " ")
+    (tmp_path / "plan.toml").write_text(unquote(found["epsilon 4"]["link"].partition(",")[2]), encoding="utf-8")
+    stays = pa.table(
+        {
+            "patient": [n % 400 for n in range(2000)],
+            "days": [n % 17 for n in range(2000)],
+            "icu": [n % 5 == 0 for n in range(2000)],
+        }
+    )
+    release = synthesize(stays, schema, settings=tmp_path / "plan.toml")
+    assert release.schema.rows_per_person == 3
+    assert release.privacy.epsilon <= 4.0 * (1 + 1e-9)
 
 
 @needs_axe

@@ -46,7 +46,7 @@ class Campaign:
 
     @cached_property
     def to_reference(self) -> Floats | None:
-        """The distances of each target to people from outside: the same in all runs."""
+        """The distances of each target's rows to people from outside: the same in all runs."""
         if not self.victims.reference.rows:
             return None
         place = self.victims.places.place
@@ -67,7 +67,8 @@ class Campaign:
         seen = observe(plan, victims, seed=self.seed, run=run, method=number)
         rows = rows_to_draw(seen.stage.histograms.rows)
         synthetic = seen.fit.sampler().draw(rows, seen.generator)
-        result: Result = {"present": seen.present, "influence": seen.fit.influence(victims.targets)}
+        influence = victims.owners.influence(seen.fit.influence(victims.targets))
+        result: Result = {"present": seen.present, "influence": influence}
         result |= dict(seen.scores())
         result |= dict(table_scores(synthetic, victims, seen.stage, seen.fit, self.to_reference))
         guesses = make_guesses(synthetic, victims, seen.present, seen.generator) if run < GUESSING_RUNS else None
@@ -191,7 +192,7 @@ def _read(campaign: Campaign, folder: Path, method: str, run: int) -> Result | N
             result = {name: file[name] for name in file.files if name != "note"}
     except Exception:  # whatever is wrong with the file, the run is made again
         return None
-    count = campaign.victims.targets.rows
+    count = campaign.victims.owners.count
     whole = {"present", "influence"} <= result.keys()
     return result if whole and all(len(a) == count for name, a in result.items() if name != "guesses") else None
 

@@ -26,6 +26,7 @@ from repsynth.attacks.intervals import (
     proven_rates,
     rate_at,
 )
+from repsynth.attacks.person_victims import choose_persons
 from repsynth.attacks.victims import choose_victims
 from repsynth.errors import ConfigError
 from repsynth.evaluation.nearest import DECILES
@@ -107,6 +108,8 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     guesses: list[Guess]
     notes: tuple[str, ...]
     exceeded: bool
+    unit: str = "records"
+    """What `rows` and `targets` count: records or persons."""
 
 
 def attack(
@@ -137,7 +140,8 @@ def attack(
     >>> found.targets, found.exceeded
     (10, False)
     """
-    victims = choose_victims(table, holdout, plan.schema, targets=targets, seed=seed)
+    choose = choose_victims if plan.schema.person is None else choose_persons
+    victims = choose(table, holdout, plan.schema, targets=targets, seed=seed)
     on_notes(victims.notes)
     campaign = Campaign(methods_of(plan, power=power), victims, runs, seed)
     results = carry_out_all(campaign, folder, jobs=jobs, **progress)
@@ -191,8 +195,9 @@ def summarise(campaign: Campaign, results: dict[str, list[Result]]) -> Exposure:
         model=plan.model.name,
         epsilon=plan.budget.epsilon,
         delta=plan.delta,
-        rows=campaign.victims.rows,
-        targets=campaign.victims.targets.rows,
+        unit="records" if plan.schema.person is None else "persons",
+        rows=campaign.victims.people,
+        targets=campaign.victims.owners.count,
         runs=campaign.runs,
         confidence=CONFIDENCE,
         lines=lines,

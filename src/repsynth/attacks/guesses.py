@@ -47,11 +47,12 @@ class People:
 def make_guesses(
     synthetic: Records, victims: Victims, present: Bools, generator: np.random.Generator
 ) -> Ints | None:
-    """(kinds, members and others, deciles, right guesses and all guesses); None without people from outside.
+    """(kinds, members and others, deciles, right guesses and all guesses); None without people from outside, and
+    where rows are not persons: guesses about rows of the same person would not be so many trials.
 
     A statement is a guess about whoever it singles out; one that singles out nobody counts in every decile.
     """
-    if not victims.reference.rows or len(victims.schema.learned) < 2:
+    if victims.schema.person is not None or not victims.reference.rows or len(victims.schema.learned) < 2:
         return None
     known = np.flatnonzero(victims.base_deciles >= 0)
     names = [column.name for column in victims.schema.learned]

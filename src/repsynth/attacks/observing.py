@@ -19,7 +19,7 @@ import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.attacks.victims import Victims, coins
-from repsynth.data.records import Records
+from repsynth.data.records import UNITS, Records, no_records
 from repsynth.engines.base import Kernel
 from repsynth.engines.local import LocalEngine
 from repsynth.mechanism.kernels import Statistic
@@ -38,28 +38,36 @@ class SharedEngine(LocalEngine):
 
     def sum(self, kernel: Kernel) -> Ints:
         """As any engine."""
-        base, present = (kernel.total(records) for records in self.data)
+        base, present = (total_of(kernel, records) for records in self.data)
         self.last["base"] = base
         return base + present
+
+
+def total_of(kernel: Kernel, records: Records) -> Ints:
+    """The sum over records, in units where these are persons'."""
+    total = kernel.total(no_records())
+    for factor, some in records.by_factor():
+        total = total + kernel.total(some) * factor
+    return total
 
 
 @dataclass
 class Watch:
     """What an attacker makes of each measurement."""
 
-    targets: Records
+    victims: Victims
     present: Bools
     by_stage: Floats = field(init=False)  # (2, targets)
     known: Floats = field(init=False)
     gram: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        count = self.targets.rows
+        count = self.victims.owners.count
         self.by_stage, self.known, self.gram = np.zeros((2, count)), np.zeros(count), np.zeros((count, count))
 
-    def see(self, statistic: Statistic, base: Ints, noisy: Ints, sigma: float) -> None:
+    def see(self, statistic: Statistic, base: Floats, noisy: Ints, sigma: float) -> None:
         """A measurement: σ is in the units of its entries."""
-        touched, steps = contributions(statistic, self.targets)
+        touched, steps = contributions(statistic, self.victims)
         steps = steps / sigma
         excess = (noisy[touched] - base[touched]) / sigma - 0.5 * steps.sum(axis=0)
         gram = steps @ steps.T
@@ -78,15 +86,18 @@ class Watch:
         return found
 
 
-def contributions(statistic: Statistic, targets: Records) -> tuple[Ints, Floats]:
-    """The entries that some target touches, and what each target adds to them."""
+def contributions(statistic: Statistic, victims: Victims) -> tuple[Ints, Floats]:
+    """The entries that some target touches, and what each target adds to them with all their rows."""
     each = getattr(statistic, "each", None)  # some can tell at once what each record adds
-    if each is not None:
-        rows = each(targets)
+    targets, owners = victims.targets, victims.owners
+    if each is not None and victims.schema.person is None:
+        parts = each(targets)
     else:
-        rows = np.array([statistic.total(targets.take(np.array([i]))) for i in range(targets.rows)])
-    touched = np.flatnonzero(np.any(rows != 0, axis=0))
-    return touched, rows[:, touched].astype(np.float64)
+        whole = 1 if victims.schema.person is None else UNITS
+        own = (targets.take(np.flatnonzero(owners.target == i)) for i in range(owners.count))
+        parts = np.array([total_of(statistic, rows) for rows in own]) / whole
+    touched = np.flatnonzero(np.any(parts != 0, axis=0))
+    return touched, parts[:, touched].astype(np.float64)
 
 
 @dataclass
@@ -100,7 +111,8 @@ class WatchedMeter(Meter):
         noisy = super().measure(statistic, mu=mu)
         assert isinstance(self.engine, SharedEngine)
         assert self.watch is not None
-        self.watch.see(statistic, self.engine.last["base"], noisy, sigma_for(statistic.sensitivity, mu))
+        sigma = sigma_for(statistic.sensitivity * self.engine.rows_per_person, mu)
+        self.watch.see(statistic, self.engine.last["base"] / self.engine.units, noisy, sigma)
         return noisy
 
 
@@ -122,14 +134,16 @@ class Observed:
         yield "known", self.watch.known
         likelihoods = getattr(self.fit, "log_likelihoods", None)  # of a model that was trained
         if likelihoods is not None:
-            yield "likelihood", likelihoods(self.watch.targets)
+            victims = self.watch.victims
+            yield "likelihood", victims.owners.means(likelihoods(victims.targets))
 
 
 def observe(plan: Plan, victims: Victims, *, seed: int, run: int, method: int) -> Observed:
     """Carry out a plan once. The noise comes from a seed: nothing of this is released."""
-    present = coins(seed, run, victims.targets.rows)
-    engine = SharedEngine([victims.base, victims.targets.take(present)])
-    watch = Watch(victims.targets, present)
+    present = coins(seed, run, victims.owners.count)
+    taking_part = victims.targets.take(victims.owners.rows_of(present))
+    engine = SharedEngine([victims.base, taking_part], person=plan.schema.person)
+    watch = Watch(victims, present)
     noise = int(np.random.SeedSequence([seed, run, method]).generate_state(1, np.uint64)[0])
     meter = WatchedMeter(
         engine, plan.scale, seeded_entropy(noise), delta=plan.delta, planned=plan.charges, watch=watch

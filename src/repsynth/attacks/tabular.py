@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Floats
 from repsynth.attacks.victims import Victims
-from repsynth.data.records import Records
+from repsynth.data.records import UNITS, Records
 from repsynth.evaluation.nearest import make_attacks, nearest
 from repsynth.models.base import Fit
 from repsynth.scoring.stage import StageOne
@@ -19,7 +19,15 @@ _PRIOR = 0.5  # of a count
 def table_scores(
     synthetic: Records, victims: Victims, stage: StageOne, fit: Fit, to_reference: Floats | None
 ) -> Iterator[tuple[str, Floats]]:
-    """Each a number for each target; those that need people from outside are left out where there are none."""
+    """Each a number for each target, the mean over their rows; those that need people from outside are left out
+    where there are none."""
+    for name, of_rows in _row_scores(synthetic, victims, stage, fit, to_reference):
+        yield name, victims.owners.means(of_rows)
+
+
+def _row_scores(
+    synthetic: Records, victims: Victims, stage: StageOne, fit: Fit, to_reference: Floats | None
+) -> Iterator[tuple[str, Floats]]:
     places = victims.places
     near = nearest(places.place(victims.targets), places.place(synthetic))
     others = [synthetic, victims.reference, victims.base, victims.targets]
@@ -37,17 +45,20 @@ def table_scores(
 
 
 def focal_counts(stage: StageOne, fit: Fit, targets: Records, others: Sequence[Records]) -> list[Floats]:
-    """For each of the others: how many records share the target's cell, in each table that the model measured.
+    """For each of the others: how many records share the target's cell, in each table that the model measured, as
+    far as they count.
 
     Tables of `mst` and `aim` are those that their release lists; of a model without tables, each column by label.
     """
-    found: list[list[Ints]] = [[] for _ in others]
+    found: list[list[NDArray[Any]]] = [[] for _ in others]
     for columns, shape in focal_tables(stage, fit):
         ours = _cells(columns, shape, targets)
         size = int(np.prod(shape))
         for side, records in zip(found, others, strict=True):
             theirs = _cells(columns, shape, records)
-            side.append(np.bincount(theirs[theirs >= 0], minlength=size + 1)[ours])  # −1: the last one, empty
+            inside = theirs >= 0
+            counts = None if records.whose is None else records.whose.factors[inside] / UNITS
+            side.append(np.bincount(theirs[inside], counts, minlength=size + 1)[ours])  # −1: the last one, empty
     return [np.array(side, dtype=np.float64).reshape(len(side), targets.rows) for side in found]
 
 

@@ -26,7 +26,7 @@ FEWEST_ROWS = 20
 FEWEST_RUNS = 8
 
 _TOP_TURNS = 3  # targets of the most outlying tenth for each one of another
-_LANDMARKS, _CANDIDATES, _REFERENCE = 3000, 8000, 5000  # records that distances are worked out for, at most
+LANDMARKS, CANDIDATES, REFERENCE = 3000, 8000, 5000  # records that distances are worked out for, at most
 
 
 @dataclass(frozen=True)
@@ -68,39 +68,78 @@ class Places:
 
 
 @dataclass(frozen=True)
+class Owners:
+    """Which rows are whose: each one a target's own or, of persons, several.
+
+    >>> owners = Owners(np.array([0, 0, 1]), count=2, shares=np.array([0.5, 0.5, 0.25]))
+    >>> owners.means(np.array([1.0, 3.0, 5.0])).tolist(), owners.rows_of(np.array([True, False])).tolist()
+    ([2.0, 5.0], [True, True, False])
+    """
+
+    target: Ints
+    """Of each row."""
+    count: int
+    shares: Floats | None = None
+    """What each row counts, of the most that all rows of a person may count; None where each is a target."""
+
+    @classmethod
+    def alone(cls, count: int) -> "Owners":
+        """Each row a target."""
+        return cls(np.arange(count), count)
+
+    def rows_of(self, chosen: Bools) -> Bools:
+        """The rows of some targets."""
+        found: Bools = chosen[self.target]
+        return found
+
+    def means(self, of_rows: Floats) -> Floats:
+        """For each target the mean over their rows, which all count the same."""
+        if self.shares is None:
+            return of_rows
+        return np.asarray(np.bincount(self.target, of_rows) / np.bincount(self.target))
+
+    def influence(self, of_rows: Floats) -> Floats:
+        """What all rows of each target come to, as a share of the most that they can; rounded up.
+
+        >>> Owners(np.array([0, 0]), count=1, shares=np.array([0.5, 0.5])).influence(np.array([0.2, 1.0])).round(6)
+        array([0.6])
+        """
+        if self.shares is None:
+            return of_rows
+        return np.asarray(np.minimum(np.bincount(self.target, self.shares * of_rows) * (1 + 1e-9), 1.0))
+
+
+@dataclass(frozen=True)
 class Victims:
     """Who is attacked: targets take part in a run by a coin, all others of the table always do."""
 
     schema: Schema
     base: Records
     targets: Records
+    """All rows of all targets."""
+    owners: Owners
+    """Whose of the targets each of these rows is."""
     deciles: Ints
     """Of each target's outlyingness, 0 to 9."""
     rows_of_targets: Ints
-    """Which rows of the table they are."""
+    """Which rows of the table they are or, of persons, how many came before each."""
     reference: Records
-    """People who were not in the table; none where there is no holdout."""
+    """People who were not in the table; none where there is no holdout. Of persons, as many rows as count."""
     reference_deciles: Ints
     base_deciles: Ints
-    """−1 where it was not worked out."""
+    """−1 where it was not worked out; of persons, it is not."""
+    people: int
+    """How many there are in the whole table: rows or persons."""
     places: Places
     digest: str
     notes: tuple[str, ...] = field(default=())
 
-    @property
-    def rows(self) -> int:
-        """Of the whole table."""
-        return self.base.rows + self.targets.rows
-
 
 def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, seed: int) -> Victims:
     """Targets from all deciles of outlyingness; what is odd about the data is noted."""
-    if targets < 1:
-        raise ConfigError("there must be one target at least; give --targets")
-    if seed < 0:
-        raise ConfigError("the seed must not be negative; give another --seed")
+    check_asked(targets, seed)
     notes: list[str] = []
-    records, reference = _read(table, schema, "table"), no_records()
+    records, reference = read_named(table, schema, "table"), no_records()
     if records.rows < FEWEST_ROWS:
         raise DataError(f"the table has fewer than {FEWEST_ROWS} rows: too few to attack anybody in")
     if holdout is None:
@@ -109,45 +148,51 @@ def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, se
             "measured cells, singling out, linking, inferring); keep some rows apart and give --holdout"
         )
     else:
-        reference = _disjoint(records, _read(holdout, schema, "holdout"), notes)
+        reference = _disjoint(records, read_named(holdout, schema, "holdout"), notes)
     most = records.rows // 2
     if targets > most:
         notes.append(f"{targets:,} targets are more than half of the {records.rows:,} rows: {most:,} are attacked")
-    _note_columns(records, schema, notes)
+    note_columns(records, schema, notes)
     generator = np.random.default_rng(seed)
     candidates, apart, base_deciles, reference_deciles, places = _standing(records, reference, schema, generator)
-    chosen = _stratified(candidates, apart, min(targets, most), generator)
+    chosen = stratified(candidates, apart, min(targets, most), generator)
     others = np.ones(records.rows, dtype=bool)
     others[chosen] = False
     return Victims(
         schema=schema,
         base=records.take(others),
         targets=records.take(chosen),
+        owners=Owners.alone(len(chosen)),
         deciles=base_deciles[chosen],
         rows_of_targets=chosen,
         reference=reference,
         reference_deciles=reference_deciles,
         base_deciles=base_deciles[others],
+        people=records.rows,
         places=places,
-        digest=_digest(records, reference),
+        digest=digest_of(records, reference),
         notes=tuple(notes),
     )
 
 
+def check_asked(targets: int, seed: int) -> None:
+    """Refuse numbers that mean nothing."""
+    if targets < 1:
+        raise ConfigError("there must be one target at least; give --targets")
+    if seed < 0:
+        raise ConfigError("the seed must not be negative; give another --seed")
+
+
 def read(table: Any, schema: Schema) -> Records:
     """A table, encoded."""
-    if schema.person is not None:
-        raise ConfigError(
-            "attacks are on single rows; leave [person] out of the schema to see what they find of one row, and "
-            "use repsynth audit for persons"
-        )
     source = open_source(table)
     check_columns(source, schema)
     names = [column.name for column in schema.learned]
     return join(list(LocalEngine.open(source, schema).per_record()), names)
 
 
-def _read(table: Any, schema: Schema, name: str) -> Records:
+def read_named(table: Any, schema: Schema, name: str) -> Records:
+    """The same; what is wrong with it is said of the table of this name."""
     try:
         return read(table, schema)
     except DataError as error:
@@ -162,12 +207,12 @@ def _standing(
     places = Places.of(records, schema)
     order = generator.permutation(records.rows)
     deciles = np.full(records.rows, -1, dtype=np.int64)
-    neighbours = OUTLYING_NEIGHBOURS if records.rows <= _LANDMARKS else NEIGHBOURS
-    if records.rows <= _LANDMARKS:
+    neighbours = OUTLYING_NEIGHBOURS if records.rows <= LANDMARKS else NEIGHBOURS
+    if records.rows <= LANDMARKS:
         candidates, landmarks = np.sort(order), order
         apart = outlyingness(places.place(records.take(candidates)))
     else:
-        landmarks, candidates = order[:_LANDMARKS], np.sort(order[_LANDMARKS : _LANDMARKS + _CANDIDATES])
+        landmarks, candidates = order[:LANDMARKS], np.sort(order[LANDMARKS : LANDMARKS + CANDIDATES])
         apart = nearest(places.place(records.take(candidates)), places.place(records.take(landmarks))).mean(axis=1)
     deciles[candidates] = deciles_of(apart)
     found = np.zeros(0, dtype=np.int64)
@@ -179,7 +224,7 @@ def _standing(
     return candidates, apart, deciles, found, places
 
 
-def _stratified(candidates: Ints, apart: Floats, count: int, generator: np.random.Generator) -> Ints:
+def stratified(candidates: Ints, apart: Floats, count: int, generator: np.random.Generator) -> Ints:
     """So many candidates: a quarter from the most outlying tenth, the others from all deciles alike."""
     deciles = deciles_of(apart)
     turns = []
@@ -215,10 +260,11 @@ def _disjoint(records: Records, holdout: Records, notes: list[str]) -> Records:
             f"{int(shared.sum()):,} of {len(theirs):,} rows of the holdout look like one of the table, which "
             "chance explains: so many rows of the table have twins in it, too"
         )
-    return holdout.take(np.arange(min(holdout.rows, _REFERENCE)))
+    return holdout.take(np.arange(min(holdout.rows, REFERENCE)))
 
 
-def _note_columns(records: Records, schema: Schema, notes: list[str]) -> None:
+def note_columns(records: Records, schema: Schema, notes: list[str]) -> None:
+    """What is odd about columns."""
     notes += [
         f"every cell of column '{column.name}' is missing or cannot be read: it tells nothing"
         for column in schema.learned
@@ -235,11 +281,14 @@ def _keys(records: Records) -> Any:
     return stacked.view([("", stacked.dtype)] * stacked.shape[1]).ravel()
 
 
-def _digest(*parts: Records) -> str:
+def digest_of(*parts: Records) -> str:
+    """A hash of encoded records and of whose they are."""
     found = hashlib.sha256()
     for records in parts:
         for name, codes in sorted(records.codes.items()):
             found.update(name.encode() + np.ascontiguousarray(codes).tobytes())
+        if records.whose is not None:
+            found.update(records.whose.places.tobytes() + records.whose.factors.tobytes())
     return found.hexdigest()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from repsynth.arrays import Bools
+from repsynth.arrays import Bools, Floats
 from repsynth.data.decode import decode
 from repsynth.data.following import with_following
 from repsynth.data.imitate import layout_of
@@ -36,10 +36,13 @@ class Target:
 
     def influence(self, release: Release) -> float:
         """Its share of the largest influence."""
-        of_rows = release.influence(self.record)
+        return self.together(release.influence(self.record), release.schema)
+
+    def together(self, of_rows: Floats, schema: Schema) -> float:
+        """What all its rows come to, as a share of the most that they can; rounded up."""
         if self.record.whose is None:
             return min(float(of_rows[0]), 1.0)
-        whole = UNITS * release.schema.rows_per_person
+        whole = UNITS * schema.rows_per_person
         return min(float(self.record.whose.factors @ of_rows) / whole * (1 + 1e-12), 1.0)
 
 

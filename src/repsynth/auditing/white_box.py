@@ -52,8 +52,9 @@ def white_box(release: Release, target: Target, *, runs: int, lines: int = 1) ->
             findings += found
         ratios.append(ratio)
     without, present = (np.sum([ratio[side] for ratio in ratios], axis=0) for side in (0, 1))
-    weight = guaranteed_weights(release, [target.others, target.record], eta=plan.delta * ETA_SHARE)[-1]
-    guaranteed = claimed_mu(privacy.run_loss, float(weight))
+    weights = guaranteed_weights(release, [target.others, target.record], eta=plan.delta * ETA_SHARE)
+    weight = target.together(weights[target.others.rows :], plan.schema)
+    guaranteed = claimed_mu(privacy.run_loss, weight)
     if plan.training is None:
         claim, whole = min(compose(claims), claimed_mu(privacy.run_loss, influence)), None
     else:

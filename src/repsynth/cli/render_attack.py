@@ -19,7 +19,7 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
     """Tables for the most outlying and for all targets, by decile, guesses, and what was proven."""
     console.print("[bold red]PRIVATE[/bold red]: attacks on the data itself; for the curator only.\n")
     console.print(
-        f"{found.targets:,} of {found.rows:,} records were attacked, each in half of {found.runs:,} runs of "
+        f"{found.targets:,} of {found.rows:,} {found.unit} were attacked, each in half of {found.runs:,} runs of "
         f"{found.model} with {guarantee(found.epsilon, found.delta)}. AUC 0.5 is guessing. Intervals: "
         f"{found.confidence:.0%}.\n"
     )

@@ -164,13 +164,15 @@ def _print_training(console: Console, plan: Plan, rows: int) -> None:
     planned = _training(plan, rows)
     if planned is None:
         return
+    who = "record" if plan.schema.person is None else "person"
     console.print(
-        f"\n[bold]Training[/bold]  {planned['epochs']:.3g} epochs: {planned['rounds']:,} rounds, in each a record "
+        f"\n[bold]Training[/bold]  {planned['epochs']:.3g} epochs: {planned['rounds']:,} rounds, in each a {who} "
         f"takes part with probability {planned['sampling_rate']:.4g} (about {planned['expected_batch']:,.0f} of "
-        f"{rows:,})"
+        f"{rows:,} records)"
     )
+    of_a_row = planned["noise_multiplier"] * plan.schema.rows_per_person
     console.print(
-        f"Noise {at_least(planned['noise_multiplier'])} times the clip norm in each round, the least that keeps "
+        f"Noise {at_least(of_a_row)} times the clip norm in each round, the least that keeps "
         f"all of it within the budget; training alone costs ε = {at_most(planned['epsilon_alone'])}."
     )
 

@@ -6,6 +6,9 @@ level and the threshold of its label at most another, so the record's weight is 
 (ε(w̄), δ + η)-DP, whatever stage 1 releases. All bounds hold on the table with and without the record. They are
 private: functions of the data, and so statements about this table and its neighbour without the record only.
 
+Where several rows may be one person's, each of them has a bound of its own, and all of these bound the person's
+weight; what may fail, the score of any of them and the threshold of any of their labels, shares the chance.
+
 Where scores and threshold come from an earlier release, the weight of a record is a public function of it before
 the run. Then w̄ is the weight itself and η = 0: the realised loss of a record of that weight is guaranteed.
 """
@@ -18,10 +21,11 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.records import Records
+from repsynth.data.records import UNITS, Records, Whose
 from repsynth.engines.local import LocalEngine
 from repsynth.privacy.events import GaussianEvent
 from repsynth.release.release import Release
+from repsynth.schema import Schema
 from repsynth.scoring.base import NAT, Tails
 from repsynth.scoring.histograms import ColumnHistograms
 from repsynth.scoring.stage import SCORES
@@ -50,8 +54,8 @@ def why_none(release: Release) -> str | None:
         return "the lost mass decides how small weights are, and with it the noise of the scores"
     if release.plan.scorer.no_bounds is not None:
         return release.plan.scorer.no_bounds
-    if release.schema.person is not None:
-        return "several rows may be one person's: how far they move the threshold together is not bounded"
+    if release.schema.rows_per_person > 1:
+        return "several rows of a person count, so that the number of those that do is not public"
     if release.plan.public_rows is None:
         return "the number of records was not declared public"
     if release.rows / _threshold_sigma(release) < READABLE:
@@ -67,49 +71,76 @@ def eta_share(release: Release) -> float:
 
 
 def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float) -> Floats:
-    """For each record a weight that it exceeds with probability at most `eta`, whatever stage 1 draws."""
-    rows = sum(records.rows for records in data)
+    """For each record a weight that it exceeds with probability at most `eta`, whatever stage 1 draws. Of persons,
+    that is the probability that any of their rows does."""
+    rows, schema = sum(records.rows for records in data), release.schema
     if release.stage.borrowed is not None:
         weights = [release.weights.of(release.score.of(records)) / FULL for records in data]
         return np.concatenate([np.zeros(0), *weights])
     if why_none(release) is not None or rows == 0:
         return np.ones(rows)
-    bins = release.stage.scored.bins
-    tails = release.score.tails(
-        replace(release.stage.scored, counts=LocalEngine(data).sum(ColumnHistograms(bins)))
-    )
+    table, bins = LocalEngine(data, person=schema.person), release.stage.scored.bins
+    exact = table.sum(ColumnHistograms(bins)) / table.units
+    tails = release.score.tails(replace(release.stage.scored, counts=exact), schema.rows_per_person)
     assert tails is not None
-    # Half of η for the record's own score, half for the threshold of its label.
-    low = np.concatenate([tails.lower(records, eta / 2) for records in data])
+    # Half of η for the record's own score, half for the threshold of its label; a person may have several of both.
+    own, labels = _of_persons(data, schema)
+    ends = np.cumsum([records.rows for records in data])[:-1]
+    chances = np.split(eta / 2 / own, ends)
+    low = np.concatenate([tails.lower(records, each) for records, each in zip(data, chances, strict=True)])
     if not np.isfinite(np.median(low)):
         return np.ones(rows)  # so small a chance is beyond what can be told
-    above = low - _highest_thresholds(release, data, tails, low, eta / 2)
+    above = low - _highest_thresholds(release, data, tails, low, eta / 2, labels)
     # The released table itself, so that every rounding of the weights is the one that will be used.
     nearest = release.weights.start + np.floor(np.clip(above, -1.0, 1e6) * NAT).astype(np.int64)
     return release.weights.of(nearest) / FULL
 
 
+def _of_persons(data: Sequence[Records], schema: Schema) -> tuple[Ints, Ints]:
+    """For each row how many its person has, and how many labels are among these; one, where rows are persons."""
+    rows = sum(records.rows for records in data)
+    owned = [records.whose for records in data if records.whose is not None]
+    if not owned:
+        return np.ones(rows, dtype=np.int64), np.ones(rows, dtype=np.int64)
+    who = np.unique(Whose.joined(owned).places, return_inverse=True)[1]
+    label = schema.label_column
+    labels = np.zeros(rows, dtype=np.int64) if label is None else np.concatenate([row_of(r, label) for r in data])
+    different = np.unique(np.stack([who, labels]), axis=1)[0]
+    return np.bincount(who)[who], np.bincount(different)[who]
+
+
 def _highest_thresholds(
-    release: Release, data: Sequence[Records], tails: Tails, low: Floats, chance: float
+    release: Release, data: Sequence[Records], tails: Tails, low: Floats, chance: float, labels: Ints
 ) -> Floats:
-    """For each record a level, in nats, that the threshold of its label exceeds with at most this chance."""
+    """For each record a level, in nats, that the threshold of its label exceeds with at most this chance; where it
+    belongs to somebody with records of several `labels`, the chance is that any of theirs does."""
     sigma, fraction = _threshold_sigma(release), release.plan.outlier_fraction
     width, label = bin_width(release.score.columns) / NAT, release.schema.label_column
+    most = release.schema.rows_per_person
     # No threshold worth knowing lies below what half of the records are sure to score.
     levels = (math.floor(float(np.median(low)) / width) + np.arange(float(MOST_BINS))) * width
     assert release.threshold is not None
     # Whether each label has a threshold of its own follows from the noise and the public number of records.
     if label is None or release.threshold.shifts is None:
-        (reaching,) = _count(data, [np.zeros(records.rows, dtype=np.int64) for records in data], 1, tails, levels)
+        nowhere = [np.zeros(records.rows, dtype=np.int64) for records in data]
+        (reaching,) = _count(data, nowhere, 1, tails, levels, most)
         return np.full(len(low), reaching.highest(chance, fraction=fraction, sigma=sigma, rows=release.rows))
     groups = [row_of(batch, label) for batch in data]
-    every = _count(data, groups, rows_of(label), tails, levels)
+    every = _count(data, groups, rows_of(label), tails, levels, most)
+    row, found = np.concatenate(groups), np.empty(len(low))
+    for several in np.unique(labels):
+        some = labels == several
+        found[some] = _highest_by_label(every, chance / several, fraction=fraction, sigma=sigma)[row[some]]
+    return found
+
+
+def _highest_by_label(every: "Sequence[_Reaching]", chance: float, *, fraction: float, sigma: float) -> Floats:
+    """The same for each label."""
     pooled = _Reaching.together(every)
     cap = pooled.highest(chance, fraction=fraction * CAP, sigma=sigma)
     common = pooled.highest(0.45 * chance, fraction=fraction, sigma=sigma)
     own = [_own_or_common(label, common, chance, fraction=fraction, sigma=sigma) for label in every]
-    found: Floats = np.minimum(own, cap)[np.concatenate(groups)]
-    return found
+    return np.minimum(own, cap)
 
 
 def _own_or_common(label: "_Reaching", common: float, chance: float, *, fraction: float, sigma: float) -> float:
@@ -119,7 +150,7 @@ def _own_or_common(label: "_Reaching", common: float, chance: float, *, fraction
     """
     noise = -float(ndtri(0.05 * chance)) * sigma * math.sqrt(MOST_BINS) + MOST_BINS / 2
     own = label.highest(0.45 * chance, fraction=fraction, sigma=sigma)
-    if label.records - 1 - noise >= FEW * sigma:
+    if label.records - label.most - noise >= FEW * sigma:
         return own
     return common if label.records + noise < FEW * sigma else max(own, common)
 
@@ -129,13 +160,16 @@ class _Reaching:
     """How many records may score at or above each of the levels, edges of score bins one width apart.
 
     `records` is their number, `often` how many reach a level with more than each of `_CHANCES`, and `seldom` the
-    sum of the chances of the others: chances × levels. `histograms` is how many noisy ones they are counted in.
+    sum of the chances of the others: chances × levels. Where several rows may be one person's, each is counted for
+    what it counts. `most` is what the table may lack: a record, or all rows of a person. `histograms` is how many
+    noisy ones they are counted in.
     """
 
     levels: Floats
-    records: int
+    records: float
     often: Floats
     seldom: Floats
+    most: float = 1.0
     histograms: int = 1
 
     @classmethod
@@ -146,6 +180,7 @@ class _Reaching:
             sum(part.records for part in parts),
             np.sum([part.often for part in parts], axis=0),
             np.sum([part.seldom for part in parts], axis=0),
+            parts[0].most,
             len(parts),
         )
 
@@ -166,12 +201,12 @@ class _Reaching:
         largest = 1.0 if rows is not None else max(1 - fraction, fraction)  # factor of a bin's noise
         noise = largest * sigma * math.sqrt(MOST_BINS * self.histograms)
         rounding = largest * MOST_BINS * self.histograms / 2
-        room = fraction * (self.records - 1 if rows is None else rows) - rounding
+        room = fraction * (self.records - self.most if rows is None else rows) - rounding
         for k in range(len(self.levels) - _LOOKED_AT):
             above = number[k + 1 : k + _LOOKED_AT]
             several = np.append(np.ones(len(above) - 1), MOST_BINS)  # no edge above has more records
             left = chance / 2 - float(several @ ndtr((above - room) / noise))
-            if left <= 0 or above[0] >= self.records - 1:
+            if left <= 0 or above[0] >= self.records - self.most:
                 continue
             wanted = room + noise * float(ndtri(left))
             if above[0] <= wanted:
@@ -181,20 +216,21 @@ class _Reaching:
 
 
 def _count(
-    data: Sequence[Records], groups: Sequence[Ints], rows: int, tails: Tails, levels: Floats
+    data: Sequence[Records], groups: Sequence[Ints], rows: int, tails: Tails, levels: Floats, most: float
 ) -> list[_Reaching]:
     """The same for the records of each of so many groups."""
-    records = np.zeros(rows, dtype=np.int64)
+    records = np.zeros(rows)
     often, seldom = (np.zeros((rows, len(_CHANCES), len(levels))) for _ in range(2))
     for batch, group in zip(data, groups, strict=True):
         chances = tails.exceed(batch, levels)
+        counts = np.ones(batch.rows) if batch.whose is None else batch.whose.factors / UNITS
         for row in range(rows):
-            own = chances[group == row]
-            records[row] += len(own)
+            own, count = chances[group == row], counts[group == row]
+            records[row] += count.sum()
             for k, chance in enumerate(_CHANCES):
-                often[row, k] += np.sum(own > chance, axis=0)
-                seldom[row, k] += np.sum(np.where(own > chance, 0.0, own), axis=0)
-    return [_Reaching(levels, int(records[row]), often[row], seldom[row]) for row in range(rows)]
+                often[row, k] += count @ (own > chance)
+                seldom[row, k] += count @ np.where(own > chance, 0.0, own)
+    return [_Reaching(levels, float(records[row]), often[row], seldom[row], most) for row in range(rows)]
 
 
 def _threshold_sigma(release: Release) -> float:

@@ -8,11 +8,13 @@ from threading import Lock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from repsynth.arrays import Ints
+from repsynth.arrays import Bools, Ints
 from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.fingerprints import UNREAD, Fingerprints, Run, changed, id_texts, states_of
 from repsynth.data.records import ALONE, Records, Whose, factors_of
+from repsynth.data.sources.base import Source
 from repsynth.schema import Person
 
 _TOGETHER = 2**20  # rows whose fingerprints are sorted at a time
@@ -124,6 +126,27 @@ class Persons:
             differ = bool(np.any(self._left))
         if differ:
             raise changed()
+
+
+def shared_ids(ours: Source, theirs: Source, column: str) -> Bools:
+    """For each of their rows, in order: whether its id is also one of ours.
+
+    >>> from repsynth.data.sources import open_source
+    >>> tables = (pa.table({"who": ids}) for ids in (["a", "b", None], [" b", None, "c"]))
+    >>> shared_ids(*map(open_source, tables), "who").tolist()
+    [True, False, False]
+    """
+    known = pa.array(_texts_of(ours, column).unique())
+    return np.asarray(pc.is_in(_texts_of(theirs, column), value_set=known, skip_nulls=True))
+
+
+def _texts_of(source: Source, column: str) -> pa.Array:
+    """All ids; null where one is missing or was not read in full."""
+    parts = [pa.array([], pa.large_string())]
+    for batch in source.batches([column]):
+        texts = id_texts(batch.column(0))
+        parts.append(pc.if_else(pa.array(states_of(texts) == 0), texts, None).cast(pa.large_string()))
+    return pa.concat_arrays(parts)
 
 
 def _gathered(columns: Iterable[pa.Array]) -> Iterator[tuple[pa.Array, Ints]]:

@@ -162,7 +162,7 @@ def _attacks(exposure: Exposure) -> Chart:
         ]  # fmt: skip
     return lines(
         "Attacks that were made, by decile of outlyingness",
-        f"The strongest of them in each tenth, on {exposure.targets} records in {exposure.runs} runs; the "
+        f"The strongest of them in each tenth, on {exposure.targets} {exposure.unit} in {exposure.runs} runs; the "
         f"strongest of many looks stronger than it is. Bars: {exposure.confidence:.0%} intervals.",
         ("decile", "attack", "advantage", "interval", "in words"),
         rows,

@@ -23,6 +23,8 @@ from repsynth.planning.plan import Plan, make_charges
 from repsynth.planning.settings import Settings
 from repsynth.planning.settings_file import settings_to_toml
 from repsynth.privacy.budget import Budget
+from repsynth.privacy.loss import Loss
+from repsynth.privacy.neighbours import LEAST_DELTA
 from repsynth.privacy.shown import at_least
 from repsynth.release.describe import purpose
 from repsynth.release.release import Release
@@ -49,11 +51,6 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
     (['aim', 'autoregressive', 'mst', 'naive-bayes'], 1.0)
     """
     _check_confirmed(schema)
-    if schema.rows_per_person > 1:
-        raise ConfigError(
-            "the page has no closed forms for several rows of a person that count; set rows = 1 in [person] to "
-            "look at it, or use repsynth plan"
-        )
     settings = _settings(release)
     models = {name: _instance(name, settings) for name in MODELS}
     rules: list[Rule] = [Targeted(), Uniform()]
@@ -62,6 +59,7 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
     return {
         "columns": [_column(column) for column in schema.learned],
         "learned": len(schema.learned),
+        "person": _person(schema),
         "shares": {
             "score": settings.score_share,
             COUNT: settings.count_share,
@@ -78,7 +76,7 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
         "bins": _bins(schema),
         "csv": list(csv_cautions(schema)),
         "toml": _toml(settings, models, rules),
-        "start": _start(settings, release),
+        "start": _start(schema, settings, release),
         "release": None if release is None else _released(schema, release),
     }
 
@@ -107,6 +105,17 @@ def _instance(name: str, settings: Settings) -> Model:
 def _column(column: Any) -> dict[str, Any]:
     size = column.size if isinstance(column, Category) else None
     return {"name": column.name, "size": size, "fewest": fewest(column) if isinstance(column, Category) else None}
+
+
+def _person(schema: Schema) -> dict[str, Any]:
+    """How many rows of a person count, by which all noise grows; and what the ids take of δ."""
+    several = schema.person is not None
+    return {
+        "several": several,
+        "rows": schema.rows_per_person,
+        "failure": Loss.of_schema(schema).failure if several else 0.0,
+        "least_delta": LEAST_DELTA if several else 0.0,
+    }
 
 
 def _names(schema: Schema, model: Model, settings: Settings) -> list[str]:
@@ -282,14 +291,14 @@ def _toml(settings: Settings, models: dict[str, Model], rules: list[Rule]) -> di
     }
 
 
-def _start(settings: Settings, release: Release | None) -> dict[str, Any]:
+def _start(schema: Schema, settings: Settings, release: Release | None) -> dict[str, Any]:
     """Where the sliders start."""
     rule = settings.weights
     start = {
         "epsilon": settings.epsilon,
         "delta": 1e-9,
         "rows": ASSUMED_ROWS,
-        "public": settings.public_rows is not None,
+        "public": settings.public_rows is not None and schema.rows_per_person == 1,
         "model": AUTO if settings.model is None else settings.model.name,
         "rule": rule.name,
         "outlier_weight": rule.outlier_weight if isinstance(rule, Targeted) else Targeted().outlier_weight,

@@ -10,6 +10,7 @@ import repsynth
 from repsynth.errors import ConfigError
 from repsynth.evaluation.measures import STEPS
 from repsynth.evaluation.palette import colours_of_page
+from repsynth.privacy.neighbours import of_persons
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 
@@ -95,6 +96,8 @@ def explore_page(schema: Schema, release: Release | None = None) -> str:
         count="1 column" if columns == 1 else f"{columns:,} columns",
         released=release is not None,
         notes=[] if release is None else facts["release"]["notes"],
+        persons=None if schema.person is None else of_persons(schema.person),
+        rows_per_person=schema.rows_per_person,
         version=repsynth.__version__,
         colours=colours_of_page(),
         style=_file("style.css"),

@@ -29,8 +29,8 @@ Arrays = dict[str, NDArray[Any]]
 class Tails(Protocol):
     """How far noise may move the score of a record, for the guaranteed loss: bounds for each record alone."""
 
-    def lower(self, records: Records, chance: float) -> Floats:
-        """For each record a score, in nats, that it falls below with at most this chance."""
+    def lower(self, records: Records, chance: "float | Floats") -> Floats:
+        """For each record a score, in nats, that it falls below with at most this chance, or one of its own."""
         ...
 
     def exceed(self, records: Records, levels: Floats) -> Floats:
@@ -55,9 +55,9 @@ class Score(Protocol):
         """The score of each record."""
         ...
 
-    def tails(self, exact: Histograms) -> Tails | None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
         """Bounds on what noise makes of scores, on the table with these true counts and on the same table without
-        the record in question; None where there are none."""
+        the record in question, or the person, who adds `most` to a bin; None where there are none."""
         ...
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":

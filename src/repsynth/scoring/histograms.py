@@ -83,7 +83,7 @@ class Histograms:
     """
 
     bins: tuple[Bins, ...]
-    counts: Ints
+    counts: Ints | Floats
     sigma: float
     rows: float
     roundness: Mapping[int, Roundness] = field(default_factory=dict)
@@ -311,7 +311,7 @@ class _Drawn:
     rounding: Floats | None = None
 
 
-def counts_of(bins: Sequence[Bins], counts: Ints, column: int) -> Floats:
+def counts_of(bins: Sequence[Bins], counts: Ints | Floats, column: int) -> Floats:
     """One column's counts of those that stand one behind the other."""
     start = sum(each.count for each in bins[:column])
     return counts[start : start + bins[column].count].astype(np.float64)

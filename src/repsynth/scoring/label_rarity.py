@@ -166,7 +166,7 @@ class LabelRarityScore:
             score = score - gain[label, bins.of(records)]
         return score
 
-    def tails(self, exact: Histograms) -> None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> None:
         """None: they would need the counts of every label, too."""
 
     def kernels(self) -> "Mapping[str, Statistic]":

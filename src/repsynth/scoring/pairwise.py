@@ -287,7 +287,7 @@ class PairwiseScore:
         """The log of the number of records, in score units."""
         return round(math.log(max(self.rows, 1.0)) * NAT)
 
-    def tails(self, exact: Histograms) -> None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> None:
         """None: which pairs count, and in which groups, depends on the noise."""
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":

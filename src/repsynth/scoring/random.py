@@ -61,7 +61,7 @@ class RandomScore:
         """The score of each record."""
         return _hashed([records.codes[name] for name in self.names], records.rows, self.salt)
 
-    def tails(self, exact: Histograms) -> None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> None:
         """None: the salt, and with it every score, depends on all the noise."""
 
     def kernels(self) -> "Mapping[str, Statistic]":

@@ -144,14 +144,14 @@ class RarityScore:
             for places in self._of_column
         )
 
-    def tails(self, exact: Histograms) -> SumTails | None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> SumTails | None:
         """Where every histogram is clear: a squared z-score has no bound worth stating."""
         if not all(map(math.isinf, self.scale)):
             return None
         scored = {bins.column.name for bins in self.bins}
         kept = [i for i, bins in enumerate(exact.bins) if bins.column.name in scored]
         grid = _grid(exact, kept)
-        parts = [_part(exact, i, grid) for i in kept]
+        parts = [_part(exact, i, grid, most) for i in kept]
         return SumTails(tuple(tuple(parts[k] for k in places) for places in self._of_column))
 
     def kernels(self) -> "Mapping[str, Statistic]":
@@ -276,10 +276,11 @@ def standardise(positions: Ints, last: int, centre: float, scale: float, farthes
 # What noise can make of a score.
 
 
-def _part(exact: Histograms, i: int, grid: Floats) -> Part:
+def _part(exact: Histograms, i: int, grid: Floats, most: float) -> Part:
     """What one histogram can add to a score; `exact` holds the true counts.
 
-    Rounding the noise moves the count of a region of k bins by at most k/2. The table may lack the record.
+    Rounding the noise moves the count of a region of k bins by at most k/2. The table may lack the record or the
+    person, who adds `most` to all bins together.
     """
     from scipy.special import ndtr  # the command line starts without it
 
@@ -293,7 +294,7 @@ def _part(exact: Histograms, i: int, grid: Floats) -> Part:
     rarest = rarity_of(np.zeros(len(count)), noise, exact.rows, steep=is_steep)
     needed = count_of(grid, exact.rows, steep=is_steep)
     with_it = (count + size / 2 - needed[:, None]) / noise
-    without_it = (needed[:, None] - (count - 1 - size / 2)) / noise
+    without_it = (needed[:, None] - (count - most - size / 2)) / noise
     possible = grid[:, None] <= rarest
     below = np.where(possible, ndtr(with_it), 1.0).T[region]
     above = np.where(possible, ndtr(without_it), 0.0).T[region]

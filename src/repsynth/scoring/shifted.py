@@ -38,9 +38,9 @@ class ShiftedScore:
         moved: Ints = self.score.of(records) + self.shifts[row_of(records, self.label)]
         return moved
 
-    def tails(self, exact: Histograms) -> Tails | None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
         """Those of the score as it is: what it is moved by depends on noise of its own."""
-        return self.score.tails(exact)
+        return self.score.tails(exact, most)
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
         """Those of the score."""

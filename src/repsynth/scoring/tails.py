@@ -46,7 +46,7 @@ class SumTails:
 
     columns: tuple[tuple[Part, ...], ...]
 
-    def lower(self, records: Records, chance: float) -> Floats:
+    def lower(self, records: Records, chance: float | Floats) -> Floats:
         """By Chernoff's bound with the best λ; what lies below the grid counts as a failure."""
         moments, lost = self._moments(records, -1)
         left = np.maximum(chance - lost, 0.0)

@@ -85,7 +85,7 @@ class _Marginal(Model, frozen=True):
             triples = _most_triples(plan.schema, rows=rows, mu=min(mus[name] for name in mus if _TABLES in name))
             seconds += further * triples * (rows * 25e-9 + pool * 15e-9)
             seconds += pool * (further * candidates * 15e-9 + columns * 1.2e-6)
-        few = rows * plan.scale / columns**0.5 < _FEW_RECORDS
+        few = rows * plan.scale / plan.schema.rows_per_person / columns**0.5 < _FEW_RECORDS
         warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
         return Resources(max(1.0, cells * 8 / 2**20), seconds, warnings)
 

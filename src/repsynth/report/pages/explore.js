@@ -136,7 +136,8 @@ const Explore = (() => {
     return (muOf(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2; // as in the paper
   };
 
-  // The charges of stage 1 and of the model, in order.
+  // The charges of stage 1 and of the model, in order. The noise is that of all rows of a person that count; where
+  // these may be several, the number of records is not public.
   const chargesOf = (facts, model, budget, asked) => {
     const few = (signal, least) => asked.public && signal < least;
     const shares = asked.public ? [] : [{ name: "count", share: facts.shares.count, sensitivity: 1 }];
@@ -159,14 +160,16 @@ const Explore = (() => {
     if (rest < 0.05) throw new Refusal("the shares leave less than a twentieth of the budget for the model; lower them");
     shares.push(...model.parts.map((part) => ({ ...part, share: rest * part.share })));
     return shares.map((part) => {
-      const mu = budget.mu * Math.sqrt(part.share) * (1 - 1e-12);
-      const sigma = part.choice ? null : (part.sensitivity / mu) * (1 + 1e-13);
-      return { weighted: false, choice: false, ...part, mu, sigma, what: facts.purposes[part.name] };
+      const mu = budget.mu * Math.sqrt(part.share) * (1 - 1e-12), sensitivity = facts.person.rows * part.sensitivity;
+      const sigma = part.choice ? null : (sensitivity / mu) * (1 + 1e-13);
+      return { weighted: false, choice: false, ...part, sensitivity, mu, sigma, what: facts.purposes[part.name] };
     });
   };
 
-  // What a record of some weight loses: in closed form.
-  const gaussianLoss = (charges, delta) => {
+  // What a record of some weight, or a person, loses: in closed form. With a chance of `failure` two persons are taken
+  // for one: that is part of δ.
+  const gaussianLoss = (charges, whole, failure) => {
+    const delta = failure ? (whole - failure) * (1 - 1e-15) : whole;
     const floor = compose(charges.filter((each) => !each.weighted).map((each) => each.mu));
     const weighted = compose(charges.filter((each) => each.weighted).map((each) => each.mu));
     const muAt = (weight) =>
@@ -174,15 +177,16 @@ const Explore = (() => {
     return {
       floor,
       weighted,
+      delta,
       epsilonAt: (weight) => epsilonOf(muAt(weight), delta),
-      advantageAt: (weight) => advantageOf(muAt(weight)),
+      advantageAt: (weight) => Math.min(advantageOf(muAt(weight)) + failure, 1),
     };
   };
 
   // What a trained model loses, by the grid: at the next larger ε and weight of it; null where the grid ends.
-  const trainedLoss = (model, charges, budget, asked) => {
-    const { floor } = gaussianLoss(charges, asked.delta);
-    const off = { floor, weighted: null, grid: null, epsilonAt: () => null, advantageAt: () => null };
+  const trainedLoss = (model, charges, asked, person) => {
+    const { floor, delta } = gaussianLoss(charges, asked.delta, person.failure);
+    const off = { floor, delta, weighted: null, grid: null, epsilonAt: () => null, advantageAt: () => null };
     const grid = model.grid;
     const scored = charges.some((each) => each.name === "scores");
     const points = grid && grid.points[`${asked.public ? 0 : 1}${scored ? 1 : 0} ${plain(asked.delta)}`];
@@ -193,10 +197,11 @@ const Explore = (() => {
     const place = (weight) => (scored ? grid.weights.findIndex((each) => each >= weight) : 0);
     return {
       floor,
+      delta,
       weighted: null,
-      grid: { noise: points[before].noise, rows: points[before].rows, exact: next === before },
+      grid: { noise: person.rows * points[before].noise, rows: person.rows * points[before].rows, exact: next === before },
       epsilonAt: (weight) =>
-        weight > 0 ? Math.min(points[next].epsilons[place(weight)], asked.epsilon) : epsilonOf(floor, asked.delta),
+        weight > 0 ? Math.min(points[next].epsilons[place(weight)], asked.epsilon) : epsilonOf(floor, delta),
       advantageAt: (weight) => (weight > 0 ? points[next].advantages[place(weight)] : advantageOf(floor)),
       atLeast: (weight) => points[before].epsilons[place(weight)], // a plan with more to spend loses no less
     };
@@ -206,11 +211,11 @@ const Explore = (() => {
   // smaller.
   const ceilingOf = (loss, model, asked) => {
     const wanted = asked.outlier_epsilon;
-    const allowed = muOf(wanted, asked.delta) ** 2 - loss.floor ** 2;
+    const allowed = muOf(wanted, loss.delta) ** 2 - loss.floor ** 2;
     if (allowed <= 0) {
       throw new Refusal(
         `outlier epsilon ${plain(wanted)} is out of reach: scoring alone costs every record ` +
-          `${bound(epsilonOf(loss.floor, asked.delta))}; ask for more than that, or lower the score and threshold shares`,
+          `${bound(epsilonOf(loss.floor, loss.delta))}; ask for more than that, or lower the score and threshold shares`,
       );
     }
     if (!model.training) return Math.min(1, (Math.sqrt(allowed) / loss.weighted) * (1 - 1e-12));
@@ -226,8 +231,24 @@ const Explore = (() => {
     return asked.outlier_epsilon === null ? asked.outlier_weight : ceiling;
   };
 
+  const checkPersons = ({ rows, least_delta }, asked) => {
+    if (asked.delta < least_delta) {
+      throw new Refusal(
+        `δ is ${atMost(asked.delta, 3)}; with several rows per person it must be at least ${plain(least_delta)}: ` +
+          "there is a chance, far below that, to take two persons for one. Nothing was spent",
+      );
+    }
+    if (rows > 1 && asked.public) {
+      throw new Refusal(
+        "the number of records that count is not public where several rows of a person do; leave public rows out: " +
+          "it is measured. Nothing was spent",
+      );
+    }
+  };
+
   const withModel = (facts, name, budget, asked) => {
     const model = facts.models[name];
+    checkPersons(facts.person, asked);
     if (model.refused) throw new Refusal(model.refused);
     if (asked.outlier_epsilon !== null && asked.outlier_epsilon > budget.epsilon * (1 + 1e-6)) {
       throw new Refusal(
@@ -236,7 +257,9 @@ const Explore = (() => {
       );
     }
     const charges = chargesOf(facts, model, budget, asked);
-    const loss = model.training ? trainedLoss(model, charges, budget, asked) : gaussianLoss(charges, asked.delta);
+    const loss = model.training
+      ? trainedLoss(model, charges, asked, facts.person)
+      : gaussianLoss(charges, asked.delta, facts.person.failure);
     return { model, name, charges, loss, weight: outlierWeight(facts, loss, model, charges, asked) };
   };
 
@@ -244,7 +267,7 @@ const Explore = (() => {
   const choose = (facts, budget, asked) => {
     if (asked.model !== "auto") return withModel(facts, asked.model, budget, asked);
     const { few, many, least, assumed } = facts.auto;
-    const names = (asked.public ? asked.rows : assumed) * budget.mu >= least ? many : few;
+    const names = ((asked.public ? asked.rows : assumed) * budget.mu) / facts.person.rows >= least ? many : few;
     let refusal = null;
     for (const name of names) {
       try {
@@ -333,7 +356,7 @@ const Explore = (() => {
       scored,
       charges: found.charges.map((each) => ({ ...each, epsilon: epsilonOf(each.mu, asked.delta) })),
       weight,
-      floor: epsilonOf(loss.floor, asked.delta),
+      floor: epsilonOf(loss.floor, loss.delta),
       outlier_epsilon: asIs === null ? known(loss, weight) : Math.min(known(loss, weight) ?? asIs, asIs),
       advantage: everybody,
       outlier_advantage: outliers ?? (asIs === null ? null : advantageBy(asIs, asked.delta)),

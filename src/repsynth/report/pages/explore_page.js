@@ -12,6 +12,8 @@
     return made;
   };
   const percent = (value, places = 1) => `${(100 * value).toFixed(places)} %`;
+  const { several } = facts.person;
+  const counted = several ? "rows that count" : "records";
 
   // ---- Settings ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@
     all.append(element("span", `(${epsilon(found.budget.epsilon)})`, { class: "quiet" }), ". Without any release it would be 50.");
     const some = element("div", undefined, { class: "card other" });
     const loss = found.outlier_epsilon, known = loss !== null;
-    some.append(element("strong", known ? `${epsilon(loss, 3)} at most` : "?"), " for those who stand out, above the threshold");
+    some.append(element("strong", known ? `${epsilon(loss, 3)} at most` : "?"), several ? " for persons all of whose rows stand out, above the threshold" : " for those who stand out, above the threshold");
     some.append(found.outlier_advantage === null ? ": repsynth plan says it for these settings." : `. If it were certain beforehand that they weigh so little, at most ${right(found.outlier_advantage)} guesses in 100 would be right.`);
     at("cards").replaceChildren(all, ...(found.scored ? [some] : []));
     at("joint").hidden = !found.scored;
@@ -267,7 +269,7 @@
     const worst = [...columns].sort((a, b) => b.relative - a.relative).slice(0, MOST_BARS);
     const drowned = columns.filter((column) => column.relative >= 1).length;
     at("words-noise").textContent =
-      `With ${whole(settings.rows)} records the share of one value of a column is known to ± ${points(Math.max(...columns.map((column) => column.error)))} percentage points (one standard error). ` +
+      `With ${whole(settings.rows)} ${counted} the share of one value of a column is known to ± ${points(Math.max(...columns.map((column) => column.error)))} percentage points (one standard error). ` +
       `Beside it stands how large the share of a value, or of a range of numbers, is on average; ${drowned ? `in ${drowned} of ${columns.length} columns noise is as large or larger.` : "noise is smaller in all columns."}` +
       (columns.length > MOST_BARS ? ` Drawn are the ${MOST_BARS} columns with the most.` : "");
     const rows = worst.map((column) => ({
@@ -287,9 +289,10 @@
   const who = (found, settings) => {
     const count = whole(settings.fraction * settings.rows);
     at("who").textContent = !found.scored
-      ? "All records count alike: nobody is protected more than others."
-      : `About ${percent(settings.fraction, 0)} of the records, some ${count} of ${whole(settings.rows)}: those with the highest scores. ` +
-        (found.weight === null ? "" : `They weigh ${fixedAtMost(found.weight, 3)} at most, so about ${percent(found.lost)} of all weight is lost to the model: what only they show, it learns less well.`);
+      ? `${several ? "All persons are protected" : "All records count"} alike: nobody is protected more than others.`
+      : `About ${percent(settings.fraction, 0)} of the ${counted}, some ${count} of ${whole(settings.rows)}: those with the highest scores. ` +
+        (found.weight === null ? "" : `They weigh ${fixedAtMost(found.weight, 3)} at most, so about ${percent(found.lost)} of all weight is lost to the model: what only they show, it learns less well.`) +
+        (several ? " A person weighs what their rows that count weigh together, over the number that counts at most: whoever has ordinary rows besides weighs more, and loses more." : "");
     const release = facts.release, figure = at("figure-scores");
     figure.hidden = !(release && release.scores.length > 1 && found.scored);
     if (figure.hidden) return;
@@ -297,14 +300,14 @@
     // The last bin of a histogram has no end: the curve stops where nearly nobody is left.
     const inner = points.slice(1);
     at("words-scores").textContent =
-      `By its released histogram of scores, about ${percent(place.above)} (± ${percent(release.error)}) of the records lie at ${place.score.toFixed(1)} or above: the nearest that the histogram can tell. A new run measures its own threshold.`;
+      `By its released histogram of scores, about ${percent(place.above)} (± ${percent(release.error)}) of the ${counted} lie at ${place.score.toFixed(1)} or above: the nearest that the histogram can tell. A new run measures its own threshold.`;
     curve("drawing-scores", inner.map(([score, above]) => [score, 100 * above]), {
-      x: "score: how much a record stands out",
-      y: "% of records at or above",
+      x: `score: how much a ${several ? "row" : "record"} stands out`,
+      y: `% of ${counted} at or above`,
       mark: { x: Math.max(place.score, inner[0][0]), y: 100 * place.above, text: `${percent(place.above, 0)} above` },
       ticks: [inner[0][0], inner[Math.floor(inner.length / 2)][0], inner[inner.length - 1][0]],
     });
-    table("table-scores", ["score from", "records at or above"], inner.map(([score, above]) => [score.toFixed(2), percent(above)]));
+    table("table-scores", ["score from", `${counted} at or above`], inner.map(([score, above]) => [score.toFixed(2), percent(above)]));
   };
 
   const cautions = (found) => {
