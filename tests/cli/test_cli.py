@@ -221,6 +221,14 @@ def test_the_model_that_was_chosen_is_told_everywhere_and_why(
     assert "Model: naive-bayes.\n" in capsys.readouterr().out
 
 
+def test_plan_warns_where_a_run_takes_minutes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rows, warned in ((100_000, False), (1_000_000_000, True)):
+        assert run(f"plan --schema schema.toml --epsilon 1 --model mst --rows {rows} --json") == 0
+        printed = json.loads(capsys.readouterr().out)
+        found = [text for text in printed["warnings"] if "minutes of one core" in text]
+        assert bool(found) == (printed["model_seconds_about"] > 120) == warned
+
+
 def test_plan_warns_in_words_where_noise_drowns_the_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("plan --schema schema.toml --epsilon 0.01 --rows 500") == 0
     assert "noise drowns the data" in capsys.readouterr().out

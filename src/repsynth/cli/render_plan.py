@@ -21,6 +21,8 @@ from repsynth.scoring.ranges import RANGES, ZOOM, how_many_located, look_sensiti
 from repsynth.scoring.stage import HISTOGRAMS, SCORES, solved_rule
 
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
+_LONG = 120.0
+"""Seconds of one core beyond which a plan warns of them."""
 
 
 def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
@@ -119,7 +121,13 @@ def _scores_from(plan: Plan) -> dict[str, Any] | None:
 
 
 def _warnings(plan: Plan, rows: int) -> list[str]:
-    return [*cautions(plan, rows), *csv_cautions(plan.schema)]
+    seconds, long = plan.model.resources(plan, rows).seconds, []
+    if seconds > _LONG:
+        long.append(
+            f"a run takes about {seconds / 60:,.0f} minutes of one core; leave out columns that nobody needs, or "
+            "see what another --model takes"
+        )
+    return [*cautions(plan, rows), *long, *csv_cautions(plan.schema)]
 
 
 def _outlier_weight(plan: Plan) -> float:

@@ -117,7 +117,7 @@ def _fractions(column: pa.Array) -> Cells | None:
     if len(odd) * _ODD > len(numbers):
         return None
     units[odd] = 0.0
-    whole, part = np.divmod(units.astype(np.int64), int(_UNITS))
+    whole, part = _divided(units.astype(np.int64), int(_UNITS))
     words = [*_whole_words(whole, numbers < 0), *_part_words(part)]
     return _of_words(words, column, odd)
 
@@ -147,23 +147,29 @@ def _whole_words(numbers: Ints, negative: Bools) -> list[NDArray[np.uint32]]:
     """The digits of whole numbers from 0 on, four at a time; of the first group three, with the sign before."""
     groups = [numbers]
     while int(groups[0].max(initial=0)) >= 1_000:
-        groups[:1] = np.divmod(groups[0], 10_000)
+        groups[:1] = _divided(groups[0], 10_000)
     words: list[NDArray[np.uint32]] = []
     begun = np.zeros(len(numbers), dtype=np.bool_)
     for group in groups:
         words.append(_digits(len(words) + 1 == len(groups)).take(group + 10_000 * begun))
         begun = begun | (group > 0)
-    words[0] = words[0] | np.where(negative, _SIGN, np.uint32(0))
+    words[0] = words[0] | (negative * _SIGN)
     return words
 
 
 def _part_words(part: Ints) -> list[NDArray[np.uint32]]:
     """A point and three decimals, then four further ones; only as many as are needed."""
-    first, rest = np.divmod(part, 10_000)
+    first, rest = _divided(part, 10_000)
     if not first.any() and not rest.any():
         return []
     words = [_first_decimals().take(first + 1_000 * (rest > 0))]
     return [*words, _further_decimals().take(rest)] if rest.any() else words
+
+
+def _divided(numbers: Ints, by: int) -> tuple[Ints, Ints]:
+    """`np.divmod`, in less time."""
+    whole = numbers // by
+    return whole, numbers - whole * by
 
 
 _SIGN = np.frombuffer(b"-\0\0\0", dtype=np.uint32)[0]

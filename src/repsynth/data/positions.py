@@ -32,8 +32,8 @@ def positions_of(numbers: Floats, column: Integer | Number) -> Ints:
     elif column.on_grid:
         positions = _nearest(inside, column)
     else:
-        positions = np.floor((inside - column.min) * (column.steps / (column.max - column.min)))
-    codes = positions.astype(np.int64)
+        positions = (inside - column.min) * (column.steps / (column.max - column.min))
+    codes = positions.astype(np.int64)  # none is negative: rounded down
     return codes if known else np.where(finite, codes, MISSING)
 
 

@@ -79,6 +79,8 @@ class Grains:
         left = np.flatnonzero(self._divides(10.0 ** self.powers[1], values))
         found[left] = 1
         for k in range(2, len(self.powers)):  # what is no multiple of a power is none of a larger one
+            if not left.size:
+                break
             left = left[self._divides(10.0 ** self.powers[k], values[left])]
             found[left] = k
         return found

@@ -114,11 +114,16 @@ class TableChoice:
         if not self.tables.pairs:
             return np.zeros(1, dtype=np.int64)
         # Public numbers, so scaled that no sum of them overflows.
-        most = float(np.abs(self.expected.astype(np.float64)).sum() + 1) * units / 2**61
-        expected = self.expected // math.ceil(most) * units
-        distance = np.add.reduceat(np.abs(total - expected), self.tables.starts[:-1])
+        scale = math.ceil(self._all_expected * units / 2**61)
+        expected = self.expected if scale == units == 1 else self.expected // scale * units
+        off = total - expected
+        distance = np.add.reduceat(np.abs(off, out=off), self.tables.starts[:-1])
         closed = np.array(self._closed(chosen), dtype=np.bool_)
         return np.append(0, np.where(closed, OUT, distance - np.minimum(self.penalty, 2**61 // units) * units))
+
+    @cached_property
+    def _all_expected(self) -> float:
+        return float(np.abs(self.expected.astype(np.float64)).sum() + 1)
 
     def _closed(self, chosen: tuple[int, ...]) -> list[bool]:
         """The tables that are out: chosen already or, in a forest, between columns that are connected."""
