@@ -177,7 +177,8 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
     assert callers("random.default_rng") == {
         *("release.release", "scoring.threshold", "datasets", "datasets.people"),
         *("auditing.targets", "auditing.white_box", "auditing.black_box"),
-        *("models.marginal.mean_weights", "models.marginal.raked", "models.network.network"),
+        *("models.marginal.mean_weights", "models.marginal.raked", "models.marginal.shrinkage"),
+        "models.network.network",
         *("attacks.victims", "attacks.person_victims", "attacks.observing"),
         *("evaluation.split", "evaluation.inputs", "evaluation.evaluate", "paper.literal", "paper.nulls"),
     }

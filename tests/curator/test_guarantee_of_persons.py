@@ -18,7 +18,7 @@ from repsynth.auditing.white_box import white_box
 from repsynth.curator import guarantee
 from repsynth.curator.dossier import dossier
 from repsynth.curator.guarantee import _Reaching, guaranteed_weights, why_none
-from repsynth.data.records import UNITS, Records, Whose, factors_of, join
+from repsynth.data.records import ALONE, UNITS, Records, Whose, factors_of, join
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
 from repsynth.mechanism.kernels import Count
@@ -195,7 +195,7 @@ def test_rows_are_counted_for_what_they_count() -> None:
 
 def test_how_many_rows_and_labels_somebody_has() -> None:
     """A row without an id is somebody's alone."""
-    places, labels = np.array([4, -1, 4, -1, 7, 4]), np.array([0, 1, 1, 1, -1, 0])
+    places, labels = np.array([4, ALONE + 1, 4, ALONE + 3, 7, 4]), np.array([0, 1, 1, 1, -1, 0])
     parts = [
         Records(rows=3, codes={"rare": labels[some]}, whose=Whose(places[some], np.full(3, UNITS)))
         for some in (slice(0, 3), slice(3, 6))
