@@ -121,6 +121,20 @@ FAULTS = [
         RUNS + "test_persons_take_part_with_all_their_rows_or_none",
     ),
     Fault(
+        "persons half a block apart take part together",
+        "engines.subsample",
+        "own = int(self.places[start] // _BLOCK), self.places[start:stop] % _BLOCK",
+        "own = int(self.places[start] // _BLOCK), np.sort(self.places[start:stop] % (_BLOCK // 2))",
+        "engines/test_local.py::test_each_person_takes_part_by_bytes_of_their_own",
+    ),
+    Fault(
+        "persons whole blocks apart take part together",
+        "engines.subsample",
+        "block, own = int(self.places[start] // _BLOCK),",
+        "block, own = 0,",
+        "engines/test_local.py::test_each_person_takes_part_by_bytes_of_their_own",
+    ),
+    Fault(
         "rows of nobody share a place",
         "data.persons",
         "own = ALONE + start + np.arange(len(found))",

@@ -56,6 +56,7 @@ def test_a_dask_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
             killed_workers_change_nothing(client, folder / f"{table}.parquet", plans)
             a_killed_task_changes_nothing(client, folder / f"{table}.parquet", plans)
         failures_are_one_line(client, folder)
+        ids_of_another_type_than_declared_are_refused(client)
         nothing_is_left_behind(client, folder)
         the_command_line_names_the_scheduler(client, folder, capsys)
         check_interrupted(folder, "dask", client.scheduler.address)
@@ -87,6 +88,24 @@ def persons_are_found_wherever_their_rows_are(client: Client, folder: Path) -> N
     frame = dask.dataframe.from_pandas(visits(500).to_pandas(), npartitions=3)
     check_same_bits(plan_of_visits("autoregressive"), frame, None, here=frame.compute())
     wait_until_all_is_let_go(client)
+
+
+def ids_of_another_type_than_declared_are_refused(client: Client) -> None:
+    """A missing id makes floats of a partition's long numbers, which then lack their last digits."""
+    import dask.dataframe
+    import pandas as pd
+
+    def part(first: int) -> pd.DataFrame:  # goes to the workers, which have no tests
+        frame = pd.DataFrame({"visitor": [10**17 + first, 10**17 + first + 1], "age": [20, 30]})
+        return frame if first == 0 else frame.assign(visitor=[10.0**17, float("nan")])
+
+    schema = repsynth.parse_schema(
+        "person = {column = 'visitor'}\ncolumns.visitor = {type = 'id'}\n"
+        "columns.age = {type = 'integer', min = 0, max = 99}"
+    )
+    frame = dask.dataframe.from_map(part, [0, 2], meta=part(0))
+    with pytest.raises(DataError, match="visitor: a partition has ids of another type"):
+        repsynth.synthesize(frame, schema, epsilon=1.0, delta=1e-6)
 
 
 def killed_workers_change_nothing(client: Client, table: Path, plans: Callable[[str], Plan]) -> None:

@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from repsynth.data.records import Records
+from repsynth.data.records import ALONE, Records
 from repsynth.engines import subsample
 from repsynth.engines.local import LocalEngine
 from repsynth.engines.opening import check_engine
-from repsynth.engines.subsample import chosen, expand, sample_rows, taking_part
+from repsynth.engines.subsample import Owners, chosen, expand, sample_rows, taking_part
 from repsynth.errors import ConfigError
 from repsynth.privacy.events import RATE_UNIT
 
@@ -19,6 +19,16 @@ def test_exactly_so_many_of_all_random_numbers_take_part(so_many: int) -> None:
     """Each of the 65,536 numbers that two bytes can be, once: as many take part as the rate says, and no other."""
     every = np.arange(RATE_UNIT, dtype="<u2")
     assert chosen(every, so_many / RATE_UNIT).tolist() == list(range(so_many))
+
+
+def test_each_person_takes_part_by_bytes_of_their_own() -> None:
+    """Those at the place of their first row, as if each had one row; rows without an id have others."""
+    key, rows = bytes(range(32)), 2**16 + 5_000
+    whole = taking_part(0, rows, 0.3, key)
+    assert Owners.of(np.arange(rows)).rows_taking_part(0.3, key).tolist() == whole.tolist()
+    alone = Owners.of(ALONE + np.arange(rows)).rows_taking_part(0.3, key)
+    both = len(np.intersect1d(whole, alone))
+    assert abs(both - 0.09 * rows) < 8 * (0.09 * 0.91 * rows) ** 0.5  # independent: 0.3 of 0.3
 
 
 def test_each_record_has_random_bytes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,8 @@ def persons_are_found_wherever_their_rows_are(session: Session, folder: Path) ->
     check_same_bits(plan_of("naive-bayes", VISITS), folder / "visits.csv", "spark")
     frame = session.read.parquet(str(folder / "visits.parquet")).repartition(3, "age")
     check_same_bits(plan_of("naive-bayes", VISITS), frame, None, here=visits())
+    nobody = frame.filter("age > 1000").groupBy(*frame.columns).count().select(*frame.columns)
+    check_same_bits(plan_of("naive-bayes", VISITS), nobody, None, here=visits().slice(0, 0))
 
 
 def executors_of(session: Session) -> list[int]:

@@ -119,7 +119,7 @@ class DaskCluster:
     def frame(self, source: Source, encode: EncodeCompact | EncodeOwned) -> Parts:
         """Encoded partition by partition; they are not kept."""
         partitions = self.client.compute(source.frame[encode.columns].to_delayed(), retries=3)
-        return self._kept(_encode_frame, encode, partitions)
+        return self._kept(_encode_frame, _Declared(encode, source.frame[encode.columns].dtypes), partitions)
 
     def _kept(self, function: Callable[..., Any], task: Task, futures: list[Future]) -> "DaskParts":
         found = self._each(function, task, futures)
@@ -204,9 +204,25 @@ def _make(task: Task, source: Any, number: int) -> Made:
     return Made(task, source, number)
 
 
-def _encode_frame(task: EncodeCompact | EncodeOwned, frame: Any, number: int) -> Any:
-    def encode(frame: Any, number: int) -> Any:
-        source = open_pandas(frame)
-        return task.of(source.batches(source.names))
+@dataclass(frozen=True)
+class _Declared:
+    """What makes codes of a partition, and the types that the frame declares."""
 
-    return carried_out(encode, frame, number)
+    encode: EncodeCompact | EncodeOwned
+    types: Any
+
+    def __call__(self, frame: Any, number: int) -> Any:
+        """One missing id makes floats of a partition's whole numbers, and ids that lost digits tell persons no
+        longer apart: a partition in which ids have another type than was declared is not read."""
+        if isinstance(self.encode, EncodeOwned):
+            own = self.encode.person.column
+            if frame[own].dtype != self.types[own]:
+                raise DataError(
+                    f"{own}: a partition has ids of another type than the data frame declares; read them as text"
+                )
+        source = open_pandas(frame)
+        return self.encode.of(source.batches(source.names))
+
+
+def _encode_frame(task: _Declared, frame: Any, number: int) -> Any:
+    return carried_out(task, frame, number)

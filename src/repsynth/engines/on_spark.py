@@ -183,7 +183,10 @@ class SparkCluster:
 
         quoted = ["`" + name.replace("`", "``") + "`" for name in encode.columns]
         encoded = source.frame.select(*quoted).mapInArrow(compact, "part binary").rdd
-        return self.keep(encoded.map(lambda row: pickle.loads(row.part)), encoded.getNumPartitions())
+        count = encoded.getNumPartitions()
+        if not count:  # nothing is left of the table: Spark drops partitions that turn out empty
+            return self.spread([encode.of([])])
+        return self.keep(encoded.map(lambda row: pickle.loads(row.part)), count)
 
     def keep(self, parts: "RDD[Any]", count: int) -> "SparkParts":
         """In memory alone: what does not fit is made again, and no disk gets to see it."""
