@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from repsynth.arrays import Ints
 from repsynth.data.reading import AS_USUAL, Reading
-from repsynth.data.sources.cells import CELLS
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
@@ -139,10 +138,9 @@ def _check_ids(name: str, arrow_type: pa.DataType) -> None:
     """Ids of persons are compared as texts, so they must have one that says all."""
     kind, types = cell_type(arrow_type), pa.types
     plain = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    if not (plain or _is_string(kind) or kind == CELLS):
-        raise DataError(
-            f"column '{name}' says whose a row is and holds {kind}; make it text or whole numbers first"
-        )
+    if not (plain or _is_string(kind)):
+        held = "has no declared type" if types.is_null(kind) else f"holds {kind}"
+        raise DataError(f"column '{name}' says whose a row is and {held}; make it text or whole numbers first")
 
 
 def cell_type(arrow_type: pa.DataType) -> pa.DataType:
