@@ -175,7 +175,7 @@ def test_a_triple_too_large_for_its_noise_is_refused(tmp_path: Path) -> None:
 
 def test_few_records_leave_no_triples_to_choose_from(release: Release) -> None:
     assert isinstance(release.fit, MarginalFit)
-    views = Views.of_tables(release.fit.stage, release.fit.measured[0].tables)
+    views = Views.of_tables(release.fit.stage, release.fit.measured[0].tables, release.fit.fine)
     every = views.triples(1e-9)
     assert len(every) == 35
     assert views.triples(0.06 * 3000 / 8) == []

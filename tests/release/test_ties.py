@@ -15,7 +15,7 @@ from repsynth import Release, datasets
 from repsynth.data.sources import open_source
 from repsynth.errors import ReleaseError
 from repsynth.pipeline.run import run
-from repsynth.planning.plan import make_plan
+from repsynth.planning.plan import SPLIT, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.lending import borrow
 from repsynth.scoring.base import NAT
@@ -216,7 +216,7 @@ def test_charges_that_are_not_the_settings_are_refused(
             continue
         changes = moved_charges(described, names, by)
         if split != "today":
-            changes["plan"]["split"] = None if split == "unknown before" else 2
+            changes["plan"]["split"] = None if split == "unknown before" else SPLIT + 1
         why = "its budget was split in a way" if split == "unknown since" else "its charges are not its settings'"
         refused(rewritten(release, tmp_path / str(k), {}, **changes), why)
 

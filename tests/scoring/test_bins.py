@@ -181,12 +181,22 @@ def test_bins_from_a_file_are_those_that_were_written_and_no_others(column: Nume
 
 
 @pytest.mark.parametrize(
-    ("rows", "bins", "fine"),
-    [(100, 4, 8), (800, 8, 8), (5_000, 16, 16), (6_400, 16, 16), (51_200, 64, 64), (1e9, 64, 64)],
+    ("rows", "bins", "fine", "divided"),
+    [
+        (100, 4, 8, 8),
+        (800, 8, 8, 8),
+        (5_000, 16, 16, 16),
+        (6_400, 16, 16, 16),
+        (22_000, 32, 32, 16),
+        (51_200, 64, 64, 32),
+        (60_000, 64, 64, 64),
+        (1e9, 64, 64, 64),
+    ],
 )
-def test_there_are_as_many_bins_as_the_noise_can_fill(rows: float, bins: int, fine: int) -> None:
+def test_there_are_as_many_bins_as_the_noise_can_fill(rows: float, bins: int, fine: int, divided: int) -> None:
     assert how_many_bins(rows, 100.0) == bins
-    assert how_many_bins(rows, 100.0, fine=True) == fine
+    assert how_many_bins(rows, 100.0, 8.0) == fine
+    assert how_many_bins(rows, 100.0, 12.0) == divided
 
 
 @pytest.mark.parametrize("counts", [[900, 100, 0], [1000, 0, 0]])

@@ -227,7 +227,7 @@ def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
     sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].per_row)
     result = []
     wide = wide_columns(plan.schema) if RANGES in plan.charges else ()
-    for i, bins in enumerate(choose_bins(plan.schema, rows=rows, sigma=sigma, fine=plan.fine_bins)):
+    for i, bins in enumerate(choose_bins(plan.schema, rows=rows, sigma=sigma, per_bin=plan.per_bin)):
         # A look may place some more, for round numbers and for what is far off.
         count = how_many_located(rows, sigma) if i in wide else bins.values
         expected = rows / count

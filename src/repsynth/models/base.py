@@ -3,6 +3,7 @@
 A model is a frozen struct of its own knobs. A new model is one folder and one line in `registry`.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import StageOne
     from repsynth.scoring.weights import Rule
+
+
+LEAST_SHARE = 0.02
+"""Of μ², for the histograms of however many records."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +205,10 @@ class Model(Knobs, frozen=True):
 
     score_share: ClassVar[float] = 0.05
     """The share of μ² for the histograms, by default."""
-    fine_bins: ClassVar[bool] = False
-    """Whether the histograms should have many bins, which the model merges itself where noise drowns them."""
+    enough: ClassVar[float] = math.inf
+    """Records times μ, by the root of the columns, from which on the histograms make do with less of it."""
+    per_bin: ClassVar[float | None] = None
+    """Records in a bin of the histograms, in units of its noise, where the model merges bins that noise drowns."""
     unit: ClassVar[float] = 1.0
     """Grid units, in which sensitivity and noise are kept, that make one record."""
     what: ClassVar[str] = "Its statistics take"
@@ -222,6 +229,19 @@ class Model(Knobs, frozen=True):
     def shares(self, schema: "Schema") -> tuple[Share, ...]:
         """How its measurements share what stage 1 leaves of μ²; none where it is trained with all of it."""
         return ()
+
+    def histogram_share(self, schema: "Schema", *, mu: float, rows: int | None) -> float:
+        """The share of μ² for everything that scores are made of, where no other is asked for.
+
+        Every record pays it in full, so it bounds what weights can do for outliers. What noise does to histograms
+        falls with the records, so that with more of them less will do: half as much for sixteen times as many.
+        Where their number is not public, they are taken to be few.
+        """
+        if rows is None:
+            return self.score_share
+        signal = rows * mu / math.sqrt(len(schema.learned))
+        less = self.score_share * min(1.0, math.sqrt(math.sqrt(self.enough / signal)))
+        return max(less, min(self.score_share, LEAST_SHARE))
 
     def rounds(self) -> "SampledEvent | None":
         """The rounds of training whose noise is to be found; None where the model is not trained."""

@@ -25,7 +25,7 @@ from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 from repsynth.scoring.weights import RULES, Rule, check_rule
 
-SPLIT = 1
+SPLIT = 2
 """How a budget is split into charges: to be counted up with every change of that, be it a default of a model, so
 that the charges of a release are worked out again only where they would come out the same."""
 
@@ -90,9 +90,9 @@ class Plan:
         return self.settings.max_lost_mass
 
     @property
-    def fine_bins(self) -> bool:
-        """Whether the model merges bins itself."""
-        return self.model.fine_bins
+    def per_bin(self) -> float | None:
+        """Records in a bin of the histograms, in units of its noise, where the model says how many."""
+        return self.model.per_bin
 
     @property
     def max_model_mb(self) -> int:
@@ -223,13 +223,18 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer, rows = settings.scorer, schema.rows_per_person
     own = scorer.worthwhile_shares(schema, mu=budget.mu / rows, rows=settings.public_rows) if scored else {}
-    histograms = score_share_of(settings, budget, model.score_share) - math.fsum(own.values())
+    weighted = settings.weights.uses_threshold or settings.outlier_epsilon is not None
+    # Where nobody weighs less, nobody gains by a smaller share; a scorer that measures for itself needs all of the
+    # one that it was made for.
+    known = settings.public_rows if weighted and not own else None
+    default = model.histogram_share(schema, mu=budget.mu / rows, rows=known)
+    histograms = score_share_of(settings, budget, default) - math.fsum(own.values())
     if histograms < 1e-6:
         raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
     looks = look_shares(schema, budget.mu / rows, histograms, settings.public_rows)
     shares |= {**looks, HISTOGRAMS: histograms - math.fsum(looks.values())}
     shares |= own
-    if scored and (settings.weights.uses_threshold or settings.outlier_epsilon is not None):
+    if scored and weighted:
         shares[SCORES] = settings.threshold_share
     rest = 1 - math.fsum(shares.values())
     if rest < 0.05:

@@ -15,7 +15,9 @@ from repsynth.storage.checks import require
 
 _CLOSE = 1e-6
 _ONCE = {"naive-bayes": 0.05, "mst": 0.1, "aim": 0.1, "autoregressive": 0.1}
-"""The score shares of the models in versions that did not write how they split."""
+"""The score shares of the models in versions that split otherwise."""
+_BEFORE = (None, 1)
+"""The ways to split that these had; the first of them did not write it."""
 
 
 def check_split(plan: Plan, *, split: int | None, scored: bool) -> None:
@@ -27,7 +29,7 @@ def check_split(plan: Plan, *, split: int | None, scored: bool) -> None:
         same = again.keys() == charges.keys() and all(_same(charges[name], again[name]) for name in again)
         require(same, "its charges are not its settings'")
         return
-    require(split is None, "its budget was split in a way that this version does not know")
+    require(split in _BEFORE, "its budget was split in a way that this version does not know")
     full = {name: charge.mu for name, charge in charges.items() if not charge.weighted}
     given = {COUNT: settings.count_share, SCORES: settings.threshold_share}
     for name, share in given.items():

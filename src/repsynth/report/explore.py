@@ -7,14 +7,15 @@ tables that were made here by asking the rules themselves. Nothing of it touches
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from repsynth.errors import ConfigError
-from repsynth.models.base import Model
+from repsynth.models.base import LEAST_SHARE, Model
 from repsynth.models.network.model import Autoregressive
 from repsynth.models.registry import MODELS
 from repsynth.planning.cautions import cautions, csv_cautions, fewest
@@ -73,7 +74,7 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
         "models": {name: _model(schema, settings, model) for name, model in models.items()},
         "auto": _auto(schema),
         "rules": {rule.name: {"threshold": rule.uses_threshold, "at": _at_threshold(rule)} for rule in rules},
-        "bins": _bins(schema),
+        "bins": _bins(schema, models.values()),
         "csv": list(csv_cautions(schema)),
         "toml": _toml(settings, models, rules),
         "start": _start(schema, settings, release),
@@ -169,7 +170,9 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
     whole = math.fsum(share.share for share in shares)
     found: dict[str, Any] = {
         "score_share": model.score_share,
-        "fine": model.fine_bins,
+        "enough": model.enough if math.isfinite(model.enough) else None,
+        "least_share": LEAST_SHARE,
+        "bins": str(model.per_bin),
         "parts": [
             {
                 "name": share.name,
@@ -240,13 +243,14 @@ def _at_threshold(rule: Rule) -> float:
     return float(rule.weight(np.array([1e-9]), 1.0)[0])
 
 
-def _bins(schema: Schema) -> dict[str, Any]:
-    """How many bins columns get, by records over noise: the steps of the two rules, and what each makes of a
+def _bins(schema: Schema, models: Iterable[Model]) -> dict[str, Any]:
+    """How many bins columns get, by records over noise: the steps of the rules, and what each makes of a
     numeric column. Where looks place bins, their rule holds for wide columns."""
-    counts = sorted({count for fine in (False, True) for _, count in _steps(_rule(fine))})
+    asked = sorted({model.per_bin for model in models}, key=str)
+    rules = {str(per_bin): _steps(partial(how_many_bins, sigma=1.0, per_bin=per_bin)) for per_bin in asked}
+    counts = sorted({count for steps in rules.values() for _, count in steps})
     return {
-        "coarse": _steps(_rule(False)),
-        "fine": _steps(_rule(True)),
+        "rules": rules,
         "located": _steps(lambda signal: how_many_located(signal, 1.0)),
         "counts": counts,
         "of": [
@@ -255,10 +259,6 @@ def _bins(schema: Schema) -> dict[str, Any]:
         ],
         "wide": list(wide_columns(schema)),
     }
-
-
-def _rule(fine: bool) -> Callable[[float], int]:
-    return lambda signal: how_many_bins(signal, 1.0, fine=fine)
 
 
 def _steps(rule: Callable[[float], int]) -> list[tuple[float, int]]:

@@ -148,25 +148,25 @@ def own_positions(column: Numeric) -> Ints:
     return np.array(own)
 
 
-def how_many_bins(rows: float, sigma: float, *, fine: bool = False) -> int:
+def how_many_bins(rows: float, sigma: float, per_bin: float | None = None) -> int:
     """Bins for so much noise in each: the less noise per record there is, the finer.
 
     The power of two near rows/σ up to 16, and beyond only eight times as slowly: finer bins than the noise can
-    fill make every estimate worse. A marginal model takes `fine` bins, near a quarter of rows/σ up to 16, an
-    eighth beyond, and eight at least: it merges those that noise drowns itself.
+    fill make every estimate worse. A model that merges those that noise drowns says how many records there should
+    be `per_bin`, in units of the noise; up to 16 bins, four are enough, and it gets eight at least.
 
     >>> [how_many_bins(rows, 100.0) for rows in (500, 5_000, 500_000)]
     [4, 16, 64]
     """
     signal = max(rows / sigma, 1.0)
-    if fine:
+    if per_bin is not None:
         fewest = np.clip(_power_of_two(signal / 4), 2 * _FEWEST_BINS, 16)
-        return int(np.clip(_power_of_two(signal / 8), fewest, MOST_BINS))
+        return int(np.clip(_power_of_two(signal / per_bin), fewest, MOST_BINS))
     most = np.clip(_power_of_two(signal / 8), 16, MOST_BINS)
     return int(np.clip(_power_of_two(signal), _FEWEST_BINS, most))
 
 
-def choose_bins(schema: Schema, *, rows: float, sigma: float, fine: bool = False) -> tuple[Bins, ...]:
+def choose_bins(schema: Schema, *, rows: float, sigma: float, per_bin: float | None = None) -> tuple[Bins, ...]:
     """Bins for every learned column: values, and intervals of equal width.
 
     >>> from repsynth.schema import Number
@@ -174,7 +174,7 @@ def choose_bins(schema: Schema, *, rows: float, sigma: float, fine: bool = False
     >>> [choose_bins(schema, rows=rows, sigma=100.0)[0].values for rows in (500, 5_000, 500_000)]
     [6, 18, 66]
     """
-    bins = how_many_bins(rows, sigma, fine=fine)
+    bins = how_many_bins(rows, sigma, per_bin)
     return tuple(
         Bins.discrete(column) if isinstance(column, Discrete) else Bins.binned(column, bins)
         for column in schema.learned

@@ -37,6 +37,7 @@ _ABOVE_NOISE = 3.0
 _LEAST_SIGNAL = 24.0  # records in units of a look's noise: of fewer, a look sees no more than eight pieces
 _EQUAL, _UNKNOWN = 32, 16
 _MOST_LOADED = 4096
+_MOST_PARTS = 256
 _FEWEST = 8
 _FULL = 8.0  # a bin that noise does not drown, in units of it
 _COARSER = 3.0  # how many such bins an equal one may hold before it is too coarse
@@ -232,6 +233,14 @@ class Ranges:
             if found is not None and found.outgrows(equal[i], rows, sigma):
                 bins[i] = self._bins(found, k, found.cells(sigma), least=_ABOVE_NOISE * sigma)
         return bins
+
+    def finer(self, column: int, sigma: float) -> Ints:
+        """Where the bins of a located column may be divided, with so much noise in each part."""
+        k = self.columns.index(column)
+        found = _Found.by(self.zoom, k) or _Found.by(self.first, k)
+        assert found is not None  # else it would not have been located
+        parts = int(np.clip(found.masses.sum() / (_FULL / 2 * sigma), 2 * _FEWEST, _MOST_PARTS))
+        return _starts(self._bins(found, k, parts, least=_ABOVE_NOISE * sigma))
 
     def _bins(self, found: _Found, k: int, cells: int, *, least: float) -> Bins:
         column = self.first.bins[k].column

@@ -118,8 +118,8 @@ class StagePlan(Protocol):
         ...
 
     @property
-    def fine_bins(self) -> bool:
-        """Whether the model merges bins itself."""
+    def per_bin(self) -> float | None:
+        """Records in a bin of the histograms, in units of its noise, where the model says how many."""
         ...
 
     @property
@@ -143,7 +143,7 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
 
     on_step(HISTOGRAMS)
     sigma = sigma_for(len(schema.learned) ** 0.5, charges[HISTOGRAMS].per_row)
-    bins = choose_bins(schema, rows=rows, sigma=sigma, fine=plan.fine_bins)
+    bins = choose_bins(schema, rows=rows, sigma=sigma, per_bin=plan.per_bin)
     located: dict[int, Bins] = {}
     if ranges:
         located = ranges.located(bins, rows=rows, sigma=sigma)

@@ -1,7 +1,7 @@
 """`mst` and `aim` as models of stage 2."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from repsynth.errors import ConfigError
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from repsynth.data.records import Records
     from repsynth.mechanism.kernels import Chosen
     from repsynth.mechanism.meter import Meter
+    from repsynth.models.fine import Fine, FineHistograms
     from repsynth.models.marginal.label_tables import LabelTables
     from repsynth.models.marginal.raked import Pool
     from repsynth.models.marginal.tables import Tables
     from repsynth.models.marginal.tree import Tree
-    from repsynth.models.marginal.views import Measured
+    from repsynth.models.marginal.views import Measured, Views
     from repsynth.models.uncertainty import ModelErrors
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import StageOne
 
-_LABEL_TABLES, _CHOICE, _TABLES = "label tables", "choice", "tables"
+_FINE, _LABEL_TABLES, _CHOICE, _TABLES = "fine histograms", "label tables", "choice", "tables"
+_FINE_SHARE = 0.04
 _MOST_GROUPS = 65  # of a numeric column, missing included
 _MOST_CELLS = 2**25
 _COARSE, _MANY = 8, 60  # groups of a column in tables of three; columns that may well make all triples there are
@@ -35,10 +37,12 @@ class _Marginal(Model, frozen=True):
     """What both have in common."""
 
     score_share: ClassVar[float] = 0.1  # histograms are the one-way tables of the model, too
-    fine_bins: ClassVar[bool] = True
+    enough: ClassVar[float] = 250.0
+    per_bin: ClassVar[float | None] = 12.0  # what is inside of bins is measured, too
     unit: ClassVar[float] = float(2**22)  # of the label's tables; others have a coarser grid
     what: ClassVar[str] = "Tables take"
     purposes: ClassVar[Mapping[str, str]] = {
+        _FINE: "weighted histograms of numbers in finer bins",
         _LABEL_TABLES: "weighted tables of label and column",
         _CHOICE: "choice of further tables",
         _TABLES: "the chosen tables, weighted",
@@ -55,8 +59,26 @@ class _Marginal(Model, frozen=True):
                 "MB allowed; allow more with --max-model-mb, declare fewer categories, or use naive-bayes"
             )
 
+    def tables(self) -> tuple[Share, ...]:
+        """How tables share what the fine histograms leave; those of the label come first."""
+        return ()
+
+    def shares(self, schema: "Schema") -> tuple[Share, ...]:
+        """Fine histograms where a column has many numbers, then tables: those of the label where there is one."""
+        from repsynth.models.fine import fine_columns
+
+        fine = _FINE_SHARE if fine_columns(schema) else 0.0
+        tables = self.tables() if schema.label_column else self.tables()[1:]
+        whole = sum(table.share for table in tables)
+        rest = (replace(table, share=table.share / whole * (1 - fine)) for table in tables)
+        return (*([Share(_FINE, fine)] if fine else []), *rest)
+
     def sensitivity(self, schema: "Schema", name: str) -> float:
-        """One cell in every table; how many tables will be worth choosing is not known yet."""
+        """One bin or cell in all of them; how many tables will be worth choosing is not known yet."""
+        if name == _FINE:
+            from repsynth.models.fine import fine_columns
+
+            return float(len(fine_columns(schema)) ** 0.5)
         return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
 
     def resources(self, plan: ModelPlan, rows: int) -> Resources:
@@ -94,15 +116,18 @@ class _Marginal(Model, frozen=True):
         from repsynth.models.marginal.rounds import measure_tables
 
         most = _max_cells(plan)
-        measured = measure_tables(meter, stage, plan.charges, max_cells=most, on_step=hooks.on_step)
-        return MarginalFit(stage, plan, measured)
+        fine, measured = measure_tables(meter, stage, plan.charges, max_cells=most, on_step=hooks.on_step)
+        return MarginalFit(stage, plan, measured, fine)
 
     def load(self, kept: Kept) -> "MarginalFit":
         """The tables that a run of this plan could have measured, and no others."""
+        from repsynth.models.fine import FINE, load_fine
         from repsynth.models.marginal.files import read_tables
 
-        measured = read_tables(kept.described, kept.stage, kept.sigmas, kept.arrays, _MOST_CELLS)
-        return MarginalFit(kept.stage, kept.plan, tuple(measured))
+        sigmas = {name: sigma for name, sigma in kept.sigmas.items() if name != FINE}
+        fine = load_fine(kept.stage, kept.sigmas[FINE], kept.arrays) if FINE in kept.sigmas else None
+        measured = read_tables(kept.described, kept.stage, sigmas, kept.arrays, _MOST_CELLS)
+        return MarginalFit(kept.stage, kept.plan, tuple(measured), fine)
 
 
 class Mst(_Marginal, frozen=True):
@@ -110,10 +135,9 @@ class Mst(_Marginal, frozen=True):
 
     name: ClassVar[str] = "mst"
 
-    def shares(self, schema: "Schema") -> tuple[Share, ...]:
-        """Where there is no label, its tables are left out."""
-        shares = (Share(_LABEL_TABLES, 0.45), Share(_CHOICE, 0.05, choice=True), Share(_TABLES, 0.5))
-        return shares if schema.label_column else shares[1:]
+    def tables(self) -> tuple[Share, ...]:
+        """The label's tables and those of a tree."""
+        return Share(_LABEL_TABLES, 0.45), Share(_CHOICE, 0.05, choice=True), Share(_TABLES, 0.5)
 
 
 class Aim(_Marginal, frozen=True):
@@ -121,10 +145,10 @@ class Aim(_Marginal, frozen=True):
 
     name: ClassVar[str] = "aim"
 
-    def shares(self, schema: "Schema") -> tuple[Share, ...]:
+    def tables(self) -> tuple[Share, ...]:
         """Three quarters for a tree, the rest for further rounds."""
         further, rounds = 0.25, (2, 3, 4)
-        shares = (
+        return (
             Share(_LABEL_TABLES, (1 - further) * 0.6),
             Share(_CHOICE, (1 - further) * 0.05, choice=True),
             Share(_TABLES, (1 - further) * 0.35),
@@ -137,7 +161,6 @@ class Aim(_Marginal, frozen=True):
                 )
             ),
         )
-        return shares if schema.label_column else shares[1:]
 
 
 @dataclass(frozen=True)
@@ -147,6 +170,13 @@ class MarginalFit:
     stage: "StageOne"
     plan: ModelPlan
     measured: "tuple[Measured, ...]"
+    fine: "Fine | None" = None
+
+    @property
+    def _views(self) -> "Views":
+        from repsynth.models.marginal.views import Views
+
+        return Views.of_tables(self.stage, self.measured[0].tables, self.fine)
 
     def influence(self, records: "Records") -> "Floats":
         """The weight: in no table, clipped or not, and in no utility does a record count for more."""
@@ -154,15 +184,16 @@ class MarginalFit:
 
         return self.stage.weights.of(self.stage.score.of(records)) / FULL
 
-    def kernels(self, *, choices: bool = True) -> "dict[str, Tables | LabelTables | Chosen]":
+    def kernels(self, *, choices: bool = True) -> "dict[str, FineHistograms | Tables | LabelTables | Chosen]":
         """The tables and, made again from what was released before each, the choices."""
         from repsynth.mechanism.kernels import Chosen
         from repsynth.models.marginal.rounds import make_choice, rounds_of
-        from repsynth.models.marginal.views import Views
 
-        found: dict[str, Tables | LabelTables | Chosen] = {}
+        found: dict[str, FineHistograms | Tables | LabelTables | Chosen] = {}
+        if self.fine:
+            found[self.fine.statistic.name] = self.fine.statistic
         rounds = {round_.tables: round_ for round_ in rounds_of(list(self.plan.charges))}
-        views = Views.of_tables(self.stage, self.measured[0].tables)
+        views = self._views
         for k, m in enumerate(self.measured):
             if choices and m.tables.name in rounds:
                 round_ = rounds[m.tables.name]
@@ -178,10 +209,9 @@ class MarginalFit:
     def choices(self) -> dict[str, Made]:
         """As many as tables were measured, but for those that are measured where nothing was chosen."""
         from repsynth.models.marginal.rounds import rounds_of
-        from repsynth.models.marginal.views import Views
 
         rounds = {round_.tables: round_.choice for round_ in rounds_of(list(self.plan.charges))}
-        views = Views.of_tables(self.stage, self.measured[0].tables)
+        views = self._views
         found = {}
         for k, m in enumerate(self.measured):
             if m.tables.name in rounds:
@@ -245,22 +275,20 @@ class MarginalFit:
     def sampler(self) -> "Tree | Pool":
         """The fitted model."""
         from repsynth.models.marginal.fit import fit_views
-        from repsynth.models.marginal.views import Views
 
-        views = Views.of_tables(self.stage, self.measured[0].tables)
+        views = self._views
         return fit_views(views, self.measured, max_cells=_max_cells(self.plan))[0]
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         """Which tables were measured, and their cells."""
-        from repsynth.models.marginal.views import Views
-
-        views = Views.of_tables(self.stage, self.measured[0].tables)
+        views = self._views
         centred = [m.tables for m in self.measured if _centred(m.tables)]
         return {"tables": [m.tables.describe() for m in self.measured]}, {
             **{f"tables_{k}": m.noisy for k, m in enumerate(self.measured)},
             **{f"groups_{i}": groups.of_bin for i, groups in enumerate(views.groups)},
             **{f"coarse_{i}": groups.of_bin for i, groups in enumerate(views.coarse)},
             **{f"offset_{k}": offset for tables in centred[:1] for k, offset in enumerate(tables.offsets)},
+            **(self.fine.dump() if self.fine else {}),
         }
 
 

@@ -1,5 +1,6 @@
 """Which tables are measured, and in what order.
 
+    fine histograms  how numbers are spread inside the bins of the histograms  (charge)
     label tables  label × column, for every column                              (charge)
     choice        choose a forest of pairs of columns                           (charge)
     tables        measure them                                                  (charge)
@@ -19,6 +20,7 @@ import numpy as np
 
 from repsynth.arrays import Floats, Ints
 from repsynth.mechanism.meter import Meter, sigma_for
+from repsynth.models.fine import FINE, Fine, measure_fine
 from repsynth.models.marginal.fit import FOREST, fit_views, pool_of
 from repsynth.models.marginal.label_tables import LabelTables, make_label_tables
 from repsynth.models.marginal.tables import Cross, TableChoice, Tables
@@ -66,10 +68,14 @@ def measure_tables(
     *,
     max_cells: int,
     on_step: Callable[[str], None],
-) -> tuple[Measured, ...]:
+) -> tuple[Fine | None, tuple[Measured, ...]]:
     """Carry out the measurements of stage 2; what they leave behind, in order."""
+    fine = None
+    if FINE in charges:
+        on_step(FINE)
+        fine = measure_fine(meter, stage, charges[FINE])
     rounds = rounds_of(list(charges))
-    views = Views.of(stage, charges[LABEL_TABLES if stage.schema.label_column else FOREST].per_row)
+    views = Views.of(stage, charges[LABEL_TABLES if stage.schema.label_column else FOREST].per_row, fine)
     measured: list[Measured] = []
 
     def measure(pairs: Sequence[Cross], name: str) -> None:
@@ -90,7 +96,7 @@ def measure_tables(
         chosen = meter.choose(choice, mu=charges[round_.choice].mu)
         pairs = [choice.tables.pairs[c] for c in chosen]
         measure(pairs or views.spare_pairs(measured), round_.tables)
-    return tuple(measured)
+    return fine, tuple(measured)
 
 
 def make_choice(

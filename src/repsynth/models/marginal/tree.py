@@ -17,6 +17,7 @@ import numpy as np
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed
+from repsynth.models.fine import Fine
 from repsynth.models.groups import Groups, levels
 from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
 from repsynth.models.marginal.tables import Cross, Pair
@@ -48,6 +49,7 @@ class Tree:
     label_probabilities: Floats  # (labels,)
     columns: dict[int, Floats]  # (labels, groups) of every other column
     edges: dict[Pair, Floats]  # (labels, groups, groups)
+    fine: Fine | None = None
 
     def independent(self, i: int, j: int) -> Floats:
         """(labels, groups, groups) of two columns that are independent given the label."""
@@ -75,7 +77,8 @@ class Tree:
 
     @cached_property
     def _shapes(self) -> tuple[Shape, ...]:
-        return shapes_of(self.histograms, self.groups)
+        of = shapes_of if self.fine is None else self.fine.shapes
+        return of(self.histograms, self.groups)
 
     @cached_property
     def branches(self) -> tuple["Branch", ...]:
@@ -161,12 +164,14 @@ def fit_tree(
     levels_from_tables: bool,
     errors: Mapping[int, Floats],
     possible: Mapping[Cross, Bools | None] | None = None,
+    fine: Fine | None = None,
 ) -> Tree:
     """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
     Levels, how frequent values are, come from stage 1 alone unless `levels_from_tables`: as long as nobody knows
     what weights take from a group. `errors` says how far what tables say of each may be off, as a fraction;
-    `possible`, in which cells of a table there can be records by the rules of the schema.
+    `possible`, in which cells of a table there can be records by the rules of the schema; `fine`, how numbers are
+    spread inside of bins.
     """
     zeros = possible or {}
     features = [i for i in range(len(groups)) if i != label]
@@ -209,7 +214,7 @@ def fit_tree(
             pair = pair * cells
         pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
         joints[i, j] = rake_three(expected, columns[i], columns[j], pair)
-    return Tree(histograms, groups, label, p_label, columns, joints)
+    return Tree(histograms, groups, label, p_label, columns, joints, fine)
 
 
 def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTable:

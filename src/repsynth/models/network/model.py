@@ -32,7 +32,7 @@ class Autoregressive(Model, frozen=True):
 
     name: ClassVar[str] = "autoregressive"
     score_share: ClassVar[float] = 0.1
-    fine_bins: ClassVar[bool] = True
+    per_bin: ClassVar[float | None] = 8.0
     unit: ClassVar[float] = float(2**26)
     what: ClassVar[str] = "The network and the records take"
     purposes: ClassVar[Mapping[str, str]] = {GRADIENTS: "weighted clipped gradients"}

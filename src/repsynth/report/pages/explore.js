@@ -130,8 +130,15 @@ const Explore = (() => {
 
   class Refusal extends Error {}
 
-  const scoreShare = (facts, model, budget) => {
-    if (facts.shares.score === null) return model.score_share;
+  const weighs = (facts, asked) => facts.rules[asked.rule].threshold || asked.outlier_epsilon !== null;
+
+  const scoreShare = (facts, model, budget, asked, own) => {
+    if (facts.shares.score === null) {
+      if (model.enough === null || !asked.public || own.length || !weighs(facts, asked)) return model.score_share;
+      const signal = (asked.rows * budget.mu) / Math.sqrt(facts.learned);
+      const less = model.score_share * Math.min(1, Math.sqrt(Math.sqrt(model.enough / signal)));
+      return Math.max(less, Math.min(model.score_share, model.least_share));
+    }
     if (typeof facts.shares.score === "number") return facts.shares.score;
     return (muOf(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2; // as in the paper
   };
@@ -142,7 +149,7 @@ const Explore = (() => {
     const few = (signal, least) => asked.public && signal < least;
     const shares = asked.public ? [] : [{ name: "count", share: facts.shares.count, sensitivity: 1 }];
     const own = few(asked.rows * budget.mu, facts.scorer.least) ? [] : facts.scorer.parts;
-    const histograms = scoreShare(facts, model, budget) - sum(own.map((part) => part.share));
+    const histograms = scoreShare(facts, model, budget, asked, own) - sum(own.map((part) => part.share));
     if (histograms < 1e-6) throw new Refusal("the scorer's own measurements take the whole score share; lower them, or raise that");
     const seen = !few(asked.rows * budget.mu * Math.sqrt(histograms), facts.looks.least);
     const looks = (seen ? facts.looks.parts : []).map((part) => ({ ...part, share: part.share * histograms }));
@@ -153,7 +160,7 @@ const Explore = (() => {
       sensitivity: Math.sqrt(facts.learned),
     });
     shares.push(...own);
-    if (facts.rules[asked.rule].threshold || asked.outlier_epsilon !== null) {
+    if (weighs(facts, asked)) {
       shares.push({ name: "scores", share: facts.shares.scores, sensitivity: 1 });
     }
     const rest = 1 - sum(shares.map((part) => part.share));
@@ -287,7 +294,7 @@ const Explore = (() => {
     const sigma = found.charges.find((each) => each.name === "histograms").sigma;
     const count = found.charges.find((each) => each.name === "count");
     const signal = asked.rows / sigma, { bins } = facts;
-    const place = bins.counts.indexOf(reached(found.model.fine ? bins.fine : bins.coarse, Math.max(signal, 1)));
+    const place = bins.counts.indexOf(reached(bins.rules[found.model.bins], Math.max(signal, 1)));
     const located = found.charges.some((each) => each.name === "ranges") ? new Set(bins.wide) : new Set();
     return facts.columns.map((column, i) => {
       const own = bins.of[i];
