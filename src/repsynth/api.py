@@ -66,7 +66,7 @@ def plan(
 
     >>> from repsynth import datasets
     >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="mst").charges)
-    ['count', 'ranges', 'zoom', 'histograms', 'scores', 'label tables', 'choice', 'tables']
+    ['count', 'ranges', 'zoom', 'histograms', 'scores', 'fine histograms', 'label tables', 'choice', 'tables']
     """
     return make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
 

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checks import rewritten
 
-from repsynth import Release
+from repsynth import Release, synthesize
+from repsynth.errors import ReleaseError
 from repsynth.models.registry import MODELS
+from repsynth.planning.plan import SPLIT
 from repsynth.scoring.weights import RULES
 
 KEPT = Path(__file__).parent.parent / "releases"
@@ -75,3 +78,45 @@ def test_a_release_is_read_by_its_own_plan_whatever_the_defaults_are(monkeypatch
         monkeypatch.setattr(model, "shares", lambda self, schema: ())
     assert MODELS["aim"]().score_share == 0.4
     assert keep.account_of(Release.load(folder)) == before
+
+
+OLDER = [
+    KEPT / version / f"{model}-targeted" for version in ("0.1.0", "0.2.0.dev3") for model in ("mst", "naive-bayes")
+]
+
+
+@pytest.mark.parametrize("folder", OLDER, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_an_older_release_that_is_saved_again_still_says_how_its_budget_was_split(
+    folder: Path, tmp_path: Path
+) -> None:
+    release = Release.load(folder)
+    again = Release.load(release.save(tmp_path / "again"))
+    assert again.plan.split == release.plan.split != SPLIT
+    assert keep.account_of(again) == keep.account_of(release)
+
+
+@pytest.mark.parametrize("folder", OLDER, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_a_release_with_the_scores_of_an_older_one_can_be_loaded(folder: Path, tmp_path: Path) -> None:
+    """It carries stage 1 of the other, with its charges."""
+    older = Release.load(folder)
+    release = synthesize(older.sample(200), older.schema, epsilon=1.0, delta=1e-6, model="mst", scores_from=folder)
+    loaded = Release.load(release.save(tmp_path / "release"))
+    assert keep.account_of(loaded) == keep.account_of(release)
+
+
+def test_a_release_that_says_how_it_was_split_has_spent_all_of_its_budget(tmp_path: Path) -> None:
+    """Weighted charges that are a little smaller would claim a smaller ε for the same noise."""
+    release = Release.load(KEPT / "0.2.0.dev3" / "mst-targeted")
+    described = json.loads((KEPT / "0.2.0.dev3" / "mst-targeted" / "release.json").read_text())
+    assert described["plan"]["split"] == 1
+    for part in (*described["plan"]["charges"], *described["events"]):
+        if part["weighted"]:
+            if "mu" in part:
+                part["mu"] *= 0.995
+            elif "eta" in part:
+                part["eta"] *= 0.995
+            else:
+                part["sigma"] /= 0.995
+    changes = {"plan": described["plan"], "events": described["events"]}
+    with pytest.raises(ReleaseError, match="its charges are not its budget's"):
+        Release.load(rewritten(release, tmp_path / "release", {}, **changes))

@@ -206,3 +206,11 @@ def test_the_edges_of_scores_rise_even_where_there_are_few_different_ones(counts
     bins = choose_score_bins(make_rarity(histograms, None), histograms, sigma=10.0)
     assert not bins.readable
     assert np.all(np.diff(bins.edges) > 0)
+
+
+def test_bins_of_the_widest_integers_are_read_back() -> None:
+    """The codes of special values lie behind those of all numbers."""
+    column = Integer(name="n", min=-(2**52), max=2**52, special=("n/a", "?"))
+    starts = Bins.binned(column, 8).starts
+    assert starts is not None
+    assert np.array_equal(read_bins(column, starts).starts, starts)

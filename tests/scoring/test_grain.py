@@ -3,15 +3,17 @@
 from decimal import Decimal
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import integers, numbers
 
+from repsynth import synthesize
 from repsynth.data.positions import positions_of, values_at
 from repsynth.data.records import MISSING, Records
 from repsynth.errors import ReleaseError
-from repsynth.schema import Integer, Number
+from repsynth.schema import Boolean, Integer, Number, Schema
 from repsynth.schema.columns import exactly
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.grain import Grains, Roundness, read_grains
@@ -325,3 +327,15 @@ def test_every_multiple_in_the_interval_is_drawn_and_only_those() -> None:
         np.full(500, 3.0), np.full(500, 1.0), np.full(500, 9.0), many, np.random.default_rng(0)
     )
     assert set(found.tolist()) == {3.0}
+
+
+@pytest.mark.parametrize("low", [1e12, 1e15, -1e15 - 10])
+def test_numbers_far_from_zero_between_narrow_bounds_can_be_drawn(low: float) -> None:
+    """There are more multiples of a power before them than whole numbers can count."""
+    column = Number(name="at", min=low, max=low + 10)
+    generator = np.random.default_rng(0)
+    table = pa.table({"at": low + 10 * generator.random(300), "up": generator.random(300) < 0.5})
+    schema = Schema(columns=(column, Boolean(name="up")), label="up")
+    for model in ("mst", "naive-bayes"):
+        made = synthesize(table, schema, epsilon=10.0, delta=1e-6, model=model).sample(50)["at"].to_numpy()
+        assert low <= made.min() <= made.max() <= low + 10

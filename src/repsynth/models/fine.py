@@ -7,7 +7,7 @@ next: inside of it, weighted counts have the right proportions. Nothing else is 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,17 @@ class Fine:
 
     def shapes(self, histograms: Histograms, all_groups: tuple[Groups, ...]) -> tuple[Shape, ...]:
         """For each column, which codes the records of a group have."""
-        return tuple(self._shape(histograms, i, groups) for i, groups in enumerate(all_groups))
+        return tuple(self._kept_shape(histograms, i, groups) for i, groups in enumerate(all_groups))
+
+    def _kept_shape(self, histograms: Histograms, i: int, groups: Groups) -> Shape:
+        """Each is worked out once: a run fits many trees of the same groups."""
+        if i not in self._kept or self._kept[i][0] is not groups:
+            self._kept[i] = groups, self._shape(histograms, i, groups)
+        return self._kept[i][1]
+
+    @cached_property
+    def _kept(self) -> dict[int, tuple[Groups, Shape]]:
+        return {}
 
     def _shape(self, histograms: Histograms, i: int, groups: Groups) -> Shape:
         within = probabilities_within(histograms, i, groups)
@@ -100,14 +110,10 @@ class Fine:
         spread = spread_inside(histograms.bins[i], finer, counts, self.sigma / FULL)
         # As if the finer bins had been counted: what is believed of them has no noise any more.
         believed = np.maximum(levels(histograms, i), 0.0) @ spread
-        others = range(len(histograms.bins))
-        seen = replace(
-            histograms,
-            bins=tuple(finer if j == i else histograms.bins[j] for j in others),
-            counts=np.concatenate([believed if j == i else histograms.noisy(j) for j in others]),
-            sigmas=tuple(0.0 if j == i else histograms.sigma for j in others),
-        )
-        return Shape.of(seen, i, within @ spread)
+        alone = {0: histograms.roundness[i]} if i in histograms.roundness else {}
+        located = frozenset([0] if i in histograms.located else [])
+        seen = Histograms((finer,), believed, 0.0, histograms.rows, alone, located)
+        return Shape.of(seen, 0, within @ spread)
 
     def dump(self) -> "Arrays":
         """What has to be kept."""

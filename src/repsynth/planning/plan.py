@@ -48,6 +48,8 @@ class Plan:
     """Score function and threshold, where they come from an earlier release."""
     why: str | None = None
     """Why this model, where none was named; in words that may be published."""
+    split: int | None = SPLIT
+    """How its budget was split; None where an earlier version did not write it."""
 
     @cached_property
     def loss(self) -> Loss:

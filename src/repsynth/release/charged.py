@@ -6,6 +6,7 @@ claimed less of it and more of what is weighted would claim a smaller loss.
 
 import math
 
+from repsynth.models.fine import FINE
 from repsynth.planning.plan import SPLIT, Plan, make_charges, score_share_of
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import Charge
@@ -20,16 +21,20 @@ _BEFORE = (None, 1)
 """The ways to split that these had; the first of them did not write it."""
 
 
-def check_split(plan: Plan, *, split: int | None, scored: bool) -> None:
+def check_split(plan: Plan, *, scored: bool) -> None:
     """Refuse charges that are not those of the settings: each of them where they are split as today, else what all
-    records pay in full."""
+    records pay in full and, where the version said how it split, the whole."""
     charges, settings, budget = plan.charges, plan.settings, plan.budget
-    if split == SPLIT:
+    if plan.split == SPLIT:
         again = make_charges(plan.schema, settings, budget, scored=scored)
         same = again.keys() == charges.keys() and all(_same(charges[name], again[name]) for name in again)
         require(same, "its charges are not its settings'")
         return
-    require(split in _BEFORE, "its budget was split in a way that this version does not know")
+    require(plan.split in _BEFORE, "its budget was split in a way that this version does not know")
+    require(FINE not in charges, "it has a measurement that its version did not know")
+    if plan.split is not None and plan.training is None:
+        whole = compose(charge.mu for charge in charges.values())
+        require(math.isclose(whole, budget.mu, rel_tol=_CLOSE), "its charges are not its budget's")
     full = {name: charge.mu for name, charge in charges.items() if not charge.weighted}
     given = {COUNT: settings.count_share, SCORES: settings.threshold_share}
     for name, share in given.items():

@@ -19,7 +19,7 @@ from repsynth.data.layout import DTYPE, Layout
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Fit, Kept, Made
-from repsynth.planning.plan import SPLIT, Plan
+from repsynth.planning.plan import Plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
 from repsynth.privacy.budget import Budget, make_budget
@@ -130,7 +130,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
             ceiling=plan.ceiling,
             training=plan.training,
             why=plan.why,
-            split=SPLIT,
+            split=plan.split,
         ),
         rows=release.rows,
         events=release.events,
@@ -178,7 +178,7 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     schema = schema_from_dict(file.schema)
     plan = replace(_plan(file.plan, schema), borrowed=_borrowed(file, schema, arrays))
     _check_events(file.events, plan)
-    check_split(plan, split=file.plan.split, scored=file.scores_from is None)
+    check_split(plan, scored=file.scores_from is None)
     _check_layout(file.layout, schema)
     stage = _stage(file, plan, arrays)
     gaussian = {event.name: event for event in file.events if isinstance(event, GaussianEvent)}
@@ -198,7 +198,7 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     require(theirs.fit == {} and theirs.threshold is not None, "its scores from elsewhere have no threshold")
     plan = _plan(theirs.plan, schema_from_dict(theirs.schema))
     _check_events(theirs.events, plan)
-    check_split(plan, split=theirs.plan.split, scored=True)
+    check_split(plan, scored=True)
     stage = _stage(theirs, plan, their_arrays(arrays))
     _check_scores_were_paid_for(theirs.events, stage)
     borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
@@ -253,6 +253,7 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
         ceiling=file.ceiling,
         training=file.training,
         why=file.why,
+        split=file.split,
     )
 
 

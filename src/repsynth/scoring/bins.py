@@ -183,7 +183,7 @@ def choose_bins(schema: Schema, *, rows: float, sigma: float, per_bin: float | N
 
 def read_bins(column: Numeric, starts: NDArray[Any]) -> Bins:
     """The bins of a numeric column from a stranger's file."""
-    found = Bins.at(column, ints(starts, most=2**53))
+    found = Bins.at(column, ints(starts, most=2**53 + len(column.special)))
     require(bool(np.array_equal(found.starts, starts)), "its bins are not in order")  # type: ignore[arg-type]
     return found
 

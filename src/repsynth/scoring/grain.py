@@ -24,6 +24,7 @@ _HALF = 0.5 + 1e-3  # of a unit
 _PASSES = 12
 _MOST_POWER, _NEAR = 400, 3
 _MOST_SPIKES = 8  # round numbers in a bin that are looked at one by one
+_COUNTLESS = 2**53  # multiples of a power: floats cannot tell more apart
 
 
 @dataclass(frozen=True)
@@ -211,13 +212,15 @@ class Roundness:
 
     def runs(self, whole: Run, low: float, high: float, fractions: Floats) -> Iterator[Run]:
         """The runs of a bin of numbers from `low` up to `high`: these fractions of them are how round. Where there
-        are no such multiples, and where numbers that are not rounded need not be told apart, the whole bin."""
+        are no such multiples, or more than floats can tell apart, and where numbers that are not rounded need not
+        be, the whole bin."""
         size = int(self.grains.sizes(np.array([(low + high) / 2]))[0])
         counted = self.grains.column.unit == 10.0 ** self.grains.powers[0]
         for k, fraction in enumerate(fractions.tolist()):
             step, skips = 10.0 ** self.grains.powers[k], bool(self._rounder_ones[size, k])
             first, behind = (int(_first(np.array(end), step)) for end in (low, high))
-            if behind <= first or (k == 0 and not (counted and skips)):
+            countless = max(abs(first), abs(behind)) >= _COUNTLESS
+            if behind <= first or countless or (k == 0 and not (counted and skips)):
                 yield whole._replace(fraction=fraction)
                 continue
             others = [end - -(-end // 10) for end in (first, behind)]
