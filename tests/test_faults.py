@@ -48,7 +48,67 @@ ATTACKED = "attacks/test_person_attacks.py::"
 PERSON_BOUNDS = "curator/test_guarantee_of_persons.py::"
 REPLAY = RUNS + "test_without_a_person_nothing_moves_by_more_than_is_charged"
 
+FINE = "models/test_fine.py::"
+KEPT = "release/test_kept_releases.py::"
+
 FAULTS = [
+    # Fine histograms, and how much the others get.
+    Fault(
+        "a column of the fine histograms is not paid for",
+        "models.fine",
+        "return FULL * math.sqrt(len(self.bins))",
+        "return FULL * math.sqrt(max(len(self.bins) - 1, 1))",
+        FINE + "test_its_sensitivity_is_reached_and_its_sums_are_whole",
+    ),
+    Fault(
+        "fine histograms forget the weights",
+        "models.fine",
+        "weights = self.weights.of(self.score.of(records)).astype(np.float64)",
+        "weights = np.full(records.rows, float(FULL))",
+        FINE + "test_no_record_has_more_influence_on_it_than_the_account_says",
+    ),
+    Fault(
+        "fine histograms are weighed by scores that no threshold has moved",
+        "models.fine",
+        "statistic = FineHistograms(bins, stage.score, stage.weights)\n    noisy",
+        "statistic = FineHistograms(bins, stage.unmoved_score, stage.weights)\n    noisy",
+        FINE + "test_no_record_has_more_influence_on_it_than_the_account_says",
+    ),
+    Fault(
+        "the fine histograms of one column are taken for those of another",
+        "models.fine",
+        "counts_of(self.statistic.bins, self.noisy, k) / FULL",
+        "self.noisy[-self.statistic.bins[k].count :] / FULL",
+        FINE + "test_a_heap_inside_of_a_bin_comes_back",
+    ),
+    Fault(
+        "fine histograms of unknown columns are loaded",
+        "models.fine",
+        "list(columns) == sorted(possible & set(columns))",
+        "possible >= set(columns)",
+        FINE + "test_fine_histograms_that_no_run_could_have_measured_are_refused",
+    ),
+    Fault(
+        "the share of the histograms falls where their number of records is private",
+        "models.base",
+        "if rows is None:\n            return self.score_share",
+        "if rows is None:\n            return LEAST_SHARE",
+        FINE + "test_more_records_leave_less_of_the_budget_to_what_everybody_pays_in_full",
+    ),
+    Fault(
+        "an older release is saved as if it had been split as today",
+        "release.format",
+        "split=plan.split",
+        "split=Plan.split",
+        KEPT + "test_an_older_release_that_is_saved_again_still_says_how_its_budget_was_split",
+    ),
+    Fault(
+        "an older release need not have spent its budget",
+        "release.charged",
+        'require(math.isclose(whole, budget.mu, rel_tol=_CLOSE), "its charges are not its budget\'s")',
+        "pass",
+        KEPT + "test_a_release_that_says_how_it_was_split_has_spent_all_of_its_budget",
+    ),
     # Several rows per person.
     Fault(
         "the factor is forgotten",

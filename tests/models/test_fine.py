@@ -23,6 +23,7 @@ from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
 from repsynth.schema import Boolean, Category, Integer, Number, Schema
 from repsynth.scoring.bins import Bins
+from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.weights import FULL, WeightFunction
 
 AGE = Integer(name="age", min=0, max=99, special=("N",), missing=True)
@@ -140,11 +141,14 @@ def test_what_is_measured_is_the_weighted_counts_and_noise_of_that_scale(release
     assert len(noise) > 150
 
 
-def test_no_record_has_more_influence_on_it_than_the_account_says(release: Release) -> None:
+@pytest.mark.parametrize("epsilon", [2.0, 20.0])
+def test_no_record_has_more_influence_on_it_than_the_account_says(epsilon: float) -> None:
+    release = released(epsilon=epsilon)
+    assert isinstance(release.stage.score, ShiftedScore) == (epsilon == 20.0)  # a threshold for each label
     fine, records = fine_of(release), records_of(table_of(3000), SCHEMA)
     influence = release.influence(records)
     assert influence.min() < 1
-    for i in range(0, 3000, 50):
+    for i in range(0, 3000, 5):
         norm = np.linalg.norm(fine.statistic.total(records.take(np.array([i]))).astype(np.float64))
         assert norm <= influence[i] * fine.statistic.sensitivity * (1 + 1e-12)
 
