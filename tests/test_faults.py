@@ -89,11 +89,11 @@ FAULTS = [
         FINE + "test_fine_histograms_that_no_run_could_have_measured_are_refused",
     ),
     Fault(
-        "the share of the histograms falls where their number of records is private",
-        "models.base",
-        "if rows is None:\n            return self.score_share",
-        "if rows is None:\n            return LEAST_SHARE",
-        FINE + "test_more_records_leave_less_of_the_budget_to_what_everybody_pays_in_full",
+        "the share of the histograms falls where nobody weighs less",
+        "planning.plan",
+        "if settings.score_share is None and weighted and known",
+        "if settings.score_share is None and known",
+        FINE + "test_a_plan_gives_the_histograms_what_weights_need",
     ),
     Fault(
         "an older release is saved as if it had been split as today",

@@ -34,6 +34,7 @@ SCHEMA = Schema(
         Integer(name="grade", min=1, max=5),
         PAY,
         Category(name="kind", values=("a", "b", "c")),
+        Integer(name="years", min=0, max=59),
         Boolean(name="rich"),
     ),
     label="rich",
@@ -79,15 +80,15 @@ def test_its_sensitivity_is_reached_and_its_sums_are_whole() -> None:
 
 
 def test_only_numbers_with_many_values_are_measured() -> None:
-    assert fine_columns(SCHEMA) == (0, 2)
-    few = Schema(columns=SCHEMA.columns[1::2], label=None)
+    assert fine_columns(SCHEMA) == (0, 2, 4)
+    few = Schema(columns=SCHEMA.columns[1:4:2])
     assert fine_columns(few) == ()
     assert FINE not in [share.name for share in Mst().shares(few)]
 
 
 @pytest.mark.parametrize("model", [Mst(), Aim()])
 def test_the_shares_of_a_model_make_a_whole(model: Mst | Aim) -> None:
-    for schema in (SCHEMA, Schema(columns=SCHEMA.columns, label=None), Schema(columns=SCHEMA.columns[1::2])):
+    for schema in (SCHEMA, Schema(columns=SCHEMA.columns, label=None), Schema(columns=SCHEMA.columns[1:4:2])):
         shares = model.shares(schema)
         assert sum(share.share for share in shares) == pytest.approx(1.0, rel=1e-12)
         assert all(share.weighted for share in shares)
@@ -101,8 +102,8 @@ def table_of(rows: int, seed: int = 0) -> pa.Table:
     rich = generator.random(rows) < np.where(hours == 40, 0.2, 0.5)
     pay = np.where(generator.random(rows) < 0.5, 20_000.0, 100.0 * generator.integers(200, 900, rows))
     kinds = np.array(["a", "b", "c"])[generator.integers(0, 3, rows)]
-    grade = generator.integers(1, 6, rows)
-    return pa.table({"hours": hours, "grade": grade, "pay": pay, "kind": kinds, "rich": rich})
+    grade, years = generator.integers(1, 6, rows), generator.integers(0, 30, rows)
+    return pa.table({"hours": hours, "grade": grade, "pay": pay, "kind": kinds, "years": years, "rich": rich})
 
 
 def released(rows: int = 3000, **options: Any) -> Release:
@@ -139,6 +140,7 @@ def test_what_is_measured_is_the_weighted_counts_and_noise_of_that_scale(release
     # A sum of so many squares of normal numbers lies outside with a chance below 1e-9.
     assert 0.3 < float(np.mean(noise**2)) < 2.0
     assert len(noise) > 150
+    assert fine.columns == (0, 2, 4)
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 20.0])
@@ -241,35 +243,41 @@ def test_a_measurement_that_was_not_paid_for_is_refused(release: Release, tmp_pa
 
 
 def test_more_records_leave_less_of_the_budget_to_what_everybody_pays_in_full() -> None:
-    model = Mst()
-    shares = [model.histogram_share(SCHEMA, mu=0.2, rows=rows) for rows in (100, 1000, 10**5, 10**6, 10**9)]
-    assert shares[0] == shares[1] == 0.1
-    assert shares == sorted(shares, reverse=True)
-    assert shares[2] == pytest.approx(0.1 * (250 / (10**5 * 0.2 / 5**0.5)) ** 0.25)
-    assert shares[-1] == 0.02
-    assert model.histogram_share(SCHEMA, mu=0.2, rows=None) == 0.1
-    assert NaiveBayes().histogram_share(SCHEMA, mu=0.2, rows=10**9) == 0.05
+    factors = [Mst().histogram_factor(SCHEMA, mu=0.2, rows=rows) for rows in (100, 1000, 10**5, 10**6, 10**9)]
+    assert factors[0] == factors[1] == 1.0
+    assert factors == sorted(factors, reverse=True)
+    assert factors[2] == pytest.approx((250 / (10**5 * 0.2 / 6**0.5)) ** 0.25)
+    assert factors[-1] == 0.2
+    assert NaiveBayes().histogram_factor(SCHEMA, mu=0.2, rows=10**9) == 1.0
+
+
+LESS = (250 / 6000.0) ** 0.25
 
 
 @pytest.mark.parametrize(
-    ("options", "share"),
+    ("options", "share", "factor"),
     [
-        ({}, 0.1 * (250 / 6000.0) ** 0.25),
-        ({"weights": "uniform"}, 0.1),
-        ({"weights": "uniform", "outlier_epsilon": 0.5}, 0.1 * (250 / 6000.0) ** 0.25),
-        ({"weights": "hinge-exp"}, 0.1 * (250 / 6000.0) ** 0.25),
-        ({"score_share": 0.07}, 0.07),
-        ({"public_rows": None}, 0.1),
-        ({"scorer": "pairwise"}, 0.1),
-        ({"scorer": "label-rarity"}, 0.1),
-        ({"model": "naive-bayes"}, 0.05),
+        ({}, 0.1, LESS),
+        ({"weights": "uniform"}, 0.1, 1.0),
+        ({"weights": "uniform", "outlier_epsilon": 0.5}, 0.1, LESS),
+        ({"weights": "hinge-exp"}, 0.1, LESS),
+        ({"score_share": 0.07}, 0.07, 1.0),
+        ({"public_rows": None}, 0.1, 1.0),
+        ({"scorer": "pairwise"}, 0.1, 1.0),
+        ({"scorer": "label-rarity"}, 0.1, 1.0),
+        ({"model": "naive-bayes"}, 0.05, 1.0),
     ],
 )
-def test_a_plan_gives_the_histograms_what_weights_need(options: dict[str, Any], share: float) -> None:
-    rows = round(6000 * 5**0.5 / 0.2)
+def test_a_plan_gives_the_histograms_what_weights_need(
+    options: dict[str, Any], share: float, factor: float
+) -> None:
+    rows = round(6000 * 6**0.5 / 0.2)
     settings = Settings.of(**{"mu": 0.2, "delta": 1e-9, "public_rows": rows, "model": "mst", **options})
     plan = make_plan(SCHEMA, settings)
-    count = plan.charges["count"].mu ** 2 if "count" in plan.charges else 0.0
-    scores = plan.charges["scores"].mu ** 2 if "scores" in plan.charges else 0.0
-    full = sum(charge.mu**2 for charge in plan.charges.values() if not charge.weighted) - count - scores
-    assert full / plan.budget.mu**2 == pytest.approx(share, rel=1e-4)
+    paid = {name: charge.mu**2 / plan.budget.mu**2 for name, charge in plan.charges.items() if not charge.weighted}
+    paid.pop("count", None)
+    paid.pop("scores", None)
+    histograms = paid.pop("histograms")
+    looks = sum(paid.values())
+    assert looks > 0.1 * share
+    assert histograms == pytest.approx((share - looks) * factor, rel=1e-4)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from repsynth.scoring.weights import Rule
 
 
-LEAST_SHARE = 0.02
-"""Of μ², for the histograms of however many records."""
+LEAST_FACTOR = 0.2
+"""Of their share, for the histograms of however many records."""
 
 
 @dataclass(frozen=True)
@@ -230,18 +230,14 @@ class Model(Knobs, frozen=True):
         """How its measurements share what stage 1 leaves of μ²; none where it is trained with all of it."""
         return ()
 
-    def histogram_share(self, schema: "Schema", *, mu: float, rows: int | None) -> float:
-        """The share of μ² for everything that scores are made of, where no other is asked for.
+    def histogram_factor(self, schema: "Schema", *, mu: float, rows: int) -> float:
+        """How much of their share the histograms of so many records need.
 
         Every record pays it in full, so it bounds what weights can do for outliers. What noise does to histograms
         falls with the records, so that with more of them less will do: half as much for sixteen times as many.
-        Where their number is not public, they are taken to be few.
         """
-        if rows is None:
-            return self.score_share
         signal = rows * mu / math.sqrt(len(schema.learned))
-        less = self.score_share * min(1.0, math.sqrt(math.sqrt(self.enough / signal)))
-        return max(less, min(self.score_share, LEAST_SHARE))
+        return min(max(math.sqrt(math.sqrt(self.enough / signal)), LEAST_FACTOR), 1.0)
 
     def rounds(self) -> "SampledEvent | None":
         """The rounds of training whose noise is to be found; None where the model is not trained."""

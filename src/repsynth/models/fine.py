@@ -108,11 +108,11 @@ class Fine:
         k = self._place[i]
         finer, counts = self.statistic.bins[k], counts_of(self.statistic.bins, self.noisy, k) / FULL
         spread = spread_inside(histograms.bins[i], finer, counts, self.sigma / FULL)
-        # As if the finer bins had been counted: what is believed of them has no noise any more.
+        # As if the finer bins had been counted. A value between them is a spike where it stands above the noise.
         believed = np.maximum(levels(histograms, i), 0.0) @ spread
         alone = {0: histograms.roundness[i]} if i in histograms.roundness else {}
         located = frozenset([0] if i in histograms.located else [])
-        seen = Histograms((finer,), believed, 0.0, histograms.rows, alone, located)
+        seen = Histograms((finer,), believed, self.sigma / FULL, histograms.rows, alone, located)
         return Shape.of(seen, 0, within @ spread)
 
     def dump(self) -> "Arrays":

@@ -225,16 +225,16 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer, rows = settings.scorer, schema.rows_per_person
     own = scorer.worthwhile_shares(schema, mu=budget.mu / rows, rows=settings.public_rows) if scored else {}
-    weighted = settings.weights.uses_threshold or settings.outlier_epsilon is not None
-    # Where nobody weighs less, nobody gains by a smaller share; a scorer that measures for itself needs all of the
-    # one that it was made for.
-    known = settings.public_rows if weighted and not own else None
-    default = model.histogram_share(schema, mu=budget.mu / rows, rows=known)
-    histograms = score_share_of(settings, budget, default) - math.fsum(own.values())
+    histograms = score_share_of(settings, budget, model.score_share) - math.fsum(own.values())
     if histograms < 1e-6:
         raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
     looks = look_shares(schema, budget.mu / rows, histograms, settings.public_rows)
-    shares |= {**looks, HISTOGRAMS: histograms - math.fsum(looks.values())}
+    weighted = settings.weights.uses_threshold or settings.outlier_epsilon is not None
+    rest, known = histograms - math.fsum(looks.values()), settings.public_rows
+    # Where nobody weighs less, nobody gains by less; a scorer that measures for itself needs what it was made for.
+    if settings.score_share is None and weighted and known is not None and not own:
+        rest *= model.histogram_factor(schema, mu=budget.mu / rows, rows=known)
+    shares |= {**looks, HISTOGRAMS: rest}
     shares |= own
     if scored and weighted:
         shares[SCORES] = settings.threshold_share

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from repsynth.errors import ConfigError
-from repsynth.models.base import LEAST_SHARE, Model
+from repsynth.models.base import LEAST_FACTOR, Model
 from repsynth.models.network.model import Autoregressive
 from repsynth.models.registry import MODELS
 from repsynth.planning.cautions import cautions, csv_cautions, fewest
@@ -171,7 +171,7 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
     found: dict[str, Any] = {
         "score_share": model.score_share,
         "enough": model.enough if math.isfinite(model.enough) else None,
-        "least_share": LEAST_SHARE,
+        "least_factor": LEAST_FACTOR,
         "bins": str(model.per_bin),
         "parts": [
             {

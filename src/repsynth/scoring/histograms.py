@@ -263,8 +263,10 @@ class Histograms:
             return _Drawn(starts, ends)
         low, high = _intervals(starts, ends, bins)
         parts, _ = self.roundness[column].spread(low, high, self.clean(column)[: bins.numbers])
-        whole = np.maximum(parts.sum(axis=1, keepdims=True), 1e-300)
-        return _Drawn(starts, ends, low, high, np.cumsum(parts / whole, axis=1)[:, :-1])
+        whole = parts.sum(axis=1, keepdims=True)
+        # Nothing is known of a bin that may be empty: its numbers are not rounded.
+        rounding = np.where(whole > 0, np.cumsum(parts / np.maximum(whole, 1e-300), axis=1), 1.0)
+        return _Drawn(starts, ends, low, high, rounding[:, :-1])
 
     def _shorten_ends(self, column: int, starts: Ints, ends: Ints) -> None:
         """The first and the last bin with numbers may reach far beyond them: what is there is taken to be close to

@@ -132,15 +132,18 @@ const Explore = (() => {
 
   const weighs = (facts, asked) => facts.rules[asked.rule].threshold || asked.outlier_epsilon !== null;
 
-  const scoreShare = (facts, model, budget, asked, own) => {
-    if (facts.shares.score === null) {
-      if (model.enough === null || !asked.public || own.length || !weighs(facts, asked)) return model.score_share;
-      const signal = (asked.rows * budget.mu) / Math.sqrt(facts.learned);
-      const less = model.score_share * Math.min(1, Math.sqrt(Math.sqrt(model.enough / signal)));
-      return Math.max(less, Math.min(model.score_share, model.least_share));
-    }
+  const scoreShare = (facts, model, budget) => {
+    if (facts.shares.score === null) return model.score_share;
     if (typeof facts.shares.score === "number") return facts.shares.score;
     return (muOf(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2; // as in the paper
+  };
+
+  // How much of their share the histograms need: less where records are many, and some weigh less than others.
+  const factor = (facts, model, budget, asked, own) => {
+    const fixed = facts.shares.score !== null || model.enough === null || !asked.public || own.length > 0;
+    if (fixed || !weighs(facts, asked)) return 1;
+    const signal = (asked.rows * budget.mu) / Math.sqrt(facts.learned);
+    return Math.min(Math.max(Math.sqrt(Math.sqrt(model.enough / signal)), model.least_factor), 1);
   };
 
   // The charges of stage 1 and of the model, in order. The noise is that of all rows of a person that count; where
@@ -149,14 +152,14 @@ const Explore = (() => {
     const few = (signal, least) => asked.public && signal < least;
     const shares = asked.public ? [] : [{ name: "count", share: facts.shares.count, sensitivity: 1 }];
     const own = few(asked.rows * budget.mu, facts.scorer.least) ? [] : facts.scorer.parts;
-    const histograms = scoreShare(facts, model, budget, asked, own) - sum(own.map((part) => part.share));
+    const histograms = scoreShare(facts, model, budget) - sum(own.map((part) => part.share));
     if (histograms < 1e-6) throw new Refusal("the scorer's own measurements take the whole score share; lower them, or raise that");
     const seen = !few(asked.rows * budget.mu * Math.sqrt(histograms), facts.looks.least);
     const looks = (seen ? facts.looks.parts : []).map((part) => ({ ...part, share: part.share * histograms }));
     shares.push(...looks);
     shares.push({
       name: "histograms",
-      share: histograms - sum(looks.map((part) => part.share)),
+      share: (histograms - sum(looks.map((part) => part.share))) * factor(facts, model, budget, asked, own),
       sensitivity: Math.sqrt(facts.learned),
     });
     shares.push(...own);
