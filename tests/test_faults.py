@@ -75,11 +75,25 @@ FAULTS = [
         FINE + "test_no_record_has_more_influence_on_it_than_the_account_says",
     ),
     Fault(
+        "fine histograms show which parts are empty",
+        "models.fine",
+        "noisy = meter.measure(statistic, mu=charge.mu)",
+        "noisy = meter.measure(statistic, mu=charge.mu) * (meter.engine.sum(statistic) != 0)",
+        FINE + "test_what_is_kept_is_what_the_meter_gave_and_nothing_else_of_the_data",
+    ),
+    Fault(
+        "the influence of a record is that of a score that no threshold has moved",
+        "models.marginal.model",
+        "return self.stage.weights.of(self.stage.score.of(records)) / FULL",
+        "return self.stage.weights.of(self.stage.unmoved_score.of(records)) / FULL",
+        FINE + "test_no_record_has_more_influence_on_it_than_the_account_says",
+    ),
+    Fault(
         "the fine histograms of one column are taken for those of another",
         "models.fine",
         "counts_of(self.statistic.bins, self.noisy, k) / FULL",
         "self.noisy[-self.statistic.bins[k].count :] / FULL",
-        FINE + "test_a_heap_inside_of_a_bin_comes_back",
+        FINE + "test_parts_of_every_column_are_its_own_and_believed_by_the_noise_that_was_drawn",
     ),
     Fault(
         "fine histograms of unknown columns are loaded",

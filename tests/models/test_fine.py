@@ -1,5 +1,6 @@
 """Fine histograms: no record counts for more than its weight, and what bins hide comes back."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -7,21 +8,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from checks import records_of, rewritten
+from checks import record_run, records_of, rewritten
 from hypothesis import given
 from hypothesis import strategies as st
 
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
 from repsynth.errors import ReleaseError
+from repsynth.mechanism.meter import Meter
 from repsynth.models.fine import FINE, Fine, FineHistograms, fine_columns, spread_inside
+from repsynth.models.groups import probabilities_within
 from repsynth.models.marginal.model import Aim, MarginalFit, Mst
 from repsynth.models.naive_bayes.model import NaiveBayes
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
-from repsynth.schema import Boolean, Category, Integer, Number, Schema
+from repsynth.schema import Boolean, Category, Id, Integer, Number, Person, Schema
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.weights import FULL, WeightFunction
@@ -143,6 +146,70 @@ def test_what_is_measured_is_the_weighted_counts_and_noise_of_that_scale(release
     assert fine.columns == (0, 2, 4)
 
 
+def test_what_is_kept_is_what_the_meter_gave_and_nothing_else_of_the_data() -> None:
+    """Not even which parts are empty."""
+    settings = Settings.of(epsilon=2.0, delta=1e-6, public_rows=3000, model="mst")
+    release, seen = record_run(make_plan(SCHEMA, settings), table_of(3000))
+    (measured,) = [each for each in seen if each.event.name == FINE]
+    assert np.array_equal(fine_of(release).noisy, measured.noisy)
+    assert fine_of(release).noisy.all()  # noise of this size leaves nothing at 0
+
+
+def test_with_several_rows_per_person_its_noise_is_that_of_all_of_them() -> None:
+    schema = dataclasses.replace(SCHEMA, person=Person(column="who", rows=3))
+    schema = dataclasses.replace(schema, columns=(Id(name="who"), *SCHEMA.columns))
+    table = table_of(900).append_column("who", pa.array([f"p{k // 3}" for k in range(900)]))
+    settings = Settings.of(epsilon=20.0, delta=1e-6, model="mst")
+    release = run(make_plan(schema, settings), open_source(table), noise_seed=1)
+    fine, (event,) = fine_of(release), [event for event in release.events if event.name == FINE]
+    assert fine.sigma == pytest.approx(event.sigma, rel=1e-9)  # type: ignore[union-attr]
+    assert event.sensitivity == pytest.approx(3 * fine.statistic.sensitivity)  # type: ignore[union-attr]
+
+
+def test_where_no_bin_can_be_divided_what_was_planned_is_measured_all_the_same() -> None:
+    schema = Schema(columns=SCHEMA.columns[3:], label="rich")
+    table = table_of(3000).select(["kind", "years", "rich"])
+    settings = Settings.of(mu=50.0, delta=1e-9, public_rows=3000, model="mst")
+    release = run(make_plan(schema, settings), open_source(table), noise_seed=1)
+    assert release.stage.histograms.bins[1].widths.max() == 1
+    assert fine_of(release).columns == (1,)
+    assert release.sample(100, seed=1)["years"].to_numpy().max() < 60
+
+
+def test_a_plan_says_its_sensitivity_at_most() -> None:
+    for model in (Mst(), Aim()):
+        assert model.sensitivity(SCHEMA, FINE) == pytest.approx(3**0.5)
+
+
+@pytest.mark.parametrize("i", [0, 4])
+def test_parts_of_every_column_are_its_own_and_believed_by_the_noise_that_was_drawn(
+    i: int, release: Release
+) -> None:
+    fine, histograms = fine_of(release), release.stage.histograms
+    assert isinstance(release.fit, MarginalFit)
+    groups = release.fit.measured[0].tables.groups[: len(histograms.bins)]
+    k = fine.columns.index(i)
+    start, finer = sum(bins.count for bins in fine.statistic.bins[:k]), fine.statistic.bins[k]
+    (event,) = [event for event in release.events if event.name == FINE]
+    counts = fine.noisy[start : start + finer.count] / FULL
+    spread = spread_inside(histograms.bins[i], finer, counts, event.sigma / FULL)  # type: ignore[union-attr]
+    shape = fine.shapes(histograms, groups)[i]
+    assert shape.probabilities == pytest.approx(probabilities_within(histograms, i, groups[i]) @ spread)
+
+
+def test_a_choice_that_is_made_again_expects_what_the_run_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    choose = Meter.choose
+
+    def watched(self: Meter, choice: Any, *, mu: float) -> tuple[int, ...]:
+        made.append(choice)
+        return choose(self, choice, mu=mu)
+
+    monkeypatch.setattr(Meter, "choose", watched)
+    again = released(epsilon=2.0).fit.kernels()["choice"]
+    assert np.array_equal(again.choice.expected, made[0].expected)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("epsilon", [2.0, 20.0])
 def test_no_record_has_more_influence_on_it_than_the_account_says(epsilon: float) -> None:
     release = released(epsilon=epsilon)
@@ -216,6 +283,7 @@ def test_a_saved_release_draws_the_same_rows(release: Release, tmp_path: Path) -
         ({"fine_columns": np.array([2, 0])}, "other columns"),
         ({"fine_columns": np.array([], dtype=np.int64)}, "other columns"),
         ({"fine_starts_0": np.array([0, 50])}, "not parts of its bins"),
+        ({"fine_starts_1": np.arange(2**14 + 1)}, "not parts of its bins|not in order"),
         ({"fine_counts": np.zeros(3, dtype=np.int64)}, "damaged"),
     ],
 )

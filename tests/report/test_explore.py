@@ -307,6 +307,17 @@ def test_a_release_decides_what_has_no_slider(options: dict[str, Any]) -> None:
 
 
 @needs_node
+@pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
+def test_a_scorer_that_measures_for_itself_keeps_the_whole_share() -> None:
+    """Where others make do with less: many records, their number public."""
+    sim = datasets.load("sim")
+    release = synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, model="mst", scorer="label-rarity")
+    start = explore_facts(sim.schema, release)["start"]
+    drawn = [start | {"rows": rows, "public": True} for rows in (2000, 90_000)]
+    check_all(sim.schema, drawn, release, scorer="label-rarity")
+
+
+@needs_node
 @settings(max_examples=3)
 @given(st.sampled_from(list(SCHEMAS)), st.lists(SETTINGS, min_size=12, max_size=12))
 def test_what_is_saved_is_the_plan_that_was_shown(

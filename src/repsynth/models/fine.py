@@ -56,7 +56,6 @@ class FineHistograms:
     weights: WeightFunction
     name: str = FINE
     weighted: bool = True
-    unit: int = FULL
 
     @property
     def sensitivity(self) -> float:
