@@ -12,6 +12,8 @@ from repsynth import datasets
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import is_number, numbers_of
 from repsynth.models.groups import Groups
+from repsynth.models.marginal.label_tables import LabelTables
+from repsynth.models.marginal.model import MarginalFit
 from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -114,10 +116,14 @@ def test_the_largest_mean_is_that_of_the_worst_placement() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", ["uniform", "targeted"])
 def test_means_by_label_lie_between_their_ends(weights: str) -> None:
-    """Whatever weights and clipping did: a miss has a chance of far less than 1 in 40 for each of 36."""
-    held = []
+    """Whatever weights and clipping did: a miss has a chance of far less than 1 in 40 for each column and label, in
+    each run and measurement: where nothing is worth choosing, the label's tables are measured again."""
+    held, measured = [], 0
     for seed in range(3):
-        for mean in made("mst", seed, weights)[1].group_means:
+        release, expected = made("mst", seed, weights)
+        assert isinstance(release.fit, MarginalFit)
+        measured += sum(isinstance(m.tables, LabelTables) for m in release.fit.measured)
+        for mean in expected.group_means:
             assert mean.low is not None
             assert mean.high is not None
             assert mean.low <= mean.mean <= mean.high
@@ -125,7 +131,7 @@ def test_means_by_label_lie_between_their_ends(weights: str) -> None:
             here = RECORDS.take(RECORDS.codes["label"] == code)
             column = next(column for column in SIM.schema.numeric if column.name == mean.column)
             held.append(mean.low <= numbers_of(here, column).mean() <= mean.high)
-    assert len(held) == 36
+    assert len(held) == 12 * measured >= 36
     assert all(held)
 
 
