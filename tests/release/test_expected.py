@@ -116,8 +116,8 @@ def test_the_largest_mean_is_that_of_the_worst_placement() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", ["uniform", "targeted"])
 def test_means_by_label_lie_between_their_ends(weights: str) -> None:
-    """Whatever weights and clipping did: a miss has a chance of far less than 1 in 40 for each column and label, in
-    each run and measurement: where nothing is worth choosing, the label's tables are measured again."""
+    """Whatever weights and clipping did: a miss has a chance of far less than 1 in 40 for each column and label in
+    each measurement. Where nothing is worth choosing, the label's tables are measured again."""
     held, measured = [], 0
     for seed in range(3):
         release, expected = made("mst", seed, weights)
