@@ -283,7 +283,6 @@ def test_a_saved_release_draws_the_same_rows(release: Release, tmp_path: Path) -
         ({"fine_columns": np.array([2, 0])}, "other columns"),
         ({"fine_columns": np.array([], dtype=np.int64)}, "other columns"),
         ({"fine_starts_0": np.array([0, 50])}, "not parts of its bins"),
-        ({"fine_starts_1": np.arange(2**14 + 1)}, "not parts of its bins|not in order"),
         ({"fine_counts": np.zeros(3, dtype=np.int64)}, "damaged"),
     ],
 )
@@ -292,6 +291,37 @@ def test_fine_histograms_that_no_run_could_have_measured_are_refused(
 ) -> None:
     with pytest.raises(ReleaseError, match=why):
         Release.load(rewritten(release, tmp_path / "release", change))
+
+
+def test_more_parts_than_any_run_would_measure_are_refused(release: Release, tmp_path: Path) -> None:
+    fine = fine_of(release)
+    k = fine.columns.index(2)  # the pay: it has a billion values and more
+    many = np.union1d(fine.statistic.bins[k].starts, np.arange(1, 2**14 + 1))  # type: ignore[arg-type]
+    parts = np.split(fine.noisy, np.cumsum([bins.count for bins in fine.statistic.bins])[:-1])
+    parts[k] = np.zeros(len(many) + 1, dtype=np.int64)
+    changed = {f"fine_starts_{k}": many, "fine_counts": np.concatenate(parts)}
+    with pytest.raises(ReleaseError, match="not parts of its bins"):
+        Release.load(rewritten(release, tmp_path / "release", changed))
+
+
+def test_a_version_that_had_no_fine_histograms_cannot_have_measured_any(tmp_path: Path) -> None:
+    release = released(epsilon=2.0, score_share=0.1)
+    folder = release.save(tmp_path / "described")
+    plan = json.loads((folder / "release.json").read_text())["plan"]
+    for split in (1, None):
+        with pytest.raises(ReleaseError, match="its version did not know"):
+            Release.load(rewritten(release, tmp_path / str(split), {}, plan=plan | {"split": split}))
+
+
+def test_other_groups_have_other_shapes(release: Release) -> None:
+    histograms = release.stage.histograms
+    assert isinstance(release.fit, MarginalFit)
+    groups = release.fit.measured[0].tables.groups
+    columns = len(histograms.bins)
+    fine = fine_of(release)
+    shapes = [fine.shapes(histograms, each)[0].rows for each in (groups[:columns], groups[columns:])]
+    assert shapes == [groups[0].count, groups[columns].count]
+    assert shapes[0] != shapes[1]
 
 
 def test_a_measurement_that_was_not_paid_for_is_refused(release: Release, tmp_path: Path) -> None:
