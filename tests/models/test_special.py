@@ -185,7 +185,7 @@ def placed(seed: int, sigma: float) -> Histograms:
 def test_special_values_have_groups_of_their_own_and_no_group_of_numbers_is_empty(seed: int, sigma: float) -> None:
     histograms = placed(seed, sigma)
     bins = histograms.bins[0]
-    (groups,) = choose_groups(histograms, None, most=16)
+    (groups,) = choose_groups(histograms, None, most=16, noise=np.inf)
     coarse = coarser(histograms, 0, groups)
     for each in (groups, coarse):
         numbers = each.of_bin[: bins.numbers]
@@ -206,7 +206,7 @@ def test_special_values_have_groups_of_their_own_and_no_group_of_numbers_is_empt
 @pytest.mark.parametrize("sigma", [0.1, 20.0])
 def test_what_is_empty_stays_so_within_its_group(seed: int, sigma: float) -> None:
     histograms = placed(seed, sigma)
-    (groups,) = choose_groups(histograms, None, most=16)
+    (groups,) = choose_groups(histograms, None, most=16, noise=np.inf)
     within = probabilities_within(histograms, 0, groups)
     assert within.sum(axis=1) == pytest.approx(np.ones(groups.count))
     counts, bins = levels(histograms, 0), histograms.bins[0]

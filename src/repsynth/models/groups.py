@@ -2,7 +2,8 @@
 
 All of it is post-processing of the stage-1 histograms. A numeric column is cut into groups of about equal
 mass; a bin that holds as much on its own, such as the zeros of a capital gain, stays a group of its own.
-Categories below two standard deviations of noise share one group, or one for each public family of them.
+Categories below two standard deviations of noise share one group, or one for each public family of them; few
+categories, all of which noise drowns, stay apart.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ NONE = -1
 """The group of a record that takes no part: a missing cell in a column that declares none."""
 
 _FEWEST, _MANY = 3, 32
+_FEW_VALUES, _UNKNOWN = 16, 4.0
 _COARSE, _MOST_COARSE = 8, 32
 
 
@@ -59,10 +61,11 @@ class Groups:
         return np.bincount(self.of_bin[inside], per_bin[inside], minlength=self.count).astype(np.float64)
 
 
-def choose_groups(histograms: Histograms, label: str | None, *, most: int) -> tuple[Groups, ...]:
-    """The groups of every column, about `most` for numeric ones; a label keeps its values apart."""
+def choose_groups(histograms: Histograms, label: str | None, *, most: int, noise: float) -> tuple[Groups, ...]:
+    """The groups of every column, about `most` for numeric ones; a label keeps its values apart. `noise` is that
+    of a cell in the tables to come."""
     return tuple(
-        Groups(bins, _of_bin(histograms, i, bins, most=most, apart=bins.column.name == label))
+        Groups(bins, _of_bin(histograms, i, bins, most=most, apart=bins.column.name == label, noise=noise))
         for i, bins in enumerate(histograms.bins)
     )
 
@@ -72,7 +75,7 @@ def groups_of_families(histograms: Histograms, i: int) -> Groups | None:
     bins = histograms.bins[i]
     if families_of(bins.column) is None:
         return None
-    return Groups(bins, _of_bin(histograms, i, bins, most=_FEWEST, apart=False))
+    return Groups(bins, _of_bin(histograms, i, bins, most=_FEWEST, apart=False, noise=np.inf))
 
 
 def coarser(histograms: Histograms, i: int, groups: Groups, most: int = _COARSE) -> Groups:
@@ -159,14 +162,14 @@ def probabilities_within(histograms: Histograms, i: int, groups: Groups) -> Floa
     return probabilities
 
 
-def _of_bin(histograms: Histograms, i: int, bins: Bins, *, most: int, apart: bool) -> Ints:
+def _of_bin(histograms: Histograms, i: int, bins: Bins, *, most: int, apart: bool, noise: float) -> Ints:
     counts = levels(histograms, i)[:-1]
     if apart:
         of_bin = np.arange(len(counts))
     elif (families := families_of(bins.column)) is not None:
         of_bin = _by_family(counts, families, 2 * histograms.sigma)
     elif bins.starts is None:
-        large = counts >= 2 * histograms.sigma
+        large = counts >= _rarest(histograms, len(counts), noise)
         rare = int((~large).sum())
         of_bin = np.arange(len(counts)) if rare <= 1 else np.where(large, np.cumsum(large) - 1, large.sum())
     else:
@@ -177,6 +180,13 @@ def _of_bin(histograms: Histograms, i: int, bins: Bins, *, most: int, apart: boo
         before = np.maximum(np.searchsorted(full, np.arange(len(numbers)), side="right") - 1, 0)
         of_bin = merge_neighbours(numbers[full], least, least)[before]
     return _with_others(bins, of_bin)
+
+
+def _rarest(histograms: Histograms, values: int, noise: float) -> float:
+    """What a value must hold to stay apart. Where an even share of the records is within the noise of the
+    histogram, that cannot tell which of a few values are rare: then what tables can tell apart stays so."""
+    known = values > _FEW_VALUES or histograms.rows / values > _UNKNOWN * histograms.sigma
+    return 2 * (histograms.sigma if known else min(histograms.sigma, noise))
 
 
 def _by_family(counts: Floats, families: Ints, least: float) -> Ints:

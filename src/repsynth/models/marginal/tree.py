@@ -19,6 +19,7 @@ from repsynth.data.records import Records
 from repsynth.models.completing import Completed
 from repsynth.models.fine import Fine
 from repsynth.models.groups import Groups, levels
+from repsynth.models.marginal.differences import columns_by_label
 from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
 from repsynth.models.marginal.tables import Cross, Pair
 from repsynth.models.sampling import Line, Quotas, systematic
@@ -198,12 +199,14 @@ def fit_tree(
         seen = [_margin(by_label[i], 0)] if i in by_label else []
         seen += [_margin(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
         ones[i] = _proper(*level(i, seen), histograms.rows)
-    columns = _by_label(p_label, ones, by_label, histograms.rows) if by_label else {
-        i: p_label[:, None] * ones[i] for i in features
-    }  # fmt: skip
+    columns = {i: p_label[:, None] * ones[i] for i in features}
+    if by_label:
+        columns |= columns_by_label(p_label, ones, by_label, groups, histograms.rows)
     for i in features:
-        if label is not None and (cells := zeros.get((label, i))) is not None:
-            columns[i] = rake(columns[i] * cells, p_label, ones[i])
+        if label is None:
+            continue
+        cells = zeros.get((label, i))
+        columns[i] = rake(columns[i] if cells is None else columns[i] * cells, p_label, ones[i])
     tree = Tree(histograms, groups, label, p_label, columns, {})
     joints = {}
     for (i, j), table in edges.items():
@@ -232,31 +235,6 @@ def _proper(counts: Floats, variance: Floats, rows: float) -> Floats:
     shrinkage = _SPREAD / (_SPREAD + float(variance.sum()) / rows**2)
     proper: Floats = np.maximum(to_simplex(even + (counts / rows - even) * shrinkage), 1e-6)
     return proper / float(proper.sum())
-
-
-def _by_label(
-    p_label: Floats, ones: dict[int, Floats], tables: dict[int, NoisyTable], rows: float
-) -> dict[int, Floats]:
-    """Each column by label: its differences between labels, shrunk by how much larger than noise they are.
-
-    A difference is expected to have a variance in proportion to its cell's count; how much, is judged half
-    by its own column and half by all of them.
-    """
-    difference, noise, prior, signal, weight = {}, {}, {}, {}, {}
-    for i, table in tables.items():
-        difference[i] = table.counts - np.outer(p_label, table.counts.sum(axis=0))
-        noise[i] = table.variance * (1 - 1 / len(p_label)) + 1e-12
-        prior[i] = np.outer(p_label * (1 - p_label) + 1e-9, rows * ones[i])
-        signal[i] = float(((difference[i] ** 2 - noise[i]) * prior[i] / noise[i] ** 2).sum())
-        weight[i] = float((prior[i] ** 2 / noise[i] ** 2).sum())
-    common = max(sum(signal.values()) / sum(weight.values()), 0.0)
-    columns = {}
-    for i in tables:
-        variance = 0.5 * (max(signal[i] / weight[i], 0.0) + common) * prior[i]
-        expected = np.outer(p_label, ones[i])
-        found = expected + difference[i] * variance / (variance + noise[i]) / rows
-        columns[i] = rake(np.maximum(found, 0.02 * expected), p_label, ones[i])
-    return columns
 
 
 def rake(table: Floats, rows: Floats, columns: Floats, passes: int = 20) -> Floats:

@@ -46,7 +46,7 @@ class Views:
         columns = len(histograms.bins)
         noise = math.sqrt(columns - 1) / mu
         most = how_many(histograms.rows, noise, label.size if label else 1)
-        groups = choose_groups(histograms, label.name if label else None, most=most)
+        groups = choose_groups(histograms, label.name if label else None, most=most, noise=noise)
         few = how_many_coarse(histograms.rows, noise)
         coarse = tuple(coarser(histograms, i, each, few) for i, each in enumerate(groups))
         return cls(stage, groups, coarse, fine)

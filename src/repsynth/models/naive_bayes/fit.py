@@ -32,6 +32,7 @@ _TAIL = 1e-6
 _PLACES = 4_096
 _PARTS = 16
 """Parts of a bin that are told apart: within a bin, too, values rise with z."""
+_RAREST = 0.01  # fraction of the records that a value is taken to have, at least
 _NARROWEST = 2.0  # standard deviation of a label's numbers at least, in units of the noise of their mean
 _WIDTHS = np.append(0.0, 4.0 ** np.arange(-2, 4))
 """Variances of the mixture that differences between labels come from, in units of their column's."""
@@ -288,6 +289,7 @@ def fit_naive_bayes(
         sums[:, blocks.one_hot],
         np.repeat(np.arange(len(widths)), widths),
         known=(histograms.sigma * total / histograms.rows) ** 2,
+        expected=np.concatenate([offset / UNIT for offset in contribution.offsets]) if widths else None,
     )
     each_number = np.arange(len(schema.numeric))
     centres = np.clip(means.of(sums[:, blocks.numbers], each_number) / LINEAR, -2.5, 2.5)
@@ -337,15 +339,18 @@ class _Means:
     total: float
     noise: _Noise
 
-    def of(self, block: Floats, columns: Ints, known: float | None = None) -> Floats:
+    def of(
+        self, block: Floats, columns: Ints, known: float | None = None, expected: Floats | None = None
+    ) -> Floats:
         """(labels, entries); `columns` says whose each entry is. `known` is the variance with which stage 1 knows
-        that what all labels have in common is 0, where it does."""
+        that what all labels have in common is 0, where it does; `expected`, how frequent values are: labels differ
+        less in rare ones."""
         labels = len(self.label_probabilities)
         sums = block.sum(axis=0)
         common = sums * _shrinkage(sums[None], self.noise.common, columns)
         difference = block - sums / labels + np.outer(1 / labels - self.label_probabilities, common)
         if labels > 1:
-            difference = difference * _kept(difference, self.noise.difference, columns)
+            difference = difference * _kept(difference, self.noise.difference, columns, expected)
         if known is not None:
             common = sums * _left_open(sums, self.noise.common, known, columns)
         means: Floats = common / self.total + difference / (self.label_probabilities[:, None] * self.total)
@@ -373,12 +378,13 @@ def _shrinkage(values: Floats, noise: float, columns: Ints) -> Floats:
     return factors
 
 
-def _kept(values: Floats, noise: float, columns: Ints) -> Floats:
+def _kept(values: Floats, noise: float, columns: Ints, expected: Floats | None = None) -> Floats:
     """The same, entry by entry: where a few entries of a column make most of its signal, these are kept and noise
     is dropped from the others."""
     if columns.size == 0:
         return np.ones(0)
-    signal = np.broadcast_to(_signal(values, noise, columns), values.shape)
+    fractions = np.full(columns.size, 0.5) if expected is None else np.clip(expected, _RAREST, 1 - _RAREST)
+    signal = np.broadcast_to(_signal(values, noise, columns, 4 * fractions * (1 - fractions)), values.shape)
     least = 1e-24 * float((values**2).max()) + 1e-300  # without noise all is kept, and nothing overflows
     return kept(values, np.full(values.shape, max(noise, least)), np.multiply.outer(_WIDTHS, signal), _ALIKE)
 
@@ -392,10 +398,12 @@ def _left_open(sums: Floats, noise: float, known: float, columns: Ints) -> Float
     return factors
 
 
-def _signal(values: Floats, noise: float, columns: Ints) -> Floats:
-    """The energy of each entry beyond its noise: half its column's own and half that of the whole block."""
-    size = np.bincount(columns)
-    own = np.bincount(columns, (values**2).mean(axis=0)) / size - noise
-    block = max(float(own @ size) / size.sum(), 0.0)
-    signal: Floats = (0.5 * np.maximum(own, 0.0) + 0.5 * block)[columns]
+def _signal(values: Floats, noise: float, columns: Ints, sizes: Floats | None = None) -> Floats:
+    """The energy of each entry beyond its noise: half its column's own and half that of the whole block, in
+    proportion to `sizes` where there are some."""
+    size = np.ones(columns.size) if sizes is None else sizes
+    beyond = np.bincount(columns, ((values**2).mean(axis=0) - noise) * size)
+    weight = np.bincount(columns, size**2)
+    block = max(float(beyond.sum() / weight.sum()), 0.0)
+    signal: Floats = (0.5 * np.maximum(beyond / weight, 0.0) + 0.5 * block)[columns] * size
     return signal

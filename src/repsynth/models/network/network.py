@@ -84,7 +84,7 @@ class Network:
     def of(cls, stage: StageOne, hidden: int = 0) -> "Network":
         """The network that suits the released histograms, with so many hidden units."""
         label = stage.schema.label
-        chosen = choose_groups(stage.histograms, label, most=_MOST_GROUPS)
+        chosen = choose_groups(stage.histograms, label, most=_MOST_GROUPS, noise=np.inf)
         groups = tuple(_not_too_many(stage, i, each) for i, each in enumerate(chosen))
         most = max(2, MOST_FEATURES // len(groups))
         features = tuple(_features(stage, i, each, most) for i, each in enumerate(groups))
