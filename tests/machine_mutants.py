@@ -52,7 +52,7 @@ PAIRS = tuple(
     for name in (
         "test_its_claims_hold",
         "test_the_pair_that_depends_most_on_each_other_is_chosen_first",
-        "test_pairs_never_close_a_circle",
+        "test_no_pair_is_chosen_twice_and_in_a_forest_none_closes_a_circle",
         "test_a_sharp_look_sees_the_rarity_of_a_value_and_a_blunt_one_its_distance",
         "test_no_number_of_rows_makes_a_utility_overflow",
         "test_a_rare_combination_of_ordinary_values_stands_out",

@@ -1,5 +1,6 @@
 """The pairwise scorer: its claims, its files, and that it finds rare combinations of ordinary values."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,26 @@ from conftest import ALL_TYPES, make_people
 import repsynth
 from repsynth.curator.guarantee import why_none
 from repsynth.data.sources import open_source
+from repsynth.mechanism.kernels import Chosen
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.format import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.apart import SHARPNESS, spread_of
+from repsynth.scoring.base import NAT
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import Histograms
-from repsynth.scoring.pairwise import CHOICE, PAIRS, PairChoice, Pairwise
+from repsynth.scoring.pairwise import (
+    CHOICE,
+    PAIRS,
+    UNIT,
+    PairChoice,
+    Pairwise,
+    PairwiseScore,
+    all_pairs,
+    make_score,
+)
 from repsynth.scoring.weights import FULL
 
 SCHEMA = parse_schema(ALL_TYPES)
@@ -116,16 +128,88 @@ def test_the_pair_that_depends_most_on_each_other_is_chosen_first() -> None:
     assert release.stage.unmoved_score.pairs[0] == (0, 1)  # type: ignore[attr-defined]
 
 
-def test_pairs_never_close_a_circle() -> None:
+def test_no_pair_is_chosen_twice_and_in_a_forest_none_closes_a_circle() -> None:
     score = run(make(mu=300.0), open_source(make_people(2000)), noise_seed=1).stage.unmoved_score
     choice = score.kernels()[CHOICE].choice  # type: ignore[attr-defined]
     assert isinstance(choice, PairChoice)
     total = choice.total(records_of(make_people(50), SCHEMA))
     pairs = choice.tables.pairs
     chosen = (pairs.index((0, 1)), pairs.index((1, 2)))
-    utilities = choice.utilities(total, chosen)[1:]
-    assert {pairs[k] for k in np.flatnonzero(utilities == utilities.min())} == {(0, 1), (1, 2), (0, 2)}
+    for forest, closed in ((False, set()), (True, {(0, 2)})):
+        utilities = replace(choice, forest=forest).utilities(total, chosen)[1:]
+        assert {pairs[k] for k in np.flatnonzero(utilities == utilities.min())} == {(0, 1), (1, 2)} | closed
     assert len(score.pairs) == len(set(score.pairs)) >= 2  # type: ignore[attr-defined]
+
+
+def test_scores_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:
+    """Every sharpness was a level of its own, and their factors are not in the file."""
+    release = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2)
+    now = release.stage.unmoved_score
+    assert isinstance(now, PairwiseScore)
+    generator = np.random.default_rng(1)
+    levels = len(SHARPNESS)
+
+    def some(like: np.ndarray) -> np.ndarray:
+        return generator.integers(-NAT, NAT, (levels, *like.shape[1:]))
+
+    first, shape = now.chosen[:1], now.gains[0].shape[1:]
+    apart, gains = tuple(map(some, now.apart)), (some(now.gains[0]),)
+    earlier = replace(
+        now,
+        apart=apart,
+        gains=gains,
+        pairs=now.pairs[:1],
+        chosen=first,
+        counts=now.counts[: shape[0] * shape[1]],
+        factors=tuple(round(UNIT * 2 / sharpness) for sharpness in SHARPNESS),
+        forest=True,
+    )
+    arrays = earlier.dump()
+    assert "pair_factors" not in arrays
+    again = Pairwise().load(release.stage.histograms, SCHEMA.label, arrays)
+    records = records_of(make_people(50), SCHEMA)
+    (a, b), cell = now.pairs[0], [bins.of(records) for bins in now.cells]
+    level = np.sum([each[:, place] for each, place in zip(apart, cell, strict=True)], axis=0)
+    level -= gains[0][:, now.groups[a][cell[a]], now.groups[b][cell[b]]]
+    beyond = (level - now.few) * np.array(earlier.factors)[:, None] // UNIT
+    assert np.array_equal(again.of(records), now.few + beyond.max(axis=0))
+    choice = again.kernels()[CHOICE]
+    assert isinstance(choice, Chosen)
+    assert isinstance(choice.choice, PairChoice)
+    assert choice.choice.forest
+    circle = np.array([all_pairs(len(now.cells)).index(pair) for pair in ((0, 1), (1, 2), (0, 2))])
+    with pytest.raises(repsynth.ReleaseError, match="not a forest"):
+        Pairwise().load(release.stage.histograms, SCHEMA.label, arrays | {"pair_chosen": circle})
+
+
+def test_a_score_is_the_largest_mean_over_neighbouring_sharpness() -> None:
+    release = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2)
+    score = release.stage.unmoved_score
+    assert isinstance(score, PairwiseScore)
+    alone = make_score(score.spreads, (), (), np.zeros(0, dtype=np.int64), 1.0, score.rows)
+    records = records_of(make_people(300, 7), SCHEMA)
+    cell = [bins.of(records) for bins in alone.cells]
+    far = np.array(
+        [
+            (sum(s.apart(x)[c] for s, c in zip(score.spreads, cell, strict=True)) - np.log(score.rows)) / x
+            for x in SHARPNESS
+        ]
+    )
+    expected = 2 * np.max([far[k : k + 3].mean(axis=0) for k in range(len(SHARPNESS) - 2)], axis=0)
+    assert (alone.of(records) - alone.few) / NAT == pytest.approx(expected, abs=0.02)
+
+
+def test_what_a_table_says_of_its_margins_counts_for_nothing() -> None:
+    """The histograms know them better: a table that is the product but for its margins tells of no dependence."""
+    release = run(make(parse_schema(TWINS), mu=1.0), open_source(twins()), noise_seed=1)
+    score = release.stage.unmoved_score
+    assert isinstance(score, PairwiseScore)
+    a, b = (score.spreads[i].group_masses for i in (0, 1))
+    generator = np.random.default_rng(1)
+    rows, columns = generator.normal(0, 99, len(a)), generator.normal(0, 99, len(b))
+    table = score.rows * np.outer(a, b) + rows[:, None] + columns
+    made = make_score(score.spreads, (0,), ((0, 1),), table.ravel(), 1e-3, score.rows)
+    assert np.abs(made.gains[0]).max() <= 1  # in units of 2⁻¹⁶ nats
 
 
 def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
@@ -148,6 +232,9 @@ def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
         ("pair_chosen", lambda a: a[:-1]),
         ("pair_chosen", lambda a: a[:0]),
         ("pair_counts", lambda a: a[:-1]),
+        ("pair_factors", lambda a: a[:-1]),
+        ("pair_factors", lambda a: a - a.min()),
+        ("pair_factors", lambda a: a * 100),
         ("pair_groups_0", lambda a: a * 2),
         ("pair_gain_0", lambda a: a + 2**41),
         ("apart_1", lambda a: a[1:]),

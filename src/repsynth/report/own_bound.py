@@ -24,7 +24,7 @@ from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.label_rarity import LabelRarityScore
-from repsynth.scoring.pairwise import FACTORS, UNIT, PairwiseScore
+from repsynth.scoring.pairwise import UNIT, PairwiseScore
 from repsynth.scoring.random import SPAN, RandomScore
 from repsynth.scoring.rarity import EXTREMES, FARTHEST, RarityScore, histograms_by_column
 from repsynth.scoring.shifted import ShiftedScore
@@ -189,7 +189,7 @@ def _(score: PairwiseScore) -> dict[str, Any]:
         "pairs": [list(pair) for pair in score.pairs],
         "gains": [each.tolist() for each in score.gains],
         "few": score.few,
-        "factors": list(FACTORS),
+        "factors": list(score.factors),
         "unit": UNIT,
     }
 

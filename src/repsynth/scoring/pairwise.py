@@ -1,6 +1,6 @@
 """How far a record lies from the others, by the histograms and by two-way tables of a few pairs of columns.
 
-    pair choice   choose pairs of columns that depend on each other, a forest       (charge)
+    pair choice   choose pairs of columns that depend on each other                 (charge)
     pairs         measure their tables, in coarse groups                            (charge)
 
 If the columns were independent, the number of records within a squared distance r of a record z would be at most
@@ -9,10 +9,16 @@ So its nearest records are about
 
     s(z) = max over λ of (A(z, λ) − log rows) / λ
 
-away. A pair's table corrects A for what its columns tell of each other: a combination that is more frequent than
-the product of its margins is closer to others, one that is rarer is farther away, as far as the table stands above
-its noise. Ordinary values in a rare combination stand out then, and what two columns say in common (a degree, and
-the years that it takes) counts once.
+away. The largest mean over three neighbouring λ is taken: the largest at a single one would often be that at which
+noise, or what the pairs do not tell, makes it large.
+
+A pair's table corrects A for what its columns tell of each other: a combination that is more frequent than the
+product of its margins is closer to others, one that is rarer is farther away, as far as the table stands above its
+noise. Ordinary values in a rare combination stand out then, and what two columns say in common (a degree, and the
+years that it takes) counts once.
+
+Pairs may close circles. Corrections then count some of what columns have in common twice, but a pair that tells
+much does so still where others have connected its columns, and one that tells little adds noise.
 
 The table look-ups and sums are integers, so that a score does not depend on how the records are batched.
 """
@@ -54,12 +60,17 @@ _MOST_PAIRS, _RECORDS_PER_NOISE = 12, 40.0
 _SMALL = 60.0  # records times the tables' μ: of fewer, no pair stands above its noise
 _MOST_GROUPS, _FEWEST_GROUPS, _MOST_CELLS = 20, 4, 2_000_000
 _CHOICE_PART = 0.2  # of the pairs' share
-_SMOOTH = 3  # the place of the λ by which pairs are compared
+_SMOOTH, _SMOOTH_IN_FOREST = 4, 3  # the place of the λ by which pairs are compared
 _SCALE = 2.0  # the sharpness at which a score is in nats: so it spreads about as far as that of `rarity`
-FACTORS = tuple(round(UNIT * _SCALE / sharpness) for sharpness in SHARPNESS)
-"""What a score of each sharpness is multiplied by, in units of 1/UNIT."""
+_TOGETHER = 3  # neighbouring λ that make one level
+_LEVELS = [SHARPNESS[k : k + _TOGETHER] for k in range(len(SHARPNESS) - _TOGETHER + 1)]
+FACTORS = tuple(round(UNIT * _SCALE * sum(1 / x for x in level) / _TOGETHER) for level in _LEVELS)
+"""What a score of each level is multiplied by, in units of 1/UNIT."""
 
-_ABOVE_NOISE = 1.5  # standard deviations
+FACTORS_IN_FOREST = tuple(round(UNIT * _SCALE / sharpness) for sharpness in SHARPNESS)
+"""The same where every sharpness is a level of its own, as in releases that do not name their factors: their pairs
+are a forest."""
+
 _RAREST = 0.02  # of the product of the margins: no table makes a combination rarer than that
 
 
@@ -113,10 +124,12 @@ class Pairwise(Scorer, frozen=True):
         candidates = all_pairs(len(spreads))
         require(all(0 <= k < len(candidates) for k in chosen), "a pair of columns is unknown")
         pairs = tuple(candidates[k] for k in chosen)
-        require(_is_forest(pairs), "its pairs of columns are not a forest")
+        require(len(set(pairs)) == len(pairs), "a pair of columns is there twice")
+        factors = _read_factors(arrays)
+        require(factors is not None or _is_forest(pairs), "its pairs of columns are not a forest")
         cells = tuple(_read_cells(i, spread, arrays) for i, spread in enumerate(spreads))
         groups = tuple(_read_groups(arrays[f"pair_groups_{i}"], bins) for i, bins in enumerate(cells))
-        levels = len(SHARPNESS)
+        levels = len(factors or FACTORS_IN_FOREST)
         shapes = [(levels, int(groups[a].max()) + 1, int(groups[b].max()) + 1) for a, b in pairs]
         gains = [_levels(arrays[f"pair_gain_{k}"], shape) for k, shape in enumerate(shapes)]
         rows = sum(shape[1] * shape[2] for shape in shapes)
@@ -130,6 +143,8 @@ class Pairwise(Scorer, frozen=True):
             counts=ints(arrays["pair_counts"], rows),
             spreads=spreads,
             rows=histograms.rows,
+            factors=factors or FACTORS_IN_FOREST,
+            forest=factors is None,
         )
 
 
@@ -177,8 +192,9 @@ class PairTables:
 
 @dataclass(frozen=True)
 class PairChoice:
-    """Which pairs to measure: those whose smoothed table is farthest from the product of its margins, in a forest.
+    """Which pairs to measure: those whose smoothed table is farthest from the product of its margins.
 
+    Those of earlier versions' releases are a `forest`: no pair's columns were connected by others before it.
     `smooth` holds for each column a public matrix of whole numbers whose columns add up to `UNIT` at most. So one
     record moves a smoothed table by at most `UNIT`² in all its cells together, and with it every utility.
     """
@@ -188,16 +204,17 @@ class PairChoice:
     expected: tuple[Ints, ...]
     """The smoothed product of the released margins of each pair: public."""
     rounds: int
+    forest: bool = False
     name: str = CHOICE
     unit: int = UNIT**2
     weighted: bool = False
 
     @classmethod
-    def of(cls, spreads: Sequence[Spread], rows: float, rounds: int) -> "PairChoice":
+    def of(cls, spreads: Sequence[Spread], rows: float, rounds: int, *, forest: bool = False) -> "PairChoice":
         """The choice among all pairs: everything in it follows from the released histograms."""
         smooth = []
         for spread in spreads:
-            close = spread.group_closeness(SHARPNESS[_SMOOTH])
+            close = spread.group_closeness(SHARPNESS[_SMOOTH_IN_FOREST if forest else _SMOOTH])
             smooth.append(np.floor(close / close.sum(axis=0) * UNIT).astype(np.int64))
         pairs = all_pairs(len(spreads))
         one_way = [
@@ -207,7 +224,7 @@ class PairChoice:
         expected = tuple(
             np.rint(np.clip(np.outer(one_way[a], one_way[b]), 0.0, _MOST)).astype(np.int64) for a, b in pairs
         )
-        return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds)
+        return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds, forest)
 
     def total(self, records: Records) -> Ints:
         """The tables of all pairs."""
@@ -227,14 +244,16 @@ class PairChoice:
             min(int(np.abs(self.smooth[a] @ table @ self.smooth[b].T - expected * units).sum()), _HIGHEST)
             for (a, b), table, expected in zip(pairs, self.tables.split(total), expectations, strict=True)
         ]
-        part = _connected([pairs[k] for k in chosen])
-        closed = np.array([part.get(a, a) == part.get(b, b) for a, b in pairs])
-        return np.append(OUT if not closed.all() else 0, np.where(closed, OUT, distances)).astype(np.int64)
+        taken = np.isin(np.arange(len(pairs)), chosen)
+        if self.forest:
+            part = _connected([pairs[k] for k in chosen])
+            taken = np.array([part.get(a, a) == part.get(b, b) for a, b in pairs])
+        return np.append(OUT if not taken.all() else 0, np.where(taken, OUT, distances)).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class PairwiseScore:
-    """The released score function of the features (the label does not count): look-up tables by sharpness.
+    """The released score function of the features (the label does not count): look-up tables by level.
 
     `apart` holds, column by column, how rare values close to each cell are; `gains`, pair by pair, how much more
     frequent close combinations are than the product of their margins; both in score units.
@@ -249,6 +268,8 @@ class PairwiseScore:
     counts: Ints
     spreads: tuple[Spread, ...]
     rows: float
+    factors: tuple[int, ...]
+    forest: bool = False
 
     @property
     def columns(self) -> int:
@@ -258,8 +279,8 @@ class PairwiseScore:
     @property
     def lowest(self) -> int:
         """The smallest score that any record can have is no smaller than this."""
-        least = [sum(int(each[k].min()) for each in self.apart) for k in range(len(SHARPNESS))]
-        most = [sum(int(each[k].max()) for each in self.gains) for k in range(len(SHARPNESS))]
+        least = [sum(int(each[k].min()) for each in self.apart) for k in range(len(self.factors))]
+        most = [sum(int(each[k].max()) for each in self.gains) for k in range(len(self.factors))]
         return int(self._largest([np.array([low - high]) for low, high in zip(least, most, strict=True)])[0])
 
     def of(self, records: Records) -> Ints:
@@ -267,7 +288,7 @@ class PairwiseScore:
         cell = [bins.of(records) for bins in self.cells]
         group = {i: self.groups[i][cell[i]] for pair in self.pairs for i in pair}
         levels = []
-        for k in range(len(SHARPNESS)):
+        for k in range(len(self.factors)):
             level = np.zeros(records.rows, dtype=np.int64)
             for each, place in zip(self.apart, cell, strict=True):
                 level += each[k][place]
@@ -277,8 +298,8 @@ class PairwiseScore:
         return self._largest(levels)
 
     def _largest(self, levels: Sequence[Ints]) -> Ints:
-        """The largest over all sharpness of what is beyond log rows, over the sharpness, in nats at `_SCALE`."""
-        beyond = [(level - self.few) * factor // UNIT for level, factor in zip(levels, FACTORS, strict=True)]
+        """The largest over all levels of what is beyond log rows, over the sharpness, in nats at `_SCALE`."""
+        beyond = [(level - self.few) * factor // UNIT for level, factor in zip(levels, self.factors, strict=True)]
         largest: Ints = self.few + np.maximum.reduce(beyond)
         return largest
 
@@ -296,12 +317,14 @@ class PairwiseScore:
 
         if not self.pairs:
             return {}
-        choice = PairChoice.of(self.spreads, self.rows, len(self.chosen))
+        choice = PairChoice.of(self.spreads, self.rows, len(self.chosen), forest=self.forest)
         return {CHOICE: Chosen(choice, self.chosen), PAIRS: PairTables.of(self.spreads, self.pairs, PAIRS)}
 
     def dump(self) -> Arrays:
         """What was measured, and the look-up tables made of it."""
         arrays: Arrays = {"pair_chosen": np.array(self.chosen, dtype=np.int64), "pair_counts": self.counts}
+        if not self.forest:
+            arrays["pair_factors"] = np.array(self.factors, dtype=np.int64)
         for i, bins in enumerate(self.cells):
             arrays |= {f"apart_{i}": self.apart[i].ravel(), f"pair_groups_{i}": self.groups[i]}
             if bins.starts is not None:
@@ -344,28 +367,41 @@ def make_score(
     apart = [np.stack([spread.apart(sharpness) for sharpness in SHARPNESS]) for spread in spreads]
     return PairwiseScore(
         cells=tuple(spread.cells for spread in spreads),
-        apart=tuple(np.floor(each * NAT).astype(np.int64) for each in apart),
+        apart=tuple(np.floor(_together(each) * NAT).astype(np.int64) for each in apart),
         groups=tuple(spread.of_cell for spread in spreads),
-        gains=tuple(np.floor(each * NAT).astype(np.int64) for each in gains),
+        gains=tuple(np.floor(_together(each) * NAT).astype(np.int64) for each in gains),
         pairs=tuple(pairs),
         chosen=chosen,
         counts=noisy,
         spreads=spreads,
         rows=rows,
+        factors=FACTORS,
     )
+
+
+def _together(by_sharpness: Floats) -> Floats:
+    """A level for each few neighbouring λ. Its sharpness is their harmonic mean; divided by it, it is the mean of
+    what stands at each λ, divided by λ."""
+    mixes = [np.divide(1.0, level) / sum(1 / x for x in level) for level in _LEVELS]
+    parts = [np.tensordot(mix, by_sharpness[k : k + _TOGETHER], axes=1) for k, mix in enumerate(mixes)]
+    return np.stack(parts)
 
 
 def _gain(one: Spread, other: Spread, table: Ints, sigma: float, rows: float, sharpness: float) -> Floats:
     """The log of how much more records are close to a combination of groups than the margins say, shrunk by its
-    noise: what does not exceed it counts for nothing. No more can be close to both values than to either."""
+    noise: what does not exceed it counts for nothing. No more can be close to both values than to either.
+
+    The histograms know the margins better than the table does, so what it says of them is taken out, and with it
+    the noise there: most of all in tables with few rows or columns."""
     near, by = one.group_closeness(sharpness), other.group_closeness(sharpness)
     close, close_by = near @ one.group_masses, by @ other.group_masses
     product = rows * np.outer(one.group_masses, other.group_masses)
     expected = near @ product @ by.T
-    more = near @ (table - product) @ by.T
-    noise = sigma * np.outer(np.linalg.norm(near, axis=1), np.linalg.norm(by, axis=1))
-    kept = more * np.maximum(1 - (_ABOVE_NOISE * noise / np.maximum(np.abs(more), 1e-9)) ** 2, 0.0)
-    least = np.maximum(np.minimum(expected, noise / 2), _RAREST * expected)
+    inner, inner_by = (each - each.mean(axis=1, keepdims=True) for each in (near, by))
+    more = inner @ (table - product) @ inner_by.T
+    noise = sigma * np.outer(np.linalg.norm(inner, axis=1), np.linalg.norm(inner_by, axis=1))
+    kept = more * np.maximum(1 - (noise / np.maximum(np.abs(more), 1e-9)) ** 2, 0.0)
+    least = np.maximum(np.minimum(expected, noise), _RAREST * expected)
     most = rows * np.minimum.outer(close, close_by)
     found = np.minimum(np.maximum(expected + kept, least), most)
     # Where nobody is expected, or can be, there is nothing to tell.
@@ -404,6 +440,15 @@ def _is_forest(pairs: Sequence[Pair]) -> bool:
 def _read_cells(i: int, spread: Spread, arrays: Arrays) -> Bins:
     column = spread.cells.column
     return read_bins(column, arrays[f"cell_starts_{i}"]) if isinstance(column, Numeric) else spread.cells
+
+
+def _read_factors(arrays: Arrays) -> tuple[int, ...] | None:
+    """None where a release of an earlier version does not name them."""
+    if "pair_factors" not in arrays:
+        return None
+    factors = ints(arrays["pair_factors"], most=max(FACTORS_IN_FOREST))
+    require(0 < len(factors) <= len(SHARPNESS) and factors.min() > 0, "its factors are not positive")
+    return tuple(factors.tolist())
 
 
 def _read_groups(array: NDArray[Any], bins: Bins) -> Ints:
