@@ -156,7 +156,9 @@ def test_a_budget_in_rho_allows_no_more_than_that(rho: float) -> None:
     [
         ({"epsilon": 100.0}, {"epsilon": 100.1}),
         ({"mu": 1e6}, {"mu": 1.1e6}),
-        ({"rho": 1e12}, {"rho": 1.1e12}),
+        ({"rho": 5e11}, {"rho": 5.1e11}),
+        ({"mu": 1e-12}, {"mu": 0.9e-12}),
+        ({"rho": 1e-24}, {"rho": 1e-25}),
         ({"epsilon": 1.0, "delta": 1e-100}, {"epsilon": 1.0, "delta": 0.9e-100}),
         ({"epsilon": 1.0, "public_rows": 10**12}, {"epsilon": 1.0, "public_rows": 10**12 + 1}),
         ({"epsilon": 1.0, "public_rows": 1}, {"epsilon": 1.0, "public_rows": 0}),

@@ -146,10 +146,9 @@ def _print_curve(console: Console, plan: Plan) -> None:
     table = make_table("weight", "ε", "attack advantage", "", right_from=0)
     epsilons = plan.whole_loss.epsilon_at(_WEIGHTS, plan.budget.delta)
     advantages = plan.whole_loss.advantage_at(_WEIGHTS)
+    whole = max(float(epsilons.max()), 1e-300)  # a tiny budget has no ε at its δ
     for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True):
-        table.add_row(
-            f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / epsilons.max())
-        )
+        table.add_row(f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / whole))
     console.print(table)
 
 

@@ -51,7 +51,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
         float | None, _knob(BUDGET, "total privacy loss; 1 is strong, 10 is weak", gt=0, le=100)
     ] = None
     mu: Annotated[float | None, _knob(BUDGET, "the same in Gaussian DP", gt=0, le=1e6)] = None
-    rho: Annotated[float | None, _knob(BUDGET, "the same in zero-concentrated DP", gt=0, le=1e12)] = None
+    rho: Annotated[float | None, _knob(BUDGET, "the same in zero-concentrated DP", gt=0, le=5e11)] = None
     delta: Annotated[
         float | None, _knob(BUDGET, "(default: 1/N², at most 1e-5, where N rows are public; else 1e-9)")
     ] = None

@@ -10,6 +10,9 @@ DEFAULT_DELTA = 1e-9
 """Used where neither δ nor a public number of rows is given; far below one over the size of most tables."""
 
 
+_LEAST_MU, _MOST_MU = 1e-12, 1e6
+
+
 @dataclass(frozen=True)
 class Budget:
     """The whole privacy budget of a release.
@@ -24,6 +27,10 @@ class Budget:
     """The largest μ that has this ε at δ. What is Gaussian is bounded by it; a training is not."""
     delta: float
 
+    def __post_init__(self) -> None:
+        if self.mu < _LEAST_MU:
+            raise ConfigError("the budget is so small that all would be noise; give a larger one")
+
     @classmethod
     def approximate(cls, *, epsilon: float, delta: float) -> "Budget":
         """(ε, δ)-DP."""
@@ -35,14 +42,14 @@ class Budget:
     def gaussian(cls, *, mu: float, delta: float) -> "Budget":
         """μ-Gaussian DP, its ε quoted at δ."""
         _check_delta(delta)
-        _check_positive("mu", mu, 1e6)
+        _check_positive("mu", mu, _MOST_MU)
         return cls(mu, delta)
 
     @classmethod
     def zero_concentrated(cls, *, rho: float, delta: float) -> "Budget":
         """ρ-zCDP, its ε quoted at δ: Gaussian measurements of total μ are exactly μ²/2-zCDP."""
         _check_delta(delta)
-        _check_positive("rho", rho, 1e12)
+        _check_positive("rho", rho, _MOST_MU**2 / 2)
         return cls(math.sqrt(2 * rho) * (1 - 1e-15), delta)
 
     @property
