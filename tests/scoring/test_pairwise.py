@@ -1,5 +1,6 @@
 """The pairwise scorer: its claims, its files, and that it finds rare combinations of ordinary values."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from conftest import ALL_TYPES, make_people
 
 import repsynth
 from repsynth.curator.guarantee import why_none
+from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.mechanism.kernels import Chosen
 from repsynth.pipeline.run import run
@@ -318,3 +320,18 @@ def test_no_number_of_rows_makes_a_utility_overflow() -> None:
     none, one = (huge.total(records_of(make_people(rows), SCHEMA)) for rows in (0, 1))
     moved = np.abs(huge.utilities(one, ()) - huge.utilities(none, ()))
     assert moved.max() <= huge.unit
+
+
+def test_a_release_whose_pairs_are_a_forest_keeps_its_scores(tmp_path: Path) -> None:
+    """One of version 0.2.0.dev4, with the scores that it gave to some records."""
+    folder = Path(__file__).parent / "forest"
+    kept = json.loads((folder / "scores.json").read_text())
+    records = Records(rows=len(kept["scores"]), codes={k: np.array(v) for k, v in kept["codes"].items()})
+    release = repsynth.Release.load(folder)
+    for each in (release, repsynth.Release.load(release.save(tmp_path / "again"))):
+        assert each.score.of(records).tolist() == kept["scores"]
+        assert each.score.lowest == kept["lowest"]
+        choice = each.score.kernels()[CHOICE]
+        assert isinstance(choice, Chosen)
+        assert isinstance(choice.choice, PairChoice)
+        assert choice.choice.forest
