@@ -3,7 +3,7 @@
 import numpy as np
 
 from repsynth.models.mixture import kept
-from repsynth.models.naive_bayes.fit import _kept, _left_open, _shrinkage
+from repsynth.models.naive_bayes.fit import _kept, _left_open, _Means, _Noise, _shrinkage, _signal
 
 COLUMNS = np.repeat(np.arange(4), 10)
 
@@ -45,3 +45,16 @@ def test_no_part_of_a_mixture_is_believed_without_need() -> None:
     values, noise = np.array([0.1, -0.2, 0.15]), np.ones(3)
     widths = np.outer([0.0, 100.0], noise)
     assert np.all(kept(values, noise, widths, np.array([100.0, 0.0])) < 0.01)
+
+
+def test_signal_in_proportion_to_its_sizes_is_found_as_it_is() -> None:
+    sizes, columns = np.array([1.0, 0.5, 0.1, 0.04]), np.array([0, 0, 1, 1])
+    values = np.sqrt(1.0 + 4.0 * sizes)[None]
+    assert np.allclose(_signal(values, 1.0, columns, sizes), 4.0 * sizes)
+
+
+def test_levels_that_stage_one_does_not_know_are_taken_from_the_sums_as_they_are() -> None:
+    """What noise alone explains is left out once, by what stage 1 knows, and not again."""
+    means = _Means(np.ones(1), 100.0, _Noise(1.0, 1.0))
+    sums = np.array([[0.5, -0.5]])
+    assert np.allclose(means.of(sums, np.zeros(2, dtype=np.int64), known=1e9), sums / 100)

@@ -28,6 +28,7 @@ from repsynth.mechanism.kernels import Chosen
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
+from repsynth.privacy.events import GaussianEvent
 from repsynth.release.format import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.apart import SHARPNESS, spread_of
@@ -163,9 +164,9 @@ def test_scores_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:
         pairs=now.pairs[:1],
         chosen=first,
         counts=now.counts[: shape[0] * shape[1]],
-        factors=tuple(round(UNIT * 2 / sharpness) for sharpness in SHARPNESS),
         forest=True,
     )
+    assert earlier.factors == tuple(round(UNIT * 2 / sharpness) for sharpness in SHARPNESS)
     arrays = earlier.dump()
     assert "pair_factors" not in arrays
     again = Pairwise().load(release.stage.histograms, SCHEMA.label, arrays)
@@ -237,6 +238,8 @@ def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
         ("pair_factors", lambda a: a[:-1]),
         ("pair_factors", lambda a: a - a.min()),
         ("pair_factors", lambda a: a * 100),
+        ("pair_factors", lambda a: a[::-1]),
+        ("pair_factors", np.ones_like),
         ("pair_groups_0", lambda a: a * 2),
         ("pair_gain_0", lambda a: a + 2**41),
         ("apart_1", lambda a: a[1:]),
@@ -335,3 +338,100 @@ def test_a_release_whose_pairs_are_a_forest_keeps_its_scores(tmp_path: Path) -> 
         assert isinstance(choice, Chosen)
         assert isinstance(choice.choice, PairChoice)
         assert choice.choice.forest
+
+
+def scored(mu: float = 30.0) -> tuple[repsynth.Release, PairwiseScore]:
+    release = run(make(mu=mu), open_source(make_people(2000)), noise_seed=2)
+    score = release.stage.unmoved_score
+    assert isinstance(score, PairwiseScore)
+    assert len(score.pairs) >= 2
+    return release, score
+
+
+@pytest.mark.parametrize("mu", [5.0, 30.0])
+def test_gains_are_shrunk_by_the_noise_that_their_tables_have(mu: float) -> None:
+    """That of all tables together: with the noise of one alone, noise would count as dependence."""
+    release, score = scored(mu)
+    (event,) = (event for event in release.events if event.name == PAIRS)
+    assert isinstance(event, GaussianEvent)
+    expected = make_score(score.spreads, score.chosen, score.pairs, score.counts, event.sigma, score.rows)
+    for one, other in zip(score.gains, expected.gains, strict=True):
+        assert np.abs(one - other).max() <= 1  # in units of 2⁻¹⁶ nats
+
+
+@pytest.mark.parametrize("forest", [False, True])
+def test_no_record_scores_less_than_the_lowest_where_all_pairs_say_that_it_is_frequent(forest: bool) -> None:
+    _, score = scored()
+    levels = len(replace(score, forest=forest).factors)
+    alike = replace(
+        score,
+        apart=tuple(np.full((levels, each.shape[1]), 3 * NAT) for each in score.apart),
+        gains=tuple(np.full((levels, *each.shape[1:]), NAT) for each in score.gains),
+        forest=forest,
+    )
+    assert set(alike.of(records_of(make_people(50), SCHEMA)).tolist()) == {alike.lowest}
+
+
+def test_the_choice_that_an_audit_attacks_is_the_one_that_was_made(tmp_path: Path) -> None:
+    release, measured = record_run(make(mu=30.0), make_people(2000))
+    made = {m.event.name: m for m in measured}
+    total, ran = made[CHOICE].exact, made[CHOICE].statistic
+    assert isinstance(ran, PairChoice)
+    for each in (release, repsynth.Release.load(release.save(tmp_path / "release"))):
+        again = each.kernels()[CHOICE]
+        assert isinstance(again, Chosen)
+        assert again.chosen == made[CHOICE].noisy
+        assert len(again.chosen) >= 2
+        assert (again.choice.rounds, again.choice.unit) == (ran.rounds, ran.unit)
+        for k in range(ran.rounds):
+            before = again.chosen[:k]
+            assert np.array_equal(again.choice.utilities(total, before), ran.utilities(total, before))
+
+
+def test_in_a_forest_what_two_trees_connect_is_connected_throughout() -> None:
+    release, score = scored()
+    choice = PairChoice.of(score.spreads, score.rows, 4, forest=True)
+    total, pairs = choice.total(records_of(make_people(50), SCHEMA)), choice.tables.pairs
+    trees = ((0, 1), (2, 3), (1, 2))
+    utilities = choice.utilities(total, tuple(pairs.index(pair) for pair in trees))[1:]
+    out = {pairs[k] for k in np.flatnonzero(utilities == utilities.min())}
+    assert out == {(a, b) for a, b in pairs if b <= 3}
+    circle = np.array([pairs.index(pair) for pair in (*trees, (0, 3))])
+    arrays = {name: array for name, array in score.dump().items() if name != "pair_factors"}
+    with pytest.raises(repsynth.ReleaseError, match="not a forest"):
+        Pairwise().load(release.stage.histograms, SCHEMA.label, arrays | {"pair_chosen": circle})
+
+
+def test_more_pairs_than_a_run_chooses_and_scores_that_overflow_are_refused() -> None:
+    release, score = scored()
+    arrays = score.dump()
+    many = np.arange(len(all_pairs(len(score.cells))))
+    with pytest.raises(repsynth.ReleaseError, match="more pairs"):
+        Pairwise().load(release.stage.histograms, SCHEMA.label, arrays | {"pair_chosen": many})
+    wide = parse_schema("\n".join(f'columns.c{k} = {{type = "boolean"}}' for k in range(300)))
+    table = pa.table({f"c{k}": np.arange(400) % 2 == 0 for k in range(300)})
+    other = run(make(wide, mu=1.0, model="naive-bayes"), open_source(table), noise_seed=2)
+    large = other.stage.unmoved_score.dump()
+    large |= {name: np.full_like(each, 2**40) for name, each in large.items() if name.startswith("apart_")}
+    with pytest.raises(repsynth.ReleaseError, match="out of range"):
+        Pairwise().load(other.stage.histograms, None, large)
+
+
+def test_where_columns_say_the_same_their_rare_values_still_stand_out() -> None:
+    """Pairs of five copies close six circles. Taken off as they are, they made the most frequent value stand out
+    most."""
+    schema = parse_schema(
+        "\n".join(f'columns.c{k} = {{type = "category", values = ["a", "b", "c"]}}' for k in range(13))
+    )
+    generator = np.random.default_rng(0)
+    one = generator.choice(3, 20_000, p=[0.6, 0.3, 0.1])
+    columns = {f"c{k}": one for k in range(5)} | {f"c{k}": generator.integers(0, 3, 20_000) for k in range(5, 13)}
+    table = pa.table({name: np.array(["a", "b", "c"])[each] for name, each in columns.items()})
+    release = run(make(schema, mu=3.0, model="naive-bayes"), open_source(table), noise_seed=2)
+    score = release.stage.unmoved_score
+    assert isinstance(score, PairwiseScore)
+    assert sum(b < 5 for _, b in score.pairs) >= 6  # circles
+    scores = score.of(records_of(table, schema))
+    means = [scores[one == value].mean() for value in range(3)]
+    assert means[0] < means[1] < means[2]
+    assert means[2] - means[0] < 4 * 2 * NAT  # and they count about once, not five times

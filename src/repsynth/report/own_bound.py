@@ -189,6 +189,8 @@ def _(score: PairwiseScore) -> dict[str, Any]:
         "pairs": [list(pair) for pair in score.pairs],
         "gains": [each.tolist() for each in score.gains],
         "few": score.few,
+        "order": [[i, list(told)] for i, told in score.order],
+        "least": None if score.forest else 0,
         "factors": list(score.factors),
         "unit": UNIT,
     }

@@ -17,8 +17,10 @@ product of its margins is closer to others, one that is rarer is farther away, a
 noise. Ordinary values in a rare combination stand out then, and what two columns say in common (a degree, and the
 years that it takes) counts once.
 
-Pairs may close circles. Corrections then count some of what columns have in common twice, but a pair that tells
-much does so still where others have connected its columns, and one that tells little adds noise.
+Pairs may close circles: one that tells much does so still where others have connected its columns, and one that
+tells little adds noise. So that nothing is counted twice without end, columns are taken one after the other, each
+for what is left of it after the pairs with columns before it, and never for less than nothing: where several
+columns say the same, only the first counts.
 
 The table look-ups and sums are integers, so that a score does not depend on how the records are batched.
 """
@@ -125,17 +127,24 @@ class Pairwise(Scorer, frozen=True):
         require(all(0 <= k < len(candidates) for k in chosen), "a pair of columns is unknown")
         pairs = tuple(candidates[k] for k in chosen)
         require(len(set(pairs)) == len(pairs), "a pair of columns is there twice")
-        factors = _read_factors(arrays)
-        require(factors is not None or _is_forest(pairs), "its pairs of columns are not a forest")
+        most = min(_MOST_PAIRS, max(len(spreads) - 1, 0))
+        require(len(pairs) <= most, "it has more pairs of columns than are chosen")
+        forest = "pair_factors" not in arrays
+        require(not forest or _is_forest(pairs), "its pairs of columns are not a forest")
+        factors = FACTORS_IN_FOREST if forest else FACTORS
+        require(forest or ints(arrays["pair_factors"]).tolist() == list(factors), "its factors are not known")
         cells = tuple(_read_cells(i, spread, arrays) for i, spread in enumerate(spreads))
         groups = tuple(_read_groups(arrays[f"pair_groups_{i}"], bins) for i, bins in enumerate(cells))
-        levels = len(factors or FACTORS_IN_FOREST)
+        levels = len(factors)
         shapes = [(levels, int(groups[a].max()) + 1, int(groups[b].max()) + 1) for a, b in pairs]
         gains = [_levels(arrays[f"pair_gain_{k}"], shape) for k, shape in enumerate(shapes)]
+        apart = [_levels(arrays[f"apart_{i}"], (levels, b.count)) for i, b in enumerate(cells)]
+        largest = sum(int(np.abs(each).max()) for each in (*apart, *gains))
+        require(largest * max(factors) < _HIGHEST, "its scores are out of range")
         rows = sum(shape[1] * shape[2] for shape in shapes)
         return PairwiseScore(
             cells=cells,
-            apart=tuple(_levels(arrays[f"apart_{i}"], (levels, b.count)) for i, b in enumerate(cells)),
+            apart=tuple(apart),
             groups=groups,
             gains=tuple(gains),
             pairs=pairs,
@@ -143,8 +152,7 @@ class Pairwise(Scorer, frozen=True):
             counts=ints(arrays["pair_counts"], rows),
             spreads=spreads,
             rows=histograms.rows,
-            factors=factors or FACTORS_IN_FOREST,
-            forest=factors is None,
+            forest=forest,
         )
 
 
@@ -268,8 +276,28 @@ class PairwiseScore:
     counts: Ints
     spreads: tuple[Spread, ...]
     rows: float
-    factors: tuple[int, ...]
     forest: bool = False
+    """Whether it is of an earlier version, with other levels, that took off what all pairs tell."""
+
+    @property
+    def factors(self) -> tuple[int, ...]:
+        """What each level is multiplied by, in units of 1/UNIT."""
+        return FACTORS_IN_FOREST if self.forest else FACTORS
+
+    @cached_property
+    def order(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """The columns as they are taken, nearest first, each with its pairs with columns before it."""
+        found: dict[int, tuple[int, ...]] = {}
+        for start in (*(i for pair in self.pairs for i in pair), *range(self.columns)):
+            front = [start]
+            while front:
+                i = front.pop(0)
+                if i not in found:
+                    mine = [k for k, pair in enumerate(self.pairs) if i in pair]
+                    others = [sum(self.pairs[k]) - i for k in mine]
+                    found[i] = tuple(k for k, other in zip(mine, others, strict=True) if other in found)
+                    front += others
+        return tuple(found.items())
 
     @property
     def columns(self) -> int:
@@ -279,9 +307,14 @@ class PairwiseScore:
     @property
     def lowest(self) -> int:
         """The smallest score that any record can have is no smaller than this."""
-        least = [sum(int(each[k].min()) for each in self.apart) for k in range(len(self.factors))]
-        most = [sum(int(each[k].max()) for each in self.gains) for k in range(len(self.factors))]
-        return int(self._largest([np.array([low - high]) for low, high in zip(least, most, strict=True)])[0])
+        levels = []
+        for k in range(len(self.factors)):
+            least = [
+                int(self.apart[i][k].min()) - sum(int(self.gains[pair][k].max()) for pair in told)
+                for i, told in self.order
+            ]
+            levels.append(np.array([sum(least if self.forest else (max(each, 0) for each in least))]))
+        return int(self._largest(levels)[0])
 
     def of(self, records: Records) -> Ints:
         """The score of each record."""
@@ -290,10 +323,12 @@ class PairwiseScore:
         levels = []
         for k in range(len(self.factors)):
             level = np.zeros(records.rows, dtype=np.int64)
-            for each, place in zip(self.apart, cell, strict=True):
-                level += each[k][place]
-            for each, (a, b) in zip(self.gains, self.pairs, strict=True):
-                level -= each[k][group[a], group[b]]
+            for i, told in self.order:
+                left = self.apart[i][k][cell[i]]
+                for pair in told:
+                    a, b = self.pairs[pair]
+                    left = left - self.gains[pair][k][group[a], group[b]]
+                level += left if self.forest else np.maximum(left, 0)
             levels.append(level)
         return self._largest(levels)
 
@@ -375,7 +410,6 @@ def make_score(
         counts=noisy,
         spreads=spreads,
         rows=rows,
-        factors=FACTORS,
     )
 
 
@@ -440,15 +474,6 @@ def _is_forest(pairs: Sequence[Pair]) -> bool:
 def _read_cells(i: int, spread: Spread, arrays: Arrays) -> Bins:
     column = spread.cells.column
     return read_bins(column, arrays[f"cell_starts_{i}"]) if isinstance(column, Numeric) else spread.cells
-
-
-def _read_factors(arrays: Arrays) -> tuple[int, ...] | None:
-    """None where a release of an earlier version does not name them."""
-    if "pair_factors" not in arrays:
-        return None
-    factors = ints(arrays["pair_factors"], most=max(FACTORS_IN_FOREST))
-    require(0 < len(factors) <= len(SHARPNESS) and factors.min() > 0, "its factors are not positive")
-    return tuple(factors.tolist())
 
 
 def _read_groups(array: NDArray[Any], bins: Bins) -> Ints:

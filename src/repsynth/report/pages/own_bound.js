@@ -142,8 +142,11 @@ const OwnBound = (() => {
       const group = (i) => score.groups[i][cells[i]];
       const beyond = score.factors.map((factor, k) => {
         let level = 0;
-        score.apart.forEach((each, i) => { level += each[k][cells[i]]; });
-        score.gains.forEach((each, p) => { level -= each[k][group(score.pairs[p][0])][group(score.pairs[p][1])]; });
+        score.order.forEach(([i, told]) => {
+          let left = score.apart[i][k][cells[i]];
+          told.forEach((p) => { left -= score.gains[p][k][group(score.pairs[p][0])][group(score.pairs[p][1])]; });
+          level += score.least === null ? left : Math.max(left, score.least);
+        });
         return Math.floor(((level - score.few) * factor) / score.unit);
       });
       return score.few + Math.max(...beyond);
