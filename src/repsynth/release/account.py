@@ -151,7 +151,7 @@ class Privacy:
         counted = bins.fraction(bins.starts >= self.threshold.value)
         if any(self.lumps) or abs(counted.value - wanted) > counted.error:
             return counted
-        return NoisyFraction(wanted, self.threshold.fraction_error)
+        return NoisyFraction(wanted, max(self.threshold.fraction_error, counted.error))
 
     def by_epsilon(self, rounded: Callable[[float], float] = float) -> dict[float, NoisyFraction]:
         """About which fraction of the records loses at most each ε, largest first; ε that are `rounded` alike are
@@ -249,14 +249,15 @@ def _cut(
     edges: Ints, counts: Floats, value: int, lumps: Lumps | None, lowest: int
 ) -> tuple[Ints, Floats, Floats, Floats]:
     """The starts, counts, parts and unsure numbers of one row's bins. The bin that the threshold falls into is
-    shared out by its lumps or, without any, by width."""
+    shared out by its lumps or, without any, by width. That is a guess: real records may have lumps that drawn ones
+    have not, so all of the bin might as well lie on one side."""
     k = int(np.searchsorted(edges, value))
     parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
     if k == len(edges) or edges[k] != value:
         inside = 0 < k < len(edges)
         below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
         share = np.array([1 - lumps.above, lumps.above] if lumps else [below, 1 - below])
-        error = lumps.error if lumps else 0.0
+        error = lumps.error if lumps else math.sqrt(float(share.prod()))
         edges = np.insert(edges, k, value)
         unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
         counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])

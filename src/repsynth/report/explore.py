@@ -331,8 +331,9 @@ def _released(schema: Schema, release: Release) -> dict[str, Any]:
     fractions: dict[float, float] = defaultdict(float)  # labels may have bins of the same score; they are one step
     for stratum in release.privacy.distribution():
         fractions[stratum.score] += stratum.fraction
+    above = release.privacy.fraction_above
     return {
         "notes": notes,
         "scores": [[score, round(fraction, 6)] for score, fraction in fractions.items()],
-        "error": None if release.threshold is None else release.threshold.fraction_error,
+        "error": None if above is None else above.error,
     }
