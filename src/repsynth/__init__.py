@@ -32,7 +32,7 @@ An audit:   pipeline.run -> release.kernels -> auditing.white_box -> auditing.bo
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev4"
+__version__ = "0.2.0.dev5"
 
 if TYPE_CHECKING:
     from repsynth.api import (

@@ -23,7 +23,7 @@ AUTO = "auto"
 PREDICT, TABLES = "predict", "tables"
 """Goals: that classifiers learn from synthetic records, that two-way tables come out right."""
 
-THRESHOLDS = {PREDICT: 5.0, TABLES: 2.0}
+THRESHOLDS = {PREDICT: 4.5, TABLES: 2.0}
 """By goal: how strong the signal must be for a model of tables. Found with `benchmarks/models.py`."""
 
 ASSUMED_ROWS = 10_000
