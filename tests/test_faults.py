@@ -51,7 +51,66 @@ REPLAY = RUNS + "test_without_a_person_nothing_moves_by_more_than_is_charged"
 FINE = "models/test_fine.py::"
 KEPT = "release/test_kept_releases.py::"
 
+PAIRWISE = "scoring/test_pairwise.py::"
+
 FAULTS = [
+    # Scores by pairs of columns, and what is said of who stands out.
+    Fault(
+        "columns that say the same are taken off without end",
+        "scoring.pairwise",
+        "level += left if self.forest else np.maximum(left, 0)",
+        "level += left",
+        PAIRWISE + "test_where_columns_say_the_same_their_rare_values_still_stand_out",
+    ),
+    Fault(
+        "scores of a release whose pairs are a forest change",
+        "scoring.pairwise",
+        "level += left if self.forest else np.maximum(left, 0)",
+        "level += np.maximum(left, 0)",
+        PAIRWISE + "test_scores_of_earlier_versions_stay_what_they_were",
+    ),
+    Fault(
+        "a score may be below the lowest",
+        "scoring.pairwise",
+        "- sum(int(self.gains[pair][k].max()) for pair in told)",
+        "- max((int(self.gains[pair][k].max()) for pair in told[:0]), default=0)",
+        PAIRWISE + "test_no_record_scores_less_than_the_lowest_where_all_pairs_say_that_it_is_frequent",
+    ),
+    Fault(
+        "tables of pairs share the noise of one",
+        "scoring.pairwise",
+        "noise = tables.sensitivity / charge.per_row",
+        "noise = 1.0 / charge.per_row",
+        PAIRWISE + "test_gains_are_shrunk_by_the_noise_that_their_tables_have",
+    ),
+    Fault(
+        "an audit attacks another choice of pairs than was made",
+        "scoring.pairwise",
+        "choice = PairChoice.of(self.spreads, self.rows, len(self.chosen), forest=self.forest)",
+        "choice = PairChoice.of(self.spreads, self.rows, 1, forest=self.forest)",
+        PAIRWISE + "test_the_choice_that_an_audit_attacks_is_the_one_that_was_made",
+    ),
+    Fault(
+        "a forged factor makes anybody an outlier",
+        "scoring.pairwise",
+        'require(forest or ints(arrays["pair_factors"]).tolist() == list(factors), "its factors are not known")',
+        'factors = factors if forest else tuple(ints(arrays["pair_factors"]).tolist())',
+        PAIRWISE + "test_a_file_that_says_otherwise_is_refused",
+    ),
+    Fault(
+        "the fraction of outliers is surer than anybody can be",
+        "release.account",
+        "error = lumps.error if lumps else math.sqrt(float(share.prod()))",
+        "error = lumps.error if lumps else 0.0",
+        "release/test_account.py::test_the_published_fraction_covers_lumps_that_histograms_do_not_show",
+    ),
+    Fault(
+        "the noise of differences between labels is understated",
+        "models.marginal.differences",
+        "+ np.outer(p_label**2, table.variance.sum(axis=0))",
+        "",
+        "models/test_differences.py::test_the_noise_of_a_difference_is_known",
+    ),
     # Fine histograms, and how much the others get.
     Fault(
         "a column of the fine histograms is not paid for",
