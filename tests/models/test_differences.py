@@ -1,15 +1,20 @@
 """How labels differ in a column: what of noisy tables is believed."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from repsynth.models.groups import Groups, choose_groups
 from repsynth.models.marginal.differences import columns_by_label
+from repsynth.models.marginal.mean_weights import _levelled
 from repsynth.models.marginal.shrinkage import NoisyTable
 from repsynth.models.naive_bayes.fit import _kept
 from repsynth.schema import Category, Integer
+from repsynth.scoring.base import NAT
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import Histograms
+from repsynth.scoring.threshold import Threshold
 
 ROWS = 10_000.0
 P_LABEL = np.array([0.7, 0.3])
@@ -100,3 +105,17 @@ def test_rare_values_of_a_histogram_that_is_clear_share_a_group_whatever_the_noi
     bins = Bins.discrete(Category(name="c", values=tuple("abcde")))
     (groups,) = choose_groups(Histograms((bins,), counts, 10.0, 700.0), None, most=3, noise=0.1)
     assert groups.of_bin.tolist() == [0, 1, 2, 2, 2, -1]
+
+
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+def test_drawn_records_lie_above_the_threshold_as_often_as_real_ones(spread: float) -> None:
+    """Records of a noisy model stand out more, and would be taken to weigh less than real ones do."""
+    threshold = Threshold(10 * NAT, np.array([0, 20]) * NAT, np.array([[0, 1, 0]]), 0.3, 0.0)
+    stage = SimpleNamespace(threshold=threshold)
+    scores = (spread * np.random.default_rng(0).normal(12, 2, 10_000) * NAT).astype(np.int64)
+    moved = _levelled(stage, scores)  # type: ignore[arg-type]
+    assert np.mean(moved >= threshold.value) == pytest.approx(0.3, abs=1e-3)
+    assert np.array_equal(np.diff(moved), np.diff(scores))
+    alike = np.full(100, 5 * NAT)
+    assert np.array_equal(_levelled(stage, alike), alike)  # type: ignore[arg-type]
+    assert _levelled(SimpleNamespace(threshold=None), scores) is scores  # type: ignore[arg-type]

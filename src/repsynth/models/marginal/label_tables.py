@@ -103,8 +103,11 @@ class LabelTables:
 
     def multiplier(self, records: Records) -> Ints:
         """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
-        weight = self.weights.of(self.score.of(records))
-        multiplier = clipped(weight, self.squared_norm(records), self.clip)
+        return self.clipped(records, self.weights.of(self.score.of(records)))
+
+    def clipped(self, records: Records, weights: Ints) -> Ints:
+        """The same of records with these weights."""
+        multiplier = clipped(weights, self.squared_norm(records), self.clip)
         return np.where(self.groups[self.label].of(records) == NONE, 0, multiplier)
 
     def total(self, records: Records) -> Ints:

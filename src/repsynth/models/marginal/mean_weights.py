@@ -17,6 +17,7 @@ from repsynth.models.marginal.raked import make_pool
 from repsynth.models.marginal.tables import Cross, Tables
 from repsynth.models.marginal.tree import Tree
 from repsynth.models.marginal.views import Measured, Views
+from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
 
 DRAWN = 50_000
@@ -101,12 +102,25 @@ def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> 
     drawn = make_pool(tree, views.all_groups, DRAWN).records.astype(np.int64)
     records = tree.decode(drawn[: len(views.groups)].T, np.random.default_rng(0))
     stage = views.stage
-    in_tables = with_label = _means(views, drawn, stage.weights.of(stage.score.of(records)) / FULL)
+    weights = stage.weights.of(_levelled(stage, stage.score.of(records)))
+    in_tables = with_label = _means(views, drawn, weights / FULL)
     tables = measured[0].tables
     if isinstance(tables, LabelTables):  # else plain counts, as earlier releases have them
-        with_label = _means(views, drawn, tables.multiplier(records) / FULL)
+        with_label = _means(views, drawn, tables.clipped(records, weights) / FULL)
     found = Weights(in_tables, with_label)
     return replace(found, error=_error(views, measured, found))
+
+
+def _levelled(stage: StageOne, scores: Ints) -> Ints:
+    """The scores of drawn records, moved so that about as many lie above the threshold as do of the real ones: the
+    noise in a model makes its records stand out more."""
+    if stage.threshold is None:
+        return scores
+    value, wanted = stage.threshold.value, stage.threshold.fraction
+    moved = scores - int(np.quantile(scores, 1 - wanted, method="higher")) + value
+    # Where many have the same score, moving it may put all of them above.
+    off, now = (abs(float(np.mean(each >= value)) - wanted) for each in (moved, scores))
+    return moved if off < now else scores
 
 
 def _means(views: Views, drawn: Ints, weights: Floats) -> MeanWeights:
