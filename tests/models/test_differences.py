@@ -111,11 +111,12 @@ def test_rare_values_of_a_histogram_that_is_clear_share_a_group_whatever_the_noi
 def test_drawn_records_lie_above_the_threshold_as_often_as_real_ones(spread: float) -> None:
     """Records of a noisy model stand out more, and would be taken to weigh less than real ones do."""
     threshold = Threshold(10 * NAT, np.array([0, 20]) * NAT, np.array([[0, 1, 0]]), 0.3, 0.0)
-    stage = SimpleNamespace(threshold=threshold)
+    stage = SimpleNamespace(threshold=threshold, borrowed=None)
     scores = (spread * np.random.default_rng(0).normal(12, 2, 10_000) * NAT).astype(np.int64)
     moved = _levelled(stage, scores)  # type: ignore[arg-type]
     assert np.mean(moved >= threshold.value) == pytest.approx(0.3, abs=1e-3)
     assert np.array_equal(np.diff(moved), np.diff(scores))
     alike = np.full(100, 5 * NAT)
     assert np.array_equal(_levelled(stage, alike), alike)  # type: ignore[arg-type]
-    assert _levelled(SimpleNamespace(threshold=None), scores) is scores  # type: ignore[arg-type]
+    for unknown in (SimpleNamespace(threshold=None), SimpleNamespace(threshold=threshold, borrowed=object())):
+        assert _levelled(unknown, scores) is scores  # type: ignore[arg-type]

@@ -113,8 +113,9 @@ def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> 
 
 def _levelled(stage: StageOne, scores: Ints) -> Ints:
     """The scores of drawn records, moved so that about as many lie above the threshold as do of the real ones: the
-    noise in a model makes its records stand out more."""
-    if stage.threshold is None:
+    noise in a model makes its records stand out more. How many do is not known where another table's release says
+    who stands out."""
+    if stage.threshold is None or stage.borrowed is not None:
         return scores
     value, wanted = stage.threshold.value, stage.threshold.fraction
     moved = scores - int(np.quantile(scores, 1 - wanted, method="higher")) + value
