@@ -93,15 +93,15 @@ FAULTS = [
     Fault(
         "a forged factor makes anybody an outlier",
         "scoring.pairwise",
-        'require(forest or ints(arrays["pair_factors"]).tolist() == list(factors), "its factors are not known")',
-        'factors = factors if forest else tuple(ints(arrays["pair_factors"]).tolist())',
+        'ints(arrays["pair_level_factors"]).tolist() == list(factors)',
+        'bool(ints(arrays["pair_level_factors"]).size)',
         PAIRWISE + "test_a_file_that_says_otherwise_is_refused",
     ),
     Fault(
         "the fraction of outliers is surer than anybody can be",
         "release.account",
         "error = lumps.error if lumps else math.sqrt(float(share.prod()))",
-        "error = lumps.error if lumps else 0.0",
+        "error = lumps.error if lumps else 0.0 * math.sqrt(float(share.prod()))",
         "release/test_account.py::test_the_published_fraction_covers_lumps_that_histograms_do_not_show",
     ),
     Fault(

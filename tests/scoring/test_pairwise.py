@@ -168,7 +168,7 @@ def test_scores_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:
     )
     assert earlier.factors == tuple(round(UNIT * 2 / sharpness) for sharpness in SHARPNESS)
     arrays = earlier.dump()
-    assert "pair_factors" not in arrays
+    assert "pair_level_factors" not in arrays
     again = Pairwise().load(release.stage.histograms, SCHEMA.label, arrays)
     records = records_of(make_people(50), SCHEMA)
     (a, b), cell = now.pairs[0], [bins.of(records) for bins in now.cells]
@@ -235,11 +235,11 @@ def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
         ("pair_chosen", lambda a: a[:-1]),
         ("pair_chosen", lambda a: a[:0]),
         ("pair_counts", lambda a: a[:-1]),
-        ("pair_factors", lambda a: a[:-1]),
-        ("pair_factors", lambda a: a - a.min()),
-        ("pair_factors", lambda a: a * 100),
-        ("pair_factors", lambda a: a[::-1]),
-        ("pair_factors", np.ones_like),
+        ("pair_level_factors", lambda a: a[:-1]),
+        ("pair_level_factors", lambda a: a - a.min()),
+        ("pair_level_factors", lambda a: a * 100),
+        ("pair_level_factors", lambda a: a[::-1]),
+        ("pair_level_factors", np.ones_like),
         ("pair_groups_0", lambda a: a * 2),
         ("pair_gain_0", lambda a: a + 2**41),
         ("apart_1", lambda a: a[1:]),
@@ -397,7 +397,7 @@ def test_in_a_forest_what_two_trees_connect_is_connected_throughout() -> None:
     out = {pairs[k] for k in np.flatnonzero(utilities == utilities.min())}
     assert out == {(a, b) for a, b in pairs if b <= 3}
     circle = np.array([pairs.index(pair) for pair in (*trees, (0, 3))])
-    arrays = {name: array for name, array in score.dump().items() if name != "pair_factors"}
+    arrays = {name: array for name, array in score.dump().items() if name != "pair_level_factors"}
     with pytest.raises(repsynth.ReleaseError, match="not a forest"):
         Pairwise().load(release.stage.histograms, SCHEMA.label, arrays | {"pair_chosen": circle})
 

@@ -257,7 +257,7 @@ def _cut(
         inside = 0 < k < len(edges)
         below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
         share = np.array([1 - lumps.above, lumps.above] if lumps else [below, 1 - below])
-        error = lumps.error if lumps else math.sqrt(float(share.prod()))
+        error = lumps.error if lumps else math.sqrt(float(share.prod())) if inside else 0.5  # an end has no width
         edges = np.insert(edges, k, value)
         unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
         counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])

@@ -129,10 +129,12 @@ class Pairwise(Scorer, frozen=True):
         require(len(set(pairs)) == len(pairs), "a pair of columns is there twice")
         most = min(_MOST_PAIRS, max(len(spreads) - 1, 0))
         require(len(pairs) <= most, "it has more pairs of columns than are chosen")
-        forest = "pair_factors" not in arrays
+        forest = "pair_level_factors" not in arrays
         require(not forest or _is_forest(pairs), "its pairs of columns are not a forest")
         factors = FACTORS_IN_FOREST if forest else FACTORS
-        require(forest or ints(arrays["pair_factors"]).tolist() == list(factors), "its factors are not known")
+        require(
+            forest or ints(arrays["pair_level_factors"]).tolist() == list(factors), "its factors are not known"
+        )
         cells = tuple(_read_cells(i, spread, arrays) for i, spread in enumerate(spreads))
         groups = tuple(_read_groups(arrays[f"pair_groups_{i}"], bins) for i, bins in enumerate(cells))
         levels = len(factors)
@@ -359,7 +361,7 @@ class PairwiseScore:
         """What was measured, and the look-up tables made of it."""
         arrays: Arrays = {"pair_chosen": np.array(self.chosen, dtype=np.int64), "pair_counts": self.counts}
         if not self.forest:
-            arrays["pair_factors"] = np.array(self.factors, dtype=np.int64)
+            arrays["pair_level_factors"] = np.array(self.factors, dtype=np.int64)
         for i, bins in enumerate(self.cells):
             arrays |= {f"apart_{i}": self.apart[i].ravel(), f"pair_groups_{i}": self.groups[i]}
             if bins.starts is not None:

@@ -98,30 +98,33 @@ def measured_weights(views: Views, measured: Sequence[Measured]) -> Weights:
 
 def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> Weights:
     """The same from a model: weights are a public function of a record, so records drawn from the model tell what
-    each group weighs. How far that is off, the margins of the measured tables tell."""
+    each group weighs, with their scores as they are or levelled, whichever counts for as much as the tables say in
+    all. How far that is off, the margins of the measured tables tell."""
     drawn = make_pool(tree, views.all_groups, DRAWN).records.astype(np.int64)
     records = tree.decode(drawn[: len(views.groups)].T, np.random.default_rng(0))
     stage = views.stage
-    weights = stage.weights.of(_levelled(stage, stage.score.of(records)))
-    in_tables = with_label = _means(views, drawn, weights / FULL)
-    tables = measured[0].tables
-    if isinstance(tables, LabelTables):  # else plain counts, as earlier releases have them
-        with_label = _means(views, drawn, tables.clipped(records, weights) / FULL)
+    tables, scores = measured[0].tables, stage.score.of(records)
+    seen = measured_weights(views, measured).with_label.mean
+
+    def counted(weights: Ints) -> Ints:
+        """What records of these weights count for where the label's tables are measured."""
+        # Earlier releases have plain counts there.
+        return tables.clipped(records, weights) if isinstance(tables, LabelTables) else weights
+
+    both = [stage.weights.of(each) for each in (scores, _levelled(stage, scores))]
+    weights = min(both, key=lambda each: abs(float(counted(each).mean()) / FULL - seen))
+    in_tables, with_label = (_means(views, drawn, each / FULL) for each in (weights, counted(weights)))
     found = Weights(in_tables, with_label)
     return replace(found, error=_error(views, measured, found))
 
 
 def _levelled(stage: StageOne, scores: Ints) -> Ints:
-    """The scores of drawn records, moved so that about as many lie above the threshold as do of the real ones: the
-    noise in a model makes its records stand out more. How many do is not known where another table's release says
-    who stands out."""
-    if stage.threshold is None or stage.borrowed is not None:
+    """The scores of drawn records, moved so that as many lie above the threshold as should of the real ones: the
+    noise in a model makes its records stand out more. Where many records have one score, that may be wrong."""
+    if stage.threshold is None:
         return scores
-    value, wanted = stage.threshold.value, stage.threshold.fraction
-    moved = scores - int(np.quantile(scores, 1 - wanted, method="higher")) + value
-    # Where many have the same score, moving it may put all of them above.
-    off, now = (abs(float(np.mean(each >= value)) - wanted) for each in (moved, scores))
-    return moved if off < now else scores
+    now = np.quantile(scores, 1 - stage.threshold.fraction, method="higher")
+    return scores - int(now) + stage.threshold.value
 
 
 def _means(views: Views, drawn: Ints, weights: Floats) -> MeanWeights:
