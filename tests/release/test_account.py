@@ -14,7 +14,7 @@ from repsynth.data.sources import open_source
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.account import NoisyFraction
+from repsynth.release.account import NoisyFraction, _cut
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import FULL
@@ -265,3 +265,11 @@ def test_the_published_fraction_covers_lumps_that_histograms_do_not_show() -> No
     published = release.privacy.fraction_above
     assert published is not None
     assert abs(published.value - np.mean(weights < FULL)) < 3 * published.error
+
+
+def test_what_lies_beyond_the_outermost_bins_of_scores_is_unsure() -> None:
+    """0.0 % ± 1.2 % was said where 9 % lay above a threshold beyond the last edge."""
+    starts, counts, _, unsure = _cut(np.array([0, 10]), np.array([1.0, 5.0, 4.0]), 99, None, 0)
+    assert starts.tolist() == [-1, 0, 10, 99]
+    assert counts.tolist() == [1.0, 5.0, 4.0, 0.0]
+    assert unsure.tolist() == [0.0, 0.0, -2.0, 2.0]
