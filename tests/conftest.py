@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
+import same_noise
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
@@ -34,6 +35,10 @@ pld.epsilon, pld.delta = cache(pld.epsilon), cache(pld.delta)  # type: ignore[as
 settings.register_profile("other-examples", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repsynth", settings.get_profile("other-examples"), derandomize=True)
 settings.load_profile("repsynth")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(same_noise)  # also for the examples of docstrings, which lie elsewhere
 
 
 def options_of(model: str, mu: float | None = None) -> dict[str, object]:

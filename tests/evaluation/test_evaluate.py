@@ -351,5 +351,7 @@ def test_a_release_is_drawn_from_and_its_intervals_are_looked_at() -> None:
     assert intervals.words == "as promised"
     wrong = repsynth.evaluate(replaced(make_people(2000, 1), "smoker", ["yes"] * 2000), release=release)
     assert wrong["intervals of the release"].breakdown["smoker"] < 1
+    people = replaced(replaced(make_people(2000, 1), "age", [40] * 2000), "income", [1.0] * 2000)
+    assert "is this the table" in repsynth.evaluate(people, release=release)["intervals of the release"].words
     with pytest.raises(ConfigError, match="not the one that the release was made with"):
         repsynth.evaluate(TRAIN, OTHER, parse_schema(CATEGORIES), release=release)
