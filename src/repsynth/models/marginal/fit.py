@@ -58,7 +58,7 @@ def _fit_tree(views: Views, measured: Sequence[Measured], weights: Weights, *, l
         {j: table for (i, j), table in tables.items() if i == label},
         {(i, j): table for (i, j), table in tables.items() if i != label},
         levels_from_tables=levels_from_tables,
-        errors={i: weights.errors(i) for i in range(len(views.groups))},
+        unsure={i: weights.unsure(i) for i in range(len(views.groups))},
         possible={pair: possible_cells(views.stage.schema, *(views.groups[i] for i in pair)) for pair in tables},
         fine=views.fine,
     )

@@ -4,9 +4,8 @@ First from the tables themselves, then from records drawn from the model that wa
 record is a public function of it.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +25,6 @@ DRAWN = 50_000
 _LEAST_MEAN = 0.02  # over all records: where none counts, nothing is scaled up without end
 _LEAST_WEIGHT = 0.1  # that tables are scaled up by: noise grows with them
 _FEW = 30.0  # drawn records of a cell that count as much as what its groups say
-_OFF = 0.1  # how far a mean weight may be off before the tables have said it
 
 
 @dataclass(frozen=True)
@@ -59,18 +57,16 @@ class MeanWeights:
 
 @dataclass(frozen=True)
 class Weights:
-    """What a record counts for on average: in tables its weight, in those of the label also what clipping leaves.
-    `error` is how far the mean f of a group may be off, in units of √(f (1 − f)): it is sure where all or none of
-    its records are outliers."""
+    """What a record counts for on average: in tables its weight, in the label's what clipping leaves of it."""
 
     in_tables: MeanWeights
     with_label: MeanWeights
-    error: float = 0.0
 
-    def errors(self, i: int) -> Floats:
-        """How far, as a fraction of itself, the mean of each group of a column may be off."""
+    def unsure(self, i: int) -> Floats:
+        """How far the mean of each group of a column may be off, as a fraction of it and up to a factor: not at
+        all where all records count in full."""
         weights = self.with_label.by_group.get(i, np.ones(1))
-        return self.error * np.sqrt((1 - weights) / weights)
+        return np.sqrt((1 - weights) / weights)
 
     def of(self, tables: Tables | LabelTables) -> MeanWeights:
         """Those of a statistic."""
@@ -99,7 +95,7 @@ def measured_weights(views: Views, measured: Sequence[Measured]) -> Weights:
 def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> Weights:
     """The same from a model: weights are a public function of a record, so records drawn from the model tell what
     each group weighs, with their scores as they are or levelled, whichever counts for as much as the tables say in
-    all. How far that is off, the margins of the measured tables tell."""
+    all."""
     drawn = make_pool(tree, views.all_groups, DRAWN).records.astype(np.int64)
     records = tree.decode(drawn[: len(views.groups)].T, np.random.default_rng(0))
     stage = views.stage
@@ -114,8 +110,7 @@ def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> 
     both = [stage.weights.of(each) for each in (scores, _levelled(stage, scores))]
     weights = min(both, key=lambda each: abs(float(counted(each).mean()) / FULL - seen))
     in_tables, with_label = (_means(views, drawn, each / FULL) for each in (weights, counted(weights)))
-    found = Weights(in_tables, with_label)
-    return replace(found, error=_error(views, measured, found))
+    return Weights(in_tables, with_label)
 
 
 def _levelled(stage: StageOne, scores: Ints) -> Ints:
@@ -135,26 +130,6 @@ def _means(views: Views, drawn: Ints, weights: Floats) -> MeanWeights:
         total = np.bincount(drawn[i], weights, minlength=groups.count)
         by_group[i] = np.clip((total + _FEW * mean) / (count + _FEW), _LEAST_WEIGHT, 1.0)
     return MeanWeights(mean, by_group, drawn, weights)
-
-
-def _error(views: Views, measured: Sequence[Measured], weights: Weights) -> float:
-    """How much more than their noise the margins of tables differ from what weights make of the histograms."""
-    signal = weight = 0.0
-    for m in measured:
-        by_group, variances = weights.of(m.tables).by_group, m.tables.variances(m.sigma)
-        for cross, table in m.tables.split(m.noisy).items():
-            for axis, i in enumerate(cross):
-                if i >= len(views.groups):
-                    continue
-                others = tuple(other for other in range(len(cross)) if other != axis)
-                total, error = _histogram(views, i)
-                expected = by_group[i] * np.maximum(total, 0.0)
-                noise = variances[cross].sum(axis=others) + (by_group[i] * error) ** 2
-                prior = expected**2 * (1 - by_group[i]) / by_group[i]
-                scale = prior / (noise + _OFF**2 * prior + 1e-9) ** 2
-                signal += float((((table.sum(axis=others) - expected) ** 2 - noise) * scale).sum())
-                weight += float((prior * scale).sum())
-    return math.sqrt(max(signal / max(weight, 1e-300), 0.0))
 
 
 def _coarse(views: Views, by_group: dict[int, Floats]) -> dict[int, Floats]:

@@ -20,6 +20,7 @@ from repsynth.models.completing import Completed
 from repsynth.models.fine import Fine
 from repsynth.models.groups import Groups, levels
 from repsynth.models.marginal.differences import columns_by_label
+from repsynth.models.marginal.levels import Seen, combine
 from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
 from repsynth.models.marginal.tables import Cross, Pair
 from repsynth.models.sampling import Line, Quotas, systematic
@@ -163,14 +164,14 @@ def fit_tree(
     edges: dict[Pair, NoisyTable],
     *,
     levels_from_tables: bool,
-    errors: Mapping[int, Floats],
+    unsure: Mapping[int, Floats],
     possible: Mapping[Cross, Bools | None] | None = None,
     fine: Fine | None = None,
 ) -> Tree:
     """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
     Levels, how frequent values are, come from stage 1 alone unless `levels_from_tables`: as long as nobody knows
-    what weights take from a group. `errors` says how far what tables say of each may be off, as a fraction;
+    what weights take from a group. `unsure` says how little is known of that, as a fraction and up to a factor;
     `possible`, in which cells of a table there can be records by the rules of the schema; `fine`, how numbers are
     spread inside of bins.
     """
@@ -178,27 +179,21 @@ def fit_tree(
     features = [i for i in range(len(groups)) if i != label]
     totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
 
-    def level(i: int, seen: list[NoisyTable]) -> tuple[Floats, Floats]:
-        """Counts of a column's groups from all that was seen of it, by precision; and their variance. What tables
-        say of a group is off by the same factor in all of them."""
-        both = totals[i]
-        if seen and levels_from_tables:
-            tables = by_precision(seen)
-            off = (errors[i] * tables.counts) ** 2
-            both = by_precision([both, NoisyTable(tables.counts, tables.variance + off)])
-        return both.counts, both.variance
-
+    if levels_from_tables:
+        margins = {i: _margins(i, label, by_label, edges) for i in totals}
+        totals |= combine(
+            {
+                i: Seen(totals[i], by_precision(tables), np.broadcast_to(unsure[i], each.count), _in_order(each))
+                for i, each in enumerate(groups)
+                if (tables := margins[i])
+            }
+        )
     p_label = np.ones(1)
     if label is not None:
-        counts, _ = level(label, [_margin(table, 1) for table in by_label.values()])
         labels = groups[label].count
-        p_label = np.maximum(to_simplex(counts / histograms.rows), min(0.02, 0.2 / labels))
+        p_label = np.maximum(to_simplex(totals[label].counts / histograms.rows), min(0.02, 0.2 / labels))
         p_label = p_label / p_label.sum()
-    ones = {}
-    for i in features:
-        seen = [_margin(by_label[i], 0)] if i in by_label else []
-        seen += [_margin(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
-        ones[i] = _proper(*level(i, seen), histograms.rows)
+    ones = {i: _proper(totals[i], histograms.rows) for i in features}
     columns = {i: p_label[:, None] * ones[i] for i in features}
     if by_label:
         columns |= columns_by_label(p_label, ones, by_label, groups, histograms.rows)
@@ -220,6 +215,21 @@ def fit_tree(
     return Tree(histograms, groups, label, p_label, columns, joints, fine)
 
 
+def _margins(
+    i: int, label: int | None, by_label: dict[int, NoisyTable], edges: dict[Pair, NoisyTable]
+) -> list[NoisyTable]:
+    """What each table says of a column."""
+    if i == label:
+        return [_margin(table, 1) for table in by_label.values()]
+    of_label = [_margin(by_label[i], 0)] if i in by_label else []
+    return of_label + [_margin(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
+
+
+def _in_order(groups: Groups) -> int:
+    """How many of the first groups are neighbours in order: all of numbers, none of categories."""
+    return 0 if groups.bins.starts is None else int(groups.of_bin[: groups.bins.numbers].max()) + 1
+
+
 def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTable:
     ones = np.ones(groups.bins.count)
     return NoisyTable(groups.sum_up(levels(histograms, i)), histograms.sigma**2 * groups.sum_up(ones))
@@ -229,11 +239,11 @@ def _margin(table: NoisyTable, axis: int) -> NoisyTable:
     return NoisyTable(table.counts.sum(axis=axis), table.variance.sum(axis=axis))
 
 
-def _proper(counts: Floats, variance: Floats, rows: float) -> Floats:
+def _proper(total: NoisyTable, rows: float) -> Floats:
     """Probabilities of groups from noisy counts, shrunk towards equal ones as far as noise explains them."""
-    even = 1 / len(counts)
-    shrinkage = _SPREAD / (_SPREAD + float(variance.sum()) / rows**2)
-    proper: Floats = np.maximum(to_simplex(even + (counts / rows - even) * shrinkage), 1e-6)
+    even = 1 / len(total.counts)
+    shrinkage = _SPREAD / (_SPREAD + float(total.variance.sum()) / rows**2)
+    proper: Floats = np.maximum(to_simplex(even + (total.counts / rows - even) * shrinkage), 1e-6)
     return proper / float(proper.sum())
 
 
