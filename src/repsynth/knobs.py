@@ -99,8 +99,13 @@ class Knob:
 
 
 def _is_number(value: Any) -> bool:
-    """Python's and NumPy's numbers, but neither True nor infinity."""
-    return not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(value)
+    """Python's and NumPy's numbers, but neither True nor infinity, nor one that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def knobs_of(kind: type[msgspec.Struct]) -> tuple[Knob, ...]:

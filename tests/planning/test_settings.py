@@ -93,6 +93,7 @@ def test_a_model_is_a_name_or_an_object_and_its_knobs_may_stand_beside_it() -> N
         ({"epsilon": -1}, "epsilon is -1; it must be above 0 and at most 100"),
         ({"epsilon": "one"}, "epsilon must be a number"),
         ({"epsilon": True}, "epsilon must be a number"),
+        ({"epsilon": 10**400}, "epsilon must be a number"),
         ({"epsilon": float("nan")}, "epsilon must be a number"),
         ({"public_rows": 10.5}, "public rows must be a whole number"),
         ({"score_share": "tenth"}, "score share must be a number or 'tenth-of-epsilon'"),
