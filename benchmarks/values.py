@@ -31,6 +31,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
 import repsynth
@@ -51,7 +52,7 @@ from repsynth.evaluation.utility import fit_boosting, tstr
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.schema import Schema, schema_from_dict
+from repsynth.schema import Schema, load_schema, schema_from_dict
 
 MODELS = ("mst", "aim", "naive-bayes", "autoregressive")
 WEIGHTS = ("default", "uniform")
@@ -115,6 +116,8 @@ def split_of(name: str, seed: int, data_dir: str | None, special: bool) -> Split
 def load(name: str, data_dir: str | None, special: bool) -> tuple[pa.Table, Schema]:
     if name == "nist":
         return load_nist(Path(data_dir or os.environ.get("REPSYNTH_DATA", "")) / NIST_FILE, special)
+    if (packaged := Path(data_dir or "") / f"{name}.parquet").exists():  # by packaged.py
+        return pq.read_table(packaged), load_schema(packaged.with_suffix(".toml"))
     dataset = datasets.load(name, data_dir=data_dir)
     return complete(dataset.table), dataset.schema
 
