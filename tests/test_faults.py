@@ -212,6 +212,13 @@ FAULTS = [
         PERSONS + "test_two_ids_share_a_number_as_often_as_is_claimed",
     ),
     Fault(
+        "a seed of a single random byte for all noise",
+        "pipeline.run",
+        "os.urandom if noise_seed is None else seeded_entropy(noise_seed)",
+        "seeded_entropy(os.urandom(1)[0] if noise_seed is None else noise_seed)",
+        "pipeline/test_pipeline.py::test_all_noise_is_the_operating_systems_own_unless_a_seed_is_asked_for",
+    ),
+    Fault(
         "the key is known",
         "data.persons",
         "Fingerprints(os.urandom)",

@@ -208,7 +208,7 @@ def test_the_model_that_was_chosen_is_told_everywhere_and_why(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = "--schema schema.toml --epsilon 1 --delta 1e-6 --public-rows 600"
-    line = "Model: naive-bayes, chosen because with 600 records a cell of a two-way table holds "
+    line = "Model: naive-bayes, chosen because 600 records are "
     for command in (f"plan {settings}", f"synthesize people.csv {settings}", "inspect release"):
         assert run(command) == 0
         assert line in capsys.readouterr().out
@@ -216,7 +216,7 @@ def test_the_model_that_was_chosen_is_told_everywhere_and_why(
         assert run(f"{command} --json") == 0
         told = json.loads(capsys.readouterr().out)
         assert told["model"] == "naive-bayes"
-        assert told["model_why"].startswith("with 600 records")
+        assert told["model_why"].startswith("600 records are ")
     assert run(f"plan {settings} --model naive-bayes") == 0
     assert "Model: naive-bayes.\n" in capsys.readouterr().out
 

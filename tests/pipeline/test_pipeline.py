@@ -29,6 +29,7 @@ from repsynth.errors import ConfigError, RepsynthWarning, SchemaError
 from repsynth.mechanism.kernels import Count, Rounds
 from repsynth.mechanism.meter import Meter
 from repsynth.models.registry import MODELS as ALL_MODELS
+from repsynth.pipeline import run as pipeline
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
@@ -405,3 +406,21 @@ def test_the_same_seed_draws_the_same_rows(people: pa.Table, schema: Schema) -> 
     release = seeded(people, schema, epsilon=1.0)
     assert release.sample(20, seed=4).equals(release.sample(20, seed=4))
     assert not release.sample(20, seed=4).equals(release.sample(20, seed=5))
+
+
+def test_all_noise_is_the_operating_systems_own_unless_a_seed_is_asked_for(
+    people: pa.Table, schema: Schema
+) -> None:
+    drawn_from = []
+
+    def make_meter(*arguments: Any, **options: Any) -> Meter:
+        drawn_from.append(options["entropy"])
+        return Meter(*arguments, **options)
+
+    private = [
+        run(plan_for(schema), open_source(people), noise_seed=seed, make_meter=make_meter).private
+        for seed in (None, 1)
+    ]
+    assert private == [True, False]
+    assert drawn_from[0] is pipeline.os.urandom
+    assert drawn_from[1] is not pipeline.os.urandom
