@@ -35,12 +35,16 @@ def releases() -> dict[str, Release]:
     by_label = made()
     assert by_label.threshold is not None
     assert by_label.threshold.shifts is not None
-    fitted = made(epsilon=0.2)
+    fitted, by_label_fitted = made(epsilon=0.05), made(epsilon=0.2)
     assert fitted.threshold is not None
     assert fitted.threshold.shifts is None
+    assert by_label_fitted.threshold is not None
+    assert by_label_fitted.threshold.shifts is not None
+    assert len(by_label_fitted.threshold.edges) < len(fitted.threshold.edges)
     return {
         "by label": by_label,
         "fitted": fitted,
+        "by label, fitted": by_label_fitted,
         "hinge": made(weights="hinge-exp", gamma=0.7),
         "cut": made(outlier_epsilon=2.0),
         "cap": made(weights="cap"),
@@ -49,7 +53,7 @@ def releases() -> dict[str, Release]:
     }
 
 
-KINDS = ["by label", "fitted", "hinge", "cut", "cap", "lost mass", "borrowed"]
+KINDS = ["by label", "fitted", "by label, fitted", "hinge", "cut", "cap", "lost mass", "borrowed"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -161,7 +165,7 @@ def test_another_ceiling_is_refused(releases: dict[str, Release], tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "borrowed"])
-@pytest.mark.parametrize("reading", [None, 0, 2, -7])
+@pytest.mark.parametrize("reading", [None, 0, 1, 2, 3, -7])
 def test_a_threshold_is_checked_whatever_it_says_of_how_it_was_read(
     kind: str, reading: int | None, releases: dict[str, Release], tmp_path: Path
 ) -> None:
@@ -179,8 +183,19 @@ def test_a_threshold_of_a_version_that_did_not_say_how_it_was_read_is_loaded(
     kind: str, releases: dict[str, Release], tmp_path: Path
 ) -> None:
     threshold = described_as(releases[kind], tmp_path / "whole")["threshold"]
-    Release.load(rewritten(releases[kind], tmp_path / "old", {}, threshold=threshold | {"reading": None}))
-    refused(rewritten(releases[kind], tmp_path / "new", {}, threshold=threshold | {"reading": 2}), "not follow")
+    for reading in (None, 1):
+        folder = tmp_path / f"old {reading}"
+        Release.load(rewritten(releases[kind], folder, {}, threshold=threshold | {"reading": reading}))
+    refused(rewritten(releases[kind], tmp_path / "new", {}, threshold=threshold | {"reading": 3}), "not follow")
+
+
+@pytest.mark.parametrize("reading", [None, 1])
+def test_few_records_of_an_earlier_version_have_one_threshold_for_all_labels(
+    reading: int | None, releases: dict[str, Release], tmp_path: Path
+) -> None:
+    release = releases["by label, fitted"]
+    threshold = described_as(release, tmp_path / "whole")["threshold"] | {"reading": reading}
+    refused(rewritten(release, tmp_path / "old", {}, threshold=threshold), "does not follow")
 
 
 def moved_charges(described: dict[str, Any], names: set[str], by: float) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import parse_schema
+from repsynth.scoring.base import NAT
 from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.stage import SCORES
-from repsynth.scoring.threshold import FEW, by_label
+from repsynth.scoring.threshold import FEW, ScoreBins, by_label
 
 TELLING = """
 label = "ill"
@@ -101,8 +102,43 @@ def test_a_label_with_few_records_has_the_threshold_of_all() -> None:
         assert (shifts[1] == 0) == (5 * (count // 5 + 1) < FEW)
 
 
-def test_too_few_records_for_all_labels_have_one_threshold() -> None:
-    few = run(plan_of(0.2), open_source(telling(2000)), noise_seed=1)
+def test_few_records_are_fitted_label_by_label() -> None:
+    """Where 800 records are ill, and a bin has noise of 50, one threshold would take most of them for outliers."""
+    records, above = records_of(telling(), SCHEMA), []
+    ill = records.codes["ill"] == 1
+    for seed in range(20):
+        few = run(plan_of(0.2, public_rows=ROWS), open_source(telling()), noise_seed=seed)
+        assert few.threshold is not None
+        assert few.threshold.fitted(rows=few.rows, sigma=50.0)
+        assert isinstance(few.score, ShiftedScore)
+        flagged = few.score.of(records) >= few.threshold.value
+        above.append((flagged[ill].mean(), flagged[~ill].mean()))
+    means = np.mean(above, axis=0)
+    assert 0.2 < means[0] < 0.5
+    assert means[1] == pytest.approx(0.3, abs=0.05)
+
+
+def test_a_label_is_believed_as_far_as_its_noise_allows_and_no_further_than_the_cap() -> None:
+    """Fitted: the second label's scores lie higher, all of them above the threshold of all."""
+    edges, above = np.arange(6) * NAT, np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])
+    usual = -np.diff(above, prepend=1.0, append=0.0)
+    high = np.array([0, 0, 0, 0, 0.4, 0.4, 0.2])
+    counts = np.stack([9000 * usual, 300 * high, np.zeros(7)]).round().astype(np.int64)
+    label = SCHEMA.label_column
+    moved = []
+    for sigma in (10.0, 60.0, 95.0, 120.0):
+        found = ScoreBins(edges, False, label).threshold(counts.ravel(), fraction=0.3, rows=9300, sigma=sigma)
+        assert found.shifts is not None
+        moved.append(-int(found.shifts[1]))
+        assert abs(found.shifts[0]) < 0.2 * NAT  # that of nearly all
+        assert found.shifts[2] == 0  # no records
+    highest = ScoreBins(edges, False, label).threshold(counts.ravel(), fraction=0.1, rows=9300, sigma=10.0)
+    assert moved[0] == pytest.approx(highest.value - 3 * NAT, abs=0.2 * NAT)
+    assert moved[0] > moved[1] > moved[2] > moved[3] == 0
+
+
+def test_so_few_records_that_labels_cannot_be_told_apart_have_one_threshold() -> None:
+    few = run(plan_of(0.04), open_source(telling(2000)), noise_seed=1)
     assert few.threshold is not None
     assert few.threshold.shifts is None
     assert not isinstance(few.score, ShiftedScore)

@@ -8,11 +8,12 @@ and a stretch of theirs.
 
 What tells the labels apart is often rare, so one threshold for all would take the signal for risk: the rarer
 label would have most of the outliers. Where the table can bear it, the histogram is one by label, at the same
-charge, and each label has a threshold of its own; its scores are moved so that one number serves for all.
+charge, and each label has a threshold of its own; its scores are moved so that one number serves for all. With
+few records, the distribution of a label is that of all with a shift of its own, as far as its counts say so.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,10 +30,10 @@ from repsynth.scoring.weights import FULL, WeightFunction
 READABLE = 200.0
 """Records times μ from which on the noisy counts are read directly."""
 
-READING = 1
+READING = 2
 """How a threshold is read off its histogram. A change of that counts it up and keeps the way before for the
-releases that were read by it: one that cannot be read again is refused. Versions up to 0.2.0.dev2 that did not
-write it have read theirs in this same way."""
+releases that were read by it: one that cannot be read again is refused. In 1, few records had one threshold for
+all labels; versions up to 0.2.0.dev2, which did not write it, have read theirs in this way."""
 
 MOST_BINS = 48
 
@@ -44,8 +45,11 @@ CAP = 1 / 3
 
 _DRAWN = 20_000
 _LUMP = 0.1  # of a bin's records that have one and the same score
-_SHIFT_SD, _LOG_STRETCH_SD = 2.0, 0.3
+_SHIFT_SD, _LOG_STRETCH_SD, _LABEL_SHIFT_SD = 2.0, 0.3, 1.0
 _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
+_FEW_DRAWN_ABOVE = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])  # by label there are fewer records in each bin
+_LEAST_OF_LABELS = 5.0  # records, in units of a bin's noise, that labels must have on average to be told apart
+_LEAST_OF_LABEL = 3.0  # the same for one of them
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,11 @@ class Threshold:
     reading: int | None = None
     """The `READING` by which it was found; None where an earlier version did not write it, which is 1."""
 
+    def fitted(self, *, rows: float, sigma: float) -> bool:
+        """Whether it was fitted for want of records, and not read off the noisy counts."""
+        by_label = self.shifts is not None and (self.reading or 1) > 1
+        return rows / sigma < READABLE * (math.sqrt(len(self.counts)) if by_label else 1.0)
+
     def moved_edges(self, row: int) -> Ints:
         """The edges of a row's bins, moved as its scores are."""
         return self.edges if self.shifts is None else self.edges + self.shifts[row]
@@ -155,9 +164,16 @@ class ScoreBins:
     def threshold(self, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
         """The threshold with this `fraction` of the records above it: post-processing of the noisy counts."""
         if self.label is not None:
-            return by_label(self.edges, counts.reshape(rows_of(self.label), -1), fraction=fraction, sigma=sigma)
-        find = _read if self.readable else _fit
-        value, error = find(self.edges, counts.astype(np.float64), fraction=fraction, rows=rows, sigma=sigma)
+            by_row = counts.reshape(rows_of(self.label), -1)
+            if self.readable:
+                return by_label(self.edges, by_row, fraction=fraction, sigma=sigma)
+            return _fit_by_label(self.edges, by_row, fraction=fraction, rows=rows, sigma=sigma)
+        noisy = counts.astype(np.float64)
+        if self.readable:
+            value, error = _read(self.edges, noisy, fraction=fraction, rows=rows, sigma=sigma)
+        else:
+            fit = _Fit.of(noisy, _DRAWN_ABOVE, rows=rows, sigma=sigma)
+            value, error = fit.value(self.edges, fraction), fit.error(fraction)
         return Threshold(value, self.edges, counts[None], fraction, error, reading=READING)
 
 
@@ -181,17 +197,32 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
     return Threshold(common, edges, counts, fraction, error, shifts, READING)
 
 
+def _fit_by_label(edges: Ints, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
+    """The same for few records: the distribution of each label is fitted as that of all with another shift."""
+    noisy = counts.astype(np.float64)
+    every = _Fit.of(noisy.sum(axis=0), _FEW_DRAWN_ABOVE, rows=rows, sigma=sigma * math.sqrt(len(noisy)))
+    common, highest = every.value(edges, fraction), every.value(edges, fraction * CAP)
+    values = np.full(len(counts), common, dtype=np.int64)
+    for k, row in enumerate(noisy):
+        if (records := float(row.sum())) > _LEAST_OF_LABEL * sigma:
+            values[k] = min(every.shifted(row, rows=records, sigma=sigma).value(edges, fraction), highest)
+    return Threshold(common, edges, counts, fraction, every.error(fraction), common - values, READING)
+
+
 def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
     """Whether a threshold is the one that its own histogram says, read as it says that it was.
 
     Another processor may round a logarithm otherwise: a thousandth of a nat counts as the same.
     """
-    if threshold.reading not in (None, READING):
+    if threshold.reading not in (None, 1, READING):
         return False  # nobody here could tell
     by = label if threshold.shifts is not None else None
-    bins = ScoreBins(threshold.edges, rows / sigma >= READABLE, by)
-    if not bins.readable and (by is not None or len(threshold.edges) != len(_DRAWN_ABOVE)):
+    fitted = threshold.fitted(rows=rows, sigma=sigma)
+    if by is not None and (threshold.reading or 1) == 1 and rows / sigma < READABLE:
+        return False  # few records had one threshold for all labels
+    if fitted and len(threshold.edges) != len(_DRAWN_ABOVE if by is None else _FEW_DRAWN_ABOVE):
         return False
+    bins = ScoreBins(threshold.edges, not fitted, by)
     again = bins.threshold(threshold.counts.ravel(), fraction=threshold.fraction, rows=rows, sigma=sigma)
     values = [(threshold.value, again.value)]
     if threshold.shifts is not None and again.shifts is not None:
@@ -237,24 +268,24 @@ def choose_score_bins(
     score: Score, histograms: Histograms, *, sigma: float, label: Discrete | None = None
 ) -> ScoreBins:
     """Bins for the noise `sigma`, from the released histograms: post-processing. Every label gets bins of its own
-    where all of them together can still be read.
+    where these have something to say.
 
     Edges that will be read are whole multiples of a step that depends on the number of columns alone,
     from the lowest possible score on; the real scores spread wider than the drawn ones, whose columns are
     independent, so the edges reach twice as far above the middle. There are never more than `MOST_BINS`.
     """
-    drawn = score.of(_drawn(histograms))
-    if histograms.rows / sigma < READABLE:
-        edges = np.quantile(drawn, 1 - _DRAWN_ABOVE).astype(np.int64)
+    drawn, signal = score.of(_drawn(histograms)), histograms.rows / sigma
+    if label is not None and signal < _LEAST_OF_LABELS * label.size:
+        label = None
+    if signal < READABLE * (1.0 if label is None else math.sqrt(rows_of(label))):
+        edges = np.quantile(drawn, 1 - (_DRAWN_ABOVE if label is None else _FEW_DRAWN_ABOVE)).astype(np.int64)
         # Few different scores, as in tables of one or two columns, may make quantiles coincide.
-        return ScoreBins(edges + np.arange(len(edges)), readable=False)
+        return ScoreBins(edges + np.arange(len(edges)), readable=False, label=label)
     middle, high = np.quantile(drawn, [0.5, 0.999])
     step = bin_width(score.columns)
     first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
     last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
-    labelled = label is not None and histograms.rows / sigma >= READABLE * math.sqrt(rows_of(label))
-    edges = np.arange(first, last + 1, dtype=np.int64) * step
-    return ScoreBins(edges, readable=True, label=label if labelled else None)
+    return ScoreBins(np.arange(first, last + 1, dtype=np.int64) * step, readable=True, label=label)
 
 
 def bin_width(columns: int) -> int:
@@ -281,23 +312,56 @@ def _read(edges: Ints, counts: Floats, *, fraction: float, rows: float, sigma: f
     return int(value), sigma * math.sqrt(len(edges) - k) / rows
 
 
-def _fit(edges: Ints, counts: Floats, *, fraction: float, rows: float, sigma: float) -> tuple[int, float]:
-    """logit(real fraction above) = shift + stretch × logit(drawn fraction above): the best on a grid."""
-    drawn = logit(_DRAWN_ABOVE)
-    shift, log_stretch = (
-        axis.ravel() for axis in np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-1.5, 1, 26), indexing="ij")
-    )
-    stretch = np.exp(log_stretch)
-    above = expit(shift[:, None] + stretch[:, None] * drawn)  # (fits, edges)
-    expected = rows * -np.diff(above, axis=1, prepend=1.0, append=0.0)  # (fits, bins)
-    loss = ((counts - expected) ** 2).sum(axis=1) / sigma**2
-    loss += (shift / _SHIFT_SD) ** 2 + (log_stretch / _LOG_STRETCH_SD) ** 2
-    best = int(np.argmin(loss))
-    wanted = (logit(fraction) - shift[best]) / stretch[best]
-    plausible = np.exp(-(loss - loss[best]) / 2)
-    fractions = expit(shift + stretch * wanted)
-    error = math.sqrt(float(plausible @ (fractions - fraction) ** 2 / plausible.sum()))
-    return int(_extrapolate(wanted, drawn[::-1], edges[::-1].astype(np.float64))), error
+@dataclass(frozen=True)
+class _Fit:
+    """logit(real fraction above) = shift + stretch × logit(drawn fraction above): fits on a grid, and the loss of
+    each. The drawn fractions are those above each edge."""
+
+    drawn: Floats
+    shifts: Floats
+    log_stretches: Floats
+    losses: Floats
+
+    @classmethod
+    def of(cls, counts: Floats, drawn_above: Floats, *, rows: float, sigma: float) -> "_Fit":
+        """The fits to the counts of bins."""
+        shifts, log_stretches = (
+            axis.ravel() for axis in np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-1.5, 1, 26), indexing="ij")
+        )
+        prior = (shifts / _SHIFT_SD) ** 2 + (log_stretches / _LOG_STRETCH_SD) ** 2
+        return cls(logit(drawn_above), shifts, log_stretches, prior)._to(counts, rows, sigma)
+
+    def shifted(self, counts: Floats, *, rows: float, sigma: float) -> "_Fit":
+        """The best fit with another shift, to the counts of some of the records."""
+        further = np.linspace(-4, 4, 81)
+        stretches = np.full(len(further), self.log_stretches[self._best])
+        prior = (further / _LABEL_SHIFT_SD) ** 2
+        return _Fit(self.drawn, self.shifts[self._best] + further, stretches, prior)._to(counts, rows, sigma)
+
+    def _to(self, counts: Floats, rows: float, sigma: float) -> "_Fit":
+        above = expit(self.shifts[:, None] + np.exp(self.log_stretches)[:, None] * self.drawn)  # (fits, edges)
+        expected = rows * -np.diff(above, axis=1, prepend=1.0, append=0.0)  # (fits, bins)
+        loss = ((counts - expected) ** 2).sum(axis=1) / sigma**2
+        return replace(self, losses=loss + self.losses)
+
+    @property
+    def _best(self) -> int:
+        return int(np.argmin(self.losses))
+
+    def _wanted(self, fraction: float) -> float:
+        """The logit of the drawn fraction above where this one of the real records is."""
+        best = self._best
+        return float((logit(fraction) - self.shifts[best]) / np.exp(self.log_stretches[best]))
+
+    def value(self, edges: Ints, fraction: float) -> int:
+        """The score that this fraction of the records is above."""
+        return int(_extrapolate(self._wanted(fraction), self.drawn[::-1], edges[::-1].astype(np.float64)))
+
+    def error(self, fraction: float) -> float:
+        """One standard deviation of the fraction that is above it."""
+        plausible = np.exp(-(self.losses - self.losses.min()) / 2)
+        fractions = expit(self.shifts + np.exp(self.log_stretches) * self._wanted(fraction))
+        return math.sqrt(float(plausible @ (fractions - fraction) ** 2 / plausible.sum()))
 
 
 def _extrapolate(x: float, xs: Floats, ys: Floats) -> float:
