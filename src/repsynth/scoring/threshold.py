@@ -48,7 +48,7 @@ _LUMP = 0.1  # of a bin's records that have one and the same score
 _SHIFT_SD, _LOG_STRETCH_SD, _LABEL_SHIFT_SD = 2.0, 0.3, 1.0
 _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
 _FEW_DRAWN_ABOVE = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])  # by label there are fewer records in each bin
-_LEAST_OF_LABELS = 5.0  # records, in units of a bin's noise, that labels must have on average to be told apart
+_LEAST_OF_LABELS = 10.0  # records, in units of a bin's noise, that labels must have on average to be told apart
 _LEAST_OF_LABEL = 3.0  # the same for one of them
 
 
