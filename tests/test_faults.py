@@ -44,6 +44,7 @@ IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
 OF_PERSONS = "engines/test_cluster_persons.py::"
 PERSONS = "data/test_persons.py::"
 RUNS = "pipeline/test_person_runs.py::"
+BY_LABEL = "scoring/test_threshold_by_label.py::"
 ATTACKED = "attacks/test_person_attacks.py::"
 PERSON_BOUNDS = "curator/test_guarantee_of_persons.py::"
 REPLAY = RUNS + "test_without_a_person_nothing_moves_by_more_than_is_charged"
@@ -210,6 +211,34 @@ FAULTS = [
         "sums: Words = key[0][:, None] + key[1][:, None] * lengths.astype(np.uint64)",
         "sums: Words = key[0][:, None] + 0 * key[1][:, None] * lengths.astype(np.uint64)",
         PERSONS + "test_two_ids_share_a_number_as_often_as_is_claimed",
+    ),
+    Fault(
+        "a guarantee where the threshold was fitted",
+        "curator.guarantee",
+        "release.threshold.fitted(rows=release.rows, sigma=_threshold_sigma(release))",
+        "release.rows / _threshold_sigma(release) < 200",
+        BY_LABEL + "test_nothing_is_guaranteed_where_the_threshold_was_fitted",
+    ),
+    Fault(
+        "all labels have the noise of one",
+        "scoring.threshold",
+        "sigma=sigma * math.sqrt(len(noisy))",
+        "sigma=sigma",
+        BY_LABEL + "test_the_error_of_a_fitted_fraction_is_its_spread",
+    ),
+    Fault(
+        "edges that coincide lie above the records",
+        "scoring.threshold",
+        "ScoreBins(_apart(edges), readable=False, label=label)",
+        "ScoreBins(edges + np.arange(len(edges)), readable=False, label=label)",
+        BY_LABEL + "test_where_most_records_are_alike_not_all_of_them_are_outliers",
+    ),
+    Fault(
+        "a file says whether each label has a threshold",
+        "scoring.threshold",
+        "threshold.reading == READING and (by is not None) not in told",
+        "False",
+        "release/test_ties.py::test_whether_each_label_has_a_threshold_is_not_the_files_to_say",
     ),
     Fault(
         "a seed of a single random byte for all noise",

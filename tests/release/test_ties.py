@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from repsynth.planning.plan import SPLIT, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.lending import borrow
 from repsynth.scoring.base import NAT
+from repsynth.scoring.threshold import ScoreBins, follows
 from repsynth.scoring.weights import FULL
 
 SIM = datasets.load("sim")
@@ -35,7 +37,7 @@ def releases() -> dict[str, Release]:
     by_label = made()
     assert by_label.threshold is not None
     assert by_label.threshold.shifts is not None
-    fitted, by_label_fitted = made(epsilon=0.05), made(epsilon=0.2)
+    fitted, by_label_fitted = made(epsilon=0.2), made(epsilon=0.7)
     assert fitted.threshold is not None
     assert fitted.threshold.shifts is None
     assert by_label_fitted.threshold is not None
@@ -196,6 +198,23 @@ def test_few_records_of_an_earlier_version_have_one_threshold_for_all_labels(
     release = releases["by label, fitted"]
     threshold = described_as(release, tmp_path / "whole")["threshold"] | {"reading": reading}
     refused(rewritten(release, tmp_path / "old", {}, threshold=threshold), "does not follow")
+
+
+def test_whether_each_label_has_a_threshold_is_not_the_files_to_say(releases: dict[str, Release]) -> None:
+    """One threshold, read off the counts of all labels together: a guarantee could be stated for it."""
+    for kind in ("by label", "by label, fitted"):
+        release = releases[kind]
+        threshold = release.threshold
+        assert threshold is not None
+        (sigma,) = (event.sigma for event in release.events if event.name == "scores")  # type: ignore[union-attr]
+        label = release.schema.label_column
+        pooled = threshold.counts.sum(axis=0)
+        again = ScoreBins(threshold.edges, True).threshold(pooled, fraction=0.3, rows=release.rows, sigma=sigma)
+        one = replace(threshold, counts=again.counts, shifts=None, value=again.value)
+        one = replace(one, fraction_error=again.fraction_error)
+        assert not follows(one, rows=release.rows, sigma=sigma, label=label)
+        if kind == "by label":  # an earlier version may have had so few that it read one for all
+            assert follows(replace(one, reading=1), rows=release.rows, sigma=sigma, label=label)
 
 
 def moved_charges(described: dict[str, Any], names: set[str], by: float) -> dict[str, Any]:

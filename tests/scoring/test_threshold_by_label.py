@@ -7,13 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from checks import check_contribution, check_replay, check_spends_its_plan, record_run, records_of, rewritten
+from scipy.special import expit, logit
 
 import repsynth
+from repsynth.curator.guarantee import why_none
 from repsynth.data.sources import open_source
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
-from repsynth.schema import parse_schema
+from repsynth.schema import parse_schema, schema_from_dict
 from repsynth.scoring.base import NAT
 from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.stage import SCORES
@@ -137,8 +139,45 @@ def test_a_label_is_believed_as_far_as_its_noise_allows_and_no_further_than_the_
     assert moved[0] > moved[1] > moved[2] > moved[3] == 0
 
 
+def test_the_error_of_a_fitted_fraction_is_its_spread() -> None:
+    generator, label = np.random.default_rng(1), SCHEMA.label_column
+    above, sigma = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05]), 60.0
+    edges = (logit(above) * -NAT).astype(np.int64)  # so scores are logistic, and any threshold's fraction is known
+    each = -np.diff(above, prepend=1.0, append=0.0)
+    counts = np.stack([5000 * each, 3000 * each, 0 * each])
+    off, errors = [], []
+    for _ in range(200):
+        noisy = np.rint(counts + generator.normal(0, sigma, counts.shape)).astype(np.int64)
+        found = ScoreBins(edges, False, label).threshold(noisy.ravel(), fraction=0.3, rows=8000, sigma=sigma)
+        off.append(expit(-found.value / NAT) - 0.3)
+        errors.append(found.fraction_error)
+    assert np.std(off) / np.mean(errors) == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize(("columns", "rare"), [(4, 0.1), (8, 0.05)])
+def test_where_most_records_are_alike_not_all_of_them_are_outliers(columns: int, rare: float) -> None:
+    generator = np.random.default_rng(3)
+    table = pa.table({f"c{k}": generator.random(3000) < rare for k in range(columns)})
+    schema = schema_from_dict(
+        {"label": "c0", "columns": {name: {"type": "boolean"} for name in table.column_names}}
+    )
+    settings = Settings.of(epsilon=1.0, delta=1e-6, public_rows=3000, model="naive-bayes")
+    for seed in range(5):
+        release = run(make_plan(schema, settings), open_source(table), noise_seed=seed)
+        assert release.threshold is not None
+        above = release.score.of(records_of(table, schema)) >= release.threshold.value
+        assert 0.1 < above.mean() < 0.5
+
+
+def test_nothing_is_guaranteed_where_the_threshold_was_fitted() -> None:
+    """Between one histogram that could be read and one by label that can."""
+    for mu, fitted in ((0.26, True), (0.4, True), (0.5, False)):
+        release = run(plan_of(mu, public_rows=ROWS), open_source(telling()), noise_seed=1)
+        assert ("fitted" in (why_none(release) or "")) == fitted
+
+
 def test_so_few_records_that_labels_cannot_be_told_apart_have_one_threshold() -> None:
-    few = run(plan_of(0.04), open_source(telling(2000)), noise_seed=1)
+    few = run(plan_of(0.15), open_source(telling(2000)), noise_seed=1)
     assert few.threshold is not None
     assert few.threshold.shifts is None
     assert not isinstance(few.score, ShiftedScore)

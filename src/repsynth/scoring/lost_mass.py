@@ -55,7 +55,6 @@ def solve_rule(rule: Rule, threshold: Threshold, *, lowest: int, most: float) ->
 
 def _above(edges: Ints, counts: Floats, value: int) -> float:
     """The noisy number of records at or above a score; the bin that it lies in is shared out by width."""
-    ends = np.append(edges[1:], np.iinfo(np.int64).max)
-    width = np.maximum((ends - edges).astype(np.float64), 1.0)
-    part = np.clip((ends - np.maximum(edges, value)).astype(np.float64) / width, 0.0, 1.0)
-    return float(part @ counts[1:])
+    starts, ends = edges[:-1], edges[1:]
+    part = np.clip((ends - np.maximum(starts, value)) / np.maximum(ends - starts, 1), 0.0, 1.0)
+    return float(part @ counts[1:-1] + counts[-1])  # the last bin has no end

@@ -48,8 +48,9 @@ _LUMP = 0.1  # of a bin's records that have one and the same score
 _SHIFT_SD, _LOG_STRETCH_SD, _LABEL_SHIFT_SD = 2.0, 0.3, 1.0
 _DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
 _FEW_DRAWN_ABOVE = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])  # by label there are fewer records in each bin
-_LEAST_OF_LABELS = 10.0  # records, in units of a bin's noise, that labels must have on average to be told apart
+_LEAST_OF_LABELS = 20.0  # records, in units of a bin's noise, that labels must have on average to be told apart
 _LEAST_OF_LABEL = 3.0  # the same for one of them
+_ROUNDED = 1e-9  # noise is written down with less than that of error
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,9 @@ def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete 
     fitted = threshold.fitted(rows=rows, sigma=sigma)
     if by is not None and (threshold.reading or 1) == 1 and rows / sigma < READABLE:
         return False  # few records had one threshold for all labels
+    told = {_tells_labels(label, (1 + off) * rows / sigma) for off in (-_ROUNDED, _ROUNDED)}
+    if threshold.reading == READING and (by is not None) not in told:
+        return False  # whether each label has its own follows from public numbers
     if fitted and len(threshold.edges) != len(_DRAWN_ABOVE if by is None else _FEW_DRAWN_ABOVE):
         return False
     bins = ScoreBins(threshold.edges, not fitted, by)
@@ -229,6 +233,11 @@ def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete 
         values += list(zip(threshold.shifts.tolist(), again.shifts.tolist(), strict=True))
     error = math.isclose(threshold.fraction_error, again.fraction_error, rel_tol=1e-3, abs_tol=1e-9)
     return error and all(abs(one - other) <= NAT // 1000 for one, other in values)
+
+
+def _tells_labels(label: Discrete | None, signal: float) -> bool:
+    """Whether records, in units of the noise of a bin, are enough for a histogram by label."""
+    return label is not None and signal >= _LEAST_OF_LABELS * label.size
 
 
 @dataclass(frozen=True)
@@ -275,17 +284,28 @@ def choose_score_bins(
     independent, so the edges reach twice as far above the middle. There are never more than `MOST_BINS`.
     """
     drawn, signal = score.of(_drawn(histograms)), histograms.rows / sigma
-    if label is not None and signal < _LEAST_OF_LABELS * label.size:
+    if not _tells_labels(label, signal):
         label = None
     if signal < READABLE * (1.0 if label is None else math.sqrt(rows_of(label))):
         edges = np.quantile(drawn, 1 - (_DRAWN_ABOVE if label is None else _FEW_DRAWN_ABOVE)).astype(np.int64)
-        # Few different scores, as in tables of one or two columns, may make quantiles coincide.
-        return ScoreBins(edges + np.arange(len(edges)), readable=False, label=label)
+        return ScoreBins(_apart(edges), readable=False, label=label)
     middle, high = np.quantile(drawn, [0.5, 0.999])
     step = bin_width(score.columns)
     first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
     last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
     return ScoreBins(np.arange(first, last + 1, dtype=np.int64) * step, readable=True, label=label)
+
+
+def _apart(edges: Ints) -> Ints:
+    """Where many records have one score, quantiles coincide: all but one of these edges move below it, so that the
+    records lie above all of them.
+
+    >>> _apart(np.array([5, 5, 5, 9])).tolist()
+    [3, 4, 5, 9]
+    """
+    place = np.arange(len(edges))
+    apart: Ints = np.minimum.accumulate((edges - place)[::-1])[::-1] + place
+    return apart
 
 
 def bin_width(columns: int) -> int:
