@@ -216,7 +216,7 @@ FAULTS = [
         "a guarantee where the threshold was fitted",
         "curator.guarantee",
         "release.threshold.fitted(rows=release.rows, sigma=_threshold_sigma(release))",
-        "release.rows / _threshold_sigma(release) < 200",
+        "release.rows / _threshold_sigma(release) < 20",
         BY_LABEL + "test_nothing_is_guaranteed_where_the_threshold_was_fitted",
     ),
     Fault(

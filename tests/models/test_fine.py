@@ -210,7 +210,7 @@ def test_a_choice_that_is_made_again_expects_what_the_run_did(monkeypatch: pytes
     assert np.array_equal(again.choice.expected, made[0].expected)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("epsilon", [2.0, 20.0])
+@pytest.mark.parametrize("epsilon", [0.5, 20.0])
 def test_no_record_has_more_influence_on_it_than_the_account_says(epsilon: float) -> None:
     release = released(epsilon=epsilon)
     assert isinstance(release.stage.score, ShiftedScore) == (epsilon == 20.0)  # a threshold for each label

@@ -73,13 +73,17 @@ def plan_of(**knobs: Any) -> Plan:
 
 @pytest.mark.parametrize("weights", ["targeted", "hinge-exp"])
 def test_the_mean_lost_weight_is_what_was_asked_for(weights: str, sim: datasets.Dataset, tmp_path: Path) -> None:
-    """By the records themselves; the noise, which is seeded, and the width of bins leave some room."""
-    plan = plan_of(weights=weights, max_lost_mass=0.1, public_rows=6000)
-    release = run(plan, open_source(sim.table), noise_seed=1)
-    weight = release.weights.of(release.score.of(records_of(sim.table, sim.schema))) / FULL
-    assert 0.06 < 1 - weight.mean() < 0.14
-    assert release.lost_mass is not None
-    assert 0.095 < release.lost_mass <= 0.1
+    """By the records themselves, on average over draws of the noise; the width of bins leaves some room."""
+    plan, lost = plan_of(weights=weights, max_lost_mass=0.1, public_rows=6000), []
+    for seed in range(8):
+        release = run(plan, open_source(sim.table), noise_seed=seed)
+        weight = release.weights.of(release.score.of(records_of(sim.table, sim.schema))) / FULL
+        lost.append(1 - weight.mean())
+        assert release.lost_mass is not None
+        assert 0.095 < release.lost_mass <= 0.1
+    assert 0.08 < np.mean(lost) < 0.12
+    assert 0.04 < min(lost)
+    assert max(lost) < 0.16
     loaded = Release.load(release.save(tmp_path / "release"))
     assert loaded.rule == release.rule != plan.rule
     assert loaded.lost_mass == release.lost_mass

@@ -32,8 +32,9 @@ READABLE = 200.0
 
 READING = 2
 """How a threshold is read off its histogram. A change of that counts it up and keeps the way before for the
-releases that were read by it: one that cannot be read again is refused. In 1, few records had one threshold for
-all labels; versions up to 0.2.0.dev2, which did not write it, have read theirs in this way."""
+releases that were read by it: one that cannot be read again is refused. In 1, more records were needed for a
+threshold by label, and it was never fitted; versions up to 0.2.0.dev2, which did not write it, have read theirs in
+this way."""
 
 MOST_BINS = 48
 
@@ -126,8 +127,7 @@ class Threshold:
 
     def fitted(self, *, rows: float, sigma: float) -> bool:
         """Whether it was fitted for want of records, and not read off the noisy counts."""
-        by_label = self.shifts is not None and (self.reading or 1) > 1
-        return rows / sigma < READABLE * (math.sqrt(len(self.counts)) if by_label else 1.0)
+        return rows / sigma < READABLE
 
     def moved_edges(self, row: int) -> Ints:
         """The edges of a row's bins, moved as its scores are."""
@@ -286,7 +286,7 @@ def choose_score_bins(
     drawn, signal = score.of(_drawn(histograms)), histograms.rows / sigma
     if not _tells_labels(label, signal):
         label = None
-    if signal < READABLE * (1.0 if label is None else math.sqrt(rows_of(label))):
+    if signal < READABLE:
         edges = np.quantile(drawn, 1 - (_DRAWN_ABOVE if label is None else _FEW_DRAWN_ABOVE)).astype(np.int64)
         return ScoreBins(_apart(edges), readable=False, label=label)
     middle, high = np.quantile(drawn, [0.5, 0.999])
