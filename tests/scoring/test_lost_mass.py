@@ -121,3 +121,12 @@ def test_no_guarantee_since_the_noise_decides_the_weights(sim: datasets.Dataset)
 def test_what_contradicts_it_is_refused(knobs: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         plan_of(**{"max_lost_mass": 0.1, **knobs})
+
+
+@pytest.mark.parametrize("first", [-6, 0, 2**20])
+def test_records_beyond_the_last_edge_are_above_wherever_it_lies(first: int) -> None:
+    edges = (first + np.arange(6)) * NAT
+    counts = np.array([[0, 0, 0, 0, 0, 0, 100]])
+    threshold = Threshold((first + 3) * NAT, edges, counts, fraction=0.3, fraction_error=0.01)
+    weights = make_weights(Targeted(), threshold=threshold.value, lowest=min(first, 0) * NAT)
+    assert lost_mass(threshold, weights) == pytest.approx(0.8, abs=0.01)
