@@ -215,8 +215,8 @@ FAULTS = [
     Fault(
         "a guarantee where the threshold was fitted",
         "curator.guarantee",
-        "release.threshold.fitted(rows=release.rows, sigma=_threshold_sigma(release))",
-        "release.rows / _threshold_sigma(release) < 20",
+        "release.rows / _threshold_sigma(release) < READABLE",
+        "release.rows / _threshold_sigma(release) < READABLE / 10",
         BY_LABEL + "test_nothing_is_guaranteed_where_the_threshold_was_fitted",
     ),
     Fault(

@@ -29,7 +29,7 @@ from repsynth.schema import Schema
 from repsynth.scoring.base import NAT, Tails
 from repsynth.scoring.histograms import ColumnHistograms
 from repsynth.scoring.stage import SCORES
-from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, bin_width, row_of, rows_of
+from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width, row_of, rows_of
 from repsynth.scoring.weights import FULL
 
 ETA_SHARE = 1 / 2
@@ -58,7 +58,7 @@ def why_none(release: Release) -> str | None:
         return "several rows of a person count, so that the number of those that do is not public"
     if release.plan.public_rows is None:
         return "the number of records was not declared public"
-    if release.threshold.fitted(rows=release.rows, sigma=_threshold_sigma(release)):
+    if release.rows / _threshold_sigma(release) < READABLE:
         return "too few records for this budget: the threshold was fitted, not read"
     if release.score.tails(release.stage.scored) is None:
         return "too few records for this budget: some histogram is not clear"

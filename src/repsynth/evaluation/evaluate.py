@@ -37,7 +37,7 @@ _MOST_LABELS = {"boosting": 10, "logistic regression": 50}
 """With more, these take too long: boosting grows a tree for each."""
 
 _TOO_RARE = 1e-4
-"""How seldom 95 % intervals miss so many shares of the table that they are of: more seldom, and it is another."""
+"""Where 95 % intervals of a table would miss so many of its shares more seldom than that, they are of another."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,11 @@ class Groups:
         """How many groups there are."""
         return int(self.of_bin.max()) + 1
 
+    @property
+    def in_order(self) -> int:
+        """How many of the first groups are neighbours in order: all of numbers, none of categories."""
+        return 0 if self.bins.starts is None else int(self.of_bin[: self.bins.numbers].max()) + 1
+
     def of(self, records: Records) -> Ints:
         """The group of each record."""
         return records.look_up(self.bins.column.name, self.of_codes, self.bins.starts)
@@ -82,14 +87,12 @@ def coarser(histograms: Histograms, i: int, groups: Groups, most: int = _COARSE)
     """The groups of a numeric column taken together to so many of about equal mass; others stay as they are."""
     if groups.bins.starts is None or groups.count <= most:
         return groups
-    numbers = groups.bins.numbers
-    values = int(groups.of_bin[:numbers].max()) + 1
     # The counts as they were measured: earlier releases, which do not keep these groups, were made so.
     counts = histograms.noisy(i) if histograms.clear(i) else np.append(histograms.probabilities[i], 0.0)
-    mass = np.maximum(groups.sum_up(counts)[:values], 1e-9)
+    mass = np.maximum(groups.sum_up(counts)[: groups.in_order], 1e-9)
     middle = (np.cumsum(mass) - mass / 2) / mass.sum()
     _, of_group = np.unique(np.floor(middle * most), return_inverse=True)
-    return Groups(groups.bins, _with_others(groups.bins, of_group[groups.of_bin[:numbers]]))
+    return Groups(groups.bins, _with_others(groups.bins, of_group[groups.of_bin[: groups.bins.numbers]]))
 
 
 def of_finer(fine: Groups, coarse: Groups) -> Ints:

@@ -125,10 +125,6 @@ class Threshold:
     reading: int | None = None
     """The `READING` by which it was found; None where an earlier version did not write it, which is 1."""
 
-    def fitted(self, *, rows: float, sigma: float) -> bool:
-        """Whether it was fitted for want of records, and not read off the noisy counts."""
-        return rows / sigma < READABLE
-
     def moved_edges(self, row: int) -> Ints:
         """The edges of a row's bins, moved as its scores are."""
         return self.edges if self.shifts is None else self.edges + self.shifts[row]
@@ -218,15 +214,15 @@ def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete 
     if threshold.reading not in (None, 1, READING):
         return False  # nobody here could tell
     by = label if threshold.shifts is not None else None
-    fitted = threshold.fitted(rows=rows, sigma=sigma)
-    if by is not None and (threshold.reading or 1) == 1 and rows / sigma < READABLE:
+    readable = rows / sigma >= READABLE
+    if by is not None and threshold.reading != READING and not readable:
         return False  # few records had one threshold for all labels
     told = {_tells_labels(label, (1 + off) * rows / sigma) for off in (-_ROUNDED, _ROUNDED)}
     if threshold.reading == READING and (by is not None) not in told:
         return False  # whether each label has its own follows from public numbers
-    if fitted and len(threshold.edges) != len(_DRAWN_ABOVE if by is None else _FEW_DRAWN_ABOVE):
+    if not readable and len(threshold.edges) != len(_DRAWN_ABOVE if by is None else _FEW_DRAWN_ABOVE):
         return False
-    bins = ScoreBins(threshold.edges, not fitted, by)
+    bins = ScoreBins(threshold.edges, readable, by)
     again = bins.threshold(threshold.counts.ravel(), fraction=threshold.fraction, rows=rows, sigma=sigma)
     values = [(threshold.value, again.value)]
     if threshold.shifts is not None and again.shifts is not None:

@@ -86,9 +86,9 @@ def _believed(parts: Mapping[int, _Noisy]) -> dict[int, Floats]:
 def _normal_scores(ones: Floats, groups: Groups) -> Floats:
     """The normal score of the middle rank of each group of numbers, in standard units; 0 of all others, and where
     there is one group only."""
-    if groups.bins.starts is None or (groups.of_bin[: groups.bins.numbers] == 0).all():
+    numbers = groups.in_order
+    if numbers < 2:
         return np.zeros(len(ones))
-    numbers = int(groups.of_bin[: groups.bins.numbers].max()) + 1
     mass = ones[:numbers] / ones[:numbers].sum()
     z = ndtri(np.clip(np.cumsum(mass) - mass / 2, _TAIL, 1 - _TAIL))
     z = z - mass @ z

@@ -21,26 +21,26 @@ _OTHERS = 10.0  # groups of its own that count as much for a column as all other
 
 @dataclass(frozen=True)
 class Seen:
-    """What stage 1 and tables say of a column's groups. The first `numbers` of these are in order."""
+    """What stage 1 and tables say of a column's groups. The first `in_order` of these are neighbours in order."""
 
     stage: NoisyTable
     tables: NoisyTable
     unsure: Floats
     """√((1 − f) / f) of the mean weight f of each group: nobody doubts it where all records count in full."""
-    numbers: int
+    in_order: int
 
     @property
     def alike(self) -> Floats:
         """What two groups have of what neighbours have in common; each has all of it with itself."""
         order = np.arange(len(self.unsure))
         apart = np.abs(order[:, None] - order)
-        in_order = np.maximum(order[:, None], order) < self.numbers
-        return np.where(in_order | (apart == 0), _ALIKE**apart, 0.0)
+        neighbours = np.maximum(order[:, None], order) < self.in_order
+        return np.where(neighbours | (apart == 0), _ALIKE**apart, 0.0)
 
 
 @dataclass(frozen=True)
 class _Variances:
-    """How wrong weights are in all, and alike for neighbours: what was seen, and what it were if this was 1."""
+    """How wrong weights are in all, and alike for neighbours: what was seen, and would be were this 1."""
 
     seen: Floats
     expected: Floats

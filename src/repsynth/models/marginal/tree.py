@@ -183,7 +183,7 @@ def fit_tree(
         margins = {i: _margins(i, label, by_label, edges) for i in totals}
         totals |= combine(
             {
-                i: Seen(totals[i], by_precision(tables), np.broadcast_to(unsure[i], each.count), _in_order(each))
+                i: Seen(totals[i], by_precision(tables), np.broadcast_to(unsure[i], each.count), each.in_order)
                 for i, each in enumerate(groups)
                 if (tables := margins[i])
             }
@@ -223,11 +223,6 @@ def _margins(
         return [_margin(table, 1) for table in by_label.values()]
     of_label = [_margin(by_label[i], 0)] if i in by_label else []
     return of_label + [_margin(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
-
-
-def _in_order(groups: Groups) -> int:
-    """How many of the first groups are neighbours in order: all of numbers, none of categories."""
-    return 0 if groups.bins.starts is None else int(groups.of_bin[: groups.bins.numbers].max()) + 1
 
 
 def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTable:

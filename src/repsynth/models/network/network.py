@@ -366,7 +366,7 @@ def _features(stage: StageOne, i: int, groups: Groups, most: int) -> Floats:
         kernel = np.diag(own)
     else:
         spike = probabilities > _SPIKE / len(probabilities)
-        spike[int(groups.of_bin[: groups.bins.numbers].max()) + 1 :] = True  # special values, and the missing
+        spike[groups.in_order :] = True  # special values, and the missing
         spread = np.where(spike, 0.0, probabilities)
         rank = (np.cumsum(spread) - spread / 2) / max(float(spread.sum()), 1e-9)
         near = 1 + np.exp(-((rank[:, None] - rank) ** 2) / (2 * _REACH**2))
