@@ -273,7 +273,9 @@ class Schema:
     rules: tuple[RowRule | Follows, ...] = ()
     """What is known of how columns depend on each other."""
     person: Person | None = None
-    """Whose rows belong together; None where each row is a person."""
+    """Whose rows belong together, if one person can have several rows."""
+    one_row_per_person: bool = False
+    """Whether the curator declared that no person has more than one row."""
 
     @property
     def learned(self) -> tuple[Discrete | Numeric, ...]:

@@ -22,7 +22,7 @@ from repsynth.schema.made import FAMILIES
 from repsynth.schema.mistakes import Report, did_you_mean
 from repsynth.schema.rules import read_rules, rules_to_list
 
-_TOP = ("columns", "label", "confirmed", "measured", "rules", "person")
+_TOP = ("columns", "label", "confirmed", "measured", "rules", "person", "one_row_per_person")
 _MOST_MU = 1e6
 _MOST_ROWS = 1000
 _MOST_BYTES = 64 * 2**20
@@ -105,6 +105,7 @@ def schema_from_dict(
         confirmed=confirmed is True,
         measured=_measured(raw.get("measured"), tables, report),
         person=_person(raw.get("person"), tables, report),
+        one_row_per_person=_one_row_per_person(raw, report),
     )
     if schema.person is not None and schema.measured is not None:
         report(
@@ -131,6 +132,8 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
     """
     result: dict[str, Any] = {} if schema.label is None else {"label": schema.label}
     result["columns"] = {column.name: _column_to_dict(column) for column in schema.columns}
+    if schema.one_row_per_person:
+        result["one_row_per_person"] = True
     if schema.person is not None:
         result["person"] = {"column": schema.person.column, "rows": schema.person.rows}
     if schema.rules:
@@ -210,6 +213,18 @@ def _person(table: Any, tables: dict[str, Any], report: Report) -> Person | None
         )
         return None
     return Person(column=column, rows=rows)
+
+
+def _one_row_per_person(raw: dict[str, Any], report: Report) -> bool:
+    key = "one_row_per_person"
+    declared = raw.get(key)
+    if declared is not None and not isinstance(declared, bool):
+        report(None, key, f"'{key}' must be true or false")
+    elif declared is True and "person" in raw:
+        report(None, key, f"'{key}' contradicts [person]; keep the one that is true of the table")
+    elif declared is False and "person" not in raw:
+        report(None, key, f"'{key} = false' needs [person], which names the column that identifies people")
+    return declared is True
 
 
 def _measured(table: Any, tables: dict[str, Any], report: Report) -> Measured | None:
