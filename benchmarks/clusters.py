@@ -37,9 +37,12 @@ PIECE = 2**18
 
 
 def schema_for(columns: int) -> Schema:
-    lines, described = ['label = "c0"'], schema_of(columns)["columns"]
+    lines, described = ["one_row_per_person = true", 'label = "c0"'], schema_of(columns)["columns"]
     for name, column in described.items():
-        lines += [f"[columns.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in column.items())]
+        lines += [
+            f"[columns.{name}]",
+            *(f"{key} = {json.dumps(value)}" for key, value in column.items()),
+        ]
     return parse_schema("\n".join(lines))
 
 

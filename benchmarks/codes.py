@@ -26,6 +26,7 @@ WARDS = ("north", "south", "east", "west", "day", "night")
 def schema_of(way: str) -> Schema:
     return parse_schema(
         f"""
+one_row_per_person = true
 label = "readmitted"
 [columns.code]
 type = "category"

@@ -33,6 +33,7 @@ SMALLEST_DELTA = 1.01e-11
 
 LETTERS = np.array(list("abcdefgh"))
 SCHEMA = {
+    "one_row_per_person": True,
     "label": "answer",
     "columns": {
         **{name: {"type": "boolean"} for name in ("left", "right", "up", "down", "agree")},

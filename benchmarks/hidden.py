@@ -72,7 +72,7 @@ def schema_of(table: pa.Table) -> Schema:
             columns[name] = {"type": "number", "min": -6, "max": 6}
         else:
             columns[name] = {"type": "category", "values": sorted(set(table[name].unique().to_pylist()))}
-    return schema_from_dict({"label": LABEL, "columns": columns})
+    return schema_from_dict({"one_row_per_person": True, "label": LABEL, "columns": columns})
 
 
 def auroc(learn: pa.Table, fresh: pa.Table) -> float:

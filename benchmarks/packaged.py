@@ -107,7 +107,7 @@ def rounded(value: float, outwards: Callable[[float], int]) -> float:
 
 def declared(table: pd.DataFrame, label: str) -> tuple[pd.DataFrame, str]:
     """The table with the types of its schema, and the schema."""
-    lines = [f'label = "{label}"']
+    lines = ["one_row_per_person = true", f'label = "{label}"']
     for name in table.columns:
         column = table[name]
         numeric = column.dtype.kind in "iuf" and name != label

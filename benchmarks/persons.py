@@ -31,6 +31,7 @@ MEASURES = ("boosting", "1-way", "2-way")
 
 VISITS = parse_schema(
     """
+one_row_per_person = true
 label = "icu"
 columns.patient = {type = "id"}
 columns.age = {type = "integer", min = 0, max = 100}
@@ -93,11 +94,15 @@ def once(table: pa.Table, ids: str, seed: int) -> pa.Table:
 def compare(name: str, table: pa.Table, schema: Schema, ids: str, seed: int, asked: argparse.Namespace) -> None:
     train, holdout = halves(table, ids, seed)
     each = np.bincount(train[ids].to_numpy())
-    plain = dataclasses.replace(schema, person=None)
+    plain = dataclasses.replace(schema, person=None, one_row_per_person=True)
     for rows in (None, 1, 3, 10):
         person = None if rows is None else Person(column=ids, rows=rows)
         release = synthesize(
-            train, dataclasses.replace(schema, person=person), epsilon=asked.epsilon, delta=1e-9, model=asked.model
+            train,
+            dataclasses.replace(schema, person=person, one_row_per_person=False),
+            epsilon=asked.epsilon,
+            delta=1e-9,
+            model=asked.model,
         )
         synthetic = release.sample(40_000, seed=seed)
         found = []
@@ -119,7 +124,8 @@ def compare(name: str, table: pa.Table, schema: Schema, ids: str, seed: int, ask
 def count_in_parts(rows: int) -> None:
     """What counting takes where each 2²¹ rows are a part of a cluster, all of them in this process."""
     schema = dataclasses.replace(
-        parse_schema("columns.who = {type = 'id'}\ncolumns.on = {type = 'boolean'}"), person=Person(column="who")
+        parse_schema("one_row_per_person = true\ncolumns.who = {type = 'id'}\ncolumns.on = {type = 'boolean'}"),
+        person=Person(column="who"),
     )
     assert schema.person is not None
     encode = EncodeOwned(schema, schema.person, bytes(32))

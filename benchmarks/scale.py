@@ -53,7 +53,7 @@ def schema_of(columns: int) -> dict[str, Any]:
         else:
             low, high = (0.0, 1e6) if place % 2 else (-1000.0, 1000.0)
             found[f"c{k}"] = {"type": "number", "min": low, "max": high}
-    return {"label": "c0", "columns": found}
+    return {"one_row_per_person": True, "label": "c0", "columns": found}
 
 
 def simulate(rows: int, columns: int, generator: np.random.Generator) -> pa.Table:
@@ -250,7 +250,7 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
         kernel = Tables(groups, every, RandomScore((), 0), weights, "tables")
 
         def work() -> None:
-            table = EncodedTable(open_source(path), Schema(columns=tuple(columns)))
+            table = EncodedTable(open_source(path), Schema(one_row_per_person=True, columns=tuple(columns)))
             Codes.of(table).sum(kernel)
 
     return {"cpu": cpu(work)}

@@ -52,7 +52,9 @@ def simulate(rows: int, columns: int, seed: int = 0) -> tuple[pa.Table, Schema]:
             made[name] = np.minimum(np.exp(generator.normal(7 + answer, 1)), 1e6).astype(int)
             described[name] = {"type": "integer", "min": 0, "max": 1_000_000}
     described[LABEL] = {"type": "boolean"}
-    return pa.table({**made, LABEL: answer}), schema_from_dict({"label": LABEL, "columns": described})
+    return pa.table({**made, LABEL: answer}), schema_from_dict(
+        {"one_row_per_person": True, "label": LABEL, "columns": described}
+    )
 
 
 def main() -> None:

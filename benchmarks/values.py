@@ -136,7 +136,7 @@ def load_nist(path: Path, special: bool) -> tuple[pa.Table, Schema]:
                 columns[name] |= {"special": ["N"]} if special else {"missing": True}
         else:
             columns[name] = {"type": "category", "values": sorted(set(table[name].to_pylist()))}
-    return table, schema_from_dict({"label": NIST_LABEL, "columns": columns})
+    return table, schema_from_dict({"one_row_per_person": True, "label": NIST_LABEL, "columns": columns})
 
 
 # Simulated columns
@@ -224,7 +224,7 @@ def wide_schema(width: int) -> Schema:
             low, high = 0.0, round_up(width * high)
         cast = int if kind == "integer" else float
         columns[name] = {"type": kind, "min": cast(low), "max": cast(high)}
-    return schema_from_dict({"label": "label", "columns": {**columns, "label": LABEL}})
+    return schema_from_dict({"one_row_per_person": True, "label": "label", "columns": {**columns, "label": LABEL}})
 
 
 LABEL: dict[str, object] = {"type": "category", "values": ["no", "yes"]}

@@ -26,7 +26,9 @@ with atheris.instrument_imports(include=["repsynth", "tomllib", "msgspec"]):
     from repsynth.release.release import Release
     from repsynth.schema import parse_schema
 
-SMALL = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n')
+SMALL = parse_schema(
+    'one_row_per_person = true\n[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n'
+)
 FOLDER = Path(tempfile.mkdtemp(prefix="fuzz"))
 
 

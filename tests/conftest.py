@@ -52,6 +52,7 @@ def options_of(model: str, mu: float | None = None) -> dict[str, object]:
 
 
 ALL_TYPES = """
+one_row_per_person = true
 label = "smoker"
 
 [columns.person]
@@ -118,6 +119,7 @@ def make_people(rows: int, seed: int = 5) -> pa.Table:
 
 
 WIDE = """
+one_row_per_person = true
 label = "owner"
 
 [columns.pay]

@@ -92,7 +92,7 @@ def schemas(draw: st.DrawFn) -> Schema:
         chosen.append(Category(name=label, values=tuple(values)))
     if all(isinstance(column, Id) or column.name == label for column in chosen):
         chosen.append(Boolean(name="something to learn"))
-    return Schema(columns=tuple(chosen), label=label)
+    return Schema(one_row_per_person=True, columns=tuple(chosen), label=label)
 
 
 @st.composite

@@ -76,7 +76,8 @@ def test_every_schema_there_and_back(schema: object) -> None:
     assert schema_from_dict(json.loads(json.dumps(schema_to_dict(schema)))) == schema  # type: ignore[arg-type]
 
 
-LINES = """[columns.a];[columns];type = "integer";type = "category";type = 3;min = 1;max = 9;max = nan;max = 1e400
+LINES = """one_row_per_person = true
+[columns.a];[columns];type = "integer";type = "category";type = 3;min = 1;max = 9;max = nan;max = 1e400
 values = [1, 1];values = [];label = "a";confirmed = 1;[[columns.a]];a = {b = {c = 1}};missing = true;[columns.'']
 min = 2020-01-01;max = 2020-01-01T00:00:00Z""".replace("\n", ";")
 TOML = st.one_of(st.text(max_size=200), st.lists(st.sampled_from(LINES.split(";")), max_size=12).map("\n".join))
@@ -97,7 +98,9 @@ def test_a_schema_nested_a_thousand_deep() -> None:
         parse_schema("a = " + "[" * 5000 + "]" * 5000)
 
 
-SMALL = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n')
+SMALL = parse_schema(
+    'one_row_per_person = true\n[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n'
+)
 
 
 @settings(max_examples=200)
@@ -208,7 +211,7 @@ def test_the_command_line_never_shows_a_traceback(
     Path("noise.toml").write_bytes(bytes(range(256)))
     Path("noise.parquet").write_bytes(bytes(range(256)) * 20)
     Path("noise.db").write_bytes(bytes(range(256)) * 20)
-    Path("schema.toml").write_text("[columns.a]\ntype = 'boolean'\n")
+    Path("schema.toml").write_text("one_row_per_person = true\n[columns.a]\ntype = 'boolean'\n")
     Path("release").mkdir()
     Path("release/release.json").write_bytes(bytes(range(256)))
     for command in (

@@ -109,6 +109,7 @@ def synthesize(
     >>> from repsynth.schema import parse_schema
     >>> people = pa.table({"age": [30, 41, 55] * 300, "smoker": [True, False, False] * 300})
     >>> schema = parse_schema('''
+    ... one_row_per_person = true
     ... label = "smoker"
     ... columns.age = {type = "integer", min = 18, max = 99}
     ... columns.smoker = {type = "boolean"}
@@ -179,6 +180,7 @@ def measure_schema(
     *,
     epsilon: float,
     delta: float = 1e-10,
+    one_row_per_person: bool = False,
     label: str | None = None,
     ids: Sequence[str] = (),
     public_rows: int | None = None,
@@ -188,13 +190,14 @@ def measure_schema(
 ) -> "MeasuredDraft":
     """A schema found by charged, noisy measurements of a table: it may be published and needs no confirmation.
 
-    Only the names of the columns are taken as public. `ids` are columns that identify people: they are not
+    The charge protects one row, so `one_row_per_person` must be declared. Only the names of the columns are taken
+    as public. `ids` are columns that identify people: they are not
     measured. What it costs goes on into the account of every release that is made with it.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
     >>> people = pa.table({"age": [30, 41, 55] * 3000, "smoker": ["yes", "no", "no"] * 3000})
-    >>> draft = measure_schema(people, epsilon=0.5, label="smoker")
+    >>> draft = measure_schema(people, epsilon=0.5, one_row_per_person=True, label="smoker")
     >>> schema = parse_schema(draft.text)
     >>> schema.label, schema.columns[0].max
     ('smoker', 99)
@@ -209,6 +212,7 @@ def measure_schema(
         open_source(table, reading),
         epsilon=epsilon,
         delta=delta,
+        one_row_per_person=one_row_per_person,
         label=label,
         ids=ids,
         rows=public_rows,
@@ -225,7 +229,10 @@ def check_table(table: Any, schema: Schema | str | Path, **how: Any) -> "TableCh
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
-    >>> schema = parse_schema('columns.age = {type = "integer", min = 18, max = 99}')
+    >>> schema = parse_schema('''
+    ... one_row_per_person = true
+    ... columns.age = {type = "integer", min = 18, max = 99}
+    ... ''')
     >>> check_table(pa.table({"age": [30, 41, 120, None]}), schema).columns[0].above
     0.25
     """

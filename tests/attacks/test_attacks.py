@@ -103,7 +103,9 @@ def test_a_holdout_that_overlaps_is_noticed(sim: datasets.Dataset) -> None:
 
 
 def test_twins_by_chance_are_no_overlap() -> None:
-    schema = parse_schema('columns.a = {type = "boolean"}\ncolumns.b = {type = "boolean"}')
+    schema = parse_schema(
+        'one_row_per_person = true\ncolumns.a = {type = "boolean"}\ncolumns.b = {type = "boolean"}'
+    )
     generator = np.random.default_rng(0)
     tables = [pa.table({name: generator.random(200) < 0.5 for name in "ab"}) for _ in range(2)]
     found = choose_victims(*tables, schema, targets=10, seed=0)

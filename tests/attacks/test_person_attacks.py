@@ -31,7 +31,9 @@ ROWS = np.array([1, 2, 3, 6])  # of a person, in turn
 
 def schema_of(sim: datasets.Dataset, rows: int) -> Schema:
     columns = (*sim.schema.columns, Id(name="who"))
-    return dataclasses.replace(sim.schema, columns=columns, person=Person(column="who", rows=rows))
+    return dataclasses.replace(
+        sim.schema, columns=columns, person=Person(column="who", rows=rows), one_row_per_person=False
+    )
 
 
 def stays(sim: datasets.Dataset, start: int, people: int, first: int = 0, rows: np.ndarray = ROWS) -> pa.Table:

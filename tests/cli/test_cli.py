@@ -78,6 +78,10 @@ def test_a_draft_is_refused_until_it_is_confirmed(folder: Path, capsys: pytest.C
     assert "not private" in draft
     command = "synthesize people.csv --schema draft.toml --epsilon 1"
     assert run(command) == 2
+    assert "one_row_per_person = true" in capsys.readouterr().err
+    draft = draft.replace("# one_row_per_person = true", "one_row_per_person = true")
+    (folder / "draft.toml").write_text(draft)
+    assert run(command) == 2
     assert "confirmed = true" in capsys.readouterr().err
     (folder / "draft.toml").write_text(draft.replace("confirmed = false", "confirmed = true"))
     assert run(command) == 0
@@ -114,6 +118,8 @@ def test_a_check_is_private_and_leaves_nothing(folder: Path, capsys: pytest.Capt
     assert contents(folder) == before
     assert run("schema people.csv -o draft.toml") == 0
     capsys.readouterr()
+    draft = (folder / "draft.toml").read_text()
+    (folder / "draft.toml").write_text(draft.replace("# one_row_per_person", "one_row_per_person"))
     assert run("check people.csv --schema draft.toml") == 0  # a draft may be checked before it is confirmed
     assert "is a draft" in capsys.readouterr().out
 
@@ -237,6 +243,7 @@ def test_plan_warns_in_words_where_noise_drowns_the_data(folder: Path, capsys: p
 # --- what a user should know ---
 
 CODES = """
+one_row_per_person = true
 [columns.person]
 type = "id"
 
@@ -321,7 +328,10 @@ def test_the_line_on_outliers_is_what_the_histogram_says(
     """Of records that are all equal, not nearly a third are outliers."""
     monkeypatch.setattr("repsynth.cli.commands.run", partial(run_plan, noise_seed=1))
     pacsv.write_csv(pa.table({"age": [40] * 3000, "smoker": [True] * 3000}), folder / "equal.csv")
-    columns = '[columns.age]\ntype = "integer"\nmin = 18\nmax = 99\n[columns.smoker]\ntype = "boolean"\n'
+    columns = (
+        "one_row_per_person = true\n"
+        '[columns.age]\ntype = "integer"\nmin = 18\nmax = 99\n[columns.smoker]\ntype = "boolean"\n'
+    )
     (folder / "equal.toml").write_text(f'label = "smoker"\n{columns}')
     assert run("synthesize equal.csv --schema equal.toml --epsilon 2 --delta 1e-6 --json") == 0
     told = json.loads(capsys.readouterr().out)["threshold"]
@@ -402,7 +412,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 
 
 def test_a_wrong_schema_prints_all_its_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "bad.toml").write_text('[columns.a]\ntype = "int"\n[columns.b]\ntype = "number"\nmin = 3\nmax = 1\n')
+    (folder / "bad.toml").write_text(
+        'one_row_per_person = true\n[columns.a]\ntype = "int"\n[columns.b]\ntype = "number"\nmin = 3\nmax = 1\n'
+    )
     assert run("plan --schema bad.toml --epsilon 1") == 2
     assert capsys.readouterr().err.count("error: bad.toml, line ") == 2
 
@@ -523,7 +535,9 @@ def test_words_behind_an_audit_without_a_table_are_tables(
 def test_a_schema_error_is_one_json_object_with_all_problems(
     verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "bad.toml").write_text('[columns.a]\ntype = "int"\n[columns.b]\ntype = "number"\nmin = 3\nmax = 1\n')
+    (folder / "bad.toml").write_text(
+        'one_row_per_person = true\n[columns.a]\ntype = "int"\n[columns.b]\ntype = "number"\nmin = 3\nmax = 1\n'
+    )
     before = files(folder)
     error = refusal(WHOLE[verb].replace("schema.toml", "bad.toml") + " --json", capsys)
     assert error["kind"] == "SchemaError"

@@ -27,7 +27,8 @@ from repsynth.schema import Numeric, Schema, parse_schema
 
 def checked(cells: Sequence[object], declared: str, *, label: bool = False) -> ColumnCheck:
     """The check of one column beside another."""
-    text = ('label = "x"\n' if label else "") + f"columns.x = {{{declared}}}\ncolumns.y = {{type = 'boolean'}}\n"
+    text = "one_row_per_person = true\n" + ('label = "x"\n' if label else "")
+    text += f"columns.x = {{{declared}}}\ncolumns.y = {{type = 'boolean'}}\n"
     table = pa.table({"x": cells, "y": [True, False] * (len(cells) // 2) + [True] * (len(cells) % 2)})
     return check_table(table, parse_schema(text)).columns[0]
 
@@ -145,7 +146,10 @@ def test_frequent_texts_survive_any_number_of_rare_ones() -> None:
 
 def test_rows_that_are_none_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"x,y\n1,yes\n2\n3,no,7\n4,Gen\xe8ve\n")
-    schema = parse_schema("columns.x = {type='integer', min=0, max=9}\ncolumns.y = {type='boolean', missing=true}")
+    schema = parse_schema(
+        "one_row_per_person = true\n"
+        "columns.x = {type='integer', min=0, max=9}\ncolumns.y = {type='boolean', missing=true}"
+    )
     result = check_table(tmp_path / "t.csv", schema)
     assert (result.rows, result.dropped_rows, result.private) == (2, 2, True)
     assert "2 rows of the file (50.0 %)" in result.findings[0]
@@ -200,7 +204,9 @@ def test_every_cell_is_counted_as_it_is_encoded(data: st.DataObject) -> None:
 
 def test_memory_does_not_grow_with_the_rows() -> None:
     """Ids and odd cells that are all different, batch by batch."""
-    schema = parse_schema("columns.id = {type='id'}\ncolumns.x = {type='integer', min=0, max=9}")
+    schema = parse_schema(
+        "one_row_per_person = true\ncolumns.id = {type='id'}\ncolumns.x = {type='integer', min=0, max=9}"
+    )
 
     def peak(batches: int) -> int:
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

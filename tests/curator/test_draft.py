@@ -44,7 +44,7 @@ def decided(values: Sequence[Any] | pa.Array, name: str = "x") -> tuple[Column, 
     """What a column of a table is taken for; the table must be readable through it, and nothing may be clipped."""
     table = pa.table({name: values, "beside it": [True, False] * (len(values) // 2)})
     draft = make_draft(table)
-    schema = parse_schema(draft.text)
+    schema = parse_schema(f"one_row_per_person = true\n{draft.text}")
     column = check_table(table, schema).columns[0]
     assert (column.below, column.above, column.rounded, column.undeclared) == (0, 0, 0, 0)
     assert draft.columns[0].name == name
@@ -445,7 +445,7 @@ def test_odd_names_and_values_are_valid_toml(tmp_path: Path) -> None:
 )
 def test_any_table_gives_a_valid_draft(columns: list[list[str | None]], name: str) -> None:
     table = pa.table({f"{name}{i}": pa.array(c, pa.string()) for i, c in enumerate(columns)} | {"b": [True] * 20})
-    schema = parse_schema(draft_schema(table))
+    schema = parse_schema(f"one_row_per_person = true\n{draft_schema(table)}")
     assert [column.name for column in schema.columns] == table.column_names
     assert check_table(table, schema).rows == 20
 

@@ -28,6 +28,7 @@ from repsynth.scoring.weights import FULL
 
 ROWS = 20_000
 SCHEMA = Schema(
+    one_row_per_person=True,
     columns=(
         *(Category(name=f"part {k}", values=tuple(f"v{i}" for i in range(12))) for k in range(6)),
         Boolean(name="rare"),

@@ -250,7 +250,7 @@ def test_score_and_threshold_share_the_chance(monkeypatch: pytest.MonkeyPatch) -
     weights = WeightFunction(start=5 * NAT, table=np.arange(FULL, 0, -64))
     tails = mock.Mock()
     tails.lower.return_value = np.array([3.0, 7.5 + 1 / 128, 9.0])
-    release: Any = mock.Mock(weights=weights, schema=Schema(columns=(SMOKER,)))
+    release: Any = mock.Mock(weights=weights, schema=Schema(one_row_per_person=True, columns=(SMOKER,)))
     release.stage = mock.Mock(spec=["borrowed", "scored"], borrowed=None)
     release.score.tails.return_value = tails
     highest = mock.Mock(return_value=np.array([6.0, 7.0, 7.0]))

@@ -324,7 +324,7 @@ def test_an_audit_judges_the_guarantee_of_a_person(runs: Runs) -> None:
 
 def test_several_rows_that_count_have_no_guarantee() -> None:
     """Their number is not public, and the bounds rest on it."""
-    several = replace(SCHEMA, person=Person(column="who", rows=2))
+    several = replace(SCHEMA, person=Person(column="who", rows=2), one_row_per_person=False)
     plan = make_plan(several, Settings.of(epsilon=10.0, delta=1e-6, model="naive-bayes"))
     release = run(plan, open_source(make_table().slice(0, 3000)), noise_seed=1)
     assert "several rows of a person count" in (why_none(release) or "")

@@ -50,7 +50,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 NAMES = ["texts", "zeros", "integer", "euros", "second", "dated"]
 """One column for each way of reading; the others share theirs."""
-SCHEMA = Schema(columns=tuple(column for column in COLUMNS if column.name in NAMES))
+SCHEMA = Schema(one_row_per_person=True, columns=tuple(column for column in COLUMNS if column.name in NAMES))
 Codes = list[tuple[int, ...]]
 
 
@@ -220,7 +220,9 @@ def test_columns_of_objects_tell_cells_apart(kind: str) -> None:
 
 
 def test_the_histogram_of_a_category_of_decimals_moves_by_one_record() -> None:
-    schema = parse_schema('[columns.a]\ntype = "category"\nvalues = ["1", "2", "3"]\nmissing = true\n')
+    schema = parse_schema(
+        'one_row_per_person = true\n[columns.a]\ntype = "category"\nvalues = ["1", "2", "3"]\nmissing = true\n'
+    )
 
     def histogram(cells: list[Decimal]) -> list[int]:
         frame = pd.DataFrame({"a": pd.Series(cells, dtype="category")})
@@ -234,7 +236,7 @@ def test_the_histogram_of_a_category_of_decimals_moves_by_one_record() -> None:
 
 def test_intervals_as_pandas_cuts_them() -> None:
     cut = pd.cut(pd.Series([0.5, 1.5, 2.5]), [0, 1, 2])
-    schema = Schema(columns=(Category(name="a", values=("(0, 1]", "(1, 2]")),))
+    schema = Schema(one_row_per_person=True, columns=(Category(name="a", values=("(0, 1]", "(1, 2]")),))
     (records,) = EncodedTable(open_source(pd.DataFrame({"a": cut})), schema)
     assert records.codes["a"].tolist() == [0, 1, -1]
 
@@ -276,7 +278,7 @@ def test_a_cell_of_a_chosen_dtype_reads_alike_alone_and_as_an_object(series: pd.
 
 def test_a_check_of_objects_counts_them() -> None:
     frame = pd.DataFrame({"a": objects([1, 2.0, "3", None, "", "soon", Decimal("7.0"), timedelta(1)])})
-    found = check_table(frame, Schema(columns=(Integer(name="a", min=0, max=9),)))
+    found = check_table(frame, Schema(one_row_per_person=True, columns=(Integer(name="a", min=0, max=9),)))
     assert found is not None
 
 
@@ -387,11 +389,13 @@ def _array_of(value: Any, kind: pa.DataType) -> pa.Array:
 def test_a_decimal_is_the_same_number_at_any_scale(value: Decimal, scale: int) -> None:
     column = Number(name="number", min=-1000.0, max=1000.0)
     codes = {
-        encode_batch(pa.record_batch({"number": cells}), Schema(columns=(column,))).codes["number"][0].item()
+        encode_batch(pa.record_batch({"number": cells}), Schema(one_row_per_person=True, columns=(column,)))
+        .codes["number"][0]
+        .item()
         for cells in (pa.array([value], pa.decimal128(38, 12)), pa.array([value], pa.decimal128(38, scale)))
     }
     frame = pd.DataFrame({"number": objects([value])})
-    (records,) = EncodedTable(open_source(frame), Schema(columns=(column,)))
+    (records,) = EncodedTable(open_source(frame), Schema(one_row_per_person=True, columns=(column,)))
     assert codes == {records.codes["number"][0].item()}
 
 
@@ -472,7 +476,7 @@ def test_what_cannot_be_read_is_refused_by_its_type_before_any_cell_is_seen(kind
     with pytest.raises(
         DataError, match=r"^column 'a' (holds nested values|is of a type that is not read); [^\n]*$"
     ):
-        check_columns(unread, Schema(columns=(Boolean(name="a"),)))
+        check_columns(unread, Schema(one_row_per_person=True, columns=(Boolean(name="a"),)))
 
 
 @pytest.mark.parametrize("kind", [pl.List(pl.Int8), pl.Struct({"b": pl.Int8}), pl.Array(pl.Int8, 2)], ids=str)
@@ -482,7 +486,7 @@ def test_nested_polars_columns_are_refused(kind: Any) -> None:
         pl.DataFrame({"a": pl.Series([None], dtype=kind)}),
     ):
         with pytest.raises(DataError, match="nested"):
-            check_columns(open_source(frame), Schema(columns=(Boolean(name="a"),)))
+            check_columns(open_source(frame), Schema(one_row_per_person=True, columns=(Boolean(name="a"),)))
 
 
 @pytest.mark.parametrize("array", PLAIN, ids=lambda array: str(array.type))
@@ -497,7 +501,9 @@ def test_what_is_not_refused_can_be_read(array: pa.Array) -> None:
 
 
 def layout(cells: Any, column: Column) -> Any:
-    return layout_of(open_source(pd.DataFrame({column.name: cells})), Schema(columns=(column,)))
+    return layout_of(
+        open_source(pd.DataFrame({column.name: cells})), Schema(one_row_per_person=True, columns=(column,))
+    )
 
 
 @pytest.mark.parametrize("column", [*COLUMNS, Id(name="id")], ids=lambda column: column.name)
@@ -563,7 +569,7 @@ def _dtype(series: pd.Series) -> str:
 def test_one_odd_cell_does_not_show_in_the_file_of_a_release(
     column: str, cells: list[Any], odd: Any, tmp_path: Path
 ) -> None:
-    schema = parse_schema(f'[columns.a]\n{column}\n[columns.id]\ntype = "id"\n')
+    schema = parse_schema(f'one_row_per_person = true\n[columns.a]\n{column}\n[columns.id]\ntype = "id"\n')
     published = []
     for name, column_cells in (("without", [*cells, cells[0]]), ("with", [*cells, odd])):
         frame = pd.DataFrame({"a": pd.Series(column_cells), "id": pd.Series(column_cells)})
@@ -626,7 +632,7 @@ def written_layout(series: pd.Series, column: Column, path: Path | None = None) 
     source = open_source(table)
     if any(isinstance(kind, pa.BaseExtensionType) for kind in source.types):
         return None  # periods and intervals are refused
-    return layout_of(source, Schema(columns=(column,)))
+    return layout_of(source, Schema(one_row_per_person=True, columns=(column,)))
 
 
 @pytest.mark.parametrize("column", [*COLUMNS, Id(name="id")], ids=lambda column: column.name)
@@ -675,12 +681,15 @@ def test_nor_does_one_in_a_parquet_file_that_pandas_wrote(
         for found in (written_layout(series, column, tmp_path / "t.parquet"), written_layout(series, column)):
             assert [(kept.type, kept.dtype) for kept in found.columns] == [(stored, None)]
         (batch,) = pa.Table.from_pandas(pd.DataFrame({"a": series})).to_batches()
-        assert layout_of(open_source(batch), Schema(columns=(column,))).columns[0].type == stored
+        assert (
+            layout_of(open_source(batch), Schema(one_row_per_person=True, columns=(column,))).columns[0].type
+            == stored
+        )
 
 
 @pytest.mark.filterwarnings("ignore:without a label")
 def test_one_missing_cell_of_a_parquet_file_does_not_show_in_a_release(tmp_path: Path) -> None:
-    schema = Schema(columns=(CODES, Boolean(name="b", missing=True)))
+    schema = Schema(one_row_per_person=True, columns=(CODES, Boolean(name="b", missing=True)))
     published = []
     for odd in (1, None):
         path = tmp_path / "t.parquet"
@@ -721,7 +730,7 @@ def test_a_dtype_that_somebody_chose_is_kept_by_parquet(
 
 def test_without_the_note_of_pandas_the_types_of_a_table_count_as_declared() -> None:
     noted = pa.Table.from_pandas(pd.DataFrame({"a": [1, 2]}), schema=pa.schema([("a", pa.int8())]))
-    schema = Schema(columns=(Integer(name="a", min=0, max=9),))
+    schema = Schema(one_row_per_person=True, columns=(Integer(name="a", min=0, max=9),))
     tables = (noted, noted.replace_schema_metadata())
     assert [layout_of(open_source(table), schema).columns[0].type for table in tables] == ["int64", "int8"]
 
@@ -753,12 +762,21 @@ BROKEN: dict[str, bytes] = {
 def test_where_the_note_of_pandas_cannot_be_read_the_schema_decides(note: str) -> None:
     table = pa.table({"a": pa.array([1, 2], pa.int8())}).replace_schema_metadata({b"pandas": BROKEN[note]})
     column = Integer(name="a", min=0, max=9)
-    assert layout_of(open_source(table), Schema(columns=(column,))).columns[0].type == "int64"
+    assert (
+        layout_of(open_source(table), Schema(one_row_per_person=True, columns=(column,))).columns[0].type
+        == "int64"
+    )
 
 
 def test_a_note_that_lacks_one_column_counts_for_none() -> None:
     table = pa.Table.from_pandas(pd.DataFrame({"a": pd.Series([1, 2], dtype="Int8")}))
     columns = (Integer(name="a", min=0, max=9), Integer(name="b", min=0, max=9))
     more = table.append_column("b", pa.array([1, 2], pa.int8()))
-    assert [kept.type for kept in layout_of(open_source(table), Schema(columns=columns[:1])).columns] == ["int8"]
-    assert [kept.type for kept in layout_of(open_source(more), Schema(columns=columns)).columns] == ["int64"] * 2
+    assert [
+        kept.type
+        for kept in layout_of(open_source(table), Schema(one_row_per_person=True, columns=columns[:1])).columns
+    ] == ["int8"]
+    assert [
+        kept.type
+        for kept in layout_of(open_source(more), Schema(one_row_per_person=True, columns=columns)).columns
+    ] == ["int64"] * 2

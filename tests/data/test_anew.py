@@ -38,7 +38,7 @@ def pattern_of(form: str) -> str:
 def released(*columns: Id, rows: int = 60, storage: pa.DataType | None = None) -> Release:
     ids = {column.name: pa.array([f"{k}" for k in range(rows)], storage or pa.string()) for column in columns}
     table = pa.table({**ids, "smoker": np.arange(rows) % 3 == 0})
-    schema = Schema(columns=(*columns, Boolean(name="smoker")))
+    schema = Schema(one_row_per_person=True, columns=(*columns, Boolean(name="smoker")))
     return synthesize(table, schema, epsilon=1.0, delta=1e-6, public_rows=rows)
 
 
@@ -112,7 +112,7 @@ def test_escapes_and_the_other_characters_stand_for_themselves() -> None:
     ],
 )
 def test_a_form_that_is_of_no_use_is_refused_where_it_stands(lines: str, said: str) -> None:
-    text = f'[columns.smoker]\ntype = "boolean"\n[columns.ssn]\ntype = "id"\n{lines}\n'
+    text = f'one_row_per_person = true\n[columns.smoker]\ntype = "boolean"\n[columns.ssn]\ntype = "id"\n{lines}\n'
     with pytest.raises(SchemaError, match=re.escape(said)) as error:
         parse_schema(text)
     assert "line " in str(error.value)
@@ -121,7 +121,7 @@ def test_a_form_that_is_of_no_use_is_refused_where_it_stands(lines: str, said: s
 
 def test_a_schema_with_forms_comes_back_from_json() -> None:
     columns = (SSN, Id(name="mail", fake="email", locale="de_DE"), Id(name="plain"), Boolean(name="smoker"))
-    schema = Schema(columns=columns)
+    schema = Schema(one_row_per_person=True, columns=columns)
     assert schema_from_dict(schema_to_dict(schema)) == schema
 
 
@@ -141,7 +141,7 @@ def test_a_table_is_drawn_with_new_ids(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_the_cells_of_an_id_column_have_no_say() -> None:
     smoker = pa.array([True, False] * 20)
-    schema = Schema(columns=(SSN, Boolean(name="smoker")))
+    schema = Schema(one_row_per_person=True, columns=(SSN, Boolean(name="smoker")))
     texts = pa.table({"ssn": [f"{k:09}" for k in range(40)], "smoker": smoker})
     others = pa.table({"ssn": ["secret"] * 40, "smoker": smoker})
     drawn = [
@@ -154,7 +154,7 @@ def test_the_cells_of_an_id_column_have_no_say() -> None:
 def test_a_format_without_enough_room_is_refused_before_anything_is_spent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    short = Schema(columns=(Id(name="code", format="P#"), Boolean(name="smoker")))
+    short = Schema(one_row_per_person=True, columns=(Id(name="code", format="P#"), Boolean(name="smoker")))
     check_ids(short, 10)
     with pytest.raises(ConfigError, match="room for 10 different ids, but the table gets 11 rows"):
         check_ids(short, 11)
@@ -166,7 +166,10 @@ def test_a_format_without_enough_room_is_refused_before_anything_is_spent(
     assert any("room for 10 different ids" in said for said in cautions(plan, 5000))
     assert not any("room" in said for said in cautions(plan, 10))
     (tmp_path / "people.csv").write_text("code,smoker\n" + "P1,true\n" * 30, encoding="utf-8")
-    schema = '[columns.code]\ntype = "id"\nformat = "P#"\n[columns.smoker]\ntype = "boolean"\n'
+    schema = (
+        "one_row_per_person = true\n"
+        '[columns.code]\ntype = "id"\nformat = "P#"\n[columns.smoker]\ntype = "boolean"\n'
+    )
     (tmp_path / "schema.toml").write_text(schema, encoding="utf-8")
     asked = [
         "synthesize",
@@ -201,7 +204,7 @@ def test_ids_are_stored_as_they_came_where_that_can_hold_them(came: pa.DataType,
         if pa.types.is_dictionary(came)
         else pa.array(["1", "2"]).cast(came)
     )
-    schema = Schema(columns=(Id(name="a", format=form), Boolean(name="b")))
+    schema = Schema(one_row_per_person=True, columns=(Id(name="a", format=form), Boolean(name="b")))
     layout = layout_of(open_source(pa.table({"a": cells, "b": [True, False]})), schema)
     assert layout.columns[0].type == stored
 
@@ -209,7 +212,7 @@ def test_ids_are_stored_as_they_came_where_that_can_hold_them(came: pa.DataType,
 @pytest.mark.parametrize("dtype", ["int64", "Int64", "string", "category", "object", "string[pyarrow]"])
 def test_data_frames_get_texts_too(dtype: str) -> None:
     frame = pd.DataFrame({"a": pd.Series(range(40)).astype(dtype), "b": [True, False] * 20})
-    schema = Schema(columns=(Id(name="a", format="P-###"), Boolean(name="b")))
+    schema = Schema(one_row_per_person=True, columns=(Id(name="a", format="P-###"), Boolean(name="b")))
     drawn = synthesize(frame, schema, epsilon=1.0, delta=1e-6).sample(20)
     assert drawn["a"].astype(str).str.fullmatch(r"P-\d{3}").all()
     assert drawn["a"].nunique() == 20
@@ -253,7 +256,7 @@ def test_a_table_has_made_up_people() -> None:
 
 def test_an_unknown_locale_is_refused_before_drawing() -> None:
     with pytest.raises(ConfigError, match="for the locale xx_XX; use another"):
-        check_ids(Schema(columns=(Id(name="who", fake="name", locale="xx_XX"),)), 5)
+        check_ids(Schema(one_row_per_person=True, columns=(Id(name="who", fake="name", locale="xx_XX"),)), 5)
 
 
 def test_without_faker_a_release_is_loaded_and_drawing_says_what_to_install(

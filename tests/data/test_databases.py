@@ -40,6 +40,7 @@ from repsynth.schema import Schema, parse_schema
 )
 def test_types_of_postgresql_that_arrow_lacks(kind: str, cells: list[str | None], server: Server) -> None:
     schema = parse_schema("""
+one_row_per_person = true
 [columns.a]
 type = "category"
 values = ["1", "1.5", "ok", "sad", "12.34", "00000000-0000-0000-0000-000000000001", "10.0.0.1/32",
@@ -224,6 +225,7 @@ def test_a_connection_lost_in_the_middle_leaves_no_release_and_its_cost_spent(
         "CREATE TABLE long AS SELECT i % 9 AS a, repeat('x', 200) AS b FROM generate_series(1, 400000) AS i",
     )
     schema = parse_schema(
+        "one_row_per_person = true\n"
         '[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "category"\nvalues = ["x", "y"]\n'
     )
     source = open_source(server.address(table="long"))

@@ -13,6 +13,7 @@ from repsynth.data.records import MISSING, Records
 from repsynth.schema import Boolean, Category, Datetime, Integer, Number, Schema
 
 EVERYTHING = Schema(
+    one_row_per_person=True,
     columns=(
         Category(name="category", values=("1", "b c", "true", "-3")),
         Boolean(name="boolean"),
@@ -29,7 +30,7 @@ EVERYTHING = Schema(
             special=("9999-12-31", "1"),
             dates="%Y-%m-%d",
         ),
-    )
+    ),
 )
 LARGEST = {"category": 3, "boolean": 1, "integer": 10, "number": 2**40, "day": 365, "second": 365 * 86_400}
 LARGEST |= {"stepped": 4 + 3, "decimals": 100 + 1, "dated": 365 + 2}

@@ -31,7 +31,7 @@ DAYS = {"min": date(2020, 1, 1), "max": date(2029, 12, 31)}
 
 def there_and_back(table: Any, column: Column) -> Any:
     """Encoded and decoded, without anything in between."""
-    schema = Schema(columns=(column,))
+    schema = Schema(one_row_per_person=True, columns=(column,))
     source = open_source(table)
     records = join(list(EncodedTable(source, schema)), [column.name])
     layout = layout_of(source, schema)
@@ -40,14 +40,16 @@ def there_and_back(table: Any, column: Column) -> Any:
 
 def codes_of(cells: Any, column: Column, arrow_type: pa.DataType | None = None) -> list[int]:
     batch = pa.record_batch({column.name: pa.array(cells, arrow_type)})
-    codes: list[int] = encode_batch(batch, Schema(columns=(column,))).codes[column.name].tolist()
+    codes: list[int] = (
+        encode_batch(batch, Schema(one_row_per_person=True, columns=(column,))).codes[column.name].tolist()
+    )
     return codes
 
 
 def value_of(code: int, column: Column, arrow_type: str = "double") -> Any:
     records = Records(rows=1, codes={column.name: np.array([code])})
     layout = Layout("arrow", (ColumnLayout(column.name, arrow_type),))
-    return decode(records, Schema(columns=(column,)), layout)[column.name][0].as_py()
+    return decode(records, Schema(one_row_per_person=True, columns=(column,)), layout)[column.name][0].as_py()
 
 
 # --- numbers ----------------------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ def test_a_wide_range_keeps_small_numbers() -> None:
 )
 def test_positions_on_a_grid_come_back_as_themselves(column: Number | Integer) -> None:
     positions = np.unique(np.linspace(0, column.steps, 1000).astype(np.int64))
-    schema = Schema(columns=(column,))
+    schema = Schema(one_row_per_person=True, columns=(column,))
     natural = "double" if isinstance(column, Number) else "int64"
     layout = Layout("arrow", (ColumnLayout("a", natural),))
     out = decode(Records(rows=len(positions), codes={"a": positions}), schema, layout)
@@ -268,7 +270,7 @@ def test_what_pandas_guesses_from_cells_does_not_show_in_columns_with_a_form(col
         own = "[pyarrow]" if backend == "pyarrow" else ("Int64", "Float64", "UInt64", "boolean", "string")
         series = [cells for cells in series if str(cells.dtype).endswith(own)]
     assert len({str(cells.dtype) for cells in series}) > 3
-    schema = Schema(columns=(column,))
+    schema = Schema(one_row_per_person=True, columns=(column,))
     layouts = {layout_of(open_source(pd.DataFrame({"a": cells})), schema) for cells in series}
     dtype = {None: None, "numpy_nullable": "string", "pyarrow": "pyarrow"}[backend]
     assert layouts == {Layout("pandas", (ColumnLayout("a", "string", dtype),))}
@@ -377,7 +379,7 @@ def test_a_word_makes_a_column_text_whatever_it_came_in() -> None:
 )
 def test_a_drawn_number_does_not_turn_into_a_special_value(column: Integer | Number | Datetime) -> None:
     positions = np.unique(np.linspace(0, column.steps, 4001).astype(np.int64))
-    schema = Schema(columns=(column,))
+    schema = Schema(one_row_per_person=True, columns=(column,))
     storage = "string" if isinstance(column, Datetime) else "double"
     out = decode(Records(len(positions), {"a": positions}), schema, Layout("arrow", (ColumnLayout("a", storage),)))
     codes = codes_of(out["a"].combine_chunks(), column)
@@ -386,7 +388,7 @@ def test_a_drawn_number_does_not_turn_into_a_special_value(column: Integer | Num
 
 
 def test_a_layout_that_cannot_hold_the_special_values_is_refused() -> None:
-    schema = Schema(columns=(Integer(name="a", min=0, max=10, special=("refused",)),))
+    schema = Schema(one_row_per_person=True, columns=(Integer(name="a", min=0, max=10, special=("refused",)),))
     with pytest.raises(ReleaseError):
         decode(Records(1, {"a": np.array([0])}), schema, Layout("arrow", (ColumnLayout("a", "int64"),)))
 
@@ -417,7 +419,9 @@ WORD = Category(name="a", values=("x", "y"))
     ids=lambda cells: f"{cells.dtype}-{len(cells)}",
 )
 def test_truth_values_of_any_kind(column: Column, cells: pd.Series) -> None:
-    (records,) = EncodedTable(open_source(pd.DataFrame({"a": cells})), Schema(columns=(column,)))
+    (records,) = EncodedTable(
+        open_source(pd.DataFrame({"a": cells})), Schema(one_row_per_person=True, columns=(column,))
+    )
     assert records.codes["a"].tolist() == [1, 0, -1, -1][: len(cells)]
 
 
@@ -428,7 +432,7 @@ def test_truth_values_of_any_kind(column: Column, cells: pd.Series) -> None:
 def test_an_object_reads_like_a_typed_cell(cell: object) -> None:
     frame = pd.DataFrame({"a": pd.Series([cell, None], dtype=object)})
     for column in (WHOLE, Category(name="a", values=("0", "1"))):
-        (records,) = EncodedTable(open_source(frame), Schema(columns=(column,)))
+        (records,) = EncodedTable(open_source(frame), Schema(one_row_per_person=True, columns=(column,)))
         assert records.codes["a"].tolist() == [1, -1]
 
 
@@ -521,6 +525,7 @@ def test_a_release_keeps_all_of_it(tmp_path: Path) -> None:
     """Saved, loaded and drawn from: every cell is one that the schema allows, in its form and storage."""
     schema = parse_schema(
         """
+one_row_per_person = true
         [columns.price]
         type = "number"
         min = 0

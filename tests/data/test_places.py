@@ -87,6 +87,7 @@ ODD = pa.table(
     }
 )
 ODD_SCHEMA = parse_schema("""
+one_row_per_person = true
 [columns.text]
 type = "category"
 values = ["1", "2", "1.5", "1.50", "x", "é", "2020-01-01"]
@@ -117,6 +118,7 @@ def test_a_row_reads_alike_alone_and_among_others(kind: str, place: Callable[...
 
 MIXED: list[Any] = [1, 2.5, "1", "1.0", "x", None, b"\xff", b"1", 2**62, -0.0, 1e300, "2020-01-01", "é", "", "2.5"]
 MIXED_SCHEMA = parse_schema("""
+one_row_per_person = true
 [columns.a]
 type = "category"
 values = ["1", "2.5", "1.0", "x", "é", "2020-01-01"]
@@ -166,6 +168,7 @@ def test_cells_of_a_workbook_each_have_their_own_type(tmp_path: Path) -> None:
         book.active.append([None, None])
         book.save(tmp_path / "t.xlsx")
         schema = parse_schema(
+            "one_row_per_person = true\n"
             '[columns.a]\ntype = "category"\nvalues = ["1", "2.5", "x", "true", "2020-01-01"]\n'
             '[columns.filled]\ntype = "boolean"\n'
         )
@@ -179,6 +182,7 @@ def test_cells_of_a_workbook_each_have_their_own_type(tmp_path: Path) -> None:
 def test_folders_that_are_named_like_numbers_but_for_one_read_alike(tmp_path: Path) -> None:
     """A library that took the type from all names would read 01 as 1 until somebody had x."""
     schema = parse_schema(
+        "one_row_per_person = true\n"
         '[columns.code]\ntype = "category"\nvalues = ["01", "1", "x y"]\nmissing = true\n'
         '[columns.n]\ntype = "integer"\nmin = 0\nmax = 9\n'
     )
@@ -275,7 +279,7 @@ def test_a_stream_that_ends_between_batches_is_refused(tmp_path: Path) -> None:
 def test_a_name_that_two_columns_have_is_refused(
     kind: str, place: Callable[..., Place], request: pytest.FixtureRequest
 ) -> None:
-    schema = parse_schema('[columns.age]\ntype = "integer"\nmin = 0\nmax = 9\n')
+    schema = parse_schema('one_row_per_person = true\n[columns.age]\ntype = "integer"\nmin = 0\nmax = 9\n')
     if kind in ("sqlite", "duckdb", "postgresql"):
         put = place(kind, pa.table({"age": [1, 2]}))
         put = put._replace(
@@ -370,7 +374,9 @@ def test_folders_and_patterns_that_hold_no_table(tmp_path: Path) -> None:
 def test_files_that_store_a_column_in_different_ways_read_alike(tmp_path: Path) -> None:
     """pandas makes real numbers of whole ones, and objects of both, by a cell: no error and no type may follow."""
     pd = pytest.importorskip("pandas")
-    schema = parse_schema('[columns.a]\ntype = "category"\nvalues = ["1", "2", "3"]\nmissing = true\n')
+    schema = parse_schema(
+        'one_row_per_person = true\n[columns.a]\ntype = "category"\nvalues = ["1", "2", "3"]\nmissing = true\n'
+    )
     frames = [pd.DataFrame({"a": cells}) for cells in ([1, 2], [1, None], ["1", "x"], [None, None])]
     layouts = set()
     for number, frame in enumerate(frames):
@@ -386,7 +392,9 @@ def test_files_that_store_a_column_in_different_ways_read_alike(tmp_path: Path) 
 
 
 def test_what_separates_cells_is_noticed_in_the_header(tmp_path: Path) -> None:
-    schema = parse_schema('[columns.a]\ntype = "boolean"\n[columns.b]\ntype = "boolean"\n')
+    schema = parse_schema(
+        'one_row_per_person = true\n[columns.a]\ntype = "boolean"\n[columns.b]\ntype = "boolean"\n'
+    )
     for mark, shown in ((";", ";"), ("\t", "\\t"), ("|", "|")):
         path = written(tmp_path / "t.csv", f"a{mark}b\n1{mark}0\n".encode())
         for act in (lambda source: check_columns(source, schema), make_draft):
@@ -398,7 +406,9 @@ def test_what_separates_cells_is_noticed_in_the_header(tmp_path: Path) -> None:
 
 
 def test_how_text_is_stored(tmp_path: Path) -> None:
-    schema = parse_schema('[columns.a]\ntype = "category"\nvalues = ["Genève", "Zürich", "Łódź"]\n')
+    schema = parse_schema(
+        'one_row_per_person = true\n[columns.a]\ntype = "category"\nvalues = ["Genève", "Zürich", "Łódź"]\n'
+    )
     for encoding, codes in (
         ("cp1252", [0, 1]),
         ("latin-1", [0, 1]),
@@ -449,7 +459,13 @@ def test_what_means_nothing_is_refused(tmp_path: Path) -> None:
 def test_the_decimal_mark_of_a_file(tmp_path: Path) -> None:
     path = written(tmp_path / "t.csv", b"a;b;c\n1,5;2,5;1.5\n" + b"3,25;1,5;2.5\n" * 20)
     columns = '[columns.{}]\ntype = "number"\nmin = 0\nmax = 8\nstep = 0.25\n'
-    schema = parse_schema(columns.format("a") + columns.format("b") + columns.format("c") + 'thousands = ","\n')
+    schema = parse_schema(
+        "one_row_per_person = true\n"
+        + columns.format("a")
+        + columns.format("b")
+        + columns.format("c")
+        + 'thousands = ","\n'
+    )
     how = Reading(delimiter=";", decimal=",")
     codes = codes_of(open_source(path, how), how.declared(schema))
     assert [codes[name][0] for name in "abc"] == [6, 10, 6]
@@ -509,6 +525,7 @@ def test_times_of_statistics_programs(tmp_path: Path) -> None:
         {"day": [date(2020, 5, 1), date(1901, 2, 3), None], "at": pd.Series(times, dtype="datetime64[us]")}
     )
     schema = parse_schema("""
+one_row_per_person = true
 [columns.day]
 type = "datetime"
 min = 1900-01-01
@@ -533,6 +550,7 @@ def test_other_files_of_statistics_programs(tmp_path: Path) -> None:
     pd, pyreadstat = pytest.importorskip("pandas"), pytest.importorskip("pyreadstat")
     frame = pd.DataFrame({"A": [1.0, 2.0, None], "B": ["é", "x", ""]})
     schema = parse_schema(
+        "one_row_per_person = true\n"
         '[columns.A]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.B]\ntype = "category"\nvalues = ["é", "x"]\n'
     )
     pyreadstat.write_sav(frame, str(tmp_path / "t.zsav"), compress=True)
@@ -602,6 +620,7 @@ def test_flags_say_how_a_table_is_written_and_where_it_lies(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("schema.toml").write_text(
+        "one_row_per_person = true\n"
         '[columns.a]\ntype = "number"\nmin = 0\nmax = 9\n[columns.b]\ntype = "category"\nvalues = ["é"]\n'
     )
 

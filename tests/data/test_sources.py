@@ -69,7 +69,7 @@ def test_out_comes_the_kind_that_came_in(people: pa.Table, schema: Schema) -> No
 
 def test_the_output_type_of_whole_numbers_does_not_tell_whether_one_was_missing() -> None:
     """pandas turns whole numbers into floats as soon as one is missing; the schema decides instead."""
-    schema = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n')
+    schema = parse_schema('one_row_per_person = true\n[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n')
     whole = synthesize(pd.DataFrame({"a": [1, 2, 3]}), schema, epsilon=1.0).sample(5)
     holed = synthesize(pd.DataFrame({"a": [1, 2, None]}), schema, epsilon=1.0).sample(5)
     assert str(whole["a"].dtype) == str(holed["a"].dtype) == "int64"
@@ -77,7 +77,9 @@ def test_the_output_type_of_whole_numbers_does_not_tell_whether_one_was_missing(
 
 def test_the_output_type_of_a_form_does_not_tell_whether_a_cell_had_it() -> None:
     """pandas turns numbers into text as soon as one is written with its thousands; the schema decides instead."""
-    schema = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9999\nthousands = ","\n')
+    schema = parse_schema(
+        'one_row_per_person = true\n[columns.a]\ntype = "integer"\nmin = 0\nmax = 9999\nthousands = ","\n'
+    )
     plain = synthesize(pd.DataFrame({"a": [1, 2, 3, 4]}), schema, epsilon=1.0)
     written = synthesize(pd.DataFrame({"a": [1, 2, 3, "4,000"]}), schema, epsilon=1.0)
     assert plain.layout == written.layout
@@ -107,6 +109,7 @@ def test_missing_values_survive(schema: Schema) -> None:
 )
 def test_wrong_columns(text: str, message: str, tmp_path: Path) -> None:
     schema = parse_schema(
+        "one_row_per_person = true\n"
         'label = "smoker"\n[columns.age]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.smoker]\ntype = "boolean"\n'
     )
     (tmp_path / "t.csv").write_text(text)
@@ -127,12 +130,14 @@ def test_unusable_sources(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a Parquet file"):
         open_source(tmp_path / "broken.parquet")
     nested = pa.table({"a": [[1], [2]]})
-    schema = parse_schema('[columns.a]\ntype = "boolean"\n')
+    schema = parse_schema('one_row_per_person = true\n[columns.a]\ntype = "boolean"\n')
     with pytest.raises(DataError, match="nested"):
         check_columns(open_source(nested), schema)
 
 
-SMALL = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n')
+SMALL = parse_schema(
+    'one_row_per_person = true\n[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n[columns.b]\ntype = "boolean"\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +220,7 @@ MIXTURES = [
 def test_one_odd_object_does_not_change_how_the_others_are_read(
     cells: list[object], odd: object, column: str, dtype: object
 ) -> None:
-    schema = parse_schema(f"[columns.a]\n{column}\n")
+    schema = parse_schema(f"one_row_per_person = true\n[columns.a]\n{column}\n")
     with_it = codes_of(pd.DataFrame({"a": pd.Series([*cells, odd], dtype=dtype)}), schema)
     without = codes_of(pd.DataFrame({"a": pd.Series(cells, dtype=dtype)}), schema)
     assert with_it["a"][:-1] == without["a"]
@@ -223,7 +228,7 @@ def test_one_odd_object_does_not_change_how_the_others_are_read(
 
 @pytest.mark.parametrize("blank", [b"\n" * 9000, b" \n" * 9000, b"\r\n" * 9000], ids=["lf", "space", "crlf"])
 def test_blank_lines_do_not_hide_the_rest(blank: bytes, tmp_path: Path) -> None:
-    schema = parse_schema('[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n')
+    schema = parse_schema('one_row_per_person = true\n[columns.a]\ntype = "integer"\nmin = 0\nmax = 9\n')
     path = tmp_path / "t.csv"
     counts = []
     for content in (b"a\n" + blank, b"a\n1\n" + blank, b"a\n" + blank + b"1\n"):
@@ -261,7 +266,7 @@ LONG = 'type = "datetime"\nmin = 1600-01-01\nmax = 2500-01-01'
 def test_a_storage_type_that_cannot_hold_the_domain_is_left_before_anything_is_spent(
     column: str, cells: pa.Array, tmp_path: Path
 ) -> None:
-    schema = parse_schema(f"[columns.a]\n{column}\n")
+    schema = parse_schema(f"one_row_per_person = true\n[columns.a]\n{column}\n")
     release = synthesize(pa.table({"a": cells}), schema, epsilon=1.0)
     release.save(tmp_path / "release")
     out = Release.load(tmp_path / "release").sample(300)
@@ -272,7 +277,7 @@ def test_a_storage_type_that_cannot_hold_the_domain_is_left_before_anything_is_s
 @pytest.mark.parametrize("dtype", ["int8", "Int8", "Int64", "float32", "boolean", "category", "datetime64[ns]"])
 @pytest.mark.parametrize("column", [INT, NUM, CAT, LONG, 'type = "boolean"'], ids=lambda text: text.split('"')[1])
 def test_a_dtype_that_cannot_hold_the_domain_is_left_before_anything_is_spent(column: str, dtype: str) -> None:
-    schema = parse_schema(f"[columns.a]\n{column}\n")
+    schema = parse_schema(f"one_row_per_person = true\n[columns.a]\n{column}\n")
     cells = [datetime(2020, 1, 1)] if "datetime" in dtype else [1, 0]
     frame = pd.DataFrame({"a": pd.Series(cells).astype(dtype)})
     out = synthesize(frame, schema, epsilon=1.0).sample(300)

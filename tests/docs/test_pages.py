@@ -114,7 +114,7 @@ def rounded_up(value: float, step: float) -> float:
 @pytest.mark.parametrize("page", [DOCS / "guides" / "schema.md", DOCS / "tutorial.md"], ids=lambda path: path.stem)
 def test_the_schema_on_a_page_is_one(page: Path) -> None:
     text, *_ = blocks(page, "toml")
-    label = re.findall(r'^label = "(\w+)"', text)[0]
+    label = re.findall(r'^label = "(\w+)"', text, flags=re.MULTILINE)[0]
     assert parse_schema(text + f'[columns.{label}]\ntype = "boolean"\n').label == label
 
 

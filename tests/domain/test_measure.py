@@ -53,7 +53,7 @@ def people(rows: int = ROWS) -> pa.Table:
 
 
 def draft(table: Any = None, *, seed: int = 1, **options: Any) -> MeasuredDraft:
-    options = {"epsilon": 1.0, "delta": 1e-9, "label": "smoker"} | options
+    options = {"epsilon": 1.0, "delta": 1e-9, "one_row_per_person": True, "label": "smoker"} | options
     source = people() if table is None else table
     return module.measure_schema(source, entropy=seeded_entropy(seed), **options)
 
@@ -224,7 +224,7 @@ def test_nested_columns_are_refused() -> None:
 def test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger.db")
     ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-9))
-    found = measure_schema(people(), epsilon=0.2, label="smoker", ledger=ledger)
+    found = measure_schema(people(), epsilon=0.2, one_row_per_person=True, label="smoker", ledger=ledger)
     (spent,) = ledger.balance("data").spendings
     assert spent.finished
     assert spent.loss.failure == pytest.approx(found.failure)
@@ -234,14 +234,14 @@ def test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong(tmp_pa
     whole = broken.read_bytes()
     broken.write_bytes(whole[:2000] + os.urandom(2000) + whole[4000:])
     with pytest.raises(DataError, match="check that the file is whole"):
-        measure_schema(broken, epsilon=0.2, ledger=ledger)
+        measure_schema(broken, epsilon=0.2, one_row_per_person=True, ledger=ledger)
     assert [each.finished for each in ledger.balance("data").spendings] == [True, False]
     release = synthesize(people(), parse_schema(found.text), epsilon=1.0, delta=1e-9, ledger=ledger)
     assert release.private
     balance = ledger.balance("data")
     assert 1.0 < balance.spent_epsilon < 1.3
     with pytest.raises(LedgerError, match="left of"):
-        measure_schema(people(), epsilon=2.0, delta=1e-9, ledger=ledger)
+        measure_schema(people(), epsilon=2.0, delta=1e-9, one_row_per_person=True, ledger=ledger)
 
 
 @pytest.mark.filterwarnings("ignore:with the measuring of its schema")
@@ -299,7 +299,10 @@ def test_a_cost_that_was_tampered_with_is_refused(text: str) -> None:
         parse_schema(head + "[measured]\n" + "\n".join(lines) + "\n")
 
 
-COST = '[columns.a]\ntype = "boolean"\n[measured]\nmu = {}\nfailure = {}\nmark = "{:032x}"\ncolumns = ["a"]\n'
+COST = (
+    "one_row_per_person = true\n"
+    '[columns.a]\ntype = "boolean"\n[measured]\nmu = {}\nfailure = {}\nmark = "{:032x}"\ncolumns = ["a"]\n'
+)
 
 
 @pytest.mark.parametrize("mu", ["0", "0.0", "-0.0", "nan", "inf"])
@@ -327,7 +330,7 @@ def test_a_training_needs_a_delta_that_can_be_accounted_for() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.7, 3.0])
 def test_the_schema_carries_its_cost_to_the_last_digit(epsilon: float) -> None:
-    made = measure_schema(pa.table({"a": ["x", "y"] * 9000}), epsilon=epsilon, delta=1e-9)
+    made = measure_schema(pa.table({"a": ["x", "y"] * 9000}), epsilon=epsilon, delta=1e-9, one_row_per_person=True)
     measured = parse_schema(made.text).measured
     assert measured is not None
     assert (measured.mu, measured.failure) == (made.mu, made.failure)
@@ -405,14 +408,31 @@ def test_the_command_writes_a_schema_that_the_next_one_takes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pacsv.write_csv(people(), "people.csv")
-    assert main(["schema", "people.csv", "--label", "smoker", "--private", "--epsilon", "0.5"]) == 0
+    assert (
+        main(
+            ["schema", "people.csv", "--label", "smoker", "--private", "--one-row-per-person", "--epsilon", "0.5"]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "Spent ε = 0.5 at δ = 1e-10" in shown
     assert "What it cannot find: values in fewer than about" in shown
     assert "free text" not in shown.replace("names, free text or many codes", "")
     assert main(["plan", "--schema", "schema.toml", "--epsilon", "1"]) == 0
     assert "in all" in capsys.readouterr().out
-    again = ["schema", "people.csv", "--private", "--epsilon", "0.5", "--json", "-o", "again.toml", "--id", "note"]
+    again = [
+        "schema",
+        "people.csv",
+        "--private",
+        "--one-row-per-person",
+        "--epsilon",
+        "0.5",
+        "--json",
+        "-o",
+        "again.toml",
+        "--id",
+        "note",
+    ]
     assert main(again) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["confirmed"]
@@ -426,9 +446,9 @@ def test_the_command_writes_a_schema_that_the_next_one_takes(
     [
         (["--private"], "say how much with --epsilon"),
         (["--epsilon", "1"], "add --private"),
-        (["--private", "--epsilon", "1", "--label", "nobody"], "no column 'nobody'"),
-        (["--private", "--epsilon", "1", "--ledger", "none.db"], "no such ledger"),
-        (["--private", "--epsilon", "0.001", "--public-rows", "500"], "next to nothing"),
+        (["--private", "--one-row-per-person", "--epsilon", "1", "--label", "nobody"], "no column 'nobody'"),
+        (["--private", "--one-row-per-person", "--epsilon", "1", "--ledger", "none.db"], "no such ledger"),
+        (["--private", "--one-row-per-person", "--epsilon", "0.001", "--public-rows", "500"], "next to nothing"),
     ],
 )
 def test_the_command_refuses_in_one_line_and_leaves_nothing(
@@ -477,7 +497,7 @@ def test_numbers_with_a_decimal_comma_are_measured_as_such() -> None:
 def test_the_command_takes_the_decimal_mark(tmp_path: Path) -> None:
     pacsv.write_csv(with_commas(), tmp_path / "t.csv", pacsv.WriteOptions(delimiter=";"))
     asked = ["schema", str(tmp_path / "t.csv"), "--delimiter", ";", "--decimal", ",", "--label", "smoker"]
-    asked += ["--private", "--epsilon", "1", "-o", str(tmp_path / "schema.toml")]
+    asked += ["--private", "--one-row-per-person", "--epsilon", "1", "-o", str(tmp_path / "schema.toml")]
     assert main(asked) == 0
     text = (tmp_path / "schema.toml").read_text(encoding="utf-8")
     assert text.count('decimal = ","') == 2

@@ -29,7 +29,7 @@ from repsynth.mechanism.noise import seeded_entropy
 from repsynth.pipeline.run import run
 from repsynth.schema import Person
 
-VISITS = replace(SCHEMA, person=Person(column="person", rows=2))
+VISITS = replace(SCHEMA, person=Person(column="person", rows=2), one_row_per_person=False)
 ROWS = 700
 
 
@@ -73,7 +73,7 @@ def test_the_release_is_that_of_one_process(model: str, kind: str, pretended: Pr
 @pytest.mark.parametrize("most", [1, 2, 50])
 def test_all_rows_of_a_person_count_as_so_many_at_most(most: int, pretended: Pretended) -> None:
     """As a dictionary of ids would have it."""
-    table, schema = visits(), replace(SCHEMA, person=Person(column="person", rows=most))
+    table, schema = visits(), replace(SCHEMA, person=Person(column="person", rows=most), one_row_per_person=False)
     ids = [each.removesuffix(".0") if each else each for each in table["person"].to_pylist()]
     times = Counter(each for each in ids if each is not None)
     expected = sum(

@@ -135,7 +135,9 @@ def test_releases_have_the_same_bits_as_without_codes(
 def test_a_sorted_table_is_cut_by_a_sample_of_all_of_it() -> None:
     column = Number(name="x", min=0.0, max=1000.0)
     table = pa.table({"x": np.sort(np.random.default_rng(0).gamma(2.0, 50.0, 300_000))})
-    codes = Codes.of(EncodedTable(open_source(table), Schema(columns=(column,))), workers=2)
+    codes = Codes.of(
+        EncodedTable(open_source(table), Schema(one_row_per_person=True, columns=(column,))), workers=2
+    )
     cut = codes._walk().cut("x", np.array([0, 2**30]))
     assert cut.shift > 20  # cells reach over all of it, not over the first rows alone
 
@@ -171,7 +173,7 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(tmp_path: Path, monkey
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: Full())
     table = pa.table({"x": [1, 2, 3]})
-    schema = Schema(columns=(Integer(name="x", min=0, max=9),))
+    schema = Schema(one_row_per_person=True, columns=(Integer(name="x", min=0, max=9),))
     with pytest.raises(DataError, match=r"No space left on device.*Set TMPDIR") as error:
         Codes.of(EncodedTable(open_source(table), schema), memory=0)
     assert error.value.__cause__ is None
@@ -223,7 +225,9 @@ def test_rows_that_are_put_aside_are_sampled_as_those_in_memory(sizes: list[int]
 
 def test_training_holds_rows_aside_where_they_are_many() -> None:
     table = pa.table({"x": np.arange(1000) % 10})
-    data = EncodedTable(open_source(table), Schema(columns=(Integer(name="x", min=0, max=9),)))
+    data = EncodedTable(
+        open_source(table), Schema(one_row_per_person=True, columns=(Integer(name="x", min=0, max=9),))
+    )
 
     def parts(records: Records) -> Int32s:
         return records.codes["x"].astype(np.int32)[:, None]

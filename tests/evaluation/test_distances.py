@@ -24,7 +24,7 @@ REGION = Category(name="region", values=("a", "b", "c"), missing=True)
 
 
 def one_column(real: np.ndarray, made: np.ndarray, **options: object) -> float:
-    schema = Schema(columns=(INCOME,))
+    schema = Schema(one_row_per_person=True, columns=(INCOME,))
     records = (Records(rows=len(codes), codes={"income": codes}) for codes in (real, made))
     return measure_distances(*records, schema, **options).one_way["income"]
 
@@ -100,7 +100,7 @@ def test_constant_and_all_missing_columns_have_distances() -> None:
 
 
 def test_pairs_see_what_columns_do_not() -> None:
-    schema = Schema(columns=(INCOME, REGION), label=None)
+    schema = Schema(one_row_per_person=True, columns=(INCOME, REGION), label=None)
     income = np.array([0, 500] * 50)
     real = Records(rows=100, codes={"income": income, "region": np.array([0, 2] * 50)})
     made = Records(rows=100, codes={"income": income, "region": np.array([2, 0] * 50)})
@@ -110,7 +110,7 @@ def test_pairs_see_what_columns_do_not() -> None:
 
 
 def test_a_missing_category_is_a_cell() -> None:
-    schema = Schema(columns=(REGION,))
+    schema = Schema(one_row_per_person=True, columns=(REGION,))
     real = Records(rows=4, codes={"region": np.array([0, 1, 2, MISSING])})
     made = Records(rows=2, codes={"region": np.array([2, MISSING])})
     found = measure_distances(real, made, schema)
@@ -119,7 +119,7 @@ def test_a_missing_category_is_a_cell() -> None:
 
 
 def test_tables_without_records_are_refused() -> None:
-    schema = Schema(columns=(REGION,))
+    schema = Schema(one_row_per_person=True, columns=(REGION,))
     some = Records(rows=1, codes={"region": np.array([0])})
     none = Records(rows=0, codes={"region": np.zeros(0, dtype=np.int64)})
     for pair in ((some, none), (none, some)):
@@ -147,7 +147,9 @@ def test_fractions_of_no_numbers_are_undefined() -> None:
 
 def test_three_way_distances_see_what_pairs_do_not() -> None:
     """c says whether a and b differ in one table, and is a coin in the other."""
-    schema = Schema(columns=tuple(Category(name=name, values=("0", "1")) for name in "abc"))
+    schema = Schema(
+        one_row_per_person=True, columns=tuple(Category(name=name, values=("0", "1")) for name in "abc")
+    )
     a, b = np.repeat([0, 0, 1, 1], 100), np.repeat([0, 1, 0, 1], 100)
     real = Records(rows=400, codes={"a": a, "b": b, "c": a ^ b})
     made = Records(rows=400, codes={"a": a, "b": b, "c": np.tile([0, 1], 200)})

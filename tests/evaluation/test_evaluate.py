@@ -24,6 +24,7 @@ SCHEMA = parse_schema(ALL_TYPES)
 TRAIN, OTHER, HOLDOUT = (make_people(300, seed) for seed in (1, 2, 3))
 
 CATEGORIES = """
+one_row_per_person = true
 label = "sick"
 columns.sick = {type = "boolean"}
 columns.kind = {type = "category", values = ["a", "b"]}
@@ -153,6 +154,7 @@ def test_matrices_are_written_as_they_are(whole: Evaluation, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_no_cell_is_a_formula(tmp_path: Path) -> None:
     schema = parse_schema(
+        "one_row_per_person = true\n"
         'columns."=1+1" = {type = "boolean"}\ncolumns.kind = {type = "category", values = ["@a", "b"]}'
     )
     generator = np.random.default_rng(0)
@@ -285,7 +287,7 @@ def test_wrong_tables_are_named() -> None:
 
 
 def test_a_single_column_can_be_looked_at() -> None:
-    schema = parse_schema('columns.age = {type = "integer", min = 18, max = 99}')
+    schema = parse_schema('one_row_per_person = true\ncolumns.age = {type = "integer", min = 18, max = 99}')
     tables = [pa.table({"age": np.random.default_rng(k).integers(18, 99, 100)}) for k in range(3)]
     found = evaluate(*tables, schema)
     assert "two-way and three-way distance" in found.left_out
@@ -298,6 +300,7 @@ def test_thousands_of_categories_and_names_that_mean_something_elsewhere(tmp_pat
     codes = [f"c{k}" for k in range(2000)]
     schema = schema_from_dict(
         {
+            "one_row_per_person": True,
             "label": "$kind_{",
             "columns": {
                 "$kind_{": {"type": "category", "values": codes},

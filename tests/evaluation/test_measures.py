@@ -23,6 +23,7 @@ from repsynth.evaluation.utility import auroc, fit_boosting, fit_logistic, tstr
 from repsynth.schema import Boolean, Category, Integer, Schema
 
 SCHEMA = Schema(
+    one_row_per_person=True,
     columns=(
         Integer(name="age", min=0, max=99, special=("?",), missing=True),
         Integer(name="pay", min=0, max=1000),
@@ -143,7 +144,7 @@ def test_nists_score_is_1000_where_all_triples_agree_and_0_where_none_do() -> No
 def test_coverage_of_what_is_not_there() -> None:
     real = Records(rows=4, codes={"age": np.array([20, 60, -1, 100]), "kind": np.array([0, 1, 2, -1])})
     made = Records(rows=2, codes={"age": np.array([-1, 100]), "kind": np.array([0, -1])})
-    schema = Schema(columns=(SCHEMA.columns[0], SCHEMA.columns[2]))
+    schema = Schema(one_row_per_person=True, columns=(SCHEMA.columns[0], SCHEMA.columns[2]))
     assert range_coverage(real, made, schema) == {"age": 0.0}  # no number at all
     assert np.isnan(range_coverage(made, real, schema)["age"])
     assert category_coverage(real, made, schema) == {"kind": 1 / 3}

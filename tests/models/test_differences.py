@@ -129,7 +129,8 @@ def test_where_many_records_have_one_score_what_they_count_for_decides(model: st
     were taken to weigh .7, and two-way tables of `aim` were forty times as far off."""
     generator = np.random.default_rng(0)
     schema = parse_schema(
-        "label = 'y'\n" + "\n".join(f"columns.{name} = {{type = 'boolean'}}" for name in "abcdy")
+        "one_row_per_person = true\nlabel = 'y'\n"
+        + "\n".join(f"columns.{name} = {{type = 'boolean'}}" for name in "abcdy")
     )
     columns = {name: generator.random(5_000) < 0.5 for name in "abc"}
     columns |= {"d": columns["a"] ^ (generator.random(5_000) < 0.1), "y": generator.random(5_000) < 0.4}

@@ -32,6 +32,7 @@ from repsynth.scoring.weights import FULL, WeightFunction
 AGE = Integer(name="age", min=0, max=99, special=("N",), missing=True)
 PAY = Number(name="pay", min=0.0, max=1e6)
 SCHEMA = Schema(
+    one_row_per_person=True,
     columns=(
         Integer(name="hours", min=1, max=99),
         Integer(name="grade", min=1, max=5),
@@ -84,14 +85,18 @@ def test_its_sensitivity_is_reached_and_its_sums_are_whole() -> None:
 
 def test_only_numbers_with_many_values_are_measured() -> None:
     assert fine_columns(SCHEMA) == (0, 2, 4)
-    few = Schema(columns=SCHEMA.columns[1:4:2])
+    few = Schema(one_row_per_person=True, columns=SCHEMA.columns[1:4:2])
     assert fine_columns(few) == ()
     assert FINE not in [share.name for share in Mst().shares(few)]
 
 
 @pytest.mark.parametrize("model", [Mst(), Aim()])
 def test_the_shares_of_a_model_make_a_whole(model: Mst | Aim) -> None:
-    for schema in (SCHEMA, Schema(columns=SCHEMA.columns, label=None), Schema(columns=SCHEMA.columns[1:4:2])):
+    for schema in (
+        SCHEMA,
+        Schema(one_row_per_person=True, columns=SCHEMA.columns, label=None),
+        Schema(one_row_per_person=True, columns=SCHEMA.columns[1:4:2]),
+    ):
         shares = model.shares(schema)
         assert sum(share.share for share in shares) == pytest.approx(1.0, rel=1e-12)
         assert all(share.weighted for share in shares)
@@ -156,7 +161,7 @@ def test_what_is_kept_is_what_the_meter_gave_and_nothing_else_of_the_data() -> N
 
 
 def test_with_several_rows_per_person_its_noise_is_that_of_all_of_them() -> None:
-    schema = dataclasses.replace(SCHEMA, person=Person(column="who", rows=3))
+    schema = dataclasses.replace(SCHEMA, person=Person(column="who", rows=3), one_row_per_person=False)
     schema = dataclasses.replace(schema, columns=(Id(name="who"), *SCHEMA.columns))
     table = table_of(900).append_column("who", pa.array([f"p{k // 3}" for k in range(900)]))
     settings = Settings.of(epsilon=20.0, delta=1e-6, model="mst")
@@ -167,7 +172,7 @@ def test_with_several_rows_per_person_its_noise_is_that_of_all_of_them() -> None
 
 
 def test_where_no_bin_can_be_divided_what_was_planned_is_measured_all_the_same() -> None:
-    schema = Schema(columns=SCHEMA.columns[3:], label="rich")
+    schema = Schema(one_row_per_person=True, columns=SCHEMA.columns[3:], label="rich")
     table = table_of(3000).select(["kind", "years", "rich"])
     settings = Settings.of(mu=50.0, delta=1e-9, public_rows=3000, model="mst")
     release = run(make_plan(schema, settings), open_source(table), noise_seed=1)

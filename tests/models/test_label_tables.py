@@ -184,7 +184,9 @@ def test_a_smaller_clip_than_was_charged_for_is_read_and_a_larger_one_refused(
 
 
 def test_no_label_no_label_tables() -> None:
-    schema = Schema(columns=tuple(Category(name=name, values=("x", "y")) for name in "abc"))
+    schema = Schema(
+        one_row_per_person=True, columns=tuple(Category(name=name, values=("x", "y")) for name in "abc")
+    )
     table = pa.table({name: ["x", "y", "y", "x"] * 100 for name in "abc"})
     release = run(
         make_plan(schema, Settings.of(mu=2.0, delta=1e-6, model="mst")), open_source(table), noise_seed=1
@@ -198,7 +200,11 @@ def test_a_record_s_influence_is_its_weight_even_where_only_the_label_s_tables_w
     generator = np.random.default_rng(3)
     names = "abcdefgh"
     values = tuple("uvwxyz")
-    schema = Schema(columns=tuple(Category(name=n, values=values) for n in [*names, "label"]), label="label")
+    schema = Schema(
+        one_row_per_person=True,
+        columns=tuple(Category(name=n, values=values) for n in [*names, "label"]),
+        label="label",
+    )
     table = pa.table({n: generator.choice(values, 8000) for n in [*names, "label"]})
     settings = Settings.of(epsilon=0.5, delta=1e-6, public_rows=8000, model="mst")
     records, stopped = records_of(table, schema), 0

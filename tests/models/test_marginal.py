@@ -147,7 +147,10 @@ def test_rare_categories_share_a_group_and_coarse_groups_hold_fine_ones(sim: dat
         assert coarse.count <= max(8, g.count if g.bins.starts is None else 8)
         for group in range(g.count):
             assert len(set(coarse.of_bin[g.of_bin == group])) == 1
-    rare = Schema(columns=(Category(name="c", values=tuple("abcdefghij")), Integer(name="n", min=0, max=9)))
+    rare = Schema(
+        one_row_per_person=True,
+        columns=(Category(name="c", values=tuple("abcdefghij")), Integer(name="n", min=0, max=9)),
+    )
     table = pa.table({"c": ["a"] * 500 + ["b"] * 490 + list("cdefghij"), "n": list(range(10)) * 99 + [1] * 8})
     crowded = seeded(table, rare, epsilon=1.0, model="mst", weights="uniform")
     assert tables_of(crowded)[-1].groups[0].count < 10
@@ -262,7 +265,7 @@ def test_the_model_agrees_with_a_graphical_model_library() -> None:
     c = (b + label * generator.integers(0, 2, rows)) % 3
     sizes = {"a": 3, "b": 4, "c": 3}
     columns = tuple(Category(name=name, values=tuple("0123"[:size])) for name, size in sizes.items())
-    schema = Schema(columns=(*columns, Category(name="y", values=("0", "1"))), label="y")
+    schema = Schema(one_row_per_person=True, columns=(*columns, Category(name="y", values=("0", "1"))), label="y")
     table = pa.table({name: codes.astype(str) for name, codes in (("a", a), ("b", b), ("c", c), ("y", label))})
     tree = noiseless(table, schema, model="mst").sampler
     assert isinstance(tree, Tree)
@@ -292,6 +295,7 @@ def test_the_model_agrees_with_a_graphical_model_library() -> None:
 # --- decoding ---
 
 HEAPED = """
+one_row_per_person = true
 label = "rich"
 
 [columns.gain]
@@ -350,7 +354,9 @@ def test_a_hundred_columns_and_a_thousand_categories() -> None:
     columns: list[Any] = [Category(name=f"c{i}", values=many) for i in range(3)]
     columns += [Category(name=f"d{i}", values=("x", "y", "z")) for i in range(47)]
     columns += [Integer(name=f"n{i}", min=0, max=10_000) for i in range(49)]
-    schema = Schema(columns=(*columns, Category(name="label", values=("a", "b"))), label="label")
+    schema = Schema(
+        one_row_per_person=True, columns=(*columns, Category(name="label", values=("a", "b"))), label="label"
+    )
     data = {c.name: np.array(c.values)[generator.integers(0, len(c.values), rows)] for c in schema.discrete}
     data |= {c.name: generator.integers(0, 10_000, rows) for c in schema.numeric}
     table = pa.table({**data, "label": np.array(["a", "b"])[generator.integers(0, 2, rows)]})
@@ -362,19 +368,19 @@ def test_a_hundred_columns_and_a_thousand_categories() -> None:
 def test_tables_that_cannot_fit_are_refused_before_anything_is_spent() -> None:
     many = tuple(f"v{i}" for i in range(2000))
     columns = tuple(Category(name=f"c{i}", values=many) for i in range(60))
-    schema = Schema(columns=columns, label="c0")
+    schema = Schema(one_row_per_person=True, columns=columns, label="c0")
     with pytest.raises(ConfigError, match="max-model-mb"):
         plan_for(schema, epsilon=1.0)
     plan_for(schema, epsilon=1.0, max_model_mb=10_000)
     with pytest.raises(ConfigError, match="two columns"):
-        plan_for(Schema(columns=(Integer(name="n", min=0, max=3),)), epsilon=1.0)
+        plan_for(Schema(one_row_per_person=True, columns=(Integer(name="n", min=0, max=3),)), epsilon=1.0)
 
 
 def test_the_memory_allowed_counts_the_label_too() -> None:
     """A tree crosses each of its tables with the label."""
     values = tuple(str(i) for i in range(100))
     columns = tuple(Category(name=name, values=values) for name in ("a", "b", "y"))
-    schema = Schema(columns=columns, label="y")
+    schema = Schema(one_row_per_person=True, columns=columns, label="y")
     generator = np.random.default_rng(0)
     a = generator.integers(0, 100, 30_000)
     table = pa.table({"a": a.astype(str), "b": a.astype(str), "y": generator.integers(0, 100, 30_000).astype(str)})
@@ -401,6 +407,6 @@ def test_a_table_in_which_nobody_counts_gives_a_model_all_the_same() -> None:
     )
     table = pa.table({name: pa.array(["1" if name == "c" else None], pa.string()) for name in "abcy"})
     settings = Settings.of(delta=1e-6, weights="removal", mu=300.0, model="mst")
-    plan = make_plan(parse_schema('label = "y"\n' + flags + others), settings)
+    plan = make_plan(parse_schema('one_row_per_person = true\nlabel = "y"\n' + flags + others), settings)
     found = [run(plan, open_source(table), noise_seed=seed).sample(10, seed=1).num_rows for seed in range(20)]
     assert found == [10] * 20

@@ -20,7 +20,11 @@ def fitted() -> NaiveBayesFit:
     generator = np.random.default_rng(0)
     numbers = {name: generator.normal(0, 0.5, ROWS) for name in "abc"}
     table = pa.table({**numbers, "ill": np.arange(ROWS) % 3 == 0})
-    schema = Schema(columns=(*(Number(name=n, min=-6, max=6) for n in "abc"), Boolean(name="ill")), label="ill")
+    schema = Schema(
+        one_row_per_person=True,
+        columns=(*(Number(name=n, min=-6, max=6) for n in "abc"), Boolean(name="ill")),
+        label="ill",
+    )
     settings = Settings.of(mu=1e4, delta=1e-6, public_rows=ROWS, model="naive-bayes", weights="uniform")
     fit = run(make_plan(schema, settings), open_source(table), noise_seed=0).fit
     assert isinstance(fit, NaiveBayesFit)

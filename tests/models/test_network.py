@@ -202,7 +202,7 @@ def wide(request: pytest.FixtureRequest) -> tuple[Network, np.ndarray]:
     table = pa.table({f"c{k}": generator.choice(list("abcdefgh"), 2000) for k in range(12)})
     values = ", ".join(f'"{v}"' for v in "abcdefgh")
     lines = (f"columns.c{k} = {{type = 'category', values = [{values}]}}" for k in range(12))
-    schema = parse_schema("\n".join(lines))
+    schema = parse_schema("\n".join(["one_row_per_person = true", *lines]))
     network = network_of(table, schema, request.param)
     parts = network.parts(records_of(table, schema))
     parts[:, :-1][generator.random((2000, 12)) < 0.05] = -1
@@ -381,12 +381,14 @@ def test_the_bound_holds_even_if_the_clip_does_not(
 @pytest.mark.slow
 def test_training_needs_no_machine_learning_library() -> None:
     code = """
+one_row_per_person = true
 import sys
 import numpy as np, pyarrow as pa
 from repsynth import synthesize
 from repsynth.schema import parse_schema
 table = pa.table({"a": np.arange(500) % 2 == 0, "b": np.arange(500) % 3 == 0})
-schema = parse_schema("columns.a = {type = 'boolean'}\\ncolumns.b = {type = 'boolean'}")
+columns = "columns.a = {type = 'boolean'}\\ncolumns.b = {type = 'boolean'}"
+schema = parse_schema("one_row_per_person = true\\n" + columns)
 synthesize(table, schema, epsilon=1.0, delta=1e-6, model="autoregressive", sampling_rate=1.0, epochs=1.0)
 print(sorted({name.split(".")[0] for name in sys.modules} & {"jax", "jaxlib", "jax_privacy", "optax", "torch"}))
 """
@@ -398,6 +400,7 @@ def test_a_column_of_many_values_is_taken_together() -> None:
     values = [f"v{k}" for k in range(1500)]
     listed = ", ".join(f"'{v}'" for v in values)
     schema = parse_schema(
+        "one_row_per_person = true\n"
         f"columns.a = {{type = 'category', values = [{listed}], missing = true}}\ncolumns.b = {{type = 'boolean'}}"
     )
     generator = np.random.default_rng(0)
@@ -407,7 +410,10 @@ def test_a_column_of_many_values_is_taken_together() -> None:
     assert (network.groups[0].of_bin == network.groups[0].of_bin[-1]).sum() == 1, "gaps have their own"
     columns = (dataclasses.replace(schema.columns[0], missing=False), schema.columns[1])
     with pytest.raises(ConfigError, match="a network takes 256 at most"):
-        make_plan(Schema(columns=columns, label="a"), Settings.of(epsilon=1.0, model="autoregressive"))
+        make_plan(
+            Schema(one_row_per_person=True, columns=columns, label="a"),
+            Settings.of(epsilon=1.0, model="autoregressive"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -664,7 +670,9 @@ def test_hidden_units_are_there_where_records_are_many() -> None:
     assert [units_for(event, rows, 15) for rows in (10_000, 50_000, 200_000, 10**7)] == [0, 0, HIDDEN, HIDDEN]
     assert units_for(event, 200_000, 60) == 0
     assert units_for(structs.replace(event, sigma=500.0 * CLIP_UNITS), 200_000, 15) == 0
-    schema = parse_schema("columns.a = {type = 'boolean'}\ncolumns.b = {type = 'boolean'}")
+    schema = parse_schema(
+        "one_row_per_person = true\ncolumns.a = {type = 'boolean'}\ncolumns.b = {type = 'boolean'}"
+    )
     table = pa.table({"a": np.arange(500) % 2 == 0, "b": np.arange(500) % 3 == 0})
     assert network_of(table, schema, 8).hidden == 0
 
@@ -677,7 +685,8 @@ def test_hidden_units_say_what_two_columns_say_together() -> None:
     a, b = generator.random((2, 60_000)) < 0.5
     c = (a ^ b) ^ (generator.random(60_000) < 0.1)
     table = pa.table({"a": a, "b": b, "c": c})
-    schema = parse_schema("\n".join(f"columns.{name} = {{type = 'boolean'}}" for name in "abc"))
+    flags = "\n".join(f"columns.{name} = {{type = 'boolean'}}" for name in "abc")
+    schema = parse_schema(f"one_row_per_person = true\n{flags}")
     for hidden, fraction in ((0, 0.5), (16, 0.9)):
         settings = Settings.of(**SMALL | {"sampling_rate": 0.05}, hidden=hidden, weights="uniform")
         release = run(make_plan(schema, settings), open_source(table), noise_seed=2)

@@ -157,7 +157,7 @@ def test_zeros_and_both_bounds_come_out_where_the_data_reach_them() -> None:
         generator.integers(0, 5, ROWS), [np.full(ROWS, v) for v in (-20_000, 0, 2_000_000)] + [pay, pay]
     )
     column = Integer(name="pay", min=-20_000, max=2_000_000)
-    schema = Schema(columns=(column, *SCHEMA.columns[-1:]), label="owner")
+    schema = Schema(one_row_per_person=True, columns=(column, *SCHEMA.columns[-1:]), label="owner")
     table = pa.table({"pay": pay.astype(np.int64), "owner": make_wide(ROWS)["owner"]})
     for model in ("naive-bayes", "mst"):
         plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6, public_rows=ROWS, model=model))
@@ -238,7 +238,7 @@ def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
     codes = np.array([0, 5, 10**4 + 3, 10**9, 10**9 + 1, MISSING])
     z = ranks.of_codes(codes)
     assert z.tolist() == [ranks.z[0], ranks.z[1], ranks.z[5], ranks.z[8], 0.0, 0.0]
-    contribution = make_contribution(Schema(columns=(column,)), histograms)
+    contribution = make_contribution(Schema(one_row_per_person=True, columns=(column,)), histograms)
     assert list(contribution.ranks) == [0]
     nothing = contribution.squared_norm(Records(rows=2, codes={"x": codes[-2:]}))
     assert nothing.tolist() == [contribution.constant**2] * 2, "a special value is no number, nor is a missing one"
@@ -248,7 +248,7 @@ def test_ranks_lead_back_to_the_numbers_where_noise_blurs_the_histogram() -> Non
     """40 records of noise in each bin, of 3,000: its shape is not trusted, but numbers stay where they are."""
     generator = np.random.default_rng(1)
     column = Integer(name="x", min=0, max=10**8)
-    schema = Schema(columns=(column, *SCHEMA.columns[-1:]), label="owner")
+    schema = Schema(one_row_per_person=True, columns=(column, *SCHEMA.columns[-1:]), label="owner")
     pay = generator.lognormal(9, 0.5, ROWS).astype(np.int64)
     table = pa.table({"x": pay, "owner": make_wide(ROWS)["owner"]})
     plan = make_plan(schema, Settings.of(mu=0.2, delta=1e-6, public_rows=ROWS, model="naive-bayes"))

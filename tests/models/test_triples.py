@@ -29,6 +29,7 @@ from repsynth.schema import Boolean, Integer, Schema
 from repsynth.scoring.weights import FULL, WeightFunction
 
 SCHEMA = Schema(
+    one_row_per_person=True,
     columns=(
         *(Boolean(name=name) for name in ("left", "right", "up", "down", "odd")),
         Integer(name="age", min=0, max=99),
@@ -161,7 +162,7 @@ def test_triples_that_a_run_could_not_have_measured_are_refused(
 def test_a_triple_too_large_for_its_noise_is_refused(tmp_path: Path) -> None:
     """Numbers have eight coarse groups: three of them make 512 cells, too many for so much noise."""
     numbers = tuple(Integer(name=name, min=0, max=99) for name in "abcd")
-    schema = Schema(columns=(*numbers, Boolean(name="y")), label="y")
+    schema = Schema(one_row_per_person=True, columns=(*numbers, Boolean(name="y")), label="y")
     generator = np.random.default_rng(0)
     table = pa.table({**{n: generator.integers(0, 100, 2000) for n in "abcd"}, "y": generator.random(2000) < 0.5})
     settings = Settings.of(mu=1.0, delta=1e-6, model="aim", public_rows=2000, weights="uniform")

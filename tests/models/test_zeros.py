@@ -23,6 +23,7 @@ from repsynth.schema.rules import row_condition
 from repsynth.scoring.bins import Bins
 
 COLUMNS = """
+one_row_per_person = true
 columns.a = {type = "integer", min = -3, max = 8, special = [-9], missing = true}
 columns.b = {type = "number", min = 0.0, max = 2.0, step = 0.5}
 columns.c = {type = "category", values = ["x", "y", "z"], missing = true}
@@ -80,7 +81,7 @@ def test_no_cell_is_ruled_out_in_which_a_row_can_be(data: st.DataObject, names: 
     )
     rule = data.draw(texts)
     plain = parse_schema(COLUMNS)
-    schema = Schema(columns=plain.columns, rules=_rules(rule))
+    schema = Schema(one_row_per_person=True, columns=plain.columns, rules=_rules(rule))
     one, other = (groups_of(c, cuts) for c in schema.columns if c.name in names)  # type: ignore[arg-type]
     by_trying = seen_by_trying(schema, one, other)
     found = possible_cells(schema, one, other)
@@ -98,13 +99,14 @@ def _rules(rule: str):  # type: ignore[no-untyped-def]
 
 
 def test_rules_of_other_columns_say_nothing() -> None:
-    schema = Schema(columns=parse_schema(COLUMNS).columns, rules=_rules("a < b"))
+    schema = Schema(one_row_per_person=True, columns=parse_schema(COLUMNS).columns, rules=_rules("a < b"))
     columns = {column.name: column for column in schema.columns}
     assert possible_cells(schema, groups_of(columns["a"], []), groups_of(columns["c"], [])) is None  # type: ignore[arg-type]
     assert possible_cells(parse_schema(COLUMNS), groups_of(columns["a"], []), groups_of(columns["b"], [])) is None  # type: ignore[arg-type]
 
 
 STAYS = """
+one_row_per_person = true
 label = "smoker"
 columns.start = {type = "integer", min = 0, max = 99}
 columns.end = {type = "integer", min = 0, max = 99}

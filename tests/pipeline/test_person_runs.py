@@ -59,10 +59,13 @@ max = 100000
 [columns.icu]
 type = "boolean"
 """
+SINGLE_ROWS = f"one_row_per_person = true\n{COLUMNS}"
 
 
 def schema_of(rows: int) -> Schema:
-    return dataclasses.replace(parse_schema(COLUMNS), person=Person(column="patient", rows=rows))
+    return dataclasses.replace(
+        parse_schema(SINGLE_ROWS), person=Person(column="patient", rows=rows), one_row_per_person=False
+    )
 
 
 def visits(persons: int = 120, seed: int = 0) -> pa.Table:
@@ -303,7 +306,7 @@ def test_a_person_pays_the_budget_and_the_chance_of_being_taken_for_another(mode
     assert plan.whole_loss.mu is None
     assert COLLISION == 2.0**-88
     assert plan.whole_loss.epsilon(1e-6) <= 2.0
-    assert make_plan(parse_schema(COLUMNS), plan.settings).whole_loss.failure == 0
+    assert make_plan(parse_schema(SINGLE_ROWS), plan.settings).whole_loss.failure == 0
     assert Loss.of_schema(plan.schema).delta(0.0) == pytest.approx(COLLISION)
 
 
@@ -359,11 +362,11 @@ def test_a_ledger_keeps_rows_and_persons_apart(tmp_path: Path) -> None:
     options: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "model": "naive-bayes", "ledger": ledger}
     repsynth.synthesize(table, schema_of(1), dataset="persons", **options)
     repsynth.synthesize(table, schema_of(3), dataset="persons", **options)
-    repsynth.synthesize(table, parse_schema(COLUMNS), dataset="rows", **options)
+    repsynth.synthesize(table, parse_schema(SINGLE_ROWS), dataset="rows", **options)
     balance = ledger.balance("persons")
     assert len(balance.spendings) == 2
     assert all(spending.loss.failure >= COLLISION for spending in balance.spendings)
-    for name, schema in (("persons", parse_schema(COLUMNS)), ("rows", schema_of(1))):
+    for name, schema in (("persons", parse_schema(SINGLE_ROWS)), ("rows", schema_of(1))):
         with pytest.raises(LedgerError, match="a total over both would hold for neither"):
             repsynth.synthesize(table, schema, dataset=name, **options)
     assert len(ledger.balance("persons").spendings) == 2
@@ -501,7 +504,7 @@ def test_a_delta_beside_which_a_collision_would_count_is_refused() -> None:
 
 def test_scores_come_from_a_release_that_protects_the_same() -> None:
     table = visits(400)
-    rows = repsynth.synthesize(table, parse_schema(COLUMNS), epsilon=4.0, delta=1e-6, model="naive-bayes")
+    rows = repsynth.synthesize(table, parse_schema(SINGLE_ROWS), epsilon=4.0, delta=1e-6, model="naive-bayes")
     persons = repsynth.synthesize(table, schema_of(1), epsilon=4.0, delta=1e-6, model="naive-bayes")
     with pytest.raises(ConfigError, match=r"another \[person\] column"):
         plan_of_scores(rows)
@@ -513,9 +516,11 @@ def test_scores_come_from_a_release_that_protects_the_same() -> None:
 
 
 def test_scores_of_another_column_of_ids_are_refused() -> None:
-    two = parse_schema(COLUMNS + '[columns.house]\ntype = "id"\n')
+    two = parse_schema(SINGLE_ROWS + '[columns.house]\ntype = "id"\n')
     table = visits().append_column("house", pa.array([str(n % 50) for n in range(visits().num_rows)]))
-    patients, houses = (dataclasses.replace(two, person=Person(column=c)) for c in ("patient", "house"))
+    patients, houses = (
+        dataclasses.replace(two, person=Person(column=c), one_row_per_person=False) for c in ("patient", "house")
+    )
     release = repsynth.synthesize(table, patients, epsilon=2.0, delta=1e-6, model="naive-bayes")
     with pytest.raises(ConfigError, match=r"another \[person\] column"):
         repsynth.plan(houses, epsilon=1.0, delta=1e-6, scores_from=release)

@@ -353,7 +353,7 @@ def test_wrong_settings_are_refused_before_the_data_is_opened(wrong: dict[str, o
 
 
 def test_an_unconfirmed_draft_is_refused(schema: Schema) -> None:
-    draft = Schema(columns=schema.columns, label=schema.label, confirmed=False)
+    draft = Schema(one_row_per_person=True, columns=schema.columns, label=schema.label, confirmed=False)
     with pytest.raises(SchemaError, match="confirmed = true"):
         synthesize("/no/such/file.csv", draft, epsilon=1.0)
 

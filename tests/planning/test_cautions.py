@@ -19,7 +19,7 @@ AGE, SMOKER = Integer(name="age", min=18, max=99), Boolean(name="smoker")
 
 
 def plan_of(*columns: object, label: str | None = "smoker", **knobs: object) -> Plan:
-    schema = Schema(columns=(AGE, SMOKER, *columns), label=label)  # type: ignore[arg-type]
+    schema = Schema(one_row_per_person=True, columns=(AGE, SMOKER, *columns), label=label)  # type: ignore[arg-type]
     return repsynth.plan(schema, **{"epsilon": 1.0, "delta": 1e-6, **knobs})
 
 
@@ -43,7 +43,7 @@ def test_without_a_label_a_model_that_needs_one_says_so() -> None:
     assert "declare a label" in said
     assert "mst" in said
     assert plan_of(label=None, model="mst").warnings == ()
-    alone = Schema(columns=(AGE,))
+    alone = Schema(one_row_per_person=True, columns=(AGE,))
     assert repsynth.plan(alone, epsilon=1.0).warnings == ()  # there is nothing to relate
 
 
@@ -118,14 +118,14 @@ def test_random_weights_are_said_to_protect_nobody() -> None:
     ],
 )
 def test_what_a_csv_file_cannot_hold_is_known_from_the_schema(column: Category | Integer, told: bool) -> None:
-    assert bool(csv_cautions(Schema(columns=(AGE, column)))) is told
+    assert bool(csv_cautions(Schema(one_row_per_person=True, columns=(AGE, column)))) is told
     assert any("apostrophes" in said and column.name in said for said in plan_of(column).warnings) is told
 
 
 # --- in Python ---
 
 TABLE = pa.table({"person": range(900), "age": [30, 41, 55] * 300, "smoker": [True, False, False] * 300})
-WITH_ID = Schema(columns=(Id(name="person"), AGE, SMOKER), label="smoker")
+WITH_ID = Schema(one_row_per_person=True, columns=(Id(name="person"), AGE, SMOKER), label="smoker")
 
 
 @pytest.fixture

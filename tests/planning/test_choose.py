@@ -16,6 +16,7 @@ from repsynth.planning.settings_file import read_settings, settings_to_toml, wit
 from repsynth.schema import Boolean, Category, Integer, Schema, parse_schema
 
 SCHEMA = Schema(
+    one_row_per_person=True,
     columns=(
         Integer(name="age", min=18, max=99),
         Category(name="region", values=("north", "south", "east")),
@@ -65,7 +66,7 @@ def test_more_columns_weaken_the_signal_and_more_records_or_budget_strengthen_it
 
 
 def test_without_a_label_columns_are_related_all_the_same() -> None:
-    plan = plan_of(Schema(columns=SCHEMA.columns), public_rows=100)
+    plan = plan_of(Schema(one_row_per_person=True, columns=SCHEMA.columns), public_rows=100)
     assert plan.model.name == "aim"
     assert plan.why == "without a label, nothing else relates columns to each other"
 

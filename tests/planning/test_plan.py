@@ -85,7 +85,10 @@ def test_a_plan_that_leaves_nothing_for_the_model_is_refused() -> None:
 def test_text_that_no_release_can_hold_is_refused_before_anything_is_spent(column: Column) -> None:
     label = column.name if isinstance(column, Boolean) else None
     with pytest.raises(SchemaError, match="not valid UTF-8"):
-        make_plan(Schema(columns=(column, Boolean(name="other")), label=label), Settings.of(epsilon=1.0))
+        make_plan(
+            Schema(one_row_per_person=True, columns=(column, Boolean(name="other")), label=label),
+            Settings.of(epsilon=1.0),
+        )
 
 
 @pytest.mark.parametrize(

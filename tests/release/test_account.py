@@ -20,6 +20,7 @@ from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import FULL
 
 SCHEMA = parse_schema("""
+one_row_per_person = true
 label = "smoker"
 columns.age = {type = "integer", min = 18, max = 99}
 columns.region = {type = "category", values = ["north", "south", "east"]}
@@ -256,7 +257,8 @@ def test_the_published_fraction_covers_lumps_that_histograms_do_not_show() -> No
     columns = {f"c{k}": copied for k in range(5)} | {f"o{k}": generator.integers(0, 6, rows) for k in range(8)}
     values = ", ".join(f'"{k}"' for k in range(6))
     schema = parse_schema(
-        "\n".join(f'columns.{name} = {{type = "category", values = [{values}]}}' for name in columns)
+        "one_row_per_person = true\n"
+        + "\n".join(f'columns.{name} = {{type = "category", values = [{values}]}}' for name in columns)
     )
     table = pa.table({name: codes.astype(str) for name, codes in columns.items()})
     plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-9, model="naive-bayes"))

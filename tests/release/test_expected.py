@@ -158,6 +158,7 @@ def test_a_public_count_makes_no_error() -> None:
 def test_bins_are_named_and_inspect_says_it_all() -> None:
     schema = parse_schema(
         """
+one_row_per_person = true
         label = "smoker"
         columns.age = {type = "integer", min = 18, max = 99, missing = true}
         columns.joined = {type = "datetime", min = 2015-01-01, max = 2025-12-31}
@@ -184,7 +185,8 @@ def test_group_means_from_a_table_without_noise() -> None:
     positions = mean_positions(numbers, np.ones(11))
     assert positions.tolist() == [2.0, 7.0]
     label = Groups(
-        Bins.discrete(parse_schema('columns.sick = {type = "boolean"}').learned[0]), np.array([0, 1, -1])
+        Bins.discrete(parse_schema('one_row_per_person = true\ncolumns.sick = {type = "boolean"}').learned[0]),
+        np.array([0, 1, -1]),
     )
     counts = np.array([[30.0, 10.0], [0.0, 20.0]])
     found = group_means(label, numbers, positions, counts, np.full((2, 2), 4.0), Lost(np.zeros(2), np.zeros(2)))

@@ -16,6 +16,7 @@ from repsynth.schema import Boolean, Integer, Schema, schema_from_dict, schema_t
 from repsynth.schema.conditions import parse_condition
 
 SCHEMA = """
+one_row_per_person = true
 label = "smoker"
 columns.age = {type = "integer", min = 0, max = 99}
 columns.marital = {type = "category", values = ["single", "married", "widowed"]}
@@ -109,7 +110,7 @@ def uniform(rows: int, generator: np.random.Generator) -> Records:
     return Records(rows, {"a": generator.integers(0, 1000, rows), "b": generator.integers(0, 2, rows)})
 
 
-TWO = Schema(columns=(Integer(name="a", min=0, max=999), Boolean(name="b")))
+TWO = Schema(one_row_per_person=True, columns=(Integer(name="a", min=0, max=999), Boolean(name="b")))
 
 
 def test_conditions_are_drawn_from_exactly() -> None:

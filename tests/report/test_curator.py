@@ -187,7 +187,7 @@ def test_two_hundred_columns_fit_into_a_small_page() -> None:
     )
     codes = {column.name: np.arange(4000) % column.size for column in columns}
     records = Records(rows=4000, codes=codes)
-    inputs = Inputs(Schema(columns=columns), records, records)
+    inputs = Inputs(Schema(one_row_per_person=True, columns=columns), records, records)
     charts = columns_side_by_side(inputs, dict.fromkeys(codes, 0.0))
     assert len(charts) == 201
     assert sum(len((chart.svg + str(chart.rows) + chart.words).encode()) for chart in charts) < 2_500_000
@@ -313,7 +313,10 @@ def odd_page(kind: str, folder: Path) -> Path:
 def nasty_table() -> tuple[Schema, pa.Table]:
     values = json.dumps(NASTY, ensure_ascii=False)
     columns = "".join(
-        f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
+        (
+            "one_row_per_person = true\n"
+            f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
+        )
         for name in NASTY
     )
     table = pa.table({name: [NASTY[i * (k + 1) % 7] for i in range(400)] for k, name in enumerate(NASTY)})

@@ -32,6 +32,7 @@ needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is no
 needs_accounting = pytest.mark.skipif(not pld.available(), reason="dp-accounting is not installed")
 
 MIXED = """
+one_row_per_person = true
 label = "smoker"
 [columns.person]
 type = "id"
@@ -57,7 +58,7 @@ values = ["=1+1", "b"]
 [columns.smoker]
 type = "boolean"
 """.replace("VALUES", ", ".join(f'"{i}"' for i in range(900)))
-PERSONS = 'person = {column = "person", rows = K}' + MIXED
+PERSONS = 'person = {column = "person", rows = K}' + MIXED.replace("one_row_per_person = true\n", "")
 
 
 def by_script(call: str, given_to_it: Any) -> Any:
@@ -268,8 +269,8 @@ SCHEMAS = {
     "persons": parse_schema(PERSONS.replace("K", "1")),
     "rows of persons": parse_schema(PERSONS.replace("K", "3")),
     "sim": datasets.load("sim").schema,
-    "one": Schema(columns=(Boolean(name="smoker"),)),
-    "no label": Schema(columns=(Boolean(name="a"), Boolean(name="b"))),
+    "one": Schema(one_row_per_person=True, columns=(Boolean(name="smoker"),)),
+    "no label": Schema(one_row_per_person=True, columns=(Boolean(name="a"), Boolean(name="b"))),
 }
 
 
@@ -403,7 +404,7 @@ def test_the_grid_rises_so_that_the_next_point_is_a_bound() -> None:
 @pytest.mark.parametrize("person", [None, Person(column="who", rows=3)])
 def test_bounds_of_a_trained_model_are_on_the_safe_side(person: Person | None) -> None:
     sim = SCHEMAS["sim"]
-    schema = replace(sim, columns=(*sim.columns, Id(name="who")), person=person)
+    schema = replace(sim, columns=(*sim.columns, Id(name="who")), person=person, one_row_per_person=False)
     drawn = [
         asked(model="autoregressive", epsilon=1.3, rows=3000, outlier_weight=0.23),
         asked(model="autoregressive", epsilon=2.0, outlier_epsilon=1.1),
@@ -436,4 +437,6 @@ def test_bounds_of_a_trained_model_are_on_the_safe_side(person: Person | None) -
 
 def test_a_draft_is_refused_for_its_values_are_private() -> None:
     with pytest.raises(ConfigError, match="unconfirmed draft"):
-        explore_facts(parse_schema('confirmed = false\n[columns.a]\ntype = "boolean"\n'))
+        explore_facts(
+            parse_schema('one_row_per_person = true\nconfirmed = false\n[columns.a]\ntype = "boolean"\n')
+        )

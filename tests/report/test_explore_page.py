@@ -42,11 +42,11 @@ def nasty_schema() -> Schema:
         f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
         for name in NASTY
     )
-    return parse_schema(f"label = {json.dumps(NASTY[0])}\n{columns}")
+    return parse_schema(f"one_row_per_person = true\nlabel = {json.dumps(NASTY[0])}\n{columns}")
 
 
 def wide_schema() -> Schema:
-    flags = "".join(f'[columns.c{i}]\ntype = "boolean"\n' for i in range(200))
+    flags = "one_row_per_person = true\n" + "".join(f'[columns.c{i}]\ntype = "boolean"\n' for i in range(200))
     codes = [f"code {i}" for i in range(3000)]
     return parse_schema(f'{flags}[columns.code]\ntype = "category"\nvalues = {json.dumps(codes)}\n')
 
@@ -83,7 +83,7 @@ def test_the_command_writes_the_page_and_nothing_over_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema, output = tmp_path / "schema.toml", tmp_path / "explore.html"
-    schema.write_text('[columns.a]\ntype = "boolean"\n', encoding="utf-8")
+    schema.write_text('one_row_per_person = true\n[columns.a]\ntype = "boolean"\n', encoding="utf-8")
     assert main(["explore", "--schema", str(schema), "-o", str(output), "--json"]) == 0
     said = {"output": str(output), "private": False, "bytes": output.stat().st_size}
     assert json.loads(capsys.readouterr().out) == said
@@ -93,7 +93,9 @@ def test_the_command_writes_the_page_and_nothing_over_another(
     assert ".html" in capsys.readouterr().err
     assert main(["explore", "-o", str(tmp_path / "other.html")]) == 2
     assert "--schema" in capsys.readouterr().err
-    schema.write_text('confirmed = false\n[columns.a]\ntype = "boolean"\n', encoding="utf-8")
+    schema.write_text(
+        'one_row_per_person = true\nconfirmed = false\n[columns.a]\ntype = "boolean"\n', encoding="utf-8"
+    )
     assert main(["explore", "--schema", str(schema), "-o", str(tmp_path / "other.html")]) == 2
     assert "unconfirmed" in capsys.readouterr().err
     assert not (tmp_path / "other.html").exists()
@@ -110,7 +112,7 @@ def test_what_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema = tmp_path / "schema.toml"
-    schema.write_text('[columns.a]\ntype = "boolean"\n', encoding="utf-8")
+    schema.write_text('one_row_per_person = true\n[columns.a]\ntype = "boolean"\n', encoding="utf-8")
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert main(["explore", "--schema", str(schema), "-o", str(tmp_path / "explore.html")]) == 2
     assert "repsynth[report]" in capsys.readouterr().err

@@ -27,6 +27,7 @@ SCRIPT = Path(report.__file__).parent / "pages" / "own_bound.js"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: it runs the script")
 
 FORMS = """
+one_row_per_person = true
 label = "smoker"
 [columns.age]
 type = "integer"

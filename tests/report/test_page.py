@@ -165,7 +165,7 @@ def nasty_release(**options: Any) -> Release:
         f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
         for name in NASTY
     )
-    schema = parse_schema(f"label = {json.dumps(NASTY[0])}\n{columns}")
+    schema = parse_schema(f"one_row_per_person = true\nlabel = {json.dumps(NASTY[0])}\n{columns}")
     table = pa.table({name: [NASTY[i % len(NASTY)] for i in range(500)] for name in NASTY})
     return synthesize(table, schema, epsilon=2.0, delta=1e-6, **options)
 
@@ -220,7 +220,7 @@ def test_releases_of_older_versions_have_a_page(version: str, kind: str) -> None
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
 def test_a_wide_release_still_makes_a_small_page(tmp_path: Path) -> None:
     """200 columns, and a category of 3,000 values."""
-    flags = "".join(f'[columns.c{i}]\ntype = "boolean"\n' for i in range(200))
+    flags = "one_row_per_person = true\n" + "".join(f'[columns.c{i}]\ntype = "boolean"\n' for i in range(200))
     codes = [f"code {i}" for i in range(3000)]
     schema = parse_schema(f'{flags}[columns.code]\ntype = "category"\nvalues = {json.dumps(codes)}\n')
     table = pa.table({**{f"c{i}": [True, False] * 100 for i in range(200)}, "code": codes[:200]})

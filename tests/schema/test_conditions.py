@@ -14,6 +14,7 @@ from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Number, Sc
 from repsynth.schema.conditions import columns_of, parse_condition
 
 SCHEMA = Schema(
+    one_row_per_person=True,
     columns=(
         Id(name="person"),
         Integer(name="age", min=10, max=99, missing=True, special=("N",)),
@@ -24,7 +25,7 @@ SCHEMA = Schema(
         Boolean(name="smoker"),
         Datetime(name="in", min=date(2020, 1, 1), max=date(2020, 12, 31)),
         Datetime(name="out-of", min=date(2020, 1, 1), max=date(2020, 12, 31)),
-    )
+    ),
 )
 N = 90  # the code of "N": 10..99 are positions 0..89
 ROWS = Records(

@@ -189,7 +189,17 @@ def test_the_command_reads_and_writes_metadata(tmp_path: Path, capsys: pytest.Ca
     assert main(["schema", str(tmp_path / "guests.csv"), "--to-sdv", str(tmp_path / "other.json")]) != 0
     assert "name one schema.toml" in capsys.readouterr().err
     assert not (tmp_path / "other.json").exists()
-    measured = [*asked, "--private", "--epsilon", "50", "--delta", "0.1", "-o", str(tmp_path / "measured.toml")]
+    measured = [
+        *asked,
+        "--private",
+        "--one-row-per-person",
+        "--epsilon",
+        "50",
+        "--delta",
+        "0.1",
+        "-o",
+        str(tmp_path / "measured.toml"),
+    ]
     assert main(measured) == 0
     ids = [
         c.name

@@ -46,7 +46,9 @@ def test_families_come_from_a_prefix_a_table_or_are_one() -> None:
 
 @pytest.mark.parametrize("keys", [{"prefix": 1}, {"rarest": "together"}, {"parent": (("A1", "x"), ("A2", "x"))}])
 def test_they_come_back_from_json(keys: dict[str, object]) -> None:
-    schema = Schema(columns=(Category(name="a", values=("A1", "A2"), **keys), Boolean(name="b")))  # type: ignore[arg-type]
+    schema = Schema(
+        one_row_per_person=True, columns=(Category(name="a", values=("A1", "A2"), **keys), Boolean(name="b"))
+    )  # type: ignore[arg-type]
     assert schema_from_dict(schema_to_dict(schema)) == schema
 
 
@@ -65,7 +67,10 @@ def test_they_come_back_from_json(keys: dict[str, object]) -> None:
     ],
 )
 def test_families_that_cannot_be_are_refused_where_they_stand(lines: str, said: str) -> None:
-    text = f'[columns.b]\ntype = "boolean"\n[columns.a]\ntype = "category"\nvalues = ["A1", "A2", "B1"]\n{lines}\n'
+    text = (
+        "one_row_per_person = true\n"
+        f'[columns.b]\ntype = "boolean"\n[columns.a]\ntype = "category"\nvalues = ["A1", "A2", "B1"]\n{lines}\n'
+    )
     with pytest.raises(SchemaError, match=re.escape(said)) as error:
         parse_schema(text)
     assert "line " in str(error.value)
@@ -147,7 +152,7 @@ def test_models_learn_families_and_draw_all_of_their_values(model: str, missing:
     import pyarrow as pa
 
     column = Category(name="code", values=CODES, prefix=1, missing=missing)
-    schema = Schema(columns=(column, Boolean(name="owner")), label="owner")
+    schema = Schema(one_row_per_person=True, columns=(column, Boolean(name="owner")), label="owner")
     table = pa.table(table_of(4000))
     plan = make_plan(schema, Settings.of(epsilon=2.0, delta=1e-6, model=model))
     release = run(plan, open_source(table), noise_seed=5)
@@ -167,7 +172,10 @@ def test_models_learn_families_and_draw_all_of_their_values(model: str, missing:
 
 def test_families_are_warned_of_by_their_own_size() -> None:
     def warned(column: Category, rows: int) -> bool:
-        plan = make_plan(Schema(columns=(column, Boolean(name="owner"))), Settings.of(epsilon=1.0, model="mst"))
+        plan = make_plan(
+            Schema(one_row_per_person=True, columns=(column, Boolean(name="owner"))),
+            Settings.of(epsilon=1.0, model="mst"),
+        )
         return any("fewer records per value" in said for said in cautions(plan, rows))
 
     plain = Category(name="code", values=CODES)

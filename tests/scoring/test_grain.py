@@ -335,7 +335,7 @@ def test_numbers_far_from_zero_between_narrow_bounds_can_be_drawn(low: float) ->
     column = Number(name="at", min=low, max=low + 10)
     generator = np.random.default_rng(0)
     table = pa.table({"at": low + 10 * generator.random(300), "up": generator.random(300) < 0.5})
-    schema = Schema(columns=(column, Boolean(name="up")), label="up")
+    schema = Schema(one_row_per_person=True, columns=(column, Boolean(name="up")), label="up")
     for model in ("mst", "naive-bayes"):
         made = synthesize(table, schema, epsilon=10.0, delta=1e-6, model=model).sample(50)["at"].to_numpy()
         assert low <= made.min() <= made.max() <= low + 10

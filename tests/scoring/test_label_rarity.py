@@ -30,6 +30,7 @@ from repsynth.scoring.label_rarity import LABELS
 SCHEMA = parse_schema(ALL_TYPES)
 UNLABELLED = parse_schema(ALL_TYPES.replace('label = "smoker"', ""))
 SIGNAL = """
+one_row_per_person = true
 label = "ill"
 columns.test = {type = "category", values = ["low", "high"]}
 columns.region = {type = "category", values = ["north", "south", "east"]}

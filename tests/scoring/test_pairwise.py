@@ -50,6 +50,7 @@ from repsynth.scoring.weights import FULL
 SCHEMA = parse_schema(ALL_TYPES)
 
 TWINS = """
+one_row_per_person = true
 label = "y"
 columns.a = {type = "category", values = ["0", "1", "2", "3"]}
 columns.b = {type = "category", values = ["0", "1", "2", "3"]}
@@ -266,6 +267,7 @@ def test_a_table_that_is_known_to_be_small_pays_for_no_pairs(tmp_path: Path) -> 
 
 def test_one_feature_has_no_pairs(tmp_path: Path) -> None:
     schema = parse_schema(
+        "one_row_per_person = true\n"
         'label = "y"\ncolumns.x = {type = "integer", min = 0, max = 9}\ncolumns.y = {type = "boolean"}'
     )
     plan = make(schema)
@@ -408,7 +410,9 @@ def test_more_pairs_than_a_run_chooses_and_scores_that_overflow_are_refused() ->
     many = np.arange(len(all_pairs(len(score.cells))))
     with pytest.raises(repsynth.ReleaseError, match="more pairs"):
         Pairwise().load(release.stage.histograms, SCHEMA.label, arrays | {"pair_chosen": many})
-    wide = parse_schema("\n".join(f'columns.c{k} = {{type = "boolean"}}' for k in range(300)))
+    wide = parse_schema(
+        "one_row_per_person = true\n" + "\n".join(f'columns.c{k} = {{type = "boolean"}}' for k in range(300))
+    )
     table = pa.table({f"c{k}": np.arange(400) % 2 == 0 for k in range(300)})
     other = run(make(wide, mu=1.0, model="naive-bayes"), open_source(table), noise_seed=2)
     large = other.stage.unmoved_score.dump()
@@ -421,7 +425,8 @@ def test_where_columns_say_the_same_their_rare_values_still_stand_out() -> None:
     """Pairs of five copies close six circles. Taken off as they are, they made the most frequent value stand out
     most."""
     schema = parse_schema(
-        "\n".join(f'columns.c{k} = {{type = "category", values = ["a", "b", "c"]}}' for k in range(13))
+        "one_row_per_person = true\n"
+        + "\n".join(f'columns.c{k} = {{type = "category", values = ["a", "b", "c"]}}' for k in range(13))
     )
     generator = np.random.default_rng(0)
     one = generator.choice(3, 20_000, p=[0.6, 0.3, 0.1])

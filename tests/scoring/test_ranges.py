@@ -38,7 +38,7 @@ from repsynth.scoring.stage import StageOne, measure_stage_one
 from repsynth.scoring.weights import FULL
 
 WIDE_SCHEMA = parse_schema(WIDE)
-NARROW = Schema(columns=(Integer(name="age", min=0, max=1023), Boolean(name="smoker")))
+NARROW = Schema(one_row_per_person=True, columns=(Integer(name="age", min=0, max=1023), Boolean(name="smoker")))
 
 # --- the plan ---
 
@@ -60,7 +60,7 @@ def test_a_column_is_wide_from_1025_values_on() -> None:
         Datetime(name="i", min=date(2020, 1, 1), max=date(2022, 10, 21)),
         Boolean(name="j"),
     )
-    assert wide_columns(Schema(columns=columns)) == (1, 3, 4, 6, 8)
+    assert wide_columns(Schema(one_row_per_person=True, columns=columns)) == (1, 3, 4, 6, 8)
 
 
 @pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim"])
@@ -242,7 +242,7 @@ def wide_column(shape: str, times: int) -> tuple[Numeric, Records]:
 
 
 def staged(column: Numeric, records: Records, *, mu: float, seed: int = 1) -> StageOne:
-    plan = plan_of(Schema(columns=(column,)), mu=mu, public_rows=records.rows)
+    plan = plan_of(Schema(one_row_per_person=True, columns=(column,)), mu=mu, public_rows=records.rows)
     meter = meter_of(records, mu=plan.mu, seed=seed, delta=plan.delta, planned=plan.charges)
     return measure_stage_one(meter, plan, lambda step: None)
 
@@ -250,7 +250,7 @@ def staged(column: Numeric, records: Records, *, mu: float, seed: int = 1) -> St
 def distance(real: Records, histograms: Histograms, seed: int = 0) -> float:
     column = histograms.bins[0].column
     drawn = histograms.draw(real.rows, np.random.default_rng(seed))
-    return measure_distances(real, drawn, Schema(columns=(column,))).one_way["x"]
+    return measure_distances(real, drawn, Schema(one_row_per_person=True, columns=(column,))).one_way["x"]
 
 
 @pytest.mark.parametrize("times", [10, 100_000])
@@ -436,7 +436,7 @@ def runs() -> Runs:
         name = f"pay {fraction}"
         table = table.append_column(name, pa.array(np.where(generator.random(rows) < fraction, "N", pay)))
         columns.append(Integer(name=name, min=0, max=10**6, special=("N",)))
-    schema = Schema(columns=(*sim.schema.columns, *columns), label=sim.schema.label)
+    schema = Schema(one_row_per_person=True, columns=(*sim.schema.columns, *columns), label=sim.schema.label)
     plan = plan_of(schema, epsilon=8.0, public_rows=rows)
     without = table.slice(1)
     made = [run(plan, open_source(without if seed % 2 else table), noise_seed=seed) for seed in range(6)]

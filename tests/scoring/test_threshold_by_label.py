@@ -22,6 +22,7 @@ from repsynth.scoring.stage import SCORES
 from repsynth.scoring.threshold import FEW, ScoreBins, by_label
 
 TELLING = """
+one_row_per_person = true
 label = "ill"
 [columns.test]
 type = "category"
@@ -159,7 +160,11 @@ def test_where_most_records_are_alike_not_all_of_them_are_outliers(columns: int,
     generator = np.random.default_rng(3)
     table = pa.table({f"c{k}": generator.random(3000) < rare for k in range(columns)})
     schema = schema_from_dict(
-        {"label": "c0", "columns": {name: {"type": "boolean"} for name in table.column_names}}
+        {
+            "one_row_per_person": True,
+            "label": "c0",
+            "columns": {name: {"type": "boolean"} for name in table.column_names},
+        }
     )
     settings = Settings.of(epsilon=1.0, delta=1e-6, public_rows=3000, model="naive-bayes")
     for seed in range(5):

@@ -53,7 +53,7 @@ With --private nothing is looked at for free: types, bounds and values are found
 Only the names of the columns are taken as public. The schema may be published and needs no confirmation; it is
 coarser, and rare values are not in it. Its cost goes on into the account of every release that is made with it.
 
-  repsynth schema people.csv --label smoker --private --epsilon 0.2 --delta 1e-10 --ledger ledger.db
+  repsynth schema people.csv --label smoker --private --one-row-per-person --epsilon 0.2 --ledger ledger.db
 
 Metadata of SDV (one table, JSON) says what columns are; bounds and categories, which it lacks, are looked up or
 measured. Measured, the metadata's ids are not, and types are.
@@ -241,6 +241,12 @@ def _parser() -> argparse.ArgumentParser:
     private.add_argument("--private", action="store_true", help="find everything by charged measurements")
     private.add_argument("--epsilon", type=float, help="what they may cost in all")
     private.add_argument("--delta", type=float, help="the δ that goes with it (default: 1e-10)")
+    private.add_argument(
+        "--one-row-per-person",
+        action="store_true",
+        default=None,
+        help="declare that no person has more than one row; measuring a schema requires it",
+    )
     private.add_argument(
         "--id", action="append", metavar="COLUMN", help="a column that identifies people: not measured; repeatable"
     )

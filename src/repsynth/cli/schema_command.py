@@ -26,6 +26,7 @@ _DELTA = 1e-10
 _MEASURING = {
     "epsilon": "--epsilon",
     "delta": "--delta",
+    "one_row_per_person": "--one-row-per-person",
     "id": "--id",
     "public_rows": "--public-rows",
     "ledger": "--ledger",
@@ -72,6 +73,7 @@ def measured(options: argparse.Namespace) -> None:
         source,
         epsilon=options.epsilon,
         delta=_DELTA if options.delta is None else options.delta,
+        one_row_per_person=options.one_row_per_person is True,
         label=options.label,
         ids=list(dict.fromkeys([*(options.id or ()), *(n for n, told in described.items() if told.kind == "id")])),
         rows=options.public_rows,

@@ -13,7 +13,19 @@ from repsynth.curator.sentinels import MARKERS
 from repsynth.curator.tally import IdTally, Tally, bounds_of
 from repsynth.data.encode import encode_batch
 from repsynth.data.sources import check_columns, open_source
-from repsynth.schema import Boolean, Category, Datetime, Discrete, Id, Integer, Number, Numeric, Person, Schema
+from repsynth.schema import (
+    Boolean,
+    Category,
+    Datetime,
+    Discrete,
+    Id,
+    Integer,
+    Number,
+    Numeric,
+    Person,
+    Schema,
+    check_unit,
+)
 
 _NOTABLE = 0.001
 _MANY = 0.01
@@ -64,12 +76,16 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
     """Look at a table through its schema: one pass, nothing written, nothing spent.
 
     >>> from repsynth.schema import parse_schema
-    >>> schema = parse_schema('columns.pay = {type = "integer", min = 0, max = 9000}')
+    >>> schema = parse_schema('''
+    ... one_row_per_person = true
+    ... columns.pay = {type = "integer", min = 0, max = 9000}
+    ... ''')
     >>> table = pa.table({"pay": ["1000", "20000", "N", "N", "3000"]})
     >>> pay = check_table(table, schema).columns[0]
     >>> pay.above, pay.unreadable, pay.findings[0]
     (0.2, 0.4, '40.0 % of the cells are "N": add special = ["N"]')
     """
+    check_unit(schema)
     opened = open_source(source)
     check_columns(opened, schema)
     tallies: dict[str, Tally | IdTally] = {

@@ -24,7 +24,11 @@ _HEAD = """\
 # A draft, written by looking at the data. Bounds and categories below are NOT private as they stand:
 # an extreme value or a rare category is somebody's. Put in what is publicly known, then set
 # confirmed = true. Out-of-range values will be clipped, unknown categories will count as missing.
-confirmed = false"""
+confirmed = false
+# Can one person have several rows? Remove one of the two "#" before the run:
+# one_row_per_person = true       # no: every row is about a different person
+# person = {column = "NAME"}      # yes: NAME is the column that identifies people; it has type = "id"
+"""
 
 
 class Draft(msgspec.Struct, frozen=True):

@@ -134,6 +134,7 @@ def measure_schema(
     *,
     epsilon: float,
     delta: float,
+    one_row_per_person: bool = False,
     label: str | None = None,
     ids: Sequence[str] = (),
     rows: int | None = None,
@@ -144,14 +145,21 @@ def measure_schema(
 ) -> MeasuredDraft:
     """A schema whose types, bounds and values are noisy measurements of a table: it needs no confirmation.
 
-    Names of columns are taken as public, and nothing else. `rows`, if it is public how many there are, refuses a
+    Its charge protects one row, so the caller must declare `one_row_per_person`. Names of columns are taken as
+    public, and nothing else. `rows`, if it is public how many there are, refuses a
     budget that could find nothing before anything is spent. `decimal` is the mark before decimals in text.
 
     >>> people = pa.table({"age": [30, 41, 52] * 3000, "smoker": ["yes", "no", "no"] * 3000})
-    >>> draft = measure_schema(people, epsilon=1.0, delta=1e-9, label="smoker")
+    >>> draft = measure_schema(people, epsilon=1.0, delta=1e-9, one_row_per_person=True, label="smoker")
     >>> [(column.name, column.type) for column in draft.columns], draft.epsilon <= 1.0
     ([('age', 'integer'), ('smoker', 'category')], True)
     """
+    if one_row_per_person is not True:
+        raise ConfigError(
+            "measuring a schema protects single rows: declare that no person has more than one row "
+            "(--one-row-per-person, or one_row_per_person=True); otherwise write the schema from public knowledge "
+            "and add [person]. Nothing was spent"
+        )
     source, mark = open_source(table), decimal or "."
     plan = _plan(source, Budget.approximate(epsilon=epsilon, delta=delta), label, ids)
     _check_rows(plan, rows)
@@ -287,7 +295,8 @@ def _head(plan: DraftPlan) -> str:
     return (
         f"# Measured with differential privacy, ε = {epsilon} at δ = {delta}: it may be published as it is.\n"
         "# Names of columns were taken as public. A bound or a list of values that is publicly known may replace\n"
-        "# what was found, at no cost. The table [measured] at the end carries the cost on: leave it as it is."
+        "# what was found, at no cost. The table [measured] at the end carries the cost on: leave it as it is.\n"
+        "one_row_per_person = true"
     )
 
 

@@ -27,7 +27,8 @@ def cautions(plan: "Plan", rows: float | None) -> tuple[str, ...]:
 
     >>> from repsynth.planning.plan import make_plan
     >>> from repsynth.planning.settings import Settings
-    >>> schema = Schema(columns=(Id(name="person"), Category(name="region", values=("north", "south"))))
+    >>> region = Category(name="region", values=("north", "south"))
+    >>> schema = Schema(columns=(Id(name="person"), region), one_row_per_person=True)
     >>> cautions(make_plan(schema, Settings.of(epsilon=1.0)), rows=1000)
     ("column 'person' is not learned but numbered anew: 1, 2, 3, ...",)
     """

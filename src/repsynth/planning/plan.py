@@ -18,7 +18,7 @@ from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
 from repsynth.privacy.neighbours import LEAST_DELTA
 from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.privacy.shown import at_most
-from repsynth.schema import Schema, schema_from_dict, schema_to_dict
+from repsynth.schema import Schema, check_unit, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.ranges import look_shares
@@ -133,11 +133,12 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
     of it goes to scoring.
 
     >>> from repsynth.schema import Boolean
-    >>> schema = Schema(columns=(Boolean(name="smoker"),))
+    >>> schema = Schema(columns=(Boolean(name="smoker"),), one_row_per_person=True)
     >>> plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6))
     >>> list(plan.charges), plan.model.name, plan.why
     (['count', 'histograms', 'scores', 'sums'], 'naive-bayes', 'there is only one column')
     """
+    check_unit(schema)
     budget = make_budget(
         epsilon=settings.epsilon,
         mu=settings.mu,

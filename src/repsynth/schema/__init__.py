@@ -19,6 +19,7 @@ from repsynth.schema.columns import (
     Person,
     RowRule,
     Schema,
+    check_unit,
 )
 from repsynth.schema.toml import load_schema, parse_schema, schema_from_dict, schema_to_dict
 
@@ -37,6 +38,7 @@ __all__ = [
     "Person",
     "RowRule",
     "Schema",
+    "check_unit",
     "load_schema",
     "parse_schema",
     "schema_from_dict",

@@ -12,6 +12,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 
+from repsynth.errors import SchemaError
+
 _NUMBER_STEPS = 2**40
 """Grid of a `number` column: fine enough for wide bounds, and positions stay exact in float64."""
 
@@ -310,6 +312,21 @@ class Schema:
     def discrete(self) -> tuple[Discrete, ...]:
         """The discrete features."""
         return tuple(column for column in self.features if isinstance(column, Discrete))
+
+
+def check_unit(schema: Schema) -> None:
+    """Refuse a schema that does not declare the unit of privacy.
+
+    >>> check_unit(Schema(columns=(Boolean(name="smoker"),), one_row_per_person=True))
+    """
+    if schema.person is None and not schema.one_row_per_person:
+        raise SchemaError(
+            [
+                "the schema does not declare the unit of privacy: can one person have several rows? If not, add "
+                'one_row_per_person = true at the top of the schema; if so, add [person] with column = "NAME", '
+                "the id column that identifies people"
+            ]
+        )
 
 
 def plain_number(text: str) -> float | None:
