@@ -44,7 +44,8 @@ def draft(console: Console, draft: Draft, path: Path) -> None:
         console.print(f"[yellow]warning:[/yellow] [bold]{', '.join(names)}[/bold]: {escape(warning)}")
     console.print(
         f"\nWrote {escape(str(path))}, a draft that was read from the data and is [bold]not private[/bold].\n"
-        "Check or replace every bound and category, then set confirmed = true."
+        "Say whether one person can have several rows, check or replace every bound and category, "
+        "then set confirmed = true."
     )
 
 
