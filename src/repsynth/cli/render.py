@@ -17,7 +17,7 @@ from repsynth.planning.plan import Plan
 from repsynth.privacy.balance import Balance
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import neighbours_of, of_persons
+from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons
 from repsynth.privacy.shown import (
     at_least,
     at_most,
@@ -43,7 +43,7 @@ def release(console: Console, release: Release) -> None:
         "" if privacy.mu is None or privacy.rho is None else f"   ({gaussian_terms(privacy.mu, privacy.rho)})"
     )
     console.print(f"[bold]Privacy[/bold]  {guarantee(privacy.epsilon, privacy.delta)}{gaussian}")
-    console.print(f"Neighbours: {neighbours_of(release.schema.person)}.")
+    console.print(f"Neighbours: {neighbours_of(release.schema)}.")
     persons(console, release.schema)
     others = ", ".join(
         f"{at_most(eps, 3)} at δ = {at_most(d, 6)}" for d, eps in privacy.epsilon_by_delta().items()
@@ -52,8 +52,9 @@ def release(console: Console, release: Release) -> None:
     rates = ", ".join(
         f"{percent_at_most(tpr)} at {fpr:.1%} false alarms" for fpr, tpr in privacy.true_positive_rates().items()
     )
+    unit = "record" if release.schema.person is None else "person"
     console.print(
-        f"No attack can tell that a record is in the data with an advantage above "
+        f"No attack can tell that a {unit} is in the data with an advantage above "
         f"{percent_at_most(privacy.advantage)} "
         f"over guessing, nor find more members than {rates}.\n"
     )
@@ -67,7 +68,7 @@ def release(console: Console, release: Release) -> None:
     for event in release.events:
         if isinstance(event, SampledEvent):
             console.print(
-                f"Training: {event.rounds:,} rounds, in each a record takes part with probability "
+                f"Training: {event.rounds:,} rounds, in each a {unit} takes part with probability "
                 f"{event.rate:.4g}; composed as a privacy loss distribution."
             )
     if release.schema.measured is not None:
@@ -116,8 +117,8 @@ def outcome(
         who = "outliers" if release.plan.scorer.targets_outliers else "chosen at random"
         they = "they" if release.schema.person is None else "all rows of a person"
         console.print(
-            f"About {privacy.fraction_above} of the records are {who}. Over the releases in which {they} are, "
-            f"they lose at most ε = {at_most(privacy.outlier_epsilon, 3)}."
+            f"About {privacy.fraction_above} of the {counted_rows(release.schema)} are {who}. Over the releases "
+            f"in which {they} are, they lose at most ε = {at_most(privacy.outlier_epsilon, 3)}."
         )
     console.print(f"Wrote {count(rows)} to {escape(str(output))}")
     hint = f"repsynth inspect {shlex.quote(str(folder))}"
@@ -333,12 +334,15 @@ def _print_outliers(console: Console, release: Release) -> None:
     if privacy.fraction_above is None:
         console.print("All records weigh the same, so all have the same bound.\n")
         return
-    whose = "of the earlier table's records" if privacy.borrowed else "of the records"
+    counted = counted_rows(release.schema)
+    whose = f"of the earlier table's {counted}" if privacy.borrowed else f"of the {counted}"
     given = "guaranteed before the run" if privacy.borrowed else OVER
     console.print(
         f"[bold]Who loses how much[/bold], {given}: about {privacy.fraction_above} {whose} lie above the "
         "threshold."
     )
+    if release.schema.person is not None:
+        console.print("A line holds for a person all of whose rows are like those in it.")
     if release.plan.max_lost_mass is not None:
         rule = release.rule
         knobs = ", ".join(
@@ -348,7 +352,12 @@ def _print_outliers(console: Console, release: Release) -> None:
             f"As strong as a mean lost weight of {release.plan.max_lost_mass:.3g} allows, by the released scores: "
             f"{knobs}, which loses about {release.lost_mass:.2g}."
         )
-    table = make_table("ε at most", "noisy fraction of records", "", right_from=0)
+    table = make_table(
+        "ε at most",
+        f"noisy fraction of {'records' if release.schema.person is None else 'weighted rows'}",
+        "",
+        right_from=0,
+    )
     for epsilon, fraction in privacy.by_epsilon(rounded_up).items():
         table.add_row(at_most(epsilon, 3), str(fraction), bar(fraction.value))
     console.print(table)

@@ -35,7 +35,7 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
             "mu": plan.mu,
             "rho": plan.rho,
         },
-        "neighbours": neighbours_of(plan.schema.person),
+        "neighbours": neighbours_of(plan.schema),
         "measurements": _measurements(plan),
         "training": _training(plan, rows),
         "floor_epsilon": float(plan.whole_loss.epsilon_at(0.0, delta)),
@@ -60,7 +60,7 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     # What is trained satisfies no such μ and ρ.
     gaussian = "" if plan.mu is None or plan.rho is None else f"   ({gaussian_terms(plan.mu, plan.rho)})"
     console.print(f"[bold]Budget[/bold]  {guarantee(budget.epsilon, budget.delta)}{gaussian}")
-    console.print(f"Neighbours: {neighbours_of(plan.schema.person)}.")
+    console.print(f"Neighbours: {neighbours_of(plan.schema)}.")
     persons(console, plan.schema)
     console.print(f"{model(plan)}\n")
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")

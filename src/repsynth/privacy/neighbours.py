@@ -1,6 +1,6 @@
-"""Who is protected: what a neighbouring table is."""
+"""Who is protected, what a neighbouring table is, and what a synthetic row represents."""
 
-from repsynth.schema import Person
+from repsynth.schema import Person, Schema
 
 UNIT = "one record"
 NEIGHBOURS = "one record replaced by the null record, which contributes nothing: adding or removing one person"
@@ -22,14 +22,15 @@ def unit_of(person: Person | None) -> str:
     return UNIT if person is None else f"one person (all rows with one id in '{person.column}')"
 
 
-def neighbours_of(person: Person | None) -> str:
+def neighbours_of(schema: Schema) -> str:
     """What a neighbouring table is.
 
-    >>> neighbours_of(Person(column="patient", rows=3))
+    >>> neighbours_of(Schema(columns=(), person=Person(column="patient", rows=3)))
     "all rows of one person, those with one id in 'patient', replaced by null records, which contribute nothing"
     """
+    person = schema.person
     if person is None:
-        return NEIGHBOURS
+        return NEIGHBOURS if schema.one_row_per_person else NEIGHBOURS.replace("one person", "one row")
     return (
         f"all rows of one person, those with one id in '{person.column}', replaced by null records, which "
         "contribute nothing"
@@ -48,3 +49,35 @@ def of_persons(person: Person) -> str:
         "an id is a person of its own. What is said of a record holds for a person all of whose rows are like it: "
         "a person's weight is what their rows that count weigh together, over that number"
     )
+
+
+def unit_name(schema: Schema) -> str:
+    """Return "person" where the schema says what a person is, else "row"."""
+    return "person" if schema.person or schema.one_row_per_person else "row"
+
+
+def row_meaning(schema: Schema) -> str:
+    """What a row of the synthetic table represents.
+
+    >>> row_meaning(Schema(columns=())), row_meaning(Schema(columns=(), one_row_per_person=True))
+    ('one row of the real table', 'one person')
+    >>> row_meaning(Schema(columns=(), person=Person(column="patient")))
+    'one random row of a random person, so each person counts once, however many rows they have'
+    """
+    if schema.person is None:
+        return "one person" if schema.one_row_per_person else "one row of the real table"
+    if schema.person.rows == 1:
+        return "one random row of a random person, so each person counts once, however many rows they have"
+    return f"a random row, where each person counts as {schema.person.rows:,} rows at most"
+
+
+def counted_rows(schema: Schema) -> str:
+    """What the released histogram of scores counts. How many persons there are at a score does not follow from it.
+
+    >>> counted_rows(Schema(columns=(), person=Person(column="patient")))
+    'rows (each weighted so that a person counts once)'
+    """
+    if schema.person is None:
+        return "records"
+    times = "once" if schema.person.rows == 1 else f"as {schema.person.rows:,} rows at most"
+    return f"rows (each weighted so that a person counts {times})"

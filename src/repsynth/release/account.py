@@ -208,7 +208,8 @@ class Privacy:
         )
 
     def fraction_at_most(self, epsilon: float) -> float:
-        """About which fraction of the records loses at most this ε."""
+        """About which fraction of the records loses at most this ε. With `[person]`: of the rows, weighted as they
+        count, and by the loss of a person all of whose rows are like that one."""
         return float(sum(stratum.fraction for stratum in self.distribution() if stratum.epsilon <= epsilon))
 
 

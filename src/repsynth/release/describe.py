@@ -9,7 +9,7 @@ from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import Event, SampledEvent
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import neighbours_of
+from repsynth.privacy.neighbours import counted_rows, neighbours_of, row_meaning
 from repsynth.privacy.shown import at_most
 from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
@@ -41,7 +41,8 @@ def release_data(release: Release) -> dict[str, Any]:
         "delta": privacy.delta,
         "mu": privacy.mu,
         "rho": privacy.rho,
-        "neighbours": neighbours_of(release.schema.person),
+        "neighbours": neighbours_of(release.schema),
+        "row_represents": row_meaning(release.schema),
         "person": None if release.schema.person is None else asdict(release.schema.person),
         "epsilon_by_delta": {at_most(delta, 6): epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
         "attack_advantage_at_most": privacy.advantage,
@@ -70,6 +71,7 @@ def release_data(release: Release) -> dict[str, Any]:
             "max_lost_mass": release.plan.max_lost_mass,
             "outlier_epsilon": privacy.outlier_epsilon,
         },
+        "loss_distribution_counts": counted_rows(release.schema),
         "loss_distribution": [
             {"fraction": s.fraction, "epsilon_at_most": s.epsilon, "weight_at_most": s.weight}
             for s in privacy.distribution()

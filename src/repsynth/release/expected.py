@@ -19,6 +19,7 @@ from repsynth.data.positions import values_at
 from repsynth.data.records import Records
 from repsynth.models.uncertainty import ModelErrors
 from repsynth.privacy.events import GaussianEvent
+from repsynth.privacy.neighbours import row_meaning
 from repsynth.release.release import Release
 from repsynth.schema import Datetime, Numeric
 from repsynth.scoring.bins import Bins
@@ -84,11 +85,14 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
     def covered(self, release: Release, records: Records) -> dict[str, float]:
-        """For each column, the fraction of its bins whose share among these records lies in the 95 % interval; as
-        private as the records are."""
-        found = {}
+        """Return for each column the fraction of its bins whose share among these records is in the 95 % interval.
+
+        With `[person]`, a row counts as it does in the release. As private as the records are.
+        """
+        found, counts = {}, None if records.whose is None else records.whose.factors.astype(np.float64)
+        whole = records.rows if counts is None else counts.sum()
         for bins, shares in zip(release.histograms.bins, self.columns, strict=True):
-            true = np.bincount(bins.of(records), minlength=bins.count) / max(records.rows, 1)
+            true = np.bincount(bins.of(records), counts, minlength=bins.count) / max(whole, 1)
             apart = np.abs(true - np.array(shares.shares))
             found[shares.column] = float(np.mean(apart <= Z * np.array(shares.errors)))
         return found
@@ -207,6 +211,7 @@ def _tables(model: ModelErrors, release: Release) -> list[Table]:
 
 def _notes(model: ModelErrors, release: Release) -> list[str]:
     notes = [
+        f"A synthetic row represents {row_meaning(release.schema)}. Shares and means are of such rows.",
         "Shares of one column are those of the released histograms: the interval share ± 1.96 standard errors "
         "holds the real share 95 times in 100. The synthetic table follows them after smoothing, which mostly "
         "lowers the error, and moves small shares.",

@@ -10,7 +10,7 @@ import repsynth
 from repsynth.errors import ConfigError
 from repsynth.evaluation.measures import STEPS
 from repsynth.evaluation.palette import colours_of_page
-from repsynth.privacy.neighbours import of_persons
+from repsynth.privacy.neighbours import of_persons, row_meaning, unit_name
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 
@@ -97,6 +97,8 @@ def explore_page(schema: Schema, release: Release | None = None) -> str:
         released=release is not None,
         notes=[] if release is None else facts["release"]["notes"],
         persons=None if schema.person is None else of_persons(schema.person),
+        unit=unit_name(schema),
+        row=row_meaning(schema),
         rows_per_person=schema.rows_per_person,
         version=repsynth.__version__,
         colours=colours_of_page(),

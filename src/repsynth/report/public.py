@@ -12,7 +12,7 @@ import numpy as np
 import repsynth
 from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.neighbours import neighbours_of, of_persons
+from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons, row_meaning, unit_name
 from repsynth.privacy.shown import at_most, fixed_at_most
 from repsynth.release.describe import mu_of_event
 from repsynth.release.expected import Z, expected_errors
@@ -49,6 +49,8 @@ class PublicFacts:
     epsilon: str
     delta: str
     neighbours: str
+    unit: str
+    row: str
     promise: Promise
     outliers: Promise | None
     at_deltas: tuple[Fact, ...]
@@ -71,7 +73,9 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         private=release.private,
         epsilon=at_most(privacy.epsilon),
         delta=at_most(privacy.delta, 3),
-        neighbours=neighbours_of(release.schema.person),
+        neighbours=neighbours_of(release.schema),
+        unit=unit_name(release.schema),
+        row=row_meaning(release.schema),
         promise=Promise("anybody", at_most(privacy.epsilon), _right(float(privacy.advantage))),
         outliers=_outliers(release),
         at_deltas=(
@@ -196,7 +200,7 @@ def _by_score(release: Release) -> Chart:
         ("score", "ε at most"),
         rows,
         points=list(zip(scores.tolist(), epsilons.tolist(), strict=True)),
-        x="score: how much a record stands out",
+        x=f"score: how much a {'record' if release.schema.person is None else 'row'} stands out",
         y="ε at most",
         at=[(threshold, "threshold")],
         steps=True,
@@ -207,17 +211,26 @@ def _losses(release: Release) -> Chart:
     found = release.privacy.by_epsilon(lambda epsilon: float(at_most(epsilon, 3)))
     names = [f"ε at most {at_most(epsilon, 3)}" for epsilon in found]
     rows = [(name, str(fraction)) for name, fraction in zip(names, found.values(), strict=True)]
-    words = "Records by what they lose: " + ", ".join(f"{text} {name}" for name, text in rows) + "."
+    several, counted = release.schema.person is not None, counted_rows(release.schema)
+    words = (
+        f"{counted.capitalize()}, by what they lose: " + ", ".join(f"{text} {name}" for name, text in rows) + "."
+    )
+    if several:
+        words += (
+            " A loss is that of a person all of whose rows are like that one; how many persons have each loss "
+            "does not follow from what was released."
+        )
+    part = "part of the rows, weighted" if several else "part of the records"
     return bars(
-        "How the loss is spread over the records",
+        f"How the loss is spread over the {'rows' if several else 'records'}",
         words,
-        ("loss", "part of the records"),
+        ("loss", part),
         rows,
         names=names,
         values=[fraction.value for fraction in found.values()],
         errors=[fraction.error for fraction in found.values()],
         marked=[epsilon < release.privacy.epsilon * 0.999 for epsilon in found],
-        axis="part of the records, with the noise of one standard error",
+        axis=f"{part}, with the noise of one standard error",
     )
 
 
@@ -232,7 +245,9 @@ def _known(release: Release) -> list[Fact]:
     if once:
         found.append(Fact("tables of several columns", tuple(once)))
     source = "declared public" if plan.public_rows is not None else "a noisy count"
-    found.append(Fact("records", f"{release.rows:,.0f} ({source})"))
+    what = "records" if release.schema.person is None else "rows that count"
+    found.append(Fact(what, f"{release.rows:,.0f} ({source})"))
+    found.append(Fact("a synthetic row represents", row_meaning(release.schema)))
     if release.schema.person is not None:
         found.append(Fact("persons", of_persons(release.schema.person)))
     return found
