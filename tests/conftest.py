@@ -224,3 +224,29 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> "Callable[..., Plac
     from places import put
 
     return partial(put, tmp_path, lambda: request.getfixturevalue("server"))
+
+
+def make_stays(persons: int, seed: int = 0) -> pa.Table:
+    """Stays of patients with 1 to 10 rows each: who comes often is older, and comes to another ward."""
+    generator = np.random.default_rng(seed)
+    times = generator.integers(1, 11, persons)
+    who = np.repeat(np.arange(persons), times)
+    often = times[who]
+    ward = np.clip((often / 4 + generator.normal(0, 0.6, len(who))).astype(int), 0, 2)
+    return pa.table(
+        {
+            "patient": [f"{seed}-{each}" for each in who],
+            "age": np.clip(generator.normal(20 + 6 * often, 8), 0, 99).astype(int),
+            "ward": np.array(["eyes", "birth", "heart"])[ward],
+            "urgent": generator.random(len(who)) < often / 12,
+        }
+    )
+
+
+STAYS = """
+person = {column = "patient", rows = 1}
+columns.patient = {type = "id"}
+columns.age = {type = "integer", min = 0, max = 99}
+columns.ward = {type = "category", values = ["eyes", "birth", "heart"]}
+columns.urgent = {type = "boolean"}
+"""

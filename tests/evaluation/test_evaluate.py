@@ -7,17 +7,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import ALL_TYPES, make_people
+from conftest import ALL_TYPES, STAYS, make_people, make_stays
 from rich.console import Console
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import repsynth
 from repsynth import ConfigError, DataError
 from repsynth.cli import render_evaluation
+from repsynth.data.sources import open_source
+from repsynth.evaluation.distances import measure_distances
 from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables
 from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.measures import STAMP
-from repsynth.evaluation.written import evaluation_data, write_evaluation
+from repsynth.evaluation.written import evaluation_data, evaluation_markdown, write_evaluation
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
 from repsynth.schema import Schema, parse_schema, schema_from_dict
 
 SCHEMA = parse_schema(ALL_TYPES)
@@ -358,3 +363,71 @@ def test_a_release_is_drawn_from_and_its_intervals_are_looked_at() -> None:
     assert "is this the table" in repsynth.evaluate(people, release=release)["intervals of the release"].words
     with pytest.raises(ConfigError, match="not the one that the release was made with"):
         repsynth.evaluate(TRAIN, OTHER, parse_schema(CATEGORIES), release=release)
+
+
+def one_row_each(table: pa.Table, seed: int) -> pa.Table:
+    order = np.random.default_rng(seed).permutation(table.num_rows)
+    first = np.unique(np.array(table["patient"].to_pylist())[order], return_index=True)[1]
+    return table.take(pa.array(order[first]))
+
+
+@pytest.mark.parametrize("rows", [1, 10])
+def test_with_persons_the_release_is_compared_with_persons(rows: int) -> None:
+    """Of fresh persons a perfect table has one row each, or all of them; the other one is farther away."""
+    schema = parse_schema(STAYS.replace("rows = 1", f"rows = {rows}"))
+    train, holdout, fresh = (make_stays(600, seed) for seed in (1, 2, 3))
+    tables = {1: one_row_each(fresh, 0), 10: fresh}
+    right, wrong = (Inputs.open(train, tables[k], holdout, schema) for k in (rows, 11 - rows))
+    found = evaluate_tables(right)
+    assert found["two-way distance"].value < 1.2 * (found["two-way distance"].floor or 0)
+    assert found["propensity"].value < 0.55
+    assert found.rows["training"] == (600 if rows == 1 else train.num_rows)
+    far = measure_distances(wrong.train, wrong.synthetic, schema).mean_two_way
+    assert far > 1.25 * found["two-way distance"].value
+    assert wrong.warnings == ()
+    said = f"{found.rows['training']:,} of {train.num_rows:,} training rows"
+    assert found.compared_with.startswith("what persons are like: ")
+    assert said in found.compared_with
+    assert evaluation_data(found)["compared_with"] == found.compared_with
+    assert f"Compared with {found.compared_with}." in evaluation_markdown(found)
+    printed = io.StringIO()
+    render_evaluation.evaluation(Console(file=printed, width=300), found)
+    assert f"Compared with {found.compared_with}." in printed.getvalue()
+
+
+def test_intervals_of_a_release_hold_what_persons_are_like() -> None:
+    schema, table = parse_schema(STAYS), make_stays(3000, 1)
+    settings = Settings.of(epsilon=2.0, delta=1e-9, model="naive-bayes")
+    release = run(make_plan(schema, settings), open_source(table), noise_seed=1)
+    found = evaluate_tables(Inputs.open(table, release.sample(500, seed=0), None, schema), release)
+    assert found["intervals of the release"].said == "as promised"
+    assert found["intervals of the release"].value >= 0.9
+
+
+def test_halves_have_no_person_in_common() -> None:
+    schema = parse_schema(STAYS.replace("rows = 1", "rows = 3"))
+    table = make_stays(200, 1)
+    one, two = (half.whose for half in Inputs.open(table, table, None, schema).halves)
+    assert one is not None
+    assert two is not None
+    assert len(np.intersect1d(one.places, two.places)) <= 1  # who lies across the middle
+
+
+def test_a_holdout_with_persons_of_the_training_table_is_told() -> None:
+    """Their rows differ, so equal rows would not give them away."""
+    train, other = make_stays(200, 1), make_stays(200, 2)
+    known = other.set_column(0, "patient", [["1-7"] * 50 + other["patient"].to_pylist()[50:]])
+    warned = Inputs.open(train, other, known, parse_schema(STAYS)).warnings
+    assert any("% of the holdout rows belong to persons of the training table" in text for text in warned)
+    assert Inputs.open(train, other, other, parse_schema(STAYS)).warnings == ()
+
+
+def test_too_few_persons_are_refused() -> None:
+    table = make_stays(19, 1)
+    with pytest.raises(DataError, match="training table has fewer than 20 persons"):
+        Inputs.open(table, make_stays(50, 2), None, parse_schema(STAYS))
+
+
+def test_without_persons_all_rows_are_compared(whole: Evaluation) -> None:
+    assert whole.compared_with == ""
+    assert "person" not in evaluation_markdown(whole).replace("'person'", "")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from browser import Browser, needs_axe, needs_browser
-from conftest import make_people
+from conftest import STAYS, make_people, make_stays
 
 from repsynth import Release, datasets, parse_schema, risk, synthesize
 from repsynth.cli import main
@@ -371,3 +371,21 @@ def test_inputs_of_another_schema_are_refused(sim: Made) -> None:
     with pytest.raises(DataError, match="training table"):
         curator_page(sim.folder, sim.train.drop_columns(["x1"]))
     assert Inputs.open(sim.train, sim.train, None, sim.release.schema).train.rows == 700
+
+
+def test_of_persons_the_page_counts_persons(tmp_path: Path) -> None:
+    schema, table = parse_schema(STAYS), make_stays(300, 1)
+    plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-9, model="naive-bayes"))
+    release = run(plan, open_source(table), noise_seed=1)
+    facts = curator_facts(release, table)
+    risk(table, release, tmp_path / "private-risk.parquet")
+    dossier = pq.read_table(tmp_path / "private-risk.parquet")
+    losses = dict(zip(table["patient"].to_pylist(), dossier["realised_epsilon"].to_pylist(), strict=True))
+    quantiles = np.quantile(list(losses.values()), [0, 0.1, 0.25, 0.5, 0.75, 0.9, 1], method="inverted_cdf")
+    assert facts.spread.title == "What the persons lose"
+    assert [row[1] for row in facts.spread.rows] == [at_most(float(each), 3) for each in quantiles]
+    assert facts.compared_with.endswith(f"(300 of {table.num_rows:,} training rows)")
+    again = curator_facts(release, table, dossier=tmp_path / "private-risk.parquet")
+    assert again == facts
+    text = html.unescape(curator_page(release.save(tmp_path / "release"), table))
+    assert f"Compared with {facts.compared_with}." in text

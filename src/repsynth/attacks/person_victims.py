@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from repsynth.arrays import Bools, Floats, Ints
+from repsynth.arrays import Floats, Ints
 from repsynth.attacks.victims import (
     CANDIDATES,
     FEWEST_ROWS,
@@ -21,7 +21,7 @@ from repsynth.attacks.victims import (
     read_named,
     stratified,
 )
-from repsynth.data.persons import shared_ids
+from repsynth.data.persons import shared_ids, some_rows
 from repsynth.data.records import ALONE, UNITS, Records, Whose, no_records
 from repsynth.data.sources import open_source
 from repsynth.errors import DataError
@@ -118,22 +118,8 @@ def _other_persons(
             "no person of the holdout is left: attacks that compare with people from outside are left out"
         )
         return no_records()
-    some = others.take(_some_rows(_whose(others).places, person.rows, generator))
+    some = others.take(some_rows(_whose(others).places, person.rows, generator))
     return replace(some.take(np.arange(min(some.rows, REFERENCE))), whose=None)
-
-
-def _some_rows(who: Ints, most: int, generator: np.random.Generator) -> Bools:
-    """At most so many rows of each person, at random.
-
-    >>> _some_rows(np.array([0, 1, 0, 0]), 1, np.random.default_rng(0)).sum()
-    np.int64(2)
-    """
-    shuffled = generator.permutation(len(who))
-    order = shuffled[np.argsort(who[shuffled], kind="stable")]
-    before = np.searchsorted(who[order], who[order])
-    chosen = np.zeros(len(who), dtype=np.bool_)
-    chosen[order] = np.arange(len(who)) - before < most
-    return chosen
 
 
 def _standing_persons(
@@ -145,7 +131,7 @@ def _standing_persons(
     who = _whose(records).places
     people = int(who.max()) + 1
     order = generator.permutation(people)
-    looked, one = _some_rows(who, _LOOKED, generator), _some_rows(who, 1, generator)
+    looked, one = some_rows(who, _LOOKED, generator), some_rows(who, 1, generator)
     rows = np.bincount(who[looked], minlength=people)
     count = min(people // 2, LANDMARKS)
     first, second = (np.isin(who, some) & one for some in (order[:count], order[count : 2 * count]))

@@ -41,6 +41,8 @@ def evaluation(console: Console, found: "Evaluation") -> None:
     console.print(f"[bold red]PRIVATE[/bold red]: {escape(found.stamp.removeprefix('PRIVATE: '))}\n")
     rows = ", ".join(f"{count:,} {name}" for name, count in found.rows.items())
     label = f" Label: {escape(found.label)}." if found.label else ""
+    if found.compared_with:
+        console.print(f"Compared with {escape(found.compared_with)}.")
     console.print(f"Rows: {rows}.{label}")
     _print_measures(console, found.measures)
     _print_groups(console, found)

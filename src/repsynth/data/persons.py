@@ -140,6 +140,20 @@ def shared_ids(ours: Source, theirs: Source, column: str) -> Bools:
     return np.asarray(pc.is_in(_texts_of(theirs, column), value_set=known, skip_nulls=True))
 
 
+def some_rows(who: Ints, most: int, generator: np.random.Generator) -> Bools:
+    """Draw at most `most` rows of each person at random.
+
+    >>> some_rows(np.array([0, 1, 0, 0]), 1, np.random.default_rng(0)).sum()
+    np.int64(2)
+    """
+    shuffled = generator.permutation(len(who))
+    order = shuffled[np.argsort(who[shuffled], kind="stable")]
+    before = np.searchsorted(who[order], who[order])
+    chosen = np.zeros(len(who), dtype=np.bool_)
+    chosen[order] = np.arange(len(who)) - before < most
+    return chosen
+
+
 def _texts_of(source: Source, column: str) -> pa.Array:
     """All ids; null where one is missing or was not read in full."""
     parts = [pa.array([], pa.large_string())]

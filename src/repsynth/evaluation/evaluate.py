@@ -45,6 +45,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     private: bool = True
     stamp: str = STAMP
+    compared_with: str = ""
+    """With `[person]`, what the synthetic rows are compared with; empty where it is all real rows."""
     rows: dict[str, int]
     label: str | None
     measures: tuple[Measure, ...]
@@ -73,8 +75,9 @@ def evaluate_tables(
         measures = list(work.run())
     expected = None if release is None else expected_errors(release)
     if release is not None and expected is not None:
-        measures.append(_intervals(expected, release, inputs.train))
+        measures.append(_intervals(expected, release, inputs.all_rows or inputs.train))
     return Evaluation(
+        compared_with=inputs.compared_with,
         rows={name: table.rows for name, table in work.tables.items()},
         label=inputs.label,
         measures=tuple(measures),

@@ -1,12 +1,17 @@
-"""The tables that are compared: opened, checked against the schema, and halved and shuffled for comparison."""
+"""Open the tables to compare, check them against the schema, and derive halves and shuffled columns.
 
-from dataclasses import dataclass, replace
+With `[person]` a release describes persons, not rows. Real tables are then reduced to as many random rows of each
+person as count, so that every measure compares like with like.
+"""
+
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.persons import shared_ids, some_rows
 from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import check_columns, open_source
@@ -14,7 +19,7 @@ from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.coverage import copied, fraction_repeated
 from repsynth.evaluation.matrix import is_number, records_of
 from repsynth.release.release import Release
-from repsynth.schema import Discrete, Numeric, Schema
+from repsynth.schema import Discrete, Numeric, Person, Schema
 
 LEAST_ROWS = 20
 """Fewer say nothing: a half of them is a handful."""
@@ -24,13 +29,24 @@ _CHANCE = 4.0  # standard errors
 
 @dataclass(frozen=True)
 class Inputs:
-    """The training, the synthetic and, maybe, the held-out records; the label, where there is one."""
+    """The training, synthetic and held-out records, and the label.
+
+    With `[person]`, `train` and `holdout` hold the rows that were drawn, and `all_rows` and `kept` say from what.
+    """
 
     schema: Schema
     train: Records
     synthetic: Records
     holdout: Records | None = None
     label: str | None = None
+    all_rows: Records | None = None
+    """Every training row; None where `train` has all."""
+    kept: Bools | None = None
+    """Which of `all_rows` are in `train`."""
+    shared: float = 0.0
+    """The fraction of the holdout's rows whose person is also in the training table."""
+    drawn_from: dict[str, int] = field(default_factory=dict)
+    """How many rows each real table had before rows were drawn."""
 
     @classmethod
     def open(
@@ -47,18 +63,50 @@ class Inputs:
             raise ConfigError(
                 f"the label '{label}' is no column that the schema learns; name another with --label"
             )
+        rows = replace(schema, person=None)  # a synthetic row is no person's
         records = {
-            name: _read(table, schema, name, how)
-            for name, table, how in (
-                ("training", train, reading),
-                ("synthetic", synthetic, AS_USUAL),
-                ("holdout", holdout, reading),
+            name: _read(table, read_as, name, how)
+            for name, table, read_as, how in (
+                ("training", train, schema, reading),
+                ("synthetic", synthetic, rows, AS_USUAL),
+                ("holdout", holdout, schema, reading),
             )
             if table is not None
         }
+        every, label = records["training"], label or schema.label
+        if schema.person is None:
+            return cls(schema, every, records["synthetic"], records.get("holdout"), label)
+        real = {name: table for name, table in records.items() if name != "synthetic"}
+        kept = {name: _drawn(table, schema.person, name) for name, table in real.items()}
+        shared = 0.0
+        if holdout is not None:
+            ours, theirs = open_source(train, reading), open_source(holdout, reading)
+            shared = float(shared_ids(ours, theirs, schema.person.column).mean())
         return cls(
-            schema, records["training"], records["synthetic"], records.get("holdout"), label or schema.label
+            schema,
+            every.take(kept["training"]),
+            records["synthetic"],
+            real["holdout"].take(kept["holdout"]) if "holdout" in real else None,
+            label,
+            all_rows=every,
+            kept=kept["training"],
+            shared=shared,
+            drawn_from={name: table.rows for name, table in real.items()},
         )
+
+    @property
+    def compared_with(self) -> str:
+        """With `[person]`, what the synthetic rows are compared with; empty where it is all real rows."""
+        person = self.schema.person
+        if person is None:
+            return ""
+        counts = ", ".join(
+            f"{table.rows:,} of {self.drawn_from[name]:,} {name} rows"
+            for name, table in (("training", self.train), ("holdout", self.holdout))
+            if table is not None
+        )
+        rows = "one random row" if person.rows == 1 else f"at most {person.rows:,} random rows"
+        return f"what persons are like: {rows} of each person in the real tables ({counts})"
 
     @cached_property
     def every(self) -> Schema:
@@ -101,7 +149,11 @@ class Inputs:
     @cached_property
     def halves(self) -> tuple[Records, Records]:
         """The training records in two halves, by chance and the same every time."""
-        order = np.random.default_rng(0).permutation(self.train.rows)
+        generator = np.random.default_rng(0)
+        order = generator.permutation(self.train.rows)
+        if self.train.whose is not None:  # the rows of a person stay together
+            who = np.unique(self.train.whose.places, return_inverse=True)[1]
+            order = np.argsort(generator.permutation(self.train.rows)[who], kind="stable")
         middle = self.train.rows // 2
         return self.train.take(order[:middle]), self.train.take(order[middle:])
 
@@ -117,7 +169,12 @@ class Inputs:
         """What is odd about the tables."""
         found = []
         if self.holdout is not None:
-            overlap = overlapping(self.train, self.holdout)
+            overlap = overlapping(self.train, self.holdout) if self.all_rows is None else 0.0
+            if self.shared:
+                found.append(
+                    f"{100 * self.shared:.1f} % of the holdout rows belong to persons of the training table: what "
+                    "is measured on the holdout looks better than it is; give other persons"
+                )
             if overlap:
                 found.append(
                     f"about {100 * overlap:.0f} % of the holdout rows are training rows, too: what is measured on "
@@ -155,6 +212,16 @@ def _read(table: Any, schema: Schema, name: str, reading: Reading) -> Records:
     if records.rows < LEAST_ROWS:
         raise DataError(f"the {name} table has fewer than {LEAST_ROWS} rows; give one that has more")
     return records
+
+
+def _drawn(records: Records, person: Person, name: str) -> Bools:
+    """Draw the rows of each person that count, the same ones every time. A row that counts nothing is left out."""
+    assert records.whose is not None
+    counts = records.whose.factors > 0
+    kept = some_rows(records.whose.places, person.rows, np.random.default_rng(5)) & counts
+    if np.count_nonzero(kept) < LEAST_ROWS:
+        raise DataError(f"the {name} table has fewer than {LEAST_ROWS} persons; give one that has more")
+    return kept
 
 
 def overlapping(train: Records, holdout: Records) -> float:

@@ -1,7 +1,7 @@
 """Records as points: numbers, category codes and a label, and the space that attacks and classifiers work in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,9 @@ from repsynth.schema import Datetime, Integer, Numeric, Schema
 
 
 def records_of(table: pa.Table | Source, schema: Schema) -> Records:
-    """All records of a table, encoded."""
+    """All records of a table, encoded. With `[person]`, `whose` says which belong together."""
     source = table if isinstance(table, Source) else open_source(table)
-    rows = replace(schema, person=None)  # here each row counts in full, whosoever it is
-    batches = list(LocalEngine.open(source, rows).per_record())
+    batches = list(LocalEngine.open(source, schema).per_record())
     return join(batches, [column.name for column in schema.learned])
 
 

@@ -139,6 +139,7 @@ def evaluation_markdown(evaluation: "Evaluation") -> str:
         "",
         f"**{evaluation.stamp}**",
         "",
+        *([f"Compared with {evaluation.compared_with}.", ""] if evaluation.compared_with else []),
         f"Rows: {rows}. Label: {evaluation.label or 'none'}.",
         "",
         *(f"- **Note:** {warning}." for warning in evaluation.warnings),

@@ -44,6 +44,7 @@ class CuratorFacts:
     delta: str
     outliers: str | None
     rows: str
+    compared_with: str
     warnings: tuple[str, ...]
     measures: Table
     left_out: dict[str, str]
@@ -74,7 +75,8 @@ def curator_facts(
     inputs = Inputs.open(train, release.sample(seed=0), holdout, release.schema)  # the same rows whenever asked
     evaluation = evaluate_tables(inputs, release, on_step)
     on_step("losses")
-    losses = RecordLosses.of(release, train, inputs.train, dossier)
+    whole = RecordLosses.of(release, train, inputs.all_rows or inputs.train, dossier)
+    losses = whole if inputs.kept is None else whole.take(inputs.kept)
     chosen, deciles = deciles_of_records(inputs)
     on_step("drawing")
     costs = other_settings(release, inputs)
@@ -87,6 +89,7 @@ def curator_facts(
         delta=at_most(privacy.delta, 3),
         outliers=None if release.threshold is None else at_most(privacy.outlier_epsilon),
         rows=", ".join(f"{count:,} {name}" for name, count in evaluation.rows.items()),
+        compared_with=evaluation.compared_with,
         warnings=evaluation.warnings,
         measures=_measures(evaluation),
         left_out=evaluation.left_out,
@@ -95,10 +98,12 @@ def curator_facts(
         subgroups=Table(
             "Who pays", GROUP_HEADERS, tuple(map(group_row, [*evaluation.deciles, *evaluation.subgroups]))
         ),
-        spread=spread(losses, release),
+        spread=spread(whole.of_persons(), release),
         attack=by_decile(losses, release, chosen, deciles),
         attacks_made=None if exposure is None else _attacks(exposure),
-        attack_notes=() if exposure is None else tuple(_differences(exposure, release, inputs.train.rows)),
+        attack_notes=()
+        if exposure is None
+        else tuple(_differences(exposure, release, len(whole.of_persons().weight))),
         who=who_weighs_less(losses, inputs),
         costs=costs and costs[0],
         gammas=costs and Table("Weights that fall with the score", HEAD, tuple(cost.row for cost in costs[1])),
@@ -122,15 +127,16 @@ def read_exposure(folder: Path) -> Exposure:
         ) from None
 
 
-def _differences(exposure: Exposure, release: Release, rows: int) -> list[str]:
-    """What was attacked was a plan, not this release: whether it was the same."""
+def _differences(exposure: Exposure, release: Release, targets: int) -> list[str]:
+    """Say whether the plan that was attacked is this release's; `targets` are the rows or persons of its table."""
     notes = list(exposure.notes)
     plan = release.plan
-    same = (exposure.model, exposure.rows) == (plan.model.name, rows)
+    same = (exposure.model, exposure.rows) == (plan.model.name, targets)
     if not same or abs(exposure.epsilon - plan.budget.epsilon) > 1e-6 * plan.budget.epsilon:
+        unit = "rows" if release.schema.person is None else "persons"
         notes.append(
             f"The attacks were made on another plan than this release's: {exposure.model}, ε = "
-            f"{at_most(exposure.epsilon)}, {exposure.rows:,} rows."
+            f"{at_most(exposure.epsilon)}, {exposure.rows:,} {unit}."
         )
     if exposure.exceeded:
         notes.append("An attack proved MORE THAN IS CLAIMED: repsynth attack says which. Publish nothing.")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Bools, Floats, Ints
 from repsynth.curator.dossier import dossier
 from repsynth.data.records import Records
 from repsynth.errors import DataError
@@ -22,12 +22,18 @@ from repsynth.report.charts import BLUE, ORANGE, Chart, Line, dots, lines
 from repsynth.scoring.weights import FULL
 
 _MOST = 24  # subgroups that are drawn
+_LOSSES = ("influence", "realised_epsilon", "guaranteed_epsilon")
 
 
 @dataclass(frozen=True)
 class RecordLosses:
-    """Each training record's weight, influence and losses, in the order of the table."""
+    """Each training row's weight, and the influence and losses of its record, in the order of the table.
 
+    With `[person]`, influence and losses are the person's, with all their rows.
+    """
+
+    person: Ints
+    """The rows of one person have the same number; without `[person]` each row has its own."""
     weight: Floats
     influence: Floats
     realised: Floats
@@ -37,15 +43,27 @@ class RecordLosses:
     def of(cls, release: Release, source: Any, train: Records, path: Path | None) -> "RecordLosses":
         """From a dossier of the same table and release or, without one, worked out."""
         table = dossier(source, release)[0] if path is None else _read(path, release, train)
-        names = ("weight", "influence", "realised_epsilon", "guaranteed_epsilon")
-        return cls(*(np.asarray(table[name].to_numpy(), dtype=np.float64) for name in names))
+        columns = [np.asarray(table[name].to_numpy(), dtype=np.float64) for name in ("weight", *_LOSSES)]
+        several = release.schema.person is not None
+        person = np.asarray(table["person"].to_numpy(), dtype=np.int64) if several else np.arange(train.rows)
+        return cls(person, *columns)
+
+    def take(self, rows: Ints | Bools) -> "RecordLosses":
+        """Keep some of the rows."""
+        columns = [self.weight, self.influence, self.realised, self.guaranteed]
+        return RecordLosses(self.person[rows], *(column[rows] for column in columns))
+
+    def of_persons(self) -> "RecordLosses":
+        """Keep one row of each person."""
+        return self.take(np.unique(self.person, return_index=True)[1])
 
 
 def _read(path: Path, release: Release, train: Records) -> pa.Table:
     try:
         table = pq.read_table(path)
         weight = np.asarray(table["weight"].to_numpy(), dtype=np.float64)
-        whole = {"influence", "realised_epsilon", "guaranteed_epsilon"} <= set(table.column_names)
+        person = () if release.schema.person is None else ("person",)
+        whole = {*_LOSSES, *person} <= set(table.column_names)
     except (OSError, KeyError, pa.ArrowException):
         raise DataError(f"{path}: this is no dossier; repsynth risk writes one, or leave --dossier out") from None
     if not whole or not np.array_equal(weight, release.weights.of(release.score.of(train)) / FULL):
@@ -57,7 +75,8 @@ def _read(path: Path, release: Release, train: Records) -> pa.Table:
 
 
 def spread(losses: RecordLosses, release: Release) -> Chart:
-    """Which part of the records loses at most how much."""
+    """Draw which part of the records, or persons, loses at most how much; `losses` has each of them once."""
+    who = "records" if release.schema.person is None else "persons"
     levels = np.linspace(0.0, 1.0, 101)
     drawn = [
         Line(
@@ -76,14 +95,14 @@ def spread(losses: RecordLosses, release: Release) -> Chart:
     rows = [(f"{part:.0%}", at_most(a, 3), at_most(b, 3)) for part, a, b in zip(parts, *both, strict=True)]
     below = float(np.mean(losses.guaranteed < release.privacy.epsilon))
     return lines(
-        "What the records lose",
+        f"What the {who} lose",
         f"Half of them lose ε = {rows[3][1]} at most, a tenth {rows[1][1]} at most (realised: in the joint sense "
         f"of the release's page). What was guaranteed before the run is less than the whole for {below:.0%}.",
-        ("part of the records", "realised ε at most", "guaranteed ε at most"),
+        (f"part of the {who}", "realised ε at most", "guaranteed ε at most"),
         rows,
         drawn=drawn,
         x="ε at most",
-        y="part of the records",
+        y=f"part of the {who}",
         percent=True,
     )
 
@@ -110,6 +129,7 @@ def by_decile(losses: RecordLosses, release: Release, chosen: Ints, deciles: Int
     means = [float(each.mean()) for each in found]
     intervals = [(float(np.quantile(each, 0.1)), float(np.quantile(each, 0.9))) for each in found]
     most = release.privacy.advantage
+    unit = "record" if release.schema.person is None else "person"
     points = [(float(d + 1), mean) for d, mean in enumerate(means)]
     rows = [
         (str(d + 1), percent_at_most(mean), f"{percent_at_most(low)} to {percent_at_most(high)}")
@@ -119,7 +139,7 @@ def by_decile(losses: RecordLosses, release: Release, chosen: Ints, deciles: Int
         "The best attack, by decile of outlyingness",
         f"What the account leaves to the best attack on this release's measurements, with its weights held fixed: "
         f"{rows[0][1]} above guessing in the most ordinary tenth, {rows[-1][1]} in the most outlying one; on a "
-        f"record of full weight {percent_at_most(most)}. Bars: from the 10 % to the 90 % quantile of a tenth.",
+        f"{unit} of full weight {percent_at_most(most)}. Bars: from the 10 % to the 90 % quantile of a tenth.",
         ("decile", "mean advantage", "10 % to 90 % quantile"),
         rows,
         drawn=[
@@ -134,7 +154,7 @@ def by_decile(losses: RecordLosses, release: Release, chosen: Ints, deciles: Int
 
 def who_weighs_less(losses: RecordLosses, inputs: Inputs) -> Chart | None:
     """The subgroups of discrete columns by how many of them weigh less than 1."""
-    less = losses.weight < 1
+    less, rows = losses.weight < 1, "records" if inputs.schema.person is None else "rows"
     whole, found = float(less.mean()), []
     for column in inputs.every.discrete:
         if column.size > MOST_VALUES:
@@ -151,14 +171,14 @@ def who_weighs_less(losses: RecordLosses, inputs: Inputs) -> Chart | None:
     shown = found if len(found) <= _MOST else [*found[: _MOST - 6], *found[-6:]]
     return dots(
         "Who weighs less",
-        f"{whole:.0%} of all records weigh less than 1: {shown[0][2]:.0%} of {shown[0][0]}, {shown[-1][2]:.0%} of "
+        f"{whole:.0%} of all {rows} weigh less than 1: {shown[0][2]:.0%} of {shown[0][0]}, {shown[-1][2]:.0%} of "
         f"{shown[-1][0]}. What only they show, the synthetic table shows less well."
         + (
             f" Drawn are {len(shown)} of {len(found)} subgroups, the most and the least; the table has all."
             if len(shown) < len(found)
             else ""
         ),
-        ("subgroup", "records", "weigh less than 1", "mean weight"),
+        ("subgroup", rows, "weigh less than 1", "mean weight"),
         [
             (name, f"{count:,}", f"{part:.1%} ± {error:.1%}", f"{mean:.3f}")
             for name, count, part, error, mean in found
@@ -168,6 +188,6 @@ def who_weighs_less(losses: RecordLosses, inputs: Inputs) -> Chart | None:
         low=[part - error for _, _, part, error, _ in shown],
         high=[part + error for _, _, part, error, _ in shown],
         axis="part of the subgroup that weighs less than 1, with its 95 % interval",
-        at=(whole, "all records"),
+        at=(whole, f"all {rows}"),
         room=190,
     )
