@@ -480,6 +480,27 @@ FAULTS = [
         RUNS + "test_a_dossier_gives_each_person_their_own_loss",
     ),
     Fault(
+        "a person's own bound is that of their last row",
+        "report.own_bound",
+        "return factor * int(weights.sum()) / (UNITS * schema.person.rows)",
+        "return float(weights[-1])",
+        "report/test_own_bound.py::test_a_person_with_several_rows_has_the_bound_of_the_dossier_or_a_larger_one",
+    ),
+    Fault(
+        "rows are evaluated where persons are protected",
+        "evaluation.inputs",
+        "kept = some_rows(records.whose.places, person.rows, np.random.default_rng(5)) & counts",
+        "kept = counts",
+        "evaluation/test_evaluate.py::test_with_persons_the_release_is_compared_with_persons",
+    ),
+    Fault(
+        "intervals count the rows of a person in full",
+        "release.expected",
+        "records.whose.factors.astype(np.float64)",
+        "np.ones(records.rows)",
+        "evaluation/test_evaluate.py::test_intervals_of_a_release_hold_what_persons_are_like",
+    ),
+    Fault(
         "a loaded release may claim the sensitivity of a row",
         "release.format",
         "        least = kernel.sensitivity * stage.schema.rows_per_person\n        require(",

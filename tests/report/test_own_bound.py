@@ -11,12 +11,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import STAYS, make_stays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, datasets, report, synthesize
+from repsynth.curator.dossier import dossier
 from repsynth.data.encode import encode_batch
+from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
 from repsynth.report.own_bound import calculator, own_bound
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
@@ -93,12 +99,14 @@ values = ["no", "yes"]
 """
 
 
-def by_script(release: Mapping[str, Any], people: Sequence[Mapping[str, str | None]]) -> list[dict[str, Any]]:
+def by_script(
+    release: Mapping[str, Any], people: Sequence[Any], call: str = "script.find(release, person)"
+) -> list[dict[str, Any]]:
     """What the script says of each."""
     program = (
         f"const script = require({json.dumps(str(SCRIPT))});"
         "const { release, people } = JSON.parse(require('fs').readFileSync(0));"
-        "console.log(JSON.stringify(people.map((person) => script.find(release, person))));"
+        f"console.log(JSON.stringify(people.map((person) => {call})));"
     )
     given_to_it = json.dumps({"release": release, "people": people})
     done = subprocess.run(["node", "-e", program], input=given_to_it, capture_output=True, text=True, check=True)
@@ -239,3 +247,71 @@ def test_the_bound_is_that_of_the_record() -> None:
     score = release.score.of(encode_batch(texts, release.schema))
     weight = release.weights.of(score)[0] / FULL
     assert (bound.weight, bound.epsilon) == (weight, float(release.privacy.epsilon_at(np.float64(weight))))
+
+
+def stays_release(rows: int) -> tuple[Release, pa.Table]:
+    table = make_stays(800, 1)
+    schema = parse_schema(STAYS.replace("rows = 1", f"rows = {rows}"))
+    plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-9, model="mst"))
+    return run(plan, open_source(table), noise_seed=1), table
+
+
+def by_person(table: pa.Table, learned: Sequence[str]) -> dict[str, list[dict[str, str | None]]]:
+    people: dict[str, list[dict[str, str | None]]] = {}
+    for row in table.to_pylist():
+        people.setdefault(row["patient"], []).append({name: str(row[name]) for name in learned})
+    return people
+
+
+def script_of_persons(release: Mapping[str, Any], people: Sequence[tuple[Any, int]]) -> list[dict[str, Any]]:
+    return by_script(release, people, call="script.ofPerson(release, ...person)")
+
+
+@needs_node
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_person_with_several_rows_has_the_bound_of_the_dossier_or_a_larger_one(rows: int) -> None:
+    release, table = stays_release(rows)
+    losses = dossier(table, release)[0]
+    told = dict(zip(table["patient"].to_pylist(), losses["realised_epsilon"].to_pylist(), strict=True))
+    people = by_person(table, [column.name for column in release.schema.learned])
+    told_by_page = script_of_persons(calculator(release), [(own, len(own)) for own in people.values()])
+    for who, page in zip(people, told_by_page, strict=True):
+        assert page["high"] == page["low"]
+        assert page["high"]["epsilon"] >= told[who]
+    some = list(zip(people.items(), told_by_page, strict=True))[:40]
+    bounds = [own_bound(release, own) for (_, own), _ in some]
+    for ((who, _), page), bound in zip(some, bounds, strict=True):
+        assert told[who] >= bound.epsilon * (1 - 1e-12)
+        assert page["high"]["epsilon"] <= float(release.privacy.epsilon_at(bound.weight + 0.001)) * (1 + 1e-6)
+    firsts = [own_bound(release, own[0]) for (_, own), _ in some]
+    gaps = [both.epsilon / first.epsilon for both, first in zip(bounds, firsts, strict=True)]
+    assert max(gaps) > 1.5 or rows > 1, "one row alone promises too much"
+
+
+@needs_node
+def test_until_all_rows_are_entered_the_page_shows_the_range() -> None:
+    release, table = stays_release(1)
+    tables, weights = calculator(release), release.weights.table / FULL
+    people = by_person(table, [column.name for column in release.schema.learned])
+    own = next(rows for rows in people.values() if len(rows) == 4)
+    for known in range(5):
+        nothing: list[dict[str, str | None]] = [dict.fromkeys(own[0])] * (4 - known)
+        sums = sum(own_bound(release, row).weight for row in own[:known])
+        low, high = ((sums + (4 - known) * rest) / 4 for rest in (weights.min(), 1.0))
+        ways = (own[:known], own[:known] + nothing, [*own[:known], own[0] | {"age": "?"}][:4])
+        for page in script_of_persons(tables, [(entered, 4) for entered in ways]):
+            assert page["rest"] == 4 - known
+            assert abs(page["low"]["weight"] / FULL - low) < 0.001
+            assert abs(page["high"]["weight"] / FULL - high) < 0.001
+    (many,) = script_of_persons(tables, [([], 5000)])
+    assert many["high"]["weight"] == 0, "with more than 4,096 rows none counts"
+
+
+def test_several_rows_need_a_schema_with_persons() -> None:
+    sim = datasets.load("sim")
+    release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
+    with pytest.raises(ConfigError, match="give one row: the schema of this release has no"):
+        own_bound(release, [{}, {}])
+    with pytest.raises(ConfigError, match="give a row"):
+        own_bound(release, [])
+    assert calculator(release)["person"] is None

@@ -1,6 +1,7 @@
 """The public page: what it says, that it needs nothing but itself, and that no name in a release can break it."""
 
 import html
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -10,12 +11,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from browser import Browser, needs_axe, needs_browser
+from conftest import STAYS, make_stays
+from rich.console import Console
 
-from repsynth import Release, datasets, own_bound, parse_schema, synthesize
-from repsynth.cli import main
+from repsynth import (
+    Release,
+    datasets,
+    expected_errors,
+    inspect_release,
+    own_bound,
+    parse_schema,
+    synthesize,
+)
+from repsynth.cli import main, render, render_evaluation
+from repsynth.data.sources import open_source
+from repsynth.pipeline.run import run
+from repsynth.planning.plan import make_plan
+from repsynth.planning.settings import Settings
 from repsynth.privacy.shown import at_most
 from repsynth.report.charts import dots
-from repsynth.report.page import public_page
+from repsynth.report.page import explore_page, public_page
 
 NASTY = [
     "</script><script>alert(1)</script>",
@@ -229,13 +244,77 @@ def test_a_wide_release_still_makes_a_small_page(tmp_path: Path) -> None:
 
 
 def test_a_release_of_a_seed_says_that_it_is_not_private(tmp_path: Path) -> None:
-    from repsynth.data.sources import open_source
-    from repsynth.pipeline.run import run
-    from repsynth.planning.plan import make_plan
-    from repsynth.planning.settings import Settings
-
     sim = datasets.load("sim")
     plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6, model="naive-bayes", weights="uniform"))
     text = write(run(plan, open_source(sim.table), noise_seed=1), tmp_path).read_text(encoding="utf-8")
     assert "NOT PRIVATE" in text
     assert "above the released threshold" not in text
+
+
+def stays_release(who: str) -> Release:
+    schema = parse_schema(STAYS.replace('person = {column = "patient", rows = 1}', who))
+    plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-9, model="mst"))
+    return run(plan, open_source(make_stays(800, 1)), noise_seed=1)
+
+
+MEANINGS = {
+    'person = {column = "patient", rows = 1}': "one random row of a random person, so each person counts once",
+    'person = {column = "patient", rows = 3}': "a random row, where each person counts as 3 rows at most",
+    "one_row_per_person = true": "one person",
+    "": "one row of the real table",
+}
+
+
+@pytest.mark.parametrize("who", MEANINGS)
+def test_every_output_says_what_a_synthetic_row_represents(who: str, tmp_path: Path) -> None:
+    """And none speaks of persons where the schema does not."""
+    release = stays_release(who)
+    text = html.unescape(write(release, tmp_path).read_text(encoding="utf-8")).split("<script")[0]
+    explored = html.unescape(explore_page(release.schema, release)).split("<script")[0]
+    printed = io.StringIO()
+    render.release(Console(file=printed, width=10_000), release)
+    render_evaluation.expected(Console(file=printed, width=10_000), expected_errors(release))
+    account = inspect_release(release)
+    for told in (text, printed.getvalue()):
+        assert f"A synthetic row represents {MEANINGS[who]}" in told
+    assert f"A synthetic row would represent {MEANINGS[who]}" in explored
+    assert account["row_represents"].startswith(MEANINGS[who])
+    if not who:
+        assert not [said for said in (text, explored, printed.getvalue(), str(account)) if "person" in
+                    said.replace("'person': None", "")]  # fmt: skip
+    counted = account["loss_distribution_counts"]
+    assert counted.startswith("rows (each weighted so that a person counts" if "column" in who else "records")
+    for told in (text, printed.getvalue()):
+        assert counted in told.replace("Rows (each", "rows (each").replace("Records", "records")
+    if "column" in who:
+        assert "part of the records" not in text
+        assert "fraction of records" not in printed.getvalue()
+        assert "how many persons have each loss does not follow" in text
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_person_enters_all_rows_in_a_browser(chromium: Browser, tmp_path: Path) -> None:
+    release = stays_release('person = {column = "patient", rows = 1}')
+    usual, odd = (
+        {"age": "32", "ward": "eyes", "urgent": "false"},
+        {"age": "99", "ward": "birth", "urgent": "true"},
+    )
+    both, one = own_bound(release, [usual, odd]), own_bound(release, odd)
+    assert one.epsilon < both.epsilon < release.privacy.epsilon
+    chromium.open(write(release, tmp_path), width=390)
+    shown = "document.getElementById('own-epsilon').textContent"
+    assert chromium.run(shown) == f"ε = {at_most(release.privacy.epsilon, 3)}"
+    enter = """((values) => { const form = document.getElementById("values");
+      for (const [id, value] of Object.entries(values)) document.getElementById(id).value = value;
+      form.dispatchEvent(new Event("input", { bubbles: true })); })"""
+    chromium.run(f"{enter}({json.dumps({'count': '2'})})")
+    names = [column.name for column in release.schema.learned]
+    chromium.run(f"{enter}({json.dumps({f'value-{i}': odd[name] for i, name in enumerate(names)})})")
+    low, high = re.fullmatch(r"ε = ([0-9.]+) to ([0-9.]+)", chromium.run(shown)).groups()  # type: ignore[union-attr]
+    assert float(low) < both.epsilon <= float(high)
+    chromium.run(f"{enter}({json.dumps({f'value-{i}-1': usual[name] for i, name in enumerate(names)})})")
+    whole = float(re.fullmatch(r"ε = ([0-9.]+)", chromium.run(shown)).group(1))  # type: ignore[union-attr]
+    assert both.epsilon <= whole <= both.epsilon * 1.02
+    assert chromium.too_wide() <= 0
+    assert chromium.complaints == []

@@ -19,7 +19,7 @@ from repsynth.curator.guarantee import eta_share, guaranteed_weights, why_none
 from repsynth.data.records import UNITS, Records, Whose
 from repsynth.data.sources import check_columns, open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.privacy.loss import Loss
+from repsynth.privacy.loss import Loss, weight_grid
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 from repsynth.scoring.base import NAT
@@ -216,9 +216,12 @@ def _each(data: list[Records], function: Any) -> Floats:
 
 
 def _epsilons(loss: Loss, influence: Floats, delta: float) -> Floats:
-    """ε of each influence, rounded up: worked out on a fine grid, which is fast for any number of records."""
+    """Return ε of each influence, rounded up to a fine grid: fast for any number of records.
+
+    The grid contains the one of the page's calculator, so that this is never above what the page shows.
+    """
     if loss.trainings or not influence.size:  # a training's loss has a grid of its own
         return loss.epsilon_at(influence, delta)
-    grid = np.linspace(influence.min(), influence.max(), 10_000)
+    grid = weight_grid(4 * FULL)
     above = np.minimum(np.searchsorted(grid, influence), len(grid) - 1)
     return loss.epsilon_at(grid, delta)[above]

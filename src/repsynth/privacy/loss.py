@@ -161,6 +161,12 @@ class Loss:
         return found
 
 
+def weight_grid(steps: int) -> Floats:
+    """Return the weights from 0 to 1 at which bounds are tabulated, each a little above a multiple of 1 / `steps`:
+    so the weight of a person, a sum that is rounded up, does not lie above its own multiple."""
+    return np.minimum(np.arange(steps + 1) / steps * (1 + 2e-9), 1.0)
+
+
 def _added(numbers: Iterable[float]) -> float:
     """A sum, rounded up; nothing is exactly 0."""
     return math.fsum(numbers) * (1 + 1e-15)

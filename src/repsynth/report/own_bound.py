@@ -5,7 +5,7 @@ The same look-up is made here and in the report's page: `calculator` hands the p
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from repsynth.arrays import Ints
 from repsynth.data.encode import encode_batch
 from repsynth.data.notation import EPOCH, Notation, date_format, special_values
 from repsynth.data.positions import exact_grid
-from repsynth.data.records import MISSING
+from repsynth.data.records import MISSING, UNITS, factors_of
 from repsynth.errors import ConfigError
+from repsynth.privacy.loss import weight_grid
 from repsynth.release.release import Release
-from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric
+from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.bins import Bins
@@ -30,13 +32,16 @@ from repsynth.scoring.rarity import EXTREMES, FARTHEST, RarityScore, histograms_
 from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.weights import FULL, STEP
 
+_PERSON_STEP = 4  # of FULL: how far the weights of persons are apart in the page's table
+
 
 @dataclass(frozen=True)
 class OwnBound:
-    """What holds for a person with these values: the score in nats, the weight, and the largest loss.
+    """What holds for somebody with these values: the score in nats, the weight, and the largest loss. Of several
+    rows, `score` is the lowest.
 
     `unknown` names the columns whose value was not given, though none may be missing there, or could not be read:
-    then the bound is the one for anybody.
+    then the bound is the one for anybody; of several rows, such a row has weight 1.
     """
 
     score: float
@@ -45,10 +50,13 @@ class OwnBound:
     unknown: tuple[str, ...] = ()
 
 
-def own_bound(release: Release, values: Mapping[str, Any]) -> OwnBound:
-    """The bound for a person with these values, written as they would stand in the table; what is left out is
-    missing where the schema says that it may be. It needs the release alone, and holds if they were in the data
-    and if they were not, in the joint form of docs/privacy.md: over all releases that count them for so much.
+def own_bound(release: Release, values: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> OwnBound:
+    """Return the bound for somebody with these values, written as they would stand in the table.
+
+    With `[person]`, give all rows of the person: a person's weight is what their rows weigh together, so a bound
+    for some of them may be too small. What is left out of a row is missing where the schema says that it may be.
+    It needs the release alone, and holds if they were in the data and if they were not, in the joint form of
+    docs/privacy.md: over all releases that count them for so much.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
@@ -56,27 +64,53 @@ def own_bound(release: Release, values: Mapping[str, Any]) -> OwnBound:
     >>> own_bound(release, {"x1": "5.9", "x2": "-5.9", "c1": "Z", "label": "1"}).epsilon <= 1.0
     True
     """
-    others = set(values) - {column.name for column in release.schema.learned}
+    rows = [values] if isinstance(values, Mapping) else list(values)
+    if not rows or (len(rows) > 1 and release.schema.person is None):
+        raise ConfigError("give one row: the schema of this release has no [person]" if rows else "give a row")
+    others = {name for row in rows for name in row} - {column.name for column in release.schema.learned}
     if others:
         raise ConfigError(f"the release has no column '{min(others)}' that is learned; leave it out")
     texts = {
-        column.name: pa.array([None if (v := values.get(column.name)) is None else str(v)], type=pa.large_string())
+        column.name: pa.array(
+            [None if (v := row.get(column.name)) is None else str(v) for row in rows], type=pa.large_string()
+        )
         for column in release.schema.learned
     }
     records = encode_batch(pa.record_batch(texts), release.schema)
     missing = {column.name for column in release.schema.learned if column.missing}
-    unread = [name for name, codes in records.codes.items() if codes[0] == MISSING]
-    unknown = tuple(name for name in unread if values.get(name) is not None or name not in missing)
-    score = release.score.of(records)
-    weight = 1.0 if unknown else float(release.weights.of(score)[0]) / FULL
-    return OwnBound(float(score[0]) / NAT, weight, float(release.privacy.epsilon_at(weight)), unknown)
+    unknown = {
+        name: np.array([v is not None or name not in missing for v in texts[name].to_pylist()])
+        & (codes == MISSING)
+        for name, codes in records.codes.items()
+    }
+    scores = release.score.of(records)
+    weights = np.where(np.any(list(unknown.values()), axis=0), FULL, release.weights.of(scores))
+    weight = _together(weights, release.schema) / FULL
+    return OwnBound(
+        float(scores.min()) / NAT,
+        weight,
+        float(release.privacy.epsilon_at(weight)),
+        tuple(name for name, rows_without in unknown.items() if rows_without.any()),
+    )
+
+
+def _together(weights: Ints, schema: Schema) -> float:
+    """Return the weight of a person with rows of these weights: their sum, as they count, over the most that a
+    person counts."""
+    if schema.person is None:
+        return float(weights[0])
+    factor = int(factors_of(np.array([len(weights)]), schema.person.rows)[0])
+    return factor * int(weights.sum()) / (UNITS * schema.person.rows)
 
 
 def calculator(release: Release) -> dict[str, Any]:
     """Everything that the page needs to do the same: public, as all of a release is."""
-    weights = release.weights
+    weights, person = release.weights, release.schema.person
     distinct = np.unique(np.append(weights.table, FULL))
-    epsilons = release.privacy.epsilon_at(distinct / FULL)
+    if person is not None:  # the weight of a person lies anywhere between those of rows
+        distinct = np.union1d(distinct, np.arange(0, FULL + 1, _PERSON_STEP))
+    at = distinct / FULL if person is None else weight_grid(FULL)[distinct]
+    epsilons = release.privacy.epsilon_at(at)
     return {
         "columns": [_column(column) for column in release.schema.learned],
         "score": _score(release.score),
@@ -85,6 +119,7 @@ def calculator(release: Release) -> dict[str, Any]:
         "weights": {"start": weights.start, "step": STEP, "table": weights.table.tolist()},
         "epsilons": {str(w): float(e) for w, e in zip(distinct.tolist(), epsilons.tolist(), strict=True)},
         "threshold": None if release.threshold is None else release.threshold.value,
+        "person": person and {"rows": person.rows, "units": UNITS, "weights": distinct.tolist()},
     }
 
 

@@ -184,6 +184,25 @@ const OwnBound = (() => {
     return { codes, score, weight, epsilon: release.epsilons[weight], unknown: unknown.map((column) => column.name) };
   };
 
-  return { find, code };
+  // The smallest and the largest bound of a person with so many rows, of whom these are given. A row with
+  // nothing in it, or with an unknown value, may have any weight. Weights are rounded up to those in the table.
+  const ofPerson = (release, rows, count) => {
+    const { rows: most, units, weights } = release.person;
+    const found = rows.slice(0, count).map((texts) => {
+      const row = find(release, texts);
+      return { ...row, known: row.unknown.length === 0 && release.columns.some((column) => texts[column.name] !== null) };
+    });
+    const known = found.filter((row) => row.known);
+    const sum = known.reduce((all, row) => all + row.weight, 0), rest = count - known.length;
+    const factor = count > most ? Math.floor((units * most) / count) : units;
+    const bound = (whole) => {
+      const weight = weights.find((each) => each >= (factor * whole) / (units * most));
+      return { weight, epsilon: release.epsilons[weight] };
+    };
+    const least = Math.min(release.full, ...release.weights.table);
+    return { found, rest, low: bound(sum + rest * least), high: bound(sum + rest * release.full) };
+  };
+
+  return { find, code, ofPerson };
 })();
 if (typeof module !== "undefined") module.exports = OwnBound;
