@@ -300,8 +300,8 @@ def evaluate(
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
     >>> found = evaluate(sim.table.slice(0, 500), sim.table.slice(500, 500), sim.schema)
-    >>> found.private, found["one-way distance"].value < 0.1, "prediction by boosting" in found.left_out
-    (True, True, True)
+    >>> found.publishable, found["one-way distance"].value < 0.1, "prediction by boosting" in found.left_out
+    (False, True, True)
     """
     from repsynth.release.release import Release
 
@@ -400,8 +400,8 @@ def attack(
     >>> train, others = sim.table.slice(0, 500), sim.table.slice(3000, 300)
     >>> found = attack(train, sim.schema, Path(tempfile.mkdtemp()) / "attack", holdout=others, targets=10, runs=8,
     ...                epsilon=1.0, model="naive-bayes")
-    >>> found.private, found.exceeded
-    (True, False)
+    >>> found.publishable, found.exceeded
+    (False, False)
     """
     from repsynth.attacks.exposure import attack as carry_out
     from repsynth.data.sources import open_source

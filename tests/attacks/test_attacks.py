@@ -308,7 +308,7 @@ def test_without_noise_outliers_are_found_and_with_it_they_are_not(exposures: di
 @pytest.mark.slow
 def test_every_line_is_judged_and_stamped(exposures: dict[str, Exposure]) -> None:
     for exposure in exposures.values():
-        assert exposure.private
+        assert not exposure.publishable
         assert "PRIVATE" in exposure.note
         assert not exposure.exceeded
         assert {line.method for line in exposure.lines} == {REPS, UNIFORM}
@@ -488,7 +488,7 @@ def test_the_command_says_who_is_exposed(files: Path, capsys: pytest.CaptureFixt
         assert part in printed
     assert main([*_COMMAND, *_SMALL, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["private"] is True
+    assert data["publishable"] is False
     assert data["exceeded"] is False
     assert data == json.loads((files / "out" / "exposure.json").read_text(encoding="utf-8"))
 
@@ -516,7 +516,7 @@ def test_the_python_function_does_the_same(sim: datasets.Dataset, tmp_path: Path
     found = repsynth.attack(
         sim.table.slice(0, 200), sim.schema, tmp_path / "a", targets=10, runs=8, epsilon=1.0, model="naive-bayes"
     )
-    assert found.private
+    assert not found.publishable
     assert "no holdout" in found.notes[0]
 
 

@@ -96,7 +96,7 @@ def test_a_draft_says_why_on_the_screen_and_in_json(folder: Path, capsys: pytest
     assert "warning: person: not learned" in printed
     assert run("schema people.csv -o again.toml --json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["schema"], told["confirmed"], told["private"]) == ("again.toml", False, True)
+    assert (told["schema"], told["confirmed"], told["publishable"]) == ("again.toml", False, False)
     assert [column["name"] for column in told["columns"]] == pacsv.read_csv("people.csv").column_names
     assert all(column["reason"] for column in told["columns"])
     draft = (folder / "again.toml").read_text().replace("\n#  ", "")
@@ -113,7 +113,7 @@ def test_a_check_is_private_and_leaves_nothing(folder: Path, capsys: pytest.Capt
     assert '"nowhere", not declared' in printed
     assert run("check people.csv --schema schema.toml --json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["private"], told["rows"]) == (True, 600)
+    assert (told["publishable"], told["rows"]) == (False, 600)
     assert {column["name"] for column in told["columns"]} == set(pacsv.read_csv("people.csv").column_names)
     assert contents(folder) == before
     assert run("schema people.csv -o draft.toml") == 0
@@ -169,14 +169,14 @@ def test_json_of_a_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run("inspect release --json") == 0
     account = json.loads(capsys.readouterr().out)
     assert account["epsilon"] <= 1
-    assert account["private"] is True
+    assert account["publishable"] is True
     names = ["count", "ranges", "zoom", "histograms", "scores", "sums"]
     assert [m["name"] for m in account["measurements"]] == names
     assert sum(part["fraction"] for part in account["loss_distribution"]) == pytest.approx(1)
     assert run("sample release -n 5 -o five.csv --seed 1 --json") == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 5
     assert run("risk people.csv --release release -o d.parquet --json") == 0
-    assert json.loads(capsys.readouterr().out) == {"dossier": "d.parquet", "private": True}
+    assert json.loads(capsys.readouterr().out) == {"dossier": "d.parquet", "publishable": False}
     assert run("risk people.csv --release release -o e.parquet --show --json") == 0
     assert json.loads(capsys.readouterr().out)["summary"]["records"] == 600
 

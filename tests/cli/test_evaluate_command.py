@@ -77,7 +77,7 @@ def test_json_is_one_private_object(folder: Path, capsys: pytest.CaptureFixture[
     captured = capsys.readouterr()
     data = json.loads(captured.out)
     assert captured.err == ""
-    assert data["private"] is True
+    assert data["publishable"] is False
     assert data["stamp"] == STAMP
     assert data["rows"].keys() == {"training", "synthetic"}
     assert {"value", "best", "floor", "breakdown", "line", "words"} <= data["measures"][0].keys()
@@ -97,7 +97,7 @@ def test_a_release_alone_needs_no_table(folder: Path, capsys: pytest.CaptureFixt
     }
     assert run("--release release --json") == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["private"] is False
+    assert data["publishable"] is True
     assert [shares["column"] for shares in data["columns"]] == [
         "age",
         "income",

@@ -151,7 +151,7 @@ def test_rows_that_are_none_and_bytes_that_are_no_text(tmp_path: Path) -> None:
         "columns.x = {type='integer', min=0, max=9}\ncolumns.y = {type='boolean', missing=true}"
     )
     result = check_table(tmp_path / "t.csv", schema)
-    assert (result.rows, result.dropped_rows, result.private) == (2, 2, True)
+    assert (result.rows, result.dropped_rows, result.publishable) == (2, 2, False)
     assert "2 rows of the file (50.0 %)" in result.findings[0]
     assert "1 cell with bytes that are no text" in " ".join(result.columns[1].findings)
 

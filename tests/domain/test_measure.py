@@ -237,7 +237,7 @@ def test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong(tmp_pa
         measure_schema(broken, epsilon=0.2, one_row_per_person=True, ledger=ledger)
     assert [each.finished for each in ledger.balance("data").spendings] == [True, False]
     release = synthesize(people(), parse_schema(found.text), epsilon=1.0, delta=1e-9, ledger=ledger)
-    assert release.private
+    assert release.publishable
     balance = ledger.balance("data")
     assert 1.0 < balance.spent_epsilon < 1.3
     with pytest.raises(LedgerError, match="left of"):
@@ -436,7 +436,7 @@ def test_the_command_writes_a_schema_that_the_next_one_takes(
     assert main(again) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["confirmed"]
-    assert not data["private"]
+    assert data["publishable"]
     assert data["epsilon"] <= 0.5
     assert "text" not in data
 

@@ -132,7 +132,7 @@ def test_everything_is_stamped_private(whole: Evaluation, tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
     assert (tmp_path / "out").stat().st_mode & 0o077 == 0  # for the curator alone
     data = json.loads((tmp_path / "out" / "private-evaluation.json").read_bytes())
-    assert data["private"] is True
+    assert data["publishable"] is False
     assert data["stamp"] == STAMP
     assert data == json.loads(json.dumps(data))
     assert STAMP in (tmp_path / "out" / "private-summary.md").read_text()

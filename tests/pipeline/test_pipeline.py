@@ -385,8 +385,8 @@ def test_a_label_with_one_value_in_the_data_does_not_raise(schema: Schema) -> No
 
 
 def test_seeded_noise_is_stamped(people: pa.Table, schema: Schema) -> None:
-    assert not run(plan_for(schema), open_source(people), noise_seed=1).private
-    assert synthesize(people, schema, epsilon=1.0).private
+    assert not run(plan_for(schema), open_source(people), noise_seed=1).publishable
+    assert synthesize(people, schema, epsilon=1.0).publishable
 
 
 def test_samples_respect_the_schema(people: pa.Table, schema: Schema) -> None:
@@ -418,7 +418,7 @@ def test_all_noise_is_the_operating_systems_own_unless_a_seed_is_asked_for(
         return Meter(*arguments, **options)
 
     private = [
-        run(plan_for(schema), open_source(people), noise_seed=seed, make_meter=make_meter).private
+        run(plan_for(schema), open_source(people), noise_seed=seed, make_meter=make_meter).publishable
         for seed in (None, 1)
     ]
     assert private == [True, False]

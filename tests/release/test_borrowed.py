@@ -142,11 +142,11 @@ def test_who_was_in_both_tables_has_lost_the_sum(lender: Release) -> None:
 
 
 def test_a_seed_in_the_earlier_release_stamps_the_later_one_not_private(lender: Release) -> None:
-    assert not lender.private
+    assert not lender.publishable
     release = repsynth.synthesize(NOW, SCHEMA, epsilon=1.0, scores_from=lender)
-    assert not release.private
+    assert not release.publishable
     private = repsynth.synthesize(make_people(500), SCHEMA, epsilon=1.0)
-    assert repsynth.synthesize(NOW, SCHEMA, epsilon=1.0, scores_from=private).private
+    assert repsynth.synthesize(NOW, SCHEMA, epsilon=1.0, scores_from=private).publishable
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_damaged_release_is_refused_before_anything_is_spent(lender: Release, 
     ("place", "value", "said"),
     [
         (("digest",), "not a digest", "where its scores came from"),
-        (("described", "private"), True, None),
+        (("described", "publishable"), True, None),
         (("described", "threshold"), None, "damaged"),
         (("described", "rows"), -1.0, "number of rows"),
         (("described", "fit"), {"made": "up"}, "threshold"),
@@ -228,7 +228,7 @@ def test_a_later_release_whose_scores_were_tampered_with_is_refused(
     inner[place[-1]] = value
     folder = rewritten(release, tmp_path / "changed", {}, scores_from=told)
     if said is None:  # it says of itself that it is not private: that of the other one does not matter then
-        assert not Release.load(folder).private
+        assert not Release.load(folder).publishable
         return
     with pytest.raises(repsynth.ReleaseError, match=said):
         Release.load(folder)
@@ -244,8 +244,8 @@ def test_arrays_of_the_scores_are_checked(lender: Release, tmp_path: Path, name:
 
 def test_a_release_cannot_be_private_with_scores_that_are_not(lender: Release, tmp_path: Path) -> None:
     release = run(later(lender), open_source(NOW), noise_seed=5)
-    with pytest.raises(repsynth.ReleaseError, match="claims to be private"):
-        Release.load(rewritten(release, tmp_path / "changed", {}, private=True))
+    with pytest.raises(repsynth.ReleaseError, match="claims to be publishable"):
+        Release.load(rewritten(release, tmp_path / "changed", {}, publishable=True))
 
 
 def test_the_command_line_shows_it_everywhere(

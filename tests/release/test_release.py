@@ -119,7 +119,7 @@ def test_a_split_release_there_and_back(sim: datasets.Dataset, tmp_path: Path) -
     release = seeded(sim.table, sim.schema, epsilon=4.0, public_rows=6000)
     assert release.fit.statistic.strata == 2  # type: ignore[attr-defined]
     check_there_and_back(release, sim.table, tmp_path)
-    assert not Release.load(tmp_path / "release").private
+    assert not Release.load(tmp_path / "release").publishable
 
 
 def test_the_json_follows_its_schema(release: Release, tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def test_the_command_takes_a_dossier_and_attacks_and_keeps_the_page_to_its_owner
     output = tmp_path / "private-report.html"
     more = ["--dossier", str(tmp_path / "dossier.parquet"), "--attack", str(tmp_path / "attack"), "--json"]
     assert main(command(sim, *more, output=str(output))) == 0
-    said = {"output": str(output), "private": True, "bytes": output.stat().st_size}
+    said = {"output": str(output), "publishable": False, "bytes": output.stat().st_size}
     assert json.loads(capsys.readouterr().out) == said
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
     text = html.unescape(output.read_text(encoding="utf-8"))

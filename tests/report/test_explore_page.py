@@ -85,7 +85,7 @@ def test_the_command_writes_the_page_and_nothing_over_another(
     schema, output = tmp_path / "schema.toml", tmp_path / "explore.html"
     schema.write_text('one_row_per_person = true\n[columns.a]\ntype = "boolean"\n', encoding="utf-8")
     assert main(["explore", "--schema", str(schema), "-o", str(output), "--json"]) == 0
-    said = {"output": str(output), "private": False, "bytes": output.stat().st_size}
+    said = {"output": str(output), "publishable": True, "bytes": output.stat().st_size}
     assert json.loads(capsys.readouterr().out) == said
     assert main(["explore", "--schema", str(schema), "-o", str(output)]) == 2
     assert "already exists" in capsys.readouterr().err

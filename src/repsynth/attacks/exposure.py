@@ -96,7 +96,7 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     """Who could still be found. PRIVATE."""
 
     note: str
-    private: bool
+    publishable: bool
     model: str
     epsilon: float
     delta: float
@@ -191,7 +191,7 @@ def summarise(campaign: Campaign, results: dict[str, list[Result]]) -> Exposure:
     plan = list(campaign.plans.values())[-1]
     return Exposure(
         note=STAMP,
-        private=True,
+        publishable=False,
         model=plan.model.name,
         epsilon=plan.budget.epsilon,
         delta=plan.delta,

@@ -239,7 +239,7 @@ def risk(options: argparse.Namespace) -> None:
     check_table_path(options.output, (".parquet",))
     release = Release.load(options.release)
     summary = write_dossier(open_source(options.data, reading_of(options)), release, options.output)
-    data = {"dossier": str(options.output), "private": True}
+    data = {"dossier": str(options.output), "publishable": False}
     if options.show:
         data["summary"] = msgspec.to_builtins(summary)
     print_result(
@@ -291,7 +291,7 @@ def audit(options: argparse.Namespace) -> int:
         )
     print_result(
         options,
-        render.audit_data(findings, private),
+        render.audit_data(findings, not private),
         lambda console: render.audit(console, findings, private, options.runs),
     )
     return int(any(finding.exceeded for finding in findings))

@@ -50,9 +50,10 @@ def _expected(options: argparse.Namespace) -> None:
 
     if options.output is not None:
         check_folder(options.output)
-    expected = expected_errors(Release.load(options.release))
+    release = Release.load(options.release)
+    expected = expected_errors(release)
     names = [] if options.output is None else write_expected(expected, options.output)
-    data = {"private": False, **evaluation_data(expected), **_written(options.output, names)}
+    data = {"publishable": release.publishable, **evaluation_data(expected), **_written(options.output, names)}
 
     def tell(console: Console) -> None:
         render_evaluation.expected(console, expected)

@@ -27,7 +27,9 @@ def report(options: argparse.Namespace) -> None:
     from repsynth.report.page import public_page
 
     _check(options)
-    _write(options, public_page(options.release), "it is public, as the release is")
+    page, publishable = public_page(options.release), Release.load(options.release).publishable
+    last = "it is public, as the release is" if publishable else "the noise came from a seed: do not publish it"
+    _write(options, page, last, publishable=publishable)
 
 
 def _curator(options: argparse.Namespace) -> None:
@@ -44,7 +46,7 @@ def _curator(options: argparse.Namespace) -> None:
     holdout = None if options.holdout is None else open_source(options.holdout, reading)
     with step_bar(options, len(CURATOR_STEPS)) as step:
         page = curator_page(options.release, train, holdout, options.dossier, options.attack, on_step=step)
-    _write(options, page, "it is PRIVATE: for the curator only", private=True)
+    _write(options, page, "it is PRIVATE: for the curator only", publishable=False, mode=0o600)
 
 
 def _check_private(path: Path) -> None:
@@ -69,7 +71,8 @@ def explore(options: argparse.Namespace) -> None:
         schema = release.schema
     else:
         raise ConfigError("there is nothing to plan for; give --schema, or --release")
-    _write(options, explore_page(schema, release), "nothing was spent")
+    publishable = release is None or release.publishable
+    _write(options, explore_page(schema, release), "nothing was spent", publishable=publishable)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -79,8 +82,8 @@ def _check(options: argparse.Namespace) -> None:
     check_new(options.output, "-o")
 
 
-def _write(options: argparse.Namespace, page: str, last: str, *, private: bool = False) -> None:
-    with beside(options.output, mode=0o600 if private else 0o644) as temporary:
+def _write(options: argparse.Namespace, page: str, last: str, *, publishable: bool, mode: int = 0o644) -> None:
+    with beside(options.output, mode=mode) as temporary:
         temporary.write_text(page, encoding="utf-8")
     size = len(page.encode())
 
@@ -90,4 +93,4 @@ def _write(options: argparse.Namespace, page: str, last: str, *, private: bool =
             f"network; {last}."
         )
 
-    print_result(options, {"output": str(options.output), "private": private, "bytes": size}, tell)
+    print_result(options, {"output": str(options.output), "publishable": publishable, "bytes": size}, tell)

@@ -37,7 +37,7 @@ OVER = "over the releases in which a record weighs no more"
 def release(console: Console, release: Release) -> None:
     """A release's account as tables."""
     privacy = release.privacy
-    if not release.private:
+    if not release.publishable:
         console.print("[bold red]NOT PRIVATE[/bold red]: the noise came from a seed; for experiments only.\n")
     gaussian = (
         "" if privacy.mu is None or privacy.rho is None else f"   ({gaussian_terms(privacy.mu, privacy.rho)})"
@@ -240,10 +240,10 @@ def balance(console: Console, balance: Balance) -> None:
     )
 
 
-def audit_data(findings: list[Finding], private: bool) -> dict[str, Any]:
+def audit_data(findings: list[Finding], publishable: bool) -> dict[str, Any]:
     """An audit as plain data. Where a model was trained, there is no μ."""
     return {
-        "private": private,
+        "publishable": publishable,
         "exceeded": any(finding.exceeded for finding in findings),
         "verdict": overall(findings),
         "findings": [

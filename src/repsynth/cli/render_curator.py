@@ -17,7 +17,7 @@ _PRIVATE = "[bold red]PRIVATE[/bold red]: what follows depends on the data; for 
 def draft_data(draft: Draft) -> dict[str, Any]:
     """The decisions of a draft as plain data."""
     return {
-        "private": True,
+        "publishable": False,
         "rows": draft.rows,
         "warnings": draft.warnings,
         "columns": [

@@ -82,7 +82,7 @@ def measured(options: argparse.Namespace) -> None:
     )
     with beside(options.output) as temporary:
         temporary.write_text(draft.text, encoding="utf-8")
-    data: dict[str, Any] = {"schema": str(options.output), "confirmed": True, "private": False}
+    data: dict[str, Any] = {"schema": str(options.output), "confirmed": True, "publishable": True}
     fields = msgspec.to_builtins(draft)
     del fields["text"]
     print_result(options, data | fields, lambda console: _tell(console, draft, options))

@@ -57,9 +57,9 @@ class ColumnCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What a schema makes of a table. PRIVATE, as `private` says."""
+    """What a schema makes of a table. PRIVATE, as `publishable` says."""
 
-    private: bool = True
+    publishable: bool = False
     rows: int
     dropped_rows: int
     """Rows of a CSV file that are none: they have too many or too few cells."""

@@ -43,7 +43,7 @@ _TOO_RARE = 1e-4
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What a synthetic table is good for. PRIVATE: it was computed from the training data."""
 
-    private: bool = True
+    publishable: bool = False
     stamp: str = STAMP
     compared_with: str = ""
     """With `[person]`, what the synthetic rows are compared with; empty where it is all real rows."""

@@ -70,8 +70,8 @@ def run(
                 planned=plan.charges,
             )
             stage = _again(begun, meter, on_step) if begun else measure_stage_one(meter, plan, on_step)
-            private = noise_seed is None and (plan.borrowed is None or plan.borrowed.private)
-            draft = _Draft(plan, layout, stage, meter, private=private)
+            publishable = noise_seed is None and (plan.borrowed is None or plan.borrowed.publishable)
+            draft = _Draft(plan, layout, stage, meter, publishable=publishable)
             if kept is not None:
                 kept.make_release = draft.release
             release = draft.release(plan.model.measure(meter, stage, plan, Hooks(on_step, on_round, kept)))
@@ -108,7 +108,7 @@ class _Draft:
     layout: Layout
     stage: StageOne
     meter: Meter
-    private: bool
+    publishable: bool
 
     def release(self, fit: Fit) -> Release:
         """As it stands: a training is charged in full before its first round."""
@@ -120,7 +120,7 @@ class _Draft:
             stage=self.stage,
             fit=fit,
             events=(*events, *begun),
-            private=self.private,
+            publishable=self.publishable,
         )
 
 

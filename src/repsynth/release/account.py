@@ -73,7 +73,6 @@ class Privacy:
     rows: float
     threshold: Threshold | None
     weights: WeightFunction
-    private: bool
     lumps: tuple[Lumps | None, ...] = ()
     """For each row of the threshold's histogram, which part of the threshold's own bin of scores lies above it,
     where width does not tell."""

@@ -36,7 +36,7 @@ def release_data(release: Release) -> dict[str, Any]:
     """A release's account as plain data."""
     privacy, threshold, above = release.privacy, release.threshold, release.privacy.fraction_above
     return {
-        "private": release.private,
+        "publishable": release.publishable,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
         "mu": privacy.mu,
@@ -114,7 +114,7 @@ def _scores_from(release: Release) -> dict[str, Any] | None:
         return None
     return {
         "sha256": borrowed.digest,
-        "private": borrowed.private,
+        "publishable": borrowed.publishable,
         "epsilon": borrowed.epsilon,
         "delta": borrowed.delta,
         "released_rows": borrowed.rows,

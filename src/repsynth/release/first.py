@@ -28,7 +28,7 @@ def upgrade(file: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     rule = {**asked, "outlier_weight": ceiling} if "outlier_weight" in asked and ceiling < 1 else asked
     described = {
         "format": 4,
-        **{key: file[key] for key in ("repsynth", "private", "schema", "layout", "rows", "weights_start")},
+        **{key: file[key] for key in ("repsynth", "publishable", "schema", "layout", "rows", "weights_start")},
         "plan": {
             "settings": _settings(old, asked),
             "budget": {"mu": old["mu"], "delta": old["delta"]},

@@ -91,7 +91,7 @@ class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     format: int
     repsynth: str
-    private: bool
+    publishable: bool
     schema: dict[str, Any]
     layout: Layout
     plan: PlanFile
@@ -119,7 +119,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
     return ReleaseFile(
         format=FORMAT,
         repsynth=__version__,
-        private=release.private,
+        publishable=release.publishable,
         schema=schema_to_dict(release.schema),
         layout=release.layout,
         plan=PlanFile(
@@ -185,7 +185,9 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     sigmas = {name: event.sigma for name, event in gaussian.items() if name not in stage.kernels()}
     fit = plan.model.load(Kept(stage, plan, file.fit, arrays, sigmas))
     _check_kernels(file.events, stage, fit)
-    return Release(plan=plan, layout=file.layout, stage=stage, fit=fit, events=file.events, private=file.private)
+    return Release(
+        plan=plan, layout=file.layout, stage=stage, fit=fit, events=file.events, publishable=file.publishable
+    )
 
 
 def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | None:
@@ -204,7 +206,9 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
     borrowed.check_schema(schema)
     require(file.threshold is None, "it has a threshold of its own beside that from elsewhere")
-    require(theirs.private or not file.private, "it claims to be private, but its scores' release is not")
+    require(
+        theirs.publishable or not file.publishable, "it claims to be publishable, but its scores' release is not"
+    )
     return borrowed
 
 

@@ -64,7 +64,7 @@ def borrowed_from(
         sigma=sigma,
         events=events,
         delta=plan.delta,
-        private=bool(described["private"]),
+        publishable=bool(described["publishable"]),
         described=described,
         arrays=stage_arrays(stage),
     )

@@ -51,7 +51,7 @@ _MUCH_LESS = 0.7
 class Release:
     """What a run leaves behind: its plan, what each stage measured, and what that cost.
 
-    `private` is False only where the noise was drawn from a seed, as experiments do.
+    `publishable` is False only where the noise was drawn from a seed, as experiments do.
 
     >>> import tempfile
     >>> from repsynth import datasets, synthesize
@@ -69,12 +69,12 @@ class Release:
     stage: StageOne
     fit: Fit
     events: tuple[Event, ...]
-    private: bool = True
+    publishable: bool = True
     on_saved: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     """Called once it is safely on disk: a checkpoint is not needed any more."""
 
     def __repr__(self) -> str:
-        stamp = "" if self.private else ", NOT PRIVATE"
+        stamp = "" if self.publishable else ", NOT PRIVATE"
         return f"<Release: {len(self.schema.columns)} columns, ε = {at_most(self.privacy.epsilon)}{stamp}>"
 
     @cached_property
@@ -92,7 +92,6 @@ class Release:
             rows=self.rows,
             threshold=self.threshold,
             weights=self.weights,
-            private=self.private,
             lumps=find_lumps(self.threshold, self.stage.unmoved_score, scored.histograms)
             if self.threshold
             else (),

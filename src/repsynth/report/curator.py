@@ -39,7 +39,7 @@ class CuratorFacts:
     """The contents of the page."""
 
     stamp: str
-    private: bool
+    release_publishable: bool
     epsilon: str
     delta: str
     outliers: str | None
@@ -84,7 +84,7 @@ def curator_facts(
     privacy = release.privacy
     return CuratorFacts(
         stamp=STAMP,
-        private=release.private,
+        release_publishable=release.publishable,
         epsilon=at_most(privacy.epsilon),
         delta=at_most(privacy.delta, 3),
         outliers=None if release.threshold is None else at_most(privacy.outlier_epsilon),

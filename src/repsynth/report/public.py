@@ -45,7 +45,7 @@ class Fact:
 class PublicFacts:
     """The contents of the page."""
 
-    private: bool
+    publishable: bool
     epsilon: str
     delta: str
     neighbours: str
@@ -70,7 +70,7 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
     privacy, expected = release.privacy, expected_errors(release)
     mu = [] if privacy.mu is None else [Fact("in Gaussian differential privacy", f"μ = {at_most(privacy.mu)}")]
     return PublicFacts(
-        private=release.private,
+        publishable=release.publishable,
         epsilon=at_most(privacy.epsilon),
         delta=at_most(privacy.delta, 3),
         neighbours=neighbours_of(release.schema),

@@ -34,7 +34,7 @@ class Borrowed:
     """The noise of its histogram of scores."""
     events: tuple[Event, ...] = field(compare=False)
     delta: float = field(compare=False)
-    private: bool = field(compare=False)
+    publishable: bool = field(compare=False)
     described: dict[str, Any] = field(compare=False, repr=False)
     arrays: Arrays = field(compare=False, repr=False)
     """Its description without its model, and the arrays of its stage 1: what a new release carries on."""
