@@ -54,6 +54,7 @@ class Mass:
     stage: StageOne
     name: str = "mass"
     sensitivity: float = float(FULL)
+    unit: int = FULL
     weighted: bool = True
 
     def total(self, records: Records) -> Ints:
@@ -64,7 +65,6 @@ class Toy(Model, frozen=True):
     """Independent columns: a toy."""
 
     name: ClassVar[str] = "toy"
-    unit: ClassVar[float] = float(FULL)
     purposes: ClassVar[Mapping[str, str]] = {"mass": "a weighted count"}
     boost: Annotated[float, Meta(ge=1, le=9, description="does nothing")] = 2.0
 
@@ -119,6 +119,7 @@ class Zeros:
     column: str
     name: str = "zeros"
     sensitivity: float = 1.0
+    unit: int = 1
     weighted: bool = False
 
     def total(self, records: Records) -> Ints:

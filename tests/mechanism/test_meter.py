@@ -143,7 +143,7 @@ def test_nothing_is_chosen_twice_and_a_choice_to_stop_ends_it() -> None:
 class Rounds:
     """Each record adds one; which noisy sums came back is kept."""
 
-    name, sensitivity, weighted = "gradients", 1.0, True
+    name, sensitivity, unit, weighted = "gradients", 1.0, 1, True
 
     def __init__(self) -> None:
         self.noisy: list[int] = []

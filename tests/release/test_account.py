@@ -1,22 +1,39 @@
 """What a release says of its records: fractions that can be, with their errors, and the same in every place."""
 
 import re
+from io import StringIO
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from checks import records_of
+from conftest import ALL_TYPES, make_people
+from rich.console import Console
 
 from repsynth import Release, inspect_release
 from repsynth.arrays import Floats, Ints
+from repsynth.cli import render
 from repsynth.cli.render import rounded_up
 from repsynth.data.sources import open_source
+from repsynth.mechanism.kernels import FINEST, Count, Rounds
+from repsynth.models.fine import FineHistograms
+from repsynth.models.marginal.label_tables import LabelTables
+from repsynth.models.marginal.tables import Tables
+from repsynth.models.naive_bayes.statistic import WeightedSums
+from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.privacy.events import ExponentialEvent, SampledEvent
+from repsynth.privacy.shown import fixed_at_least, fixed_at_most
 from repsynth.release.account import NoisyFraction, _cut
+from repsynth.release.describe import purpose
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
+from repsynth.scoring.histograms import ColumnHistograms
+from repsynth.scoring.label_rarity import LabelHistograms
+from repsynth.scoring.pairwise import PairTables
+from repsynth.scoring.threshold import ScoreHistogram
 from repsynth.scoring.weights import FULL
 
 SCHEMA = parse_schema("""
@@ -275,3 +292,53 @@ def test_what_lies_beyond_the_outermost_bins_of_scores_is_unsure() -> None:
     assert starts.tolist() == [-1, 0, 10, 99]
     assert counts.tolist() == [1.0, 5.0, 4.0, 0.0]
     assert unsure.tolist() == [0.0, 0.0, -2.0, 2.0]
+
+
+def cells_of(kernel: object) -> int | None:
+    """How many cells a record adds one to; None of clipped sums."""
+    if isinstance(kernel, Count | ScoreHistogram):
+        return 1
+    if isinstance(kernel, ColumnHistograms | FineHistograms | LabelHistograms):
+        return len(kernel.bins)
+    if isinstance(kernel, PairTables | Tables):
+        return len(kernel.pairs)
+    assert isinstance(kernel, LabelTables | WeightedSums | Rounds)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("model", "scorer"),
+    [*((model, "rarity") for model in MODELS), ("naive-bayes", "pairwise"), ("naive-bayes", "label-rarity")],
+)
+def test_sensitivity_and_noise_are_told_in_records(model: str, scorer: str) -> None:
+    """Against the charge, and against what real records add. Of clipped sums only the norm is known."""
+    people = make_people(2000)
+    knobs = {"epochs": 1.0, "sampling_rate": 0.2} if model == "autoregressive" else {}
+    settings = Settings.of(epsilon=2.0, delta=1e-6, model=model, scorer=scorer, **knobs)
+    release = run(make_plan(parse_schema(ALL_TYPES), settings), open_source(people), noise_seed=3)
+    console = Console(width=200, file=StringIO())
+    render.release(console, release)
+    printed, kernels = console.file.getvalue(), release.kernels()  # type: ignore[attr-defined]
+    records = records_of(people, release.schema)
+    told = {each["name"]: each for each in inspect_release(release)["measurements"] if "sigma" in each}
+    assert {"histograms", "scores"} < told.keys()
+    for event in release.events:
+        if isinstance(event, ExponentialEvent):
+            continue
+        name, noise, kernel = event.name, told[event.name], kernels[event.name]
+        mu = 1 / event.noise if isinstance(event, SampledEvent) else event.mu
+        assert noise["sensitivity"] / noise["sigma"] == pytest.approx(mu, rel=1e-9)
+        if isinstance(kernel, Rounds):
+            parts = kernel.parts(records)
+            each = np.array([kernel.kernel().total(parts[i : i + 1]) for i in range(40)])
+        else:
+            each = np.array([kernel.total(records.take(np.array([i]))) for i in range(40)])  # type: ignore[union-attr]
+        largest = float(np.sqrt((each.astype(np.float64) ** 2).sum(axis=1)).max()) / noise["grid"]
+        if cells := cells_of(kernel):
+            assert np.abs(each).max() == noise["grid"], name
+            assert noise["sensitivity"] == pytest.approx(largest) == pytest.approx(cells**0.5)
+        else:
+            assert 0.5 * noise["sensitivity"] < largest <= noise["sensitivity"] * (1 + 1e-9), name
+        assert noise["grid"] <= FINEST or isinstance(kernel, Rounds)
+        sensitivity, sigma = fixed_at_most(noise["sensitivity"], 3), fixed_at_least(noise["sigma"], 2)
+        assert re.search(rf"(?m)^{name} +{purpose(name, release.plan.model)} +{sensitivity} +{sigma} ", printed)

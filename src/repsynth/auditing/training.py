@@ -87,6 +87,7 @@ class _Alone:
     event: SampledEvent
     rows_per_person: int
     name: str = "gradients"
+    unit: int = 1
     weighted: bool = True
 
     def __post_init__(self) -> None:

@@ -162,6 +162,7 @@ class _Known:
     name: str
     sensitivity: float
     values: Ints
+    unit: int = 1
     weighted: bool = False
 
     def total(self, records: Records) -> Ints:

@@ -26,7 +26,7 @@ from repsynth.privacy.shown import (
     percent_at_least,
     percent_at_most,
 )
-from repsynth.release.describe import mu_of_event, purpose, unit_of
+from repsynth.release.describe import Noise, mu_of_event, noise_in_records, purpose
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 
@@ -59,10 +59,11 @@ def release(console: Console, release: Release) -> None:
         f"over guessing, nor find more members than {rates}.\n"
     )
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ")
+    noises = noise_in_records(release)
     for event in release.events:
         mu = mu_of_event(event)
         charge = "" if mu is None else fixed_at_most(mu)
-        noise = _noise(event, unit_of(event, release))
+        noise = _noise(event, noises.get(event.name))
         table.add_row(event.name, purpose(event.name, release.plan.model), *noise, charge)
     console.print(table)
     for event in release.events:
@@ -365,12 +366,13 @@ def _print_outliers(console: Console, release: Release) -> None:
     console.print(f"(the noisy histogram of the scores through their weights: {paid})\n")
 
 
-def _noise(event: Event, unit: float) -> tuple[str, str]:
-    """Sensitivity and noise of a measurement, in records or units of u."""
+def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
+    """Sensitivity and noise of a measurement, in records."""
     if isinstance(event, ExponentialEvent):
         return "1.000", f"η = {at_most(event.eta, 3)} × {event.rounds}"
+    assert noise is not None
     times = f" × {event.rounds}" if isinstance(event, SampledEvent) else ""
-    return fixed_at_most(event.sensitivity / unit, 3), f"{fixed_at_least(event.sigma / unit, 2)}{times}"
+    return fixed_at_most(noise.sensitivity, 3), f"{fixed_at_least(noise.sigma, 2)}{times}"
 
 
 def rounded_up(epsilon: float) -> float:

@@ -17,6 +17,9 @@ from repsynth.arrays import Int32s, Ints
 from repsynth.data.records import Records
 from repsynth.engines.base import Kernel
 
+FINEST = 2**22
+"""The largest `unit` of a statistic: known before a run, so that noise that does not fit is refused in time."""
+
 
 class Statistic(Protocol):
     """A public function of one record, with integer values, summed over a batch of records."""
@@ -28,7 +31,12 @@ class Statistic(Protocol):
 
     @property
     def sensitivity(self) -> float:
-        """The largest L2 norm of the function's value on any one record."""
+        """The largest L2 norm of the function's value on any one record, in grid units."""
+        ...
+
+    @property
+    def unit(self) -> int:
+        """Grid units that count as one record. Sums, sensitivity and noise are in grid units."""
         ...
 
     @property
@@ -57,7 +65,7 @@ class Choice(Protocol):
 
     @property
     def unit(self) -> int:
-        """The sensitivity of every utility."""
+        """The sensitivity of every utility, in grid units."""
         ...
 
     @property
@@ -87,7 +95,12 @@ class Rounds(Protocol):
 
     @property
     def sensitivity(self) -> float:
-        """The largest L2 norm of the function's value on any one record, in any round."""
+        """The largest L2 norm of the function's value on any one record, in any round, in grid units."""
+        ...
+
+    @property
+    def unit(self) -> int:
+        """Grid units in the clip norm of one record."""
         ...
 
     @property
@@ -134,6 +147,7 @@ class Count:
 
     name: str = "count"
     sensitivity: float = 1.0
+    unit: int = 1
     weighted: bool = False
 
     def total(self, records: Records) -> Ints:

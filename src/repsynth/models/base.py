@@ -209,8 +209,6 @@ class Model(Knobs, frozen=True):
     """Records times μ, by the root of the columns, from which on the histograms make do with less of it."""
     per_bin: ClassVar[float | None] = None
     """Records in a bin of the histograms, in units of its noise, where the model merges bins that noise drowns."""
-    unit: ClassVar[float] = 1.0
-    """Grid units, in which sensitivity and noise are kept, that make one record."""
     what: ClassVar[str] = "Its statistics take"
     """What its memory is for, as the start of a sentence."""
     purposes: ClassVar[Mapping[str, str]] = {}

@@ -55,6 +55,7 @@ class FineHistograms:
     score: "Score"
     weights: WeightFunction
     name: str = FINE
+    unit: int = FULL
     weighted: bool = True
 
     @property

@@ -13,6 +13,7 @@ from repsynth.data.sources import Source, check_columns
 from repsynth.engines.local import LocalEngine
 from repsynth.engines.opening import engine_for
 from repsynth.errors import ConfigError
+from repsynth.mechanism.kernels import FINEST
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import LARGEST_SIGMA, seeded_entropy
 from repsynth.models.base import Fit, Hooks, Round
@@ -128,7 +129,7 @@ def _check(plan: Plan, checkpoint: Path | None, noise_seed: int | None) -> None:
     """What would stop a run must stop it before anything is spent."""
     columns = len(plan.schema.learned)
     for name, charge in plan.charges.items():
-        sensitivity = plan.model.sensitivity(plan.schema, name) * plan.model.unit if charge.weighted else columns
+        sensitivity = plan.model.sensitivity(plan.schema, name) * FINEST if charge.weighted else columns
         if max(sensitivity, columns) / charge.per_row > LARGEST_SIGMA:
             raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     plan.model.require()

@@ -1,13 +1,14 @@
 """A release's account as plain data: what `repsynth inspect --json` prints."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
+from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
-from repsynth.privacy.events import Event, SampledEvent
+from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, row_meaning
 from repsynth.privacy.shown import at_most
@@ -35,6 +36,7 @@ _STAGE_ONE = {
 def release_data(release: Release) -> dict[str, Any]:
     """A release's account as plain data."""
     privacy, threshold, above = release.privacy, release.threshold, release.privacy.fraction_above
+    in_records = {name: asdict(noise) for name, noise in noise_in_records(release).items()}
     return {
         "publishable": release.publishable,
         "epsilon": privacy.epsilon,
@@ -51,7 +53,7 @@ def release_data(release: Release) -> dict[str, Any]:
         "model": release.plan.model.name,
         "model_why": release.plan.why,
         "measurements": [
-            msgspec.to_builtins(event) | {"mu": mu_of_event(event), "grid": unit_of(event, release)}
+            msgspec.to_builtins(event) | {"mu": mu_of_event(event)} | in_records.get(event.name, {})
             for event in release.events
         ],
         "released_rows": release.rows,
@@ -123,15 +125,25 @@ def _scores_from(release: Release) -> dict[str, Any] | None:
     }
 
 
-def unit_of(event: Event, release: Release) -> float:
-    """How many grid units, in which sensitivity and noise are kept, make one record or one unit of the model's."""
-    if isinstance(event, SampledEvent):
-        return event.of_a_row(release.schema.rows_per_person).sensitivity
-    if not event.weighted:
-        return 1.0
-    # A model whose measurements have grids of their own says so of each.
-    unit: float = getattr(release.fit.kernels(choices=False).get(event.name), "unit", release.plan.model.unit)
-    return unit
+@dataclass(frozen=True)
+class Noise:
+    """Sensitivity and noise of a sum, in records or, of a training, in clip norms; and its grid units in one."""
+
+    sensitivity: float
+    sigma: float
+    grid: int
+
+
+def noise_in_records(release: Release) -> dict[str, Noise]:
+    """Return the sensitivity and noise of every sum of a release by its name. Choices have neither."""
+    kernels = {**release.stage.kernels(), **release.fit.kernels(choices=False)}
+    found = {}
+    for event in release.events:
+        if not isinstance(event, ExponentialEvent):
+            kernel = kernels[event.name]
+            assert not isinstance(kernel, Chosen)
+            found[event.name] = Noise(event.sensitivity / kernel.unit, event.sigma / kernel.unit, kernel.unit)
+    return found
 
 
 def mu_of_event(event: Event) -> float | None:

@@ -53,6 +53,7 @@ class ColumnHistograms:
 
     bins: tuple[Cells, ...]
     name: str = "histograms"
+    unit: int = 1
     weighted: bool = False
 
     @property

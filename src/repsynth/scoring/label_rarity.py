@@ -93,6 +93,7 @@ class LabelHistograms:
     places: tuple[int, ...]
     """Where the columns' histograms stand among all."""
     name: str = LABELS
+    unit: int = 1
     weighted: bool = False
 
     @classmethod

@@ -167,6 +167,7 @@ class PairTables:
     """The group of each cell of every column."""
     pairs: tuple[Pair, ...]
     name: str
+    unit: int = 1
     weighted: bool = False
 
     @classmethod

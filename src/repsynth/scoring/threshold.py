@@ -64,6 +64,7 @@ class ScoreHistogram:
     label: Discrete | None = None
     name: str = "scores"
     sensitivity: float = 1.0
+    unit: int = 1
     weighted: bool = False
 
     def total(self, records: Records) -> Ints:

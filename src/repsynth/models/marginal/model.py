@@ -39,7 +39,6 @@ class _Marginal(Model, frozen=True):
     score_share: ClassVar[float] = 0.1  # histograms are the one-way tables of the model, too
     enough: ClassVar[float] = 250.0
     per_bin: ClassVar[float | None] = 12.0  # what is inside of bins is measured, too
-    unit: ClassVar[float] = float(2**22)  # of the label's tables; others have a coarser grid
     what: ClassVar[str] = "Tables take"
     purposes: ClassVar[Mapping[str, str]] = {
         _FINE: "weighted histograms of numbers in finer bins",

@@ -27,7 +27,6 @@ class NaiveBayes(Model, frozen=True):
     """Columns that are independent given the label: for few records."""
 
     name: ClassVar[str] = "naive-bayes"
-    unit: ClassVar[float] = float(2**22)
     purposes: ClassVar[Mapping[str, str]] = {SUMS: "weighted sums by label"}
 
     def cautions(self, schema: "Schema") -> tuple[str, ...]:

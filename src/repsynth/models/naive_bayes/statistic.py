@@ -229,6 +229,7 @@ class WeightedSums:
     label: Discrete | None
     split_at: int | None = None
     name: str = "sums"
+    unit: int = GRID
     weighted: bool = True
 
     @property

@@ -33,7 +33,6 @@ class Autoregressive(Model, frozen=True):
     name: ClassVar[str] = "autoregressive"
     score_share: ClassVar[float] = 0.1
     per_bin: ClassVar[float | None] = 8.0
-    unit: ClassVar[float] = float(2**26)
     what: ClassVar[str] = "The network and the records take"
     purposes: ClassVar[Mapping[str, str]] = {GRADIENTS: "weighted clipped gradients"}
     epochs: Annotated[float, Meta(ge=0.01, le=10_000, description="how often a record takes part on average")] = (

@@ -72,7 +72,7 @@ class Training:
     @property
     def sensitivity(self) -> float:
         """The norm that the gradients of every round keep to, in the units that the event was planned in."""
-        return float(self._units)
+        return float(self.unit)
 
     def kernel(self) -> Gradients:
         """The gradients at the parameters of this round."""
@@ -86,24 +86,25 @@ class Training:
                 yield self._at(recipe, parameters)
 
     def _at(self, recipe: Recipe, parameters: Floats) -> Gradients:
-        return Gradients.of(self.network, parameters, recipe, units=self._units)
+        return Gradients.of(self.network, parameters, recipe, units=self.unit)
 
     @property
-    def _units(self) -> int:
+    def unit(self) -> int:
+        """Grid units in the clip norm."""
         return int(self.event.sensitivity)
 
     def advance(self, noisy: Ints) -> None:
         """One step of descent with momentum along the noisy mean; the last half of the way is averaged."""
         state, event, recipe = self.state, self.event, self.recipe
         expected = event.rate * self.network.stage.histograms.rows
-        gradient = noisy[:-1] * (recipe.clip / self._units / expected)
+        gradient = noisy[:-1] * (recipe.clip / self.unit / expected)
         rate = recipe.learning_rate * pace(state.round, event.rounds)
         state.velocity = MOMENTUM * state.velocity + gradient
         state.parameters = state.parameters - rate * state.velocity
         averaged = state.round - int(event.rounds * (1 - AVERAGED)) + 1
         if averaged > 0:
             state.average = state.average + (state.parameters - state.average) / averaged
-        gain = noisy[-1] * LARGEST_GAIN / (GAIN * self._units * expected * self._mean_weight())
+        gain = noisy[-1] * LARGEST_GAIN / (GAIN * self.unit * expected * self._mean_weight())
         state.round += 1
         state.gain += (gain - state.gain) / min(state.round, _SHOWN)
         self.on_round(state)
