@@ -118,7 +118,13 @@ def test_a_label_must_be_whole_and_varied() -> None:
 def test_ids_that_repeat() -> None:
     finding = checked(["p1", "p2", "p1", "p1"], "type='id'").findings[0]
     assert "2 different values in 4 rows, one of them in 3 rows" in finding
-    assert "up to 3 times the ε" in finding
+    assert "with ε = 1 at δ = 1e-09 for a row, a person with 3 rows has ε = 3.2," in finding
+
+
+def test_a_person_s_epsilon_is_that_of_all_rows_at_the_same_delta() -> None:
+    """Sixteen rows are 16 times the μ, which is more than 16 times the ε."""
+    (finding,) = checked(["p1"] * 16 + ["p2"], "type='id'").findings
+    assert "16 rows has ε = 21.2," in finding
 
 
 def test_many_ids_are_estimated() -> None:

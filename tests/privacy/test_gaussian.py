@@ -15,7 +15,15 @@ from scipy.special import ndtr
 from repsynth.errors import ConfigError
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import ExponentialEvent, GaussianEvent, SampledEvent
-from repsynth.privacy.gaussian import advantage, compose, delta_of, epsilon_of, mu_of, true_positive_rate
+from repsynth.privacy.gaussian import (
+    advantage,
+    compose,
+    delta_of,
+    epsilon_of,
+    group_epsilon,
+    mu_of,
+    true_positive_rate,
+)
 
 DELTAS = st.floats(1e-12, 1e-2)
 
@@ -172,3 +180,13 @@ def test_budgets_have_bounds(largest: dict[str, Any], beyond: dict[str, Any]) ->
 
 def test_delta_is_never_above_1e_5_by_itself() -> None:
     assert [make_budget(epsilon=1.0, public_rows=rows).delta for rows in (1, 100, 1000)] == [1e-5, 1e-5, 1e-6]
+
+
+@pytest.mark.parametrize("records", [1, 2, 16, 1000])
+def test_a_group_of_records_has_so_many_times_the_mu(records: int) -> None:
+    """Rounded up, and by no more than rounding: at its ε the δ of k μ is reached, just below it is not."""
+    found = group_epsilon(1.0, 1e-9, records)
+    mu = mu_of(1.0, 1e-9)
+    assert delta_of(records * mu, found) <= 1e-9
+    assert delta_of(records * mu, found * (1 - 1e-7)) > 1e-9
+    assert found >= records

@@ -14,6 +14,9 @@ from repsynth.data.sources import Source
 from repsynth.data.sources.base import cell_type, other_mark, say_delimiter
 from repsynth.data.sources.cells import CELLS, read_cells
 from repsynth.errors import DataError
+from repsynth.privacy.budget import DEFAULT_DELTA
+from repsynth.privacy.gaussian import group_epsilon
+from repsynth.privacy.shown import at_most
 
 
 @dataclass(frozen=True)
@@ -166,8 +169,10 @@ def repeating(name: str, distinct: int, cells: int, most: int, *, exact: bool = 
     'it repeats: 2 different values in 3 rows, one of them in 2 rows. '
     """
     about, more = ("", "") if exact else ("about ", " or more")
+    epsilon = group_epsilon(1.0, DEFAULT_DELTA, most)
     return (
         f"it repeats: {about}{distinct:,} different values in {cells:,} rows, one of them in {most:,}{more} rows. "
-        f"If it stands for persons: the promise protects a row, so somebody with {most:,} rows has up to {most:,} "
-        f'times the ε; declare [person] column = "{name}" in the schema, and persons are protected with all rows'
+        f"If it names persons, the guarantee is for one row: with ε = 1 at δ = {DEFAULT_DELTA:g} for a row, a "
+        f"person with {most:,} rows has ε = {at_most(epsilon, 3)}, and may have more if a network is trained; "
+        f'declare [person] column = "{name}" in the schema, and persons are protected with all rows'
     )

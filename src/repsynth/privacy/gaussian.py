@@ -96,6 +96,18 @@ def mu_of(epsilon: float, delta: float) -> float:
     return low * (1 - 1e-9)  # so that ε of this μ comes back no larger than asked, whatever the rounding
 
 
+def group_epsilon(epsilon: float, delta: float, records: int) -> float:
+    """Return the ε at δ of so many records together, where one alone has ε at δ. Rounded up.
+
+    A group of k records is kμ-GDP where one is μ-GDP, and no less (Dong, Roth and Su 2019).
+
+    >>> round(group_epsilon(1.0, 1e-9, 16), 2)
+    21.16
+    """
+    mu = mu_of(epsilon, delta) / (1 - 1e-9) ** 2  # which rounds down by this
+    return float(epsilon_of(records * mu, delta))
+
+
 def compose(mus: Iterable[float]) -> float:
     """The μ of several measurements together, rounded up.
 
