@@ -62,10 +62,11 @@ def covered(release: Release, split: Split, seed: int) -> dict[str, list[bool]]:
     expected, train = expected_errors(release), split.train
     made = records_of(release.sample(train.rows, seed=seed), split.schema)
     found: dict[str, list[bool]] = {name: [] for name in SHOWN}
-    for bins, shares in zip(release.histograms.bins, expected.columns, strict=True):
+    histograms = release.histograms
+    for i, (bins, shares) in enumerate(zip(histograms.bins, expected.columns, strict=True)):
         true, drawn = (np.bincount(bins.of(r), minlength=bins.count) / r.rows for r in (train, made))
-        margin = Z * np.array(shares.errors)
-        found["shares"] += (np.abs(true - shares.shares) <= margin).tolist()
+        margin = Z * np.array(shares.standard_errors)
+        found["shares"] += (np.abs(true - histograms.noisy(i) / histograms.rows) <= margin).tolist()
         found["synthetic"] += (np.abs(true - drawn) <= margin).tolist()
         found["far"] += (np.abs(true - drawn) > 2 * margin).tolist()
     add_means(found, release, expected, train)
@@ -80,9 +81,9 @@ def add_means(found: dict[str, list[bool]], release: Release, expected: Expected
         column = bins.column
         here = train.take(is_number(column, train.codes[column.name]))
         middle = column.min + (bins.starts[: bins.numbers] + bins.ends - 1) / 2 * column.unit
-        found["means"].append(abs(middle[bins.of(here)].mean() - mean.mean) <= Z * mean.error)
+        found["means"].append(abs(middle[bins.of(here)].mean() - mean.mean) <= Z * mean.standard_error)
         apart = abs(numbers_of(train, column).mean() - mean.mean)
-        found["true means"].append(apart <= Z * mean.error + mean.binning + column.unit)
+        found["true means"].append(apart <= Z * mean.standard_error + mean.binning + column.unit)
     label = release.schema.label_column
     for mean in expected.group_means:
         column = columns[mean.column].column
@@ -91,10 +92,11 @@ def add_means(found: dict[str, list[bool]], release: Release, expected: Expected
         here = train.take(np.isin(train.codes[label.name], codes))
         if here.rows:
             true = numbers_of(here, column).mean()
-            found["by label"].append(abs(true - mean.mean) <= Z * mean.error)
-            if mean.low is not None and mean.high is not None:
-                found["label ends"].append(mean.low <= true <= mean.high)
-                found["informative"].append(mean.high - mean.low < 0.1 * (column.max - column.min))
+            found["by label"].append(abs(true - mean.mean) <= Z * mean.standard_error)
+            if mean.interval_95 is not None:
+                low, high = mean.interval_95
+                found["label ends"].append(low <= true <= high)
+                found["informative"].append(high - low < 0.1 * (column.max - column.min))
 
 
 def add_tables(found: dict[str, list[bool]], release: Release, train: Records) -> None:

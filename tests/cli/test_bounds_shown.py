@@ -21,6 +21,7 @@ from repsynth import Release, datasets
 from repsynth.cli import main
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.release.expected import Z
 from repsynth.schema import parse_schema
 from repsynth.scoring.weights import FULL
 
@@ -125,6 +126,39 @@ def test_inspect(release: str, folder: Path, monkeypatch: pytest.MonkeyPatch, ca
     for name in (event["name"] for event in told["measurements"]):
         (line,) = [line for line in text.splitlines() if line.startswith(f"{name} ")][:1]
         assert is_upper(line.split()[-1], charges), line
+
+
+@pytest.mark.parametrize("release", ["release", "tree"])
+def test_half_widths_are_rounded_up(
+    release: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1.96 standard errors of JSON, and never less: in the terminal and in the written summary."""
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    text, told = both(f"evaluate --release {release}", capsys)
+    inspected = both(f"inspect {release}", capsys)
+    assert text.strip() in inspected[0]
+    shares = {each["column"]: max(each["standard_errors"]) for each in told["columns"]}
+    said = inspected[1]["expected_errors"]["shares"]
+    assert said == {column: {"standard_error": error} for column, error in shares.items()}
+    points = [100 * Z * error for error in (*shares.values(), *(t["standard_error"] for t in told["tables"]))]
+    widths = [Z * mean["standard_error"] for mean in (*told["means"], *told["group_means"])]
+    exact = [*floats([*points, *widths]), Fraction("1.96")]
+    written = evaluation_folder(release, folder)
+    for page, least in ((text, 8), (written, 8)):
+        shown = re.findall(rf"± {NUMBER}", page)
+        assert len(shown) >= least
+        assert [number for number in shown if not is_upper(number, exact)] == []
+    ends = [mean["interval_95"] for mean in told["group_means"] if mean["interval_95"]]
+    for low, high in re.findall(rf"{NUMBER} and {NUMBER}", text):
+        assert is_lower(low, list(floats([pair[0] for pair in ends])))
+        assert is_upper(high, list(floats([pair[1] for pair in ends])))
+    assert '"error"' not in json.dumps([told, inspected[1]])
+
+
+def evaluation_folder(release: str, folder: Path) -> str:
+    assert run(f"evaluate --release {release} -o promises-{release}") == 0
+    return (folder / f"promises-{release}" / "expected-errors.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,9 @@ def test_of_equal_records_the_fraction_above_is_what_it_is(
     assert above is not None
     assert threshold is not None
     scores = release.score.of(records_of(table, SCHEMA))
-    assert abs(np.mean(scores >= threshold.value) - above.value) <= 4 * above.error
+    assert abs(np.mean(scores >= threshold.value) - above.value) <= 4 * above.standard_error
     told = inspect_release(release)["threshold"]
-    assert (told["fraction_above"], told["fraction_error"]) == (above.value, above.error)
+    assert (told["fraction_above"], told["fraction_standard_error"]) == (above.value, above.standard_error)
 
 
 @pytest.mark.parametrize(("rows", "epsilon"), [(3000, 1.0), (3000, 4.0), (30_000, 4.0)])
@@ -101,13 +101,15 @@ def test_the_table_of_losses_says_the_same_as_the_line_above_it(rows: int, epsil
         assert above is not None
         assert list(losses) == sorted(losses, reverse=True)
         outliers = losses[rounded_up(release.privacy.outlier_epsilon)]
-        assert abs(outliers.value - above.value) <= outliers.error
+        assert abs(outliers.value - above.value) <= outliers.standard_error
         weights = release.weights.of(release.score.of(records_of(table, SCHEMA)))
         ordinary = losses[rounded_up(release.privacy.epsilon)]
-        assert abs(ordinary.value - np.mean(weights == FULL)) <= 4 * ordinary.error
+        assert abs(ordinary.value - np.mean(weights == FULL)) <= 4 * ordinary.standard_error
         strata = release.privacy.distribution()
         light = sum(s.fraction for s in strata if s.weight < 1)
-        assert abs(light - outliers.value) <= 4 * outliers.error + 0.05  # its bins are cut off at 0 one by one
+        assert (
+            abs(light - outliers.value) <= 4 * outliers.standard_error + 0.05
+        )  # its bins are cut off at 0 one by one
 
 
 def test_many_different_records_keep_the_wanted_fraction() -> None:
@@ -283,7 +285,7 @@ def test_the_published_fraction_covers_lumps_that_histograms_do_not_show() -> No
     weights = release.weights.of(release.score.of(records_of(table, schema)))
     published = release.privacy.fraction_above
     assert published is not None
-    assert abs(published.value - np.mean(weights < FULL)) < 3 * published.error
+    assert abs(published.value - np.mean(weights < FULL)) < 3 * published.standard_error
 
 
 def test_what_lies_beyond_the_outermost_bins_of_scores_is_unsure() -> None:

@@ -4,6 +4,7 @@ from functools import cache
 from itertools import product
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from checks import records_of
 from conftest import make_people
@@ -40,9 +41,12 @@ def z_scores(model: str, seeds: int) -> np.ndarray:
     apart = []
     for seed in range(seeds):
         release, expected = made(model, seed)
-        for bins, shares in zip(release.histograms.bins, expected.columns, strict=True):
+        histograms = release.histograms
+        for i, (bins, shares) in enumerate(zip(histograms.bins, expected.columns, strict=True)):
             true = np.bincount(bins.of(RECORDS), minlength=bins.count) / RECORDS.rows
-            apart.append((true - np.array(shares.shares)) / np.array(shares.errors))
+            noisy = histograms.noisy(i) / histograms.rows
+            assert shares.shares == tuple(np.clip(noisy, 0, 1))
+            apart.append((true - noisy) / np.array(shares.standard_errors))
     return np.concatenate(apart)
 
 
@@ -65,9 +69,9 @@ def test_means_by_bins_lie_within_their_intervals() -> None:
             assert bins.starts is not None
             middle = column.min + (bins.starts[: bins.numbers] + bins.ends - 1) / 2 * column.unit
             here = RECORDS.take(is_number(column, RECORDS.codes[column.name]))
-            apart.append((middle[bins.of(here)].mean() - mean.mean) / mean.error)
+            apart.append((middle[bins.of(here)].mean() - mean.mean) / mean.standard_error)
             numbers = column.min + here.codes[column.name] * column.unit
-            assert abs(numbers.mean() - middle[bins.of(here)].mean()) <= mean.binning + 5 * mean.error
+            assert abs(numbers.mean() - middle[bins.of(here)].mean()) <= mean.binning + 5 * mean.standard_error
     assert len(apart) >= 40
     assert 0.7 < np.std(apart) < 1.3
     assert np.mean(np.abs(apart) <= Z) > 0.85
@@ -124,13 +128,13 @@ def test_means_by_label_lie_between_their_ends(weights: str) -> None:
         assert isinstance(release.fit, MarginalFit)
         measured += sum(isinstance(m.tables, LabelTables) for m in release.fit.measured)
         for mean in expected.group_means:
-            assert mean.low is not None
-            assert mean.high is not None
-            assert mean.low <= mean.mean <= mean.high
+            assert mean.interval_95 is not None
+            low, high = mean.interval_95
+            assert low <= mean.mean <= high
             code = ["0", "1"].index(mean.by.split(" = ")[1])
             here = RECORDS.take(RECORDS.codes["label"] == code)
             column = next(column for column in SIM.schema.numeric if column.name == mean.column)
-            held.append(mean.low <= numbers_of(here, column).mean() <= mean.high)
+            held.append(low <= numbers_of(here, column).mean() <= high)
     assert len(held) == 12 * measured >= 36
     assert all(held)
 
@@ -149,10 +153,10 @@ def test_a_model_without_tables_says_so() -> None:
 
 def test_a_public_count_makes_no_error() -> None:
     noisy, public = made("naive-bayes", 0)[1], made("naive-bayes", 0, rows=RECORDS.rows)[1]
-    assert noisy.rows_error > 0
-    assert public.rows_error == 0
+    assert noisy.rows_standard_error > 0
+    assert public.rows_standard_error == 0
     release = made("naive-bayes", 0, rows=RECORDS.rows)[0]
-    assert public.columns[0].error == release.histograms.sigma_of(0) / RECORDS.rows
+    assert public.columns[0].standard_error == release.histograms.sigma_of(0) / RECORDS.rows
 
 
 def test_bins_are_named_and_inspect_says_it_all() -> None:
@@ -170,12 +174,14 @@ one_row_per_person = true
     expected = expected_errors(release)
     assert [shares.column for shares in expected.columns] == ["age", "joined", "smoker"]
     for shares, bins in zip(expected.columns, release.histograms.bins, strict=True):
-        assert len(shares.bins) == len(shares.shares) == len(shares.errors) == bins.count
+        assert len(shares.bins) == len(shares.shares) == len(shares.standard_errors) == bins.count
         assert shares.bins[-1] == "missing"
     assert expected.columns[1].bins[0].startswith("2015-01-01")
     assert expected.columns[2].bins == ("no", "yes", "missing")
     said = release_data(release)["expected_errors"]
-    assert said["shares"] == {shares.column: shares.error for shares in expected.columns}
+    assert said["shares"] == {
+        shares.column: {"standard_error": shares.standard_error} for shares in expected.columns
+    }
     assert len(said["tables"]) == len(expected.tables)
 
 
@@ -203,3 +209,30 @@ def test_errors_of_a_tables_fractions_are_those_of_many_draws() -> None:
     drawn = counts + generator.normal(0, 20, (20_000, 2, 2))
     seen = (drawn / drawn.sum(axis=(1, 2), keepdims=True)).std(axis=0)
     assert np.allclose(said.errors, seen, rtol=0.05)
+
+
+def test_means_and_shares_are_within_the_public_bounds() -> None:
+    """Where all numbers are at an end of wide bounds, noise takes plain estimates beyond it."""
+    schema = parse_schema("""
+one_row_per_person = true
+label = "ill"
+columns.low = {type = "integer", min = 0, max = 900}
+columns.high = {type = "number", min = -50.0, max = 50.0}
+columns.ill = {type = "boolean"}
+""")
+    rows = 400
+    table = pa.table({"low": [0] * rows, "high": [50.0] * rows, "ill": [True, False] * (rows // 2)})
+    beyond = 0
+    for seed in range(6):
+        settings = Settings.of(epsilon=1.0, delta=1e-6, model="mst", weights="uniform", public_rows=rows)
+        release = run(make_plan(schema, settings), open_source(table), noise_seed=seed)
+        found = expected_errors(release)
+        for mean in (*found.means, *found.group_means):
+            low, high = (0, 900) if mean.column == "low" else (-50, 50)
+            assert low <= mean.mean <= high
+            beyond += mean.mean in (low, high)
+            if mean.interval_95:
+                assert low <= mean.interval_95[0] <= mean.interval_95[1] <= high
+        for shares in found.columns:
+            assert 0 <= min(shares.shares) <= max(shares.shares) <= 1
+    assert beyond  # or the test says nothing

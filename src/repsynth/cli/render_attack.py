@@ -9,7 +9,14 @@ from rich.markup import escape
 from repsynth.attacks.exposure import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
 from repsynth.attacks.intervals import Estimate
 from repsynth.cli.render import guarantee, make_table
-from repsynth.privacy.shown import at_least, at_most, fixed_at_most, percent_at_most
+from repsynth.privacy.shown import (
+    at_least,
+    at_most,
+    fixed_at_least,
+    fixed_at_most,
+    percent_at_least,
+    percent_at_most,
+)
 
 _METHODS = {BARE: "no noise", UNIFORM: "uniform", REPS: "as planned"}
 _TOP = 10
@@ -99,7 +106,9 @@ def _verdict(line: Line) -> str:
 def _interval(line: Line, found: Estimate, sign: str) -> str:
     if line.attack == BEST:  # a bound
         return f"{sign}{fixed_at_most(found.value, 2)}"
-    return f"{found.value:{sign}.2f}" + escape(f" [{found.low:.2f}, {found.high:.2f}]")
+    return f"{found.value:{sign}.2f}" + escape(
+        f" [{fixed_at_least(found.low, 2)}, {fixed_at_most(found.high, 2)}]"
+    )
 
 
 def _rate(line: Line, found: Estimate | None) -> str:
@@ -139,7 +148,9 @@ def _guesses(console: Console, guesses: list[Guess]) -> None:
     for guess in sorted(guesses, key=lambda guess: (guess.kind, guess.decile or 0, METHODS.index(guess.method))):
         found = guess.verdict.startswith("members")
         who = "all" if guess.decile is None else "top tenth"
-        excess = (f"{guess.excess.value:+.1%}", f"{guess.excess.low:+.1%} to {guess.excess.high:+.1%}")
+        low, high = guess.excess.low, guess.excess.high
+        ends = f"{'+' * (low >= 0)}{percent_at_least(low)} to {'+' * (high >= 0)}{percent_at_most(high)}"
+        excess = (f"{guess.excess.value:+.1%}", ends)
         table.add_row(
             guess.kind if guess.kind != last[0] else "",
             who if (guess.kind, who) != last else "",

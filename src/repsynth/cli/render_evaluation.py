@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from repsynth.cli.render import make_table, warnings
-from repsynth.privacy.shown import at_most, fixed_at_most
+from repsynth.privacy.shown import at_least, at_most, fixed_at_least, fixed_at_most
 from repsynth.release.expected import Expected, Mean, Z
 
 if TYPE_CHECKING:
@@ -123,11 +123,14 @@ def expected(console: Console, found: Expected) -> None:
     means = {mean.column: mean for mean in found.means}
     for shares in found.columns[:_MOST_COLUMNS]:
         table.add_row(
-            escape(shares.column), str(len(shares.bins)), _points(shares.error), *_mean(means.get(shares.column))
+            escape(shares.column),
+            str(len(shares.bins)),
+            _points(shares.standard_error),
+            *_mean(means.get(shares.column)),
         )
     console.print(table)
     if len(found.columns) > _MOST_COLUMNS:
-        rest = max(shares.error for shares in found.columns[_MOST_COLUMNS:])
+        rest = max(shares.standard_error for shares in found.columns[_MOST_COLUMNS:])
         console.print(f"and {len(found.columns) - _MOST_COLUMNS} more columns, a share {_points(rest)} at most")
     _print_tables(console, found)
     if found.group_means:
@@ -147,7 +150,7 @@ def _print_tables(console: Console, found: Expected) -> None:
     by_measurement: dict[str, list[float]] = {}
     bounds = {table.measurement: table.lower_bound for table in found.tables}
     for table in found.tables:
-        by_measurement.setdefault(table.measurement, []).append(table.error)
+        by_measurement.setdefault(table.measurement, []).append(table.standard_error)
     if by_measurement:
         console.print()
         shown: RichTable = make_table("the model's tables", "how many", "a cell, from", "to", "", right_from=1)
@@ -160,29 +163,28 @@ def _print_tables(console: Console, found: Expected) -> None:
 def _mean(mean: Mean | None) -> tuple[str, str, str]:
     if mean is None:
         return "", "", ""
-    return _number(mean.mean), f"± {_error(Z * mean.error)}", _at_most(mean.binning)
+    return _number(mean.mean), f"± {_at_most(Z * mean.standard_error)}", _at_most(mean.binning)
 
 
 def _ends(mean: Mean) -> str:
-    if mean.low is None or mean.high is None:
+    if mean.interval_95 is None:
         return "not known"
-    return f"{_number(mean.low)} and {_number(mean.high)}"
+    low, high = mean.interval_95
+    below = fixed_at_least(low, 0) if abs(low) >= 1000 else at_least(low, 4)
+    above = fixed_at_most(high, 0) if abs(high) >= 1000 else at_most(high, 4)
+    return f"{below} and {above}"
 
 
 def _at_most(value: float) -> str:
     return fixed_at_most(value, 0) if value >= 100 else at_most(value, 2)
 
 
-def _error(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
-
-
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _points(error: float) -> str:
-    return f"± {100 * Z * error:.2f} points"
+def _points(standard_error: float) -> str:
+    return f"± {fixed_at_most(100 * Z * standard_error, 2)} points"
 
 
 def written(console: Console, folder: Path, names: list[str]) -> None:

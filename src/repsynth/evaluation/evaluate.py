@@ -113,7 +113,7 @@ def _intervals(expected: Expected, release: Release, train: Records) -> Measure:
 def _who_pays(groups: list[Subgroup]) -> Iterator[str]:
     worse = sorted((g for g in groups if g.pays_more), key=lambda g: -(g.extra or 0.0))
     if worse:
-        named = ", ".join(f"{g.name} ({g.extra:+.3f} ± {2 * (g.extra_error or 0.0):.3f})" for g in worse[:3])
+        named = ", ".join(f"{g.name} ({g.extra:+.3f} ± {g.shown_error})" for g in worse[:3])
         more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
         yield (
             "some pay more than others: a classifier trained on synthetic rows adds a larger squared error than "
@@ -445,8 +445,7 @@ class _Work:
             why = self._why_no_prediction() or "the synthetic table has one label only, or subgroups are small"
             self.left_out["prediction by subgroup"] = why
             return
-        worst = max(losing, key=lambda group: (group.extra or 0.0) - 2 * (group.extra_error or 0.0))
-        error = 2 * (worst.extra_error or 0.0)
+        worst = max(losing, key=lambda group: (group.extra or 0.0) - 2 * (group.extra_standard_error or 0.0))
         yield Measure(
             name="worst subgroup, prediction",
             what=f"what a classifier loses in {worst.name} beyond what it loses among the others",
@@ -454,7 +453,7 @@ class _Work:
             best=0.0,
             floor=worst.extra_floor,
             floor_is="trained on a real half",
-            said=f"{worst.name}, ± {error:.3f}: "
+            said=f"{worst.name}, ± {worst.shown_error}: "
             + ("clearly more than others" if worst.pays_more else "no subgroup clearly pays more"),
             breakdown={group.name: group.extra or 0.0 for group in losing},
             note="squared error of probabilities, over that of a classifier trained on real rows",

@@ -143,7 +143,7 @@ def _outliers(evaluation: Evaluation) -> Figure:
     panels[0].set_ylabel("fraction of the synthetic rows")
     if losing:
         extra = [group.extra for group in losing]
-        errors = [2 * (group.extra_error or 0.0) for group in losing]
+        errors = [2 * (group.extra_standard_error or 0.0) for group in losing]
         look = {"color": _MADE, "marker": "D", "linestyle": "-", "markersize": 5, "capsize": 2}
         panels[1].errorbar([group.value for group in losing], extra, yerr=errors, **look)
         panels[1].axhline(0, color="black", linewidth=0.8)
@@ -160,7 +160,7 @@ def _subgroups(groups: list[Subgroup]) -> Figure:
     shown = sorted(groups, key=lambda group: group.extra or 0.0)[-_MOST_BARS:]
     figure = Figure(figsize=(7, 1.4 + 0.26 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    errors = [2 * (group.extra_error or 0.0) for group in shown]
+    errors = [2 * (group.extra_standard_error or 0.0) for group in shown]
     extra = [group.extra for group in shown]
     axes.errorbar(extra, [g.name for g in shown], xerr=errors, color=_MADE, marker="D", linestyle="", capsize=2)
     axes.axvline(0, color="black", linewidth=0.8)

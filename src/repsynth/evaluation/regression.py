@@ -26,9 +26,9 @@ class Coefficient:
 
     term: str
     real: float
-    real_error: float
+    real_standard_error: float
     synthetic: float
-    synthetic_error: float
+    synthetic_standard_error: float
 
     @property
     def overlap(self) -> float:
@@ -37,10 +37,10 @@ class Coefficient:
         >>> Coefficient("age", 0.0, 1.0, 0.0, 1.0).overlap, Coefficient("age", 0.0, 1.0, 9.0, 1.0).overlap
         (1.0, 0.0)
         """
-        low = max(self.real - _Z * self.real_error, self.synthetic - _Z * self.synthetic_error)
-        high = min(self.real + _Z * self.real_error, self.synthetic + _Z * self.synthetic_error)
+        low = max(self.real - _Z * self.real_standard_error, self.synthetic - _Z * self.synthetic_standard_error)
+        high = min(self.real + _Z * self.real_standard_error, self.synthetic + _Z * self.synthetic_standard_error)
         inside = max(high - low, 0.0)
-        return inside / (4 * _Z * self.real_error) + inside / (4 * _Z * self.synthetic_error)
+        return inside / (4 * _Z * self.real_standard_error) + inside / (4 * _Z * self.synthetic_standard_error)
 
 
 def compare_coefficients(

@@ -16,6 +16,7 @@ from repsynth.evaluation.distances import measure_distances
 from repsynth.evaluation.matrix import Points, Space
 from repsynth.evaluation.nearest import DECILES, deciles_of, outlyingness
 from repsynth.evaluation.utility import Classifier
+from repsynth.privacy.shown import fixed_at_most
 from repsynth.schema import Schema
 
 MOST_VALUES = 12
@@ -35,7 +36,7 @@ class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
     """A subgroup: how many there are, how near its columns are, and what a classifier loses there.
 
     `extra` is by how much more the classifier trained on synthetic records loses here than there, over the one
-    that was trained on real records, and `extra_error` its standard error. None where it was not measured.
+    that was trained on real records. None where it was not measured.
     """
 
     column: str
@@ -50,7 +51,7 @@ class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
     auroc_real: float | None = None
     auroc_synthetic: float | None = None
     extra: float | None = None
-    extra_error: float | None = None
+    extra_standard_error: float | None = None
     extra_floor: float | None = None
 
     @property
@@ -59,9 +60,14 @@ class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.column} {self.value}" if self.column == DECILE else f"{self.column} = {self.value}"
 
     @property
+    def shown_error(self) -> str:
+        """Two standard errors of `extra`, rounded up."""
+        return fixed_at_most(2 * (self.extra_standard_error or 0.0), 3)
+
+    @property
     def pays_more(self) -> bool:
         """Whether a classifier clearly loses more here than among the others."""
-        return self.extra is not None and self.extra > _CLEAR * (self.extra_error or 0.0)
+        return self.extra is not None and self.extra > _CLEAR * (self.extra_standard_error or 0.0)
 
     @property
     def too_few(self) -> bool:
@@ -168,7 +174,7 @@ class Extras(msgspec.Struct, frozen=True):
         labels = self.losses.test.labels[here]
         found = {
             "extra": float(self.synthetic[here].mean() - self.synthetic[~here].mean()),
-            "extra_error": float(
+            "extra_standard_error": float(
                 np.sqrt(self.synthetic[here].var() / count + self.synthetic[~here].var() / others)
             ),
             "extra_floor": float(self.half[here].mean() - self.half[~here].mean()),

@@ -18,8 +18,8 @@ import msgspec
 from repsynth.data.write import takes_apostrophe
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.measures import Measure, show
-from repsynth.privacy.shown import at_most
-from repsynth.release.expected import Expected, Z
+from repsynth.privacy.shown import at_least, at_most, fixed_at_most
+from repsynth.release.expected import Expected, Shares, Z
 from repsynth.release.folder import check_private
 from repsynth.storage.atomic import check_place
 
@@ -122,7 +122,7 @@ def _tables(evaluation: "Evaluation") -> dict[str, list[Sequence[Any]]]:
     if evaluation.coefficients:
         found["coefficients"] = [
             ["PRIVATE", "real", "standard error", "synthetic", "standard error", "overlap"],
-            *([c.term, c.real, c.real_error, c.synthetic, c.synthetic_error, c.overlap]
+            *([c.term, c.real, c.real_standard_error, c.synthetic, c.synthetic_standard_error, c.overlap]
               for c in evaluation.coefficients),
         ]  # fmt: skip
     return found
@@ -179,7 +179,7 @@ GROUP_HEADERS = ("subgroup", "rows", "real", "synthetic", "AUROC real", "AUROC s
 
 def group_row(group: "Subgroup") -> tuple[str, ...]:
     """A subgroup in the order of `GROUP_HEADERS`."""
-    extra = "" if group.extra is None else f"{group.extra:+.3f} ± {2 * (group.extra_error or 0.0):.3f}"
+    extra = "" if group.extra is None else f"{group.extra:+.3f} ± {group.shown_error}"
     mark = " ".join(
         word for word, true in (("pays more", group.pays_more), ("too few", group.too_few)) if true
     )  # fmt: skip
@@ -203,28 +203,33 @@ def _expected_lines(expected: Expected, level: str = "#") -> list[str]:
         "",
     ]
 
-    def row(column: str, error: float, bins: int) -> tuple[str, ...]:
-        mean = means.get(column)
-        if mean is None:
-            return (column, str(bins), f"± {100 * Z * error:.2f}", "", "", "")
-        said = (f"{mean.mean:.5g}", f"± {Z * mean.error:.3g}", at_most(mean.binning, 3))
-        return (column, str(bins), f"± {100 * Z * error:.2f}", *said)
+    def points(standard_error: float) -> str:
+        return f"± {fixed_at_most(100 * Z * standard_error, 2)}"
+
+    def row(shares: Shares) -> tuple[str, ...]:
+        mean = means.get(shares.column)
+        said = ("", "", "")
+        if mean is not None:
+            half_width = at_most(Z * mean.standard_error, 3)
+            said = (f"{mean.mean:.5g}", f"± {half_width}", at_most(mean.binning, 3))
+        return (shares.column, str(len(shares.bins)), points(shares.standard_error), *said)
 
     lines += _markdown(
         ("column", "bins", "share of a bin, points (95 %)", "mean by bins", "95 %", "binning, at most"),
-        (row(shares.column, shares.error, len(shares.bins)) for shares in expected.columns),
+        (row(shares) for shares in expected.columns),
     )
     if expected.tables:
         lines += ["", *_markdown(
             ("table", "measurement", "cells", "a cell, points (95 %)", ""),
-            ((" × ".join(t.columns), t.measurement, str(t.cells), f"± {100 * Z * t.error:.2f}",
+            ((" × ".join(t.columns), t.measurement, str(t.cells), points(t.standard_error),
               "at least" if t.lower_bound else "") for t in expected.tables),
         )]  # fmt: skip
     if expected.group_means:
         lines += ["", *_markdown(
             ("mean of", "where", "mean by groups", "noise, 95 %, at least", "lies between"),
-            ((m.column, m.by, f"{m.mean:.5g}", f"± {Z * m.error:.3g}",
-              "not known" if m.low is None else f"{m.low:.5g} and {m.high:.5g}")
+            ((m.column, m.by, f"{m.mean:.5g}", f"± {at_most(Z * m.standard_error, 3)}",
+              "not known" if m.interval_95 is None
+              else f"{at_least(m.interval_95[0], 5)} and {at_most(m.interval_95[1], 5)}")
              for m in expected.group_means[:_MOST_ROWS]),
         )]  # fmt: skip
     return lines

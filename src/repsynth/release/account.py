@@ -11,6 +11,7 @@ from repsynth.arrays import Bools, Floats, Ints
 from repsynth.privacy.events import Event, GaussianEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.pld import SMALLEST_DELTA
+from repsynth.privacy.shown import percent_at_most
 from repsynth.scoring.base import NAT
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import SCORES
@@ -23,20 +24,20 @@ class NoisyFraction:
     """A fraction of the records as it may be shown: between 0 and 1, and one standard deviation of its noise.
 
     >>> str(NoisyFraction.of(1.02, 0.031)), str(NoisyFraction.of(0.3, 0.0004))
-    ('100% ± 3%', '30.0% ± 0.1%')
+    ('100% ± 4%', '30.0% ± 0.1%')
     """
 
     value: float
-    error: float
+    standard_error: float
 
     @classmethod
-    def of(cls, value: float, error: float) -> "NoisyFraction":
+    def of(cls, value: float, standard_error: float) -> "NoisyFraction":
         """Noise may leave a fraction below 0 or above 1, where none can be."""
-        return cls(min(max(value, 0.0), 1.0), error)
+        return cls(min(max(value, 0.0), 1.0), standard_error)
 
     def __str__(self) -> str:
-        digits = 0 if self.error >= 0.02 else 1
-        return f"{self.value:.{digits}%} ± {max(self.error, 0.001):.{digits}%}"
+        digits = 0 if self.standard_error >= 0.02 else 1
+        return f"{self.value:.{digits}%} ± {percent_at_most(max(self.standard_error, 0.001), digits)}"
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,9 @@ class Privacy:
             return None
         bins, wanted = self._score_bins, self.threshold.fraction
         counted = bins.fraction(bins.starts >= self.threshold.value)
-        if any(self.lumps) or abs(counted.value - wanted) > counted.error:
+        if any(self.lumps) or abs(counted.value - wanted) > counted.standard_error:
             return counted
-        return NoisyFraction(wanted, max(self.threshold.fraction_error, counted.error))
+        return NoisyFraction(wanted, max(self.threshold.fraction_error, counted.standard_error))
 
     def by_epsilon(self, rounded: Callable[[float], float] = float) -> dict[float, NoisyFraction]:
         """About which fraction of the records loses at most each ε, largest first; ε that are `rounded` alike are

@@ -66,7 +66,7 @@ def release_data(release: Release) -> dict[str, Any]:
         else {
             "score": threshold.value / NAT,
             "fraction_above": above.value,
-            "fraction_error": above.error,
+            "fraction_standard_error": above.standard_error,
             "outlier_weight": privacy.outlier_weight,
             "rule": RULES.dump(release.rule),
             "lost_mass": release.lost_mass,
@@ -84,11 +84,11 @@ def release_data(release: Release) -> dict[str, Any]:
 
 
 def _expected(release: Release) -> dict[str, Any]:
-    """The largest standard error of a share in each column, and those of means and of the model's tables."""
+    """Standard errors: the largest of a share in each column, those of means, and those of the model's tables."""
     expected = expected_errors(release)
     return {
-        "rows": expected.rows_error,
-        "shares": {shares.column: shares.error for shares in expected.columns},
+        "rows_standard_error": expected.rows_standard_error,
+        "shares": {shares.column: {"standard_error": shares.standard_error} for shares in expected.columns},
         "means": msgspec.to_builtins(expected.means),
         "group_means": msgspec.to_builtins(expected.group_means),
         "tables": msgspec.to_builtins(expected.tables),

@@ -21,7 +21,7 @@ from repsynth.models.uncertainty import ModelErrors
 from repsynth.privacy.events import GaussianEvent
 from repsynth.privacy.neighbours import row_meaning
 from repsynth.release.release import Release
-from repsynth.schema import Datetime, Numeric
+from repsynth.schema import Datetime, Integer, Number, Numeric
 from repsynth.scoring.bins import Bins
 from repsynth.scoring.stage import COUNT
 
@@ -32,32 +32,32 @@ _CLEAR = 5.0  # times its noise that a count must have for a mean to say somethi
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
-    """The released share of each bin of a column, and its standard error."""
+    """The released share of each bin of a column, between 0 and 1, and its standard error."""
 
     column: str
     bins: tuple[str, ...]
     shares: tuple[float, ...]
-    errors: tuple[float, ...]
+    standard_errors: tuple[float, ...]
 
     @property
-    def error(self) -> float:
+    def standard_error(self) -> float:
         """The largest of them."""
-        return max(self.errors)
+        return max(self.standard_errors)
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
     """The mean of a numeric column by its bins, the standard error that noise makes, and how far off it can be
-    since only bins were measured. With `by`, of the records with that value, and a lower bound."""
+    since only bins were measured. It is clipped to the bounds of the schema. With `by`, it is the mean of the
+    records with that value, and the standard error is a lower bound."""
 
     column: str
     mean: float
-    error: float
+    standard_error: float
     binning: float
     by: str = ""
     lower_bound: bool = False
-    low: float | None = None
-    """With `by`: the ends of an interval that holds the real mean 95 times in 100, where the model has tables."""
-    high: float | None = None
+    interval_95: tuple[float, float] | None = None
+    """With `by`: an interval that holds the real mean 95 times in 100, where the model has tables."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...]
     measurement: str
     cells: int
-    error: float
+    standard_error: float
     share: float
     """The mean share of a cell, to compare the error with."""
     lower_bound: bool
@@ -77,7 +77,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """Standard errors that follow from the release alone. PUBLIC: post-processing of released values."""
 
     rows: float
-    rows_error: float
+    rows_standard_error: float
     columns: tuple[Shares, ...]
     means: tuple[Mean, ...]
     group_means: tuple[Mean, ...]
@@ -91,10 +91,11 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
         """
         found, counts = {}, None if records.whose is None else records.whose.factors.astype(np.float64)
         whole = records.rows if counts is None else counts.sum()
-        for bins, shares in zip(release.histograms.bins, self.columns, strict=True):
+        histograms = release.histograms
+        for i, (bins, shares) in enumerate(zip(histograms.bins, self.columns, strict=True)):
             true = np.bincount(bins.of(records), counts, minlength=bins.count) / max(whole, 1)
-            apart = np.abs(true - np.array(shares.shares))
-            found[shares.column] = float(np.mean(apart <= Z * np.array(shares.errors)))
+            apart = np.abs(true - histograms.noisy(i) / histograms.rows)  # not clipped: that would hide noise
+            found[shares.column] = float(np.mean(apart <= Z * np.array(shares.standard_errors)))
         return found
 
 
@@ -104,7 +105,7 @@ def expected_errors(release: Release) -> Expected:
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
     >>> expected = expected_errors(synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6))
-    >>> expected.columns[-1].column, 0 < expected.columns[-1].error < 0.02
+    >>> expected.columns[-1].column, 0 < expected.columns[-1].standard_error < 0.02
     ('label', True)
     """
     histograms = release.histograms
@@ -118,8 +119,8 @@ def expected_errors(release: Release) -> Expected:
             Shares(
                 column=bins.column.name,
                 bins=bin_names(bins),
-                shares=tuple(shares.tolist()),
-                errors=tuple(errors.tolist()),
+                shares=tuple(np.clip(shares, 0.0, 1.0).tolist()),
+                standard_errors=tuple(errors.tolist()),
             )
         )
         mean = _mean(bins, counts, sigma)
@@ -128,7 +129,7 @@ def expected_errors(release: Release) -> Expected:
     model: ModelErrors = errors_of()
     return Expected(
         rows=release.rows,
-        rows_error=rows_error,
+        rows_standard_error=rows_error,
         columns=tuple(columns),
         means=tuple(means),
         group_means=tuple(_group_means(model, release)),
@@ -158,8 +159,8 @@ def _mean(bins: Bins, counts: Floats, sigma: float) -> Mean | None:
     half = (bins.widths - 1) / 2 * column.unit
     return Mean(
         column=column.name,
-        mean=mean,
-        error=sigma * float(np.sqrt(np.sum((middle - mean) ** 2))) / whole,
+        mean=_inside(column, mean),
+        standard_error=sigma * float(np.sqrt(np.sum((middle - mean) ** 2))) / whole,
         binning=float(np.maximum(numbers, 0.0) @ half) / whole,
     )
 
@@ -179,20 +180,23 @@ def _group_means(model: ModelErrors, release: Release) -> list[Mean]:
                 column.min + (end + margin) * column.unit
                 for end, margin in zip(ends, (-Z * error, Z * error), strict=True)
             )
-            known = not math.isnan(low + high)
             found.append(
                 Mean(
                     column=column.name,
-                    mean=column.min + mean * column.unit,
-                    error=error * column.unit,
+                    mean=_inside(column, column.min + mean * column.unit),
+                    standard_error=error * column.unit,
                     binning=0.0,
                     by=f"{means.by} = {value}",
                     lower_bound=True,
-                    low=max(low, float(column.min)) if known else None,
-                    high=min(high, float(column.max)) if known else None,
+                    interval_95=None if math.isnan(low + high) else (_inside(column, low), _inside(column, high)),
                 )
             )
     return found
+
+
+def _inside(column: Integer | Number, value: float) -> float:
+    """Clip to the public bounds: no mean is beyond them, whatever the noise."""
+    return min(max(value, column.min), column.max)
 
 
 def _tables(model: ModelErrors, release: Release) -> list[Table]:
@@ -201,7 +205,7 @@ def _tables(model: ModelErrors, release: Release) -> list[Table]:
             columns=table.columns,
             measurement=table.measurement,
             cells=int(table.fractions.size),
-            error=float(table.errors.mean()),
+            standard_error=float(table.errors.mean()),
             share=1 / int(table.fractions.size),
             lower_bound=table.clipped or release.stage.weighted,
         )

@@ -335,5 +335,5 @@ def _released(schema: Schema, release: Release) -> dict[str, Any]:
     return {
         "notes": notes,
         "scores": [[score, round(fraction, 6)] for score, fraction in fractions.items()],
-        "error": None if above is None else above.error,
+        "standard_error": None if above is None else above.standard_error,
     }

@@ -84,10 +84,16 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         ),
         charts=_charts(release),
         errors=tuple(
-            Fact(shares.column, f"± {fixed_at_most(100 * Z * shares.error, 2)}") for shares in expected.columns
+            Fact(shares.column, f"± {fixed_at_most(100 * Z * shares.standard_error, 2)}")
+            for shares in expected.columns
         ),
         means=tuple(
-            (each.column, _plain(each.mean), f"± {_plain_at_most(Z * each.error)}", _plain_at_most(each.binning))
+            (
+                each.column,
+                _plain(each.mean),
+                f"± {_plain_at_most(Z * each.standard_error)}",
+                _plain_at_most(each.binning),
+            )
             for each in expected.means
         ),
         notes=expected.notes,
@@ -228,7 +234,7 @@ def _losses(release: Release) -> Chart:
         rows,
         names=names,
         values=[fraction.value for fraction in found.values()],
-        errors=[fraction.error for fraction in found.values()],
+        errors=[fraction.standard_error for fraction in found.values()],
         marked=[epsilon < release.privacy.epsilon * 0.999 for epsilon in found],
         axis=f"{part}, with the noise of one standard error",
     )

@@ -180,7 +180,7 @@ def who_weighs_less(losses: RecordLosses, inputs: Inputs) -> Chart | None:
         ),
         ("subgroup", rows, "weigh less than 1", "mean weight"),
         [
-            (name, f"{count:,}", f"{part:.1%} ± {error:.1%}", f"{mean:.3f}")
+            (name, f"{count:,}", f"{part:.1%} ± {percent_at_most(error)}", f"{mean:.3f}")
             for name, count, part, error, mean in found
         ],
         names=[name for name, *_ in shown],

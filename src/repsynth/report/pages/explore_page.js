@@ -300,7 +300,7 @@
     // The last bin of a histogram has no end: the curve stops where nearly nobody is left.
     const inner = points.slice(1);
     at("words-scores").textContent =
-      `By its released histogram of scores, about ${percent(place.above)} (± ${percent(release.error)}) of the ${counted} lie at ${place.score.toFixed(1)} or above: the nearest that the histogram can tell. A new run measures its own threshold.`;
+      `By its released histogram of scores, about ${percent(place.above)} (± ${Explore.fixedAtMost(100 * release.standard_error, 1)} %) of the ${counted} lie at ${place.score.toFixed(1)} or above: the nearest that the histogram can tell. A new run measures its own threshold.`;
     curve("drawing-scores", inner.map(([score, above]) => [score, 100 * above]), {
       x: `score: how much a ${several ? "row" : "record"} stands out`,
       y: `% of ${counted} at or above`,
