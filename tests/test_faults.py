@@ -55,6 +55,21 @@ KEPT = "release/test_kept_releases.py::"
 PAIRWISE = "scoring/test_pairwise.py::"
 
 FAULTS = [
+    # Numbers that are shown.
+    Fault(
+        "fine histograms are told on another grid than they are measured on",
+        "models.fine",
+        "unit: int = FULL",
+        "unit: int = 2**22",
+        "release/test_account.py::test_sensitivity_and_noise_are_told_in_records",
+    ),
+    Fault(
+        "a person with several rows has their number times the epsilon",
+        "privacy.gaussian",
+        "float(epsilon_of(records * mu, delta))",
+        "records * float(epsilon_of(mu, delta))",
+        GAUSSIAN + "test_a_group_of_records_has_so_many_times_the_mu",
+    ),
     # Scores by pairs of columns, and what is said of who stands out.
     Fault(
         "columns that say the same are taken off without end",
