@@ -29,6 +29,7 @@ NOISE = "mechanism/test_noise.py::"
 OPEN = NOISE + "test_bits_that_leave_two_integers_open_are_extended_and_no_others_decide"
 GAUSSIAN = "privacy/test_gaussian.py::"
 LOSS = "privacy/test_loss.py::"
+BOUND = "privacy/test_bound.py::"
 NETWORK = "models/test_network.py::"
 PLACES = "data/test_places.py::"
 DATABASES = "data/test_databases.py::"
@@ -596,9 +597,23 @@ FAULTS = [
     Fault(
         "a release forgets what its schema has cost",
         "release.account",
-        "return self.schema_loss + self.run_loss",
+        "return self.run_loss.after(self.schema_loss, self.delta)",
         "return self.run_loss",
         MEASURE + "test_a_release_counts_what_its_schema_has_cost",
+    ),
+    Fault(
+        "a run that was chosen by its schema is composed as if it were fixed in advance",
+        "privacy.loss",
+        "return Loss.adaptive(parts, delta) if schema.floor_mu else Loss.together(parts)",
+        "return Loss.together(parts)",
+        BOUND + "test_what_is_printed_of_a_run_with_a_measured_schema_holds_for_whoever_chose_it",
+    ),
+    Fault(
+        "a run that pays for its schema is a first run",
+        "privacy.balance",
+        "if not self.spendings and not after_schema and self._allows(loss):",
+        "if not self.spendings and self._allows(loss):",
+        BOUND + "test_a_first_run_that_pays_for_its_schema_is_refused_where_only_the_composed_account_fits",
     ),
     Fault(
         "both measurements get the whole budget",

@@ -3,6 +3,7 @@ limit holds for a chooser who sees what was released."""
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.gaussian import delta_below, delta_of
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
+from repsynth.schema import Measured
 
 LIMIT = Budget.approximate(epsilon=2.0, delta=1e-9)
 ROOM = room_in(LIMIT)
@@ -212,6 +214,106 @@ def test_what_a_chooser_gains_from_an_account_of_the_whole_is_refused(tmp_path: 
         first, [lambda e: gaussian_delta(left, e), lambda e: one_round(rate, NEW_NOISE, e, remove=True)]
     )
     assert 0.98 < by_bounds <= 1.0
+
+
+# One round of training each, at a rate of so many in 65,536, with the least noise that keeps (1, 1e-6) beside a
+# Gaussian that takes half of μ²: if all is fixed in advance, and whatever the training was chosen by.
+RISKY = ((4, 0.33291), (64, 0.50985), (1024, 0.88321), (8192, 1.70801))
+SAFE = ((4, 0.4526), (64, 0.65798), (1024, 1.09992), (8192, 2.01868))
+HALF = math.sqrt(0.5) * ONE_EPSILON.mu
+SCHEMA = Measured(mu=HALF * (1 - 1e-9), failure=1e-12, mark="1" * 32, columns=("a",))
+
+
+def test_whoever_chooses_a_run_by_a_measured_schema_exceeds_the_composed_account() -> None:
+    """Each of five runs composes with the schema to (1, 1e-6). The choice among them does not."""
+    seconds = [lambda e: gaussian_delta(HALF, e)]
+    for rate, noise in RISKY:
+        run = Loss.of([training(rate / 65536, noise, 1)])
+        assert (Loss.of_measured(SCHEMA) + run).epsilon(1e-6) <= 1.0
+        seconds.append(lambda e, rate=rate, noise=noise: one_round(rate / 65536, noise, e, remove=True))
+    assert value_of_choosing(HALF, seconds) > 2.18
+
+
+@pytest.mark.parametrize(("rate", "noise"), RISKY)
+def test_a_first_run_that_pays_for_its_schema_is_refused_where_only_the_composed_account_fits(
+    rate: int, noise: float, tmp_path: Path
+) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", ONE_EPSILON)
+    with pytest.raises(LedgerError, match=r"this run and the schema that it pays for cost ε = [1-9]"):
+        ledger.reserve(
+            "data", {"count": 1e-9}, training=training(rate / 65536, noise, 1), what="", measured=SCHEMA
+        )
+    assert ledger.balance("data").spendings == ()
+
+
+def test_a_gaussian_first_run_with_its_schema_may_take_the_room_and_not_the_whole_limit(tmp_path: Path) -> None:
+    """μ² add up whatever a Gaussian run was chosen by. But what is kept for failures is kept for all choices."""
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", ONE_EPSILON)
+    with pytest.raises(LedgerError, match=r"this run and the schema that it pays for cost ε = 1\.0") as caught:
+        ledger.reserve("data", {"all": HALF}, what="", measured=SCHEMA)
+    affordable = Budget.approximate(epsilon=float(str(caught.value).split("--epsilon ")[1].split()[0]), delta=1e-6)
+    rest = math.sqrt(room_in(ONE_EPSILON).mu ** 2 - SCHEMA.mu**2)
+    assert affordable.mu == pytest.approx(rest, rel=1e-3)
+    assert affordable.mu <= rest
+    ledger.reserve("data", {"all": rest}, what="", measured=SCHEMA)
+    balance = ledger.balance("data")
+    assert balance.spendings[0].after_schema
+    assert not balance.exceeded
+    assert 0.999 < balance.spent_epsilon <= 1.0
+
+
+def test_a_schema_that_the_ledger_measures_itself_depends_on_nothing(tmp_path: Path) -> None:
+    """It is the first run, so it may take the whole limit by its own account."""
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", ONE_EPSILON)
+    whole = Measured(mu=ONE_EPSILON.mu * (1 - 1e-6), failure=1e-12, mark="2" * 32, columns=("a",))
+    ledger.reserve("data", {}, what="a measured schema", measured=whole)
+    balance = ledger.balance("data")
+    assert not balance.spendings[0].after_schema
+    assert not balance.exceeded
+
+
+def test_an_earlier_entry_that_paid_for_its_schema_by_the_composed_account_is_said_to_exceed() -> None:
+    loss = Loss.of_measured(SCHEMA) + Loss.of([training(64 / 65536, 0.50985, 1)])
+    empty = Balance("data", "", "", ONE_EPSILON, ())
+    spending = Spending("", "", "", "", loss, empty.bound(loss), True, True)
+    assert Balance("data", "", "", ONE_EPSILON, (spending,)).exceeded
+    assert not Balance("data", "", "", ONE_EPSILON, (replace(spending, after_schema=False),)).exceeded
+
+
+def test_what_is_printed_of_a_run_with_a_measured_schema_holds_for_whoever_chose_it() -> None:
+    """Runs that all show the same ε at δ, beside the schema, are no better for a chooser than that δ."""
+    schema = Loss.of_measured(SCHEMA)
+
+    def shown(run: Loss) -> float:
+        return run.after(schema, 1e-6).epsilon(1e-6)
+
+    gaussian = 0.999 * HALF
+    seconds = [lambda e: gaussian_delta(gaussian, e)]
+    assert 0.999 < shown(Loss(0.0, gaussian)) <= 1.0
+    for rate, noise in SAFE:
+        assert shown(Loss.of([training(rate / 65536, noise, 1)])) <= 1.0
+        assert shown(Loss.of([training(rate / 65536, 0.99 * noise, 1)])) > 1.0
+        seconds.append(lambda e, rate=rate, noise=noise: one_round(rate / 65536, noise, e, remove=True))
+    assert 0.98 < value_of_choosing(HALF, seconds) <= 1.0
+
+
+def test_a_dominated_training_loses_less_with_less_weight_and_never_less_than_composed() -> None:
+    each = SampledEvent("gradients", 1.0, 6.0, 0.0625, 100, weighted=True)
+    loss = Loss.of([each]).after(Loss.of_measured(SCHEMA), 1e-6)
+    composed = Loss.of_measured(SCHEMA) + Loss.of([each])
+    weights = np.array([0.25, 0.5, 1.0])
+    found = loss.epsilon_at(weights, 1e-6)
+    assert np.all(np.diff(found) > 0)
+    assert np.all(found == [loss.at(weight).epsilon(1e-6) for weight in weights])
+    assert composed.epsilon(1e-6) < loss.epsilon(1e-6) < 1.1 * composed.epsilon(1e-6)
+    assert composed.delta(0.5) < loss.delta(0.5)
+    assert composed.advantage_at(1.0) < loss.advantage_at(1.0) < 1.2 * composed.advantage_at(1.0)
+    assert (
+        composed.true_positive_rate(0.01) < loss.true_positive_rate(0.01) < 1.2 * composed.true_positive_rate(0.01)
+    )
 
 
 def test_room_for_failures_matters_where_runs_are_chosen() -> None:

@@ -66,11 +66,13 @@ def release(console: Console, release: Release) -> None:
         noise = _noise(event, noises.get(event.name))
         table.add_row(event.name, purpose(event.name, release.plan.model), *noise, charge)
     console.print(table)
+    bounded = privacy.loss.training_failure > 0
+    accounted = "bounded by a Gaussian" if bounded else "composed as a privacy loss distribution"
     for event in release.events:
         if isinstance(event, SampledEvent):
             console.print(
                 f"Training: {event.rounds:,} rounds, in each a {unit} takes part with probability "
-                f"{event.rate:.4g}; composed as a privacy loss distribution."
+                f"{event.rate:.4g}; {accounted}."
             )
     if release.schema.measured is not None:
         alone = (privacy.run_loss, Loss.of_measured(release.schema.measured))
@@ -199,7 +201,7 @@ def balance_data(balance: Balance) -> dict[str, Any]:
                 "what": s.what,
                 "when": s.when,
                 "mu": s.loss.mu,
-                "epsilon": balance.epsilon(s.loss),
+                "epsilon": balance.epsilon_alone(s),
                 "share": balance.share(s.bound),
                 "finished": s.finished,
             }
@@ -223,7 +225,7 @@ def balance(console: Console, balance: Balance) -> None:
                 s.when.removesuffix("+00:00").replace("T", " "),
                 escape(s.who),
                 escape(s.what),
-                at_most(balance.epsilon(s.loss)),
+                at_most(balance.epsilon_alone(s)),
                 percent_at_most(balance.share(s.bound)),
                 "" if s.finished else "not finished: counts as spent",
             )

@@ -59,7 +59,7 @@ class Plan:
     @property
     def whole_loss(self) -> Loss:
         """What a person loses with what the schema has cost before, where that was measured."""
-        return Loss.of_schema(self.schema) + self.loss
+        return self.loss.after(Loss.of_schema(self.schema), self.delta)
 
     @property
     def steps(self) -> list[str]:

@@ -31,6 +31,8 @@ class Spending:
     bound: Bound
     """What it counts for beside other runs."""
     finished: bool
+    after_schema: bool = False
+    """Whether it pays for a schema that was measured before: its settings may depend on that."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,7 @@ class Balance:
     @property
     def spent_epsilon(self) -> float:
         """The ε of all runs at the limit's δ: exact for one run and for runs without training, else by bounds."""
-        spent = self.spent
-        if spent.mu is not None or len(self.spendings) == 1:
-            return self.epsilon(spent)
-        return float(epsilon_of(self.spent_bound.mu, self.limit.delta - self.room.failure))
+        return self.epsilon(self.spent) if self._exact else self._epsilon_of(self.spent_bound)
 
     @property
     def remaining(self) -> Loss:
@@ -81,9 +80,13 @@ class Balance:
     @property
     def exceeded(self) -> bool:
         """Whether more is spent than the limit allows, which an earlier version may have let happen."""
-        if self.spent.mu is not None or len(self.spendings) == 1:
-            return not self._allows(self.spent)
-        return not self._holds(self.spent_bound)
+        return not (self._allows(self.spent) if self._exact else self._holds(self.spent_bound))
+
+    @property
+    def _exact(self) -> bool:
+        """Whether the composed account of all runs holds, whatever their settings depend on."""
+        alone = len(self.spendings) == 1 and not self.spendings[0].after_schema
+        return alone or self.spent.mu is not None
 
     def share(self, bound: Bound) -> float:
         """What something counts for as a share of the limit's μ²; all of it where nothing would fit beside it."""
@@ -94,42 +97,55 @@ class Balance:
         gaussian = Bound(compose([loss.floor_mu, loss.weighted_mu]), loss.failure)
         return Bound.together([gaussian, *(bound_training(each, self.room) for each in loss.trainings)])
 
-    def covers(self, loss: Loss) -> bool:
-        """Whether so much more fits. The first run depends on nothing that was released, so it fits by its own
-        account, too; after one that fits by that alone, nothing else does."""
-        if not self.spendings and self._allows(loss):
+    def covers(self, loss: Loss, *, after_schema: bool = False) -> bool:
+        """Return whether a run fits.
+
+        The first run depends on nothing that was released, so it also fits by its own account. After one that fits
+        by that alone, nothing else does. A run that pays for a schema may have been chosen by what the schema
+        shows, so it never counts as the first.
+        """
+        if not self.spendings and not after_schema and self._allows(loss):
             return True
         return self._holds(Bound.together([self.spent_bound, self.bound(loss)]))
 
-    def refusal(self, loss: Loss) -> str:
-        """Why a run does not fit, and what would."""
+    def refusal(self, loss: Loss, schema: Loss | None = None) -> str:
+        """Why a run does not fit, and what would. `schema` is the part of the loss that is the schema's."""
         limit = self.limit
         if self.exceeded:
             return (
                 f"'{self.dataset}' has spent ε = {at_most(self.spent_epsilon)} of {at_most(limit.epsilon)} at "
                 f"δ = {at_most(limit.delta, 3)}, more than its limit; it takes no further run"
             )
-        if (
-            loss.failure
-            and self.spendings
-            and self.spent_bound.failure + self.bound(loss).failure > self.room.failure
-        ):
+        beside_others = self.spendings or schema is not None
+        if loss.failure and beside_others and self.spent_bound.failure + loss.failure > self.room.failure:
             return (
-                f"the chance that this run fails with, {at_most(self.bound(loss).failure, 3)}, does not fit into "
+                f"the chance that this run fails with, {at_most(loss.failure, 3)}, does not fit into "
                 f"what '{self.dataset}' has set apart for such chances, a hundredth of its δ = "
                 f"{at_most(limit.delta, 3)}; measure the schema with a smaller --delta"
             )
-        left = self.epsilon(self.remaining)
+        what, cost = "this run costs", self.epsilon(loss)
+        left = affordable = self.remaining
+        if schema is not None:
+            what, cost = "this run and the schema that it pays for cost", self._epsilon_of(self.bound(loss))
+            paid = Bound.together([self.spent_bound, self.bound(schema)])
+            affordable = Loss(0.0, math.sqrt(max(self.room.mu**2 - paid.mu**2, 0.0)))
         trained = ", and slightly less with training" if loss.trainings else ""
         return (
-            f"this run costs ε = {at_most(self.epsilon(loss))}, and '{self.dataset}' has ε = {at_least(left)} "
-            f"left of {at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
-            f"--epsilon {at_least(left)} --delta {at_least(limit.delta, 6)}{trained}"
+            f"{what} ε = {at_most(cost)}, and '{self.dataset}' has ε = {at_least(self.epsilon(left))} left of "
+            f"{at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
+            f"--epsilon {at_least(self.epsilon(affordable))} --delta {at_least(limit.delta, 6)}{trained}"
         )
+
+    def epsilon_alone(self, spending: Spending) -> float:
+        """The ε of one run at the limit's δ."""
+        return self._epsilon_of(spending.bound) if spending.after_schema else self.epsilon(spending.loss)
 
     def epsilon(self, loss: Loss) -> float:
         """The ε of a loss at the limit's δ."""
         return loss.epsilon(self.limit.delta)
+
+    def _epsilon_of(self, bound: Bound) -> float:
+        return float(epsilon_of(bound.mu, self.limit.delta - self.room.failure))
 
     def _allows(self, loss: Loss) -> bool:
         """Whether a loss that depends on nothing else is within the limit."""

@@ -66,8 +66,10 @@ def room_in(limit: Budget) -> Bound:
 
 @lru_cache(maxsize=256)
 def bound_training(training: SampledEvent, room: Bound) -> Bound:
-    """The smallest Gaussian that stands for a training. Its part of the room's failures is its part of the room's
-    μ², so that failures never run out before μ² does.
+    """Return the smallest Gaussian that, with a failure, dominates a training.
+
+    The training's share of the room's failures is its share of the room's μ², so that failures never run out
+    before μ² does. In a room without μ, it may use all of the failures.
 
     >>> training = SampledEvent("gradients", sensitivity=1.0, sigma=6.0, rate=0.0625, rounds=300)
     >>> bound = bound_training(training, room_in(Budget.approximate(epsilon=2.0, delta=1e-9)))
@@ -81,7 +83,7 @@ def bound_training(training: SampledEvent, room: Bound) -> Bound:
     deltas = np.minimum(pld.deltas(training, levels), _renyi_deltas(training, levels))
 
     def failure(mu: float) -> float:
-        return min(room.failure * (mu / room.mu) ** 2, 1.0)
+        return min(room.failure * (mu / room.mu) ** 2, 1.0) if room.mu else room.failure
 
     def fits(mu: float) -> bool:
         # Between two levels the training's δ is at most that at the lower one, the Gaussian's at least that at

@@ -37,6 +37,9 @@ from repsynth.privacy.shown import at_most
 from repsynth.schema import Measured, Person
 
 VERSION = 3
+_SCHEMA = "schema"
+"""The name of the event by which a run pays for a measured schema."""
+
 _BUSY_SECONDS = 60.0
 _APPLICATION = 0x52455053
 _MIGRATIONS = (
@@ -176,6 +179,7 @@ class Ledger:
 
         `charges` holds the μ of each measurement to come, `training` the rounds of training where there are
         any. What a `measured` schema has cost is set aside with the first run that names it, and with no other.
+        That run must fit by bounds, since its settings may depend on the schema.
         All runs of a dataset protect the same: records, or the persons of one column of ids.
         Refused, with nothing written, where the total would be exceeded.
         """
@@ -190,9 +194,11 @@ class Ledger:
         with self._transaction() as connection:
             name = _find(connection, dataset, self.path)
             _refuse_twins(connection, name, self.path)
+            schema = None
             if measured is not None and measured.mark not in _schemas(connection, name):
-                events.append({"kind": "gaussian", "name": "schema", "mu": measured.mu})
+                events.append({"kind": "gaussian", "name": _SCHEMA, "mu": measured.mu})
                 events.append({"kind": "failure", "failure": measured.failure})
+                schema = Loss.of_measured(measured) if charges or training else None
             if person is not None:
                 events.append({"kind": "failure", "failure": COLLISION})
             _refuse_other_units(connection, name, person, self.path)
@@ -203,8 +209,8 @@ class Ledger:
                     f"{self.path}: the budget of '{name}' is kept at δ = {at_most(balance.limit.delta, 3)}; "
                     f"training is accounted for down to {SMALLEST_DELTA:g}; use another model"
                 )
-            if not balance.covers(loss):
-                raise LedgerError(f"{self.path}: {balance.refusal(loss)}")
+            if not balance.covers(loss, after_schema=schema is not None):
+                raise LedgerError(f"{self.path}: {balance.refusal(loss, schema)}")
             run = f"run-{len(balance.spendings) + 1}"
             for each in loss.trainings:
                 rounds["bound"] = asdict(bound_training(each, balance.room))
@@ -379,9 +385,10 @@ def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balanc
             entry = json.loads(content)
             loss = _loss(entry["events"], path)
             bound = _bound(entry["events"], loss, balance, path)
-            spendings.append(
-                Spending(run, entry["who"], entry["what"], entry["when"], loss, bound, run in finished)
-            )
+            measured = {event["name"] for event in entry["events"] if "name" in event}
+            after_schema = _SCHEMA in measured and measured != {_SCHEMA}
+            told = (entry["who"], entry["what"], entry["when"])
+            spendings.append(Spending(run, *told, loss, bound, run in finished, after_schema))
     return replace(balance, spendings=tuple(spendings))
 
 

@@ -3,10 +3,12 @@
 Measurements that weights do not touch cost every record the same. What a weighted Gaussian measurement or choice
 costs is w times its μ; a training's rounds are Gaussian measurements of a random sample whose noise is 1/w times
 as large. That holds for all sets of releases in which the record has no more influence than w. Without training
-the whole is exactly Gaussian and in closed form. With it, losses are composed numerically (see `pld`). What may
-fail altogether, with a chance of `failure`, takes that much of δ (see `bound`).
+the whole is exactly Gaussian and in closed form. With it, losses are composed numerically (see `pld`) if all
+settings were fixed in advance, and by a dominating Gaussian if they were not (see `bound`). What may fail
+altogether, with a chance of `failure`, takes that much of δ.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from numpy.typing import ArrayLike
 from repsynth.arrays import Floats
 from repsynth.errors import ConfigError
 from repsynth.privacy import pld
+from repsynth.privacy.bound import FAILURE_PART, Bound, bound_training
 from repsynth.privacy.events import Charge, Event, SampledEvent, SelectionEvent
 from repsynth.privacy.gaussian import advantage, compose, delta_of, epsilon_of, mu_of, true_positive_rate
 from repsynth.privacy.neighbours import COLLISION
@@ -42,7 +45,9 @@ class Loss:
     trainings: tuple[SampledEvent, ...] = ()
     failure: float = 0.0
     """The chance, at most, that a selection of values shows what one record alone holds, or that two persons are
-    taken for one."""
+    taken for one. It includes what the dominating Gaussians of trainings may fail with."""
+    training_failure: float = 0.0
+    """What the dominating Gaussian of each training may fail with; 0 where trainings are composed numerically."""
 
     @classmethod
     def of(cls, events: Iterable[Event | SelectionEvent | Charge]) -> "Loss":
@@ -58,13 +63,27 @@ class Loss:
 
     @classmethod
     def together(cls, losses: Iterable["Loss"]) -> "Loss":
-        """Several runs of the same record."""
+        """Compose runs whose settings were fixed in advance."""
         losses = tuple(losses)
+        assert not any(loss.training_failure for loss in losses)  # those parts are composed at once
         return cls(
             compose(loss.floor_mu for loss in losses),
             compose(loss.weighted_mu for loss in losses),
             tuple(training for loss in losses for training in loss.trainings),
             _added(loss.failure for loss in losses),
+        )
+
+    @classmethod
+    def adaptive(cls, losses: Iterable["Loss"], delta: float) -> "Loss":
+        """Compose runs of which each may have been chosen by what the ones before released.
+
+        Numerical composition does not hold then. A hundredth of δ is set apart for trainings, whether or not there
+        is one: it must not depend on the choice.
+        """
+        losses = tuple(losses)
+        whole, part = cls.together(losses), FAILURE_PART * delta
+        return dataclasses.replace(
+            whole, failure=_added([whole.failure, part]), training_failure=part / len(losses)
         )
 
     @classmethod
@@ -82,6 +101,11 @@ class Loss:
     def __add__(self, other: "Loss") -> "Loss":
         return Loss.together([self, other])
 
+    def after(self, schema: "Loss", delta: float) -> "Loss":
+        """Compose a run with what goes with its schema: the run may have been chosen by a measured one."""
+        parts = [schema, self]
+        return Loss.adaptive(parts, delta) if schema.floor_mu else Loss.together(parts)
+
     @property
     def mu(self) -> float | None:
         """The largest loss in Gaussian DP; None where a training or a selection makes it something else."""
@@ -91,6 +115,14 @@ class Loss:
     def _gaussian_mu(self) -> float:
         return compose([self.floor_mu, self.weighted_mu])
 
+    @property
+    def _dominating_mu(self) -> float | None:
+        """The μ of a Gaussian that dominates everything but the failure; None where losses are composed."""
+        if self.trainings and not self.training_failure:
+            return None
+        room = Bound(0.0, self.training_failure)
+        return compose([self.floor_mu, self.weighted_mu, *(bound_training(t, room).mu for t in self.trainings)])
+
     def mu_at(self, influence: ArrayLike) -> Floats:
         """The μ of all that is not training."""
         part = np.asarray(influence, dtype=np.float64) * self.weighted_mu
@@ -99,18 +131,18 @@ class Loss:
     def epsilon(self, delta: float) -> float:
         """The ε of a record of full influence, at this δ; infinite where a failure takes all of δ."""
         rest = self._without_failure(delta)
-        if rest <= 0 or (self.trainings and rest < SMALLEST_DELTA):
+        if rest <= 0:
             return math.inf
-        if not self.trainings:
-            return float(epsilon_of(self._gaussian_mu, rest))
-        return pld.epsilon(self._gaussian_mu, self.trainings, rest)
+        if (mu := self._dominating_mu) is not None:
+            return float(epsilon_of(mu, rest))
+        return pld.epsilon(self._gaussian_mu, self.trainings, rest) if rest >= SMALLEST_DELTA else math.inf
 
     def delta(self, epsilon: float) -> float:
         """The δ of a record of full influence, at this ε."""
-        if self.trainings:
-            rest = pld.delta(self._gaussian_mu, self.trainings, epsilon)
+        if (mu := self._dominating_mu) is not None:
+            rest = float(delta_of(mu, epsilon))
         else:
-            rest = float(delta_of(self._gaussian_mu, epsilon))
+            rest = pld.delta(self._gaussian_mu, self.trainings, epsilon)
         return min(_added([rest, self.failure]), 1.0)
 
     def _without_failure(self, delta: float) -> float:
@@ -125,7 +157,7 @@ class Loss:
             weight = math.ceil(weight * WEIGHT_STEPS) / WEIGHT_STEPS
         in_full = tuple(t for t in self.trainings if not t.weighted)
         scaled = tuple(replace(t, sigma=t.sigma / weight) for t in self.trainings if t.weighted and weight > 0)
-        return Loss(self.floor_mu, weight * self.weighted_mu, in_full + scaled, self.failure)
+        return dataclasses.replace(self, weighted_mu=weight * self.weighted_mu, trainings=in_full + scaled)
 
     def epsilon_at(self, influence: ArrayLike, delta: float) -> Floats:
         """The ε of records with these influences."""
@@ -143,8 +175,8 @@ class Loss:
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """The largest true positive rate of any attack that has this false positive rate."""
-        if not self.trainings and self.failure < 0.5:
-            gaussian = true_positive_rate(self._gaussian_mu, false_positive_rate / (1 - self.failure))
+        if (mu := self._dominating_mu) is not None and self.failure < 0.5:
+            gaussian = true_positive_rate(mu, false_positive_rate / (1 - self.failure))
             return min(_added([gaussian, self.failure]), 1.0)
         highest = min(self.epsilon(SMALLEST_DELTA), -math.log(false_positive_rate))
         levels = np.linspace(0.0, highest, 200)

@@ -86,7 +86,7 @@ class Privacy:
     @cached_property
     def loss(self) -> Loss:
         """What a record loses, by its influence: the schema and the run together."""
-        return self.schema_loss + self.run_loss
+        return self.run_loss.after(self.schema_loss, self.delta)
 
     @cached_property
     def run_loss(self) -> Loss:
@@ -177,13 +177,16 @@ class Privacy:
 
     def epsilon_in_both(self, score: int | None = None) -> float | None:
         """What a record that was in the table of the earlier release, too, has lost in all: ε at δ of both, for a
-        record with this score or, without one, for any. None where all scores are this release's own."""
+        record with this score or, without one, for any. None where all scores are this release's own. This run may
+        have been chosen by what the earlier release showed."""
         if self.borrowed is None:
             return None
-        if score is None:
-            return (self.loss + self.borrowed.loss).epsilon(self.delta)
-        here, there = (float(w.of(np.array([score]))[0]) / FULL for w in (self.weights, self.borrowed.weights))
-        return (self.loss.at(here) + self.borrowed.loss.at(there)).epsilon(self.delta)
+        here = there = 1.0
+        if score is not None:
+            here, there = (float(w.of(np.array([score]))[0]) / FULL for w in (self.weights, self.borrowed.weights))
+        earlier = [Loss.of_schema(self.borrowed.schema), Loss.of(self.borrowed.events).at(there)]
+        both = Loss.adaptive([*earlier, self.schema_loss, self.run_loss.at(here)], self.delta)
+        return both.epsilon(self.delta)
 
     @property
     def _largest_weights(self) -> Floats:

@@ -47,7 +47,7 @@ class Borrowed:
     @property
     def loss(self) -> Loss:
         """What the earlier release cost the records of its own table, the measuring of its schema included."""
-        return Loss.of_schema(self.schema) + Loss.of(self.events)
+        return Loss.of(self.events).after(Loss.of_schema(self.schema), self.delta)
 
     @property
     def epsilon(self) -> float:
