@@ -38,7 +38,7 @@ def pattern_of(form: str) -> str:
 def released(*columns: Id, rows: int = 60, storage: pa.DataType | None = None) -> Release:
     ids = {column.name: pa.array([f"{k}" for k in range(rows)], storage or pa.string()) for column in columns}
     table = pa.table({**ids, "smoker": np.arange(rows) % 3 == 0})
-    schema = Schema(one_row_per_person=True, columns=(*columns, Boolean(name="smoker")))
+    schema = Schema(columns=(*columns, Boolean(name="smoker")), one_row_per_person=True)
     return synthesize(table, schema, epsilon=1.0, delta=1e-6, public_rows=rows)
 
 
@@ -154,22 +154,24 @@ def test_the_cells_of_an_id_column_have_no_say() -> None:
 def test_a_format_without_enough_room_is_refused_before_anything_is_spent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    short = Schema(one_row_per_person=True, columns=(Id(name="code", format="P#"), Boolean(name="smoker")))
+    short = Schema(columns=(Id(name="code", format="P#"), Boolean(name="smoker")), one_row_per_person=True)
     check_ids(short, 10)
     with pytest.raises(ConfigError, match="room for 10 different ids, but the table gets 11 rows"):
         check_ids(short, 11)
-    with pytest.warns(RepsynthWarning, match="room for 10"):
-        release = released(Id(name="code", format="P#"))
+    with (
+        pytest.warns(RepsynthWarning, match="room for 10"),
+        pytest.raises(ConfigError, match="room for 10 different ids, but the table gets 60 rows"),
+    ):
+        released(Id(name="code", format="P#"))
+    release = released(Id(name="code", format="P#"), rows=10)
     with pytest.raises(ConfigError, match="room for 10"):
         release.sample(11)
     plan = make_plan(short, Settings.of(epsilon=1.0))
     assert any("room for 10 different ids" in said for said in cautions(plan, 5000))
     assert not any("room" in said for said in cautions(plan, 10))
     (tmp_path / "people.csv").write_text("code,smoker\n" + "P1,true\n" * 30, encoding="utf-8")
-    schema = (
-        "one_row_per_person = true\n"
-        '[columns.code]\ntype = "id"\nformat = "P#"\n[columns.smoker]\ntype = "boolean"\n'
-    )
+    schema = 'one_row_per_person = true\n[columns.code]\ntype = "id"\nformat = "P#"\n'
+    schema += '[columns.smoker]\ntype = "boolean"\n'
     (tmp_path / "schema.toml").write_text(schema, encoding="utf-8")
     asked = [
         "synthesize",

@@ -22,7 +22,7 @@ from conftest import ALL_TYPES, make_people
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repsynth import synthesize
+from repsynth import RepsSynthesizer, synthesize
 from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError, LedgerError
 from repsynth.privacy import ledger as ledger_module
@@ -35,7 +35,7 @@ from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.ledger import _append as ledger_append
 from repsynth.privacy.ledger import _hash as ledger_hash
 from repsynth.privacy.loss import Loss
-from repsynth.schema import Schema
+from repsynth.schema import Schema, parse_schema
 
 LIMIT = Budget.approximate(epsilon=2.0, delta=1e-9)
 ROOM = room_in(LIMIT)
@@ -284,6 +284,60 @@ def test_bad_input_is_not_charged(ledger: Ledger, schema: Schema, tmp_path: Path
     ):
         with pytest.raises(error):
             synthesize(source, schema, **{"epsilon": 1.0, "ledger": ledger, **options})  # type: ignore[arg-type]
+    assert ledger.balance("data").spendings == ()
+
+
+FAKE = """
+one_row_per_person = true
+[columns.person]
+type = "id"
+fake = "name"
+[columns.smoker]
+type = "boolean"
+"""
+SHORT = FAKE.replace('fake = "name"', 'format = "P-#"')
+
+
+@pytest.mark.filterwarnings("ignore:the format of column")
+@pytest.mark.parametrize("how", ["python", "estimator", "command"])
+@pytest.mark.parametrize(("text", "said"), [(FAKE, "needs Faker"), (SHORT, "has room for 10 different ids")])
+def test_what_could_not_be_drawn_is_refused_before_it_is_paid_for(
+    text: str,
+    said: str,
+    how: str,
+    ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "faker", None)
+    monkeypatch.chdir(ledger.path.parent)
+    table = pa.table({"person": [f"p{i}" for i in range(50)], "smoker": [True, False] * 25})
+    options: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-9, "public_rows": 50, "ledger": ledger.path}
+    if how == "command":
+        pacsv.write_csv(table, "people.csv")
+        Path("schema.toml").write_text(text)
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        assert main(["synthesize", "people.csv", "--schema", "schema.toml", *flags]) == 2
+        assert said in capsys.readouterr().err
+    else:
+        with pytest.raises(ConfigError, match=said):
+            if how == "python":
+                synthesize(table, parse_schema(text), **options)
+            else:
+                RepsSynthesizer(parse_schema(text), **options).fit(table)
+    assert ledger.balance("data").spendings == ()
+
+
+@pytest.mark.parametrize("rows", ["-1", "1000000000001"])
+def test_a_number_of_rows_that_cannot_be_drawn_costs_nothing(
+    rows: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ledger.path.parent)
+    pacsv.write_csv(make_people(60), "people.csv")
+    Path("schema.toml").write_text(f"one_row_per_person = true\n{ALL_TYPES}")
+    command = "synthesize people.csv --schema schema.toml --epsilon 1 --ledger ledger.db --rows"
+    assert main([*command.split(), rows]) == 2
+    assert "the number of rows cannot be negative" in capsys.readouterr().err
     assert ledger.balance("data").spendings == ()
 
 

@@ -31,7 +31,6 @@ from repsynth.cli.flags import reading_of, settings_of
 from repsynth.curator.check import check_table
 from repsynth.curator.dossier import write_dossier
 from repsynth.curator.draft import make_draft
-from repsynth.data.anew import check_ids
 from repsynth.data.decode import stored_schema
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
@@ -117,9 +116,6 @@ def synthesize(options: argparse.Namespace) -> None:
     check_place(options.release)
     if os.path.lexists(options.release):
         raise ConfigError(f"{options.release}: already exists; name another folder with --release")
-    if options.rows is not None and not 0 <= options.rows <= 10**12:
-        raise ConfigError("the number of rows cannot be negative, nor above 10^12")
-    check_ids(made.schema, options.rows if options.rows is not None else made.public_rows or 0)
     payer = open_payer(options.ledger, options.dataset)
     source = open_source(options.data, reading_of(options))
     checkpoint = options.release.with_name(f"{options.release.name}.checkpoint") if made.training else None
@@ -150,6 +146,7 @@ def synthesize(options: argparse.Namespace) -> None:
             on_round=on_round,
             on_rows=on_rows,
             payer=payer,
+            rows=options.rows,
             checkpoint=checkpoint,
             engine=options.engine,
             cluster=options.cluster,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from repsynth.data.anew import check_ids
 from repsynth.data.imitate import layout_of
 from repsynth.data.layout import Layout
 from repsynth.data.sources import Source, check_columns
@@ -37,6 +38,7 @@ def run(
     on_rows: Callable[[int], None] = lambda rows: None,
     payer: Payer | None = None,
     noise_seed: int | None = None,
+    rows: int | None = None,
     checkpoint: Path | None = None,
     engine: str | None = None,
     cluster: Any = None,
@@ -46,13 +48,14 @@ def run(
 
     `on_rows` hears how many rows were read and then, from none on, how many each measurement has gone through: it
     is for the curator, as it tells how many there are. On a cluster, whose workers read, it hears nothing.
+    `rows` is the number of rows that will be drawn, where that is known: what could not be drawn is refused.
     `engine` and `cluster` say where sums are computed, and are not released.
 
     Whatever goes wrong after the cost was reserved counts as spent, but a training with a `checkpoint` can go on.
     """
     check_columns(source, plan.schema)
     layout = layout_of(source, plan.schema)
-    _check(plan, checkpoint, noise_seed)
+    _check(plan, rows, checkpoint, noise_seed)
     with (
         engine_for(source, plan.schema, engine, cluster) as open_engine,
         held(checkpoint) if checkpoint else contextlib.nullcontext(),
@@ -125,8 +128,11 @@ class _Draft:
         )
 
 
-def _check(plan: Plan, checkpoint: Path | None, noise_seed: int | None) -> None:
-    """What would stop a run must stop it before anything is spent."""
+def _check(plan: Plan, rows: int | None, checkpoint: Path | None, noise_seed: int | None) -> None:
+    """Refuse, before anything is spent, what would stop the run or the drawing of its rows."""
+    if rows is not None and not 0 <= rows <= 10**12:
+        raise ConfigError("the number of rows cannot be negative, nor above 10^12")
+    check_ids(plan.schema, rows if rows is not None else plan.public_rows or 0)
     columns = len(plan.schema.learned)
     for name, charge in plan.charges.items():
         sensitivity = plan.model.sensitivity(plan.schema, name) * FINEST if charge.weighted else columns
