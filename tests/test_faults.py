@@ -482,6 +482,13 @@ FAULTS = [
         RUNS + "test_a_person_pays_the_budget_and_the_chance_of_being_taken_for_another",
     ),
     Fault(
+        "only the first 64 bytes of an id are hashed",
+        "data.fingerprints",
+        "most = -(-int(lengths.max()) // _LIMB)",
+        "most = min(-(-int(lengths.max()) // _LIMB), 16)",
+        PERSONS + "test_ids_that_differ_only_far_behind_are_two_persons",
+    ),
+    Fault(
         "a ledger adds up rows and persons",
         "privacy.ledger",
         'if any(json.loads(content).get("person") != column for (content,) in rows):',
@@ -588,6 +595,20 @@ FAULTS = [
         SELECTION + "test_a_loss_with_a_failure_has_no_mu_and_takes_it_from_delta",
     ),
     Fault(
+        "of several failures only the largest counts",
+        "privacy.loss",
+        "_added(loss.failure for loss in losses)",
+        "max((loss.failure for loss in losses), default=0.0)",
+        SELECTION + "test_failures_of_several_runs_add_up",
+    ),
+    Fault(
+        "a schema that one dataset has paid for is free for all of the ledger",
+        "privacy.ledger",
+        'has paid for."""\n    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND',
+        'has paid for."""\n    rows = connection.execute("SELECT content FROM entry WHERE ? > \'\' AND',
+        MEASURE + "test_each_dataset_of_a_ledger_pays_for_a_measured_schema",
+    ),
+    Fault(
         "noise decides nothing: every value is shown",
         "mechanism.noise",
         "np.where(noisy >= threshold, noisy, 0)",
@@ -637,6 +658,13 @@ FAULTS = [
         MEASURE + "test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong",
     ),
     # The guarantee.
+    Fault(
+        "the guarantee uses the part of delta that it fails with",
+        "curator.dossier",
+        "privacy.delta * (1 - eta)",
+        "privacy.delta",
+        "curator/test_dossier.py::test_what_the_guarantee_fails_with_is_taken_from_delta",
+    ),
     Fault(
         "the chances of many records are not added up",
         "curator.guarantee",

@@ -11,6 +11,8 @@ import pytest
 from checks import records_of
 
 from repsynth import datasets, synthesize
+from repsynth.arrays import Floats
+from repsynth.curator import dossier as dossier_module
 from repsynth.curator.dossier import _epsilons, dossier, gini, max_to_median, quantile_gap, write_dossier
 from repsynth.curator.guarantee import guaranteed_weights, why_none
 from repsynth.data.records import Records
@@ -112,6 +114,25 @@ def test_guaranteed_at_least_realised(data_dir: Path) -> None:
     table, summary = dossier(adult.table, release)
     assert np.all(table["guaranteed_epsilon"].to_numpy() >= table["realised_epsilon"].to_numpy() - 1e-9)
     assert summary.guaranteed_fraction > 0.02
+
+
+def test_what_the_guarantee_fails_with_is_taken_from_delta(
+    people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chance η that a weight exceeds its bound is part of δ, so ε is worked out at δ − η."""
+    release = synthesize(people, schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
+    seen = []
+
+    def half(release: Release, data: list[Records], *, eta: float) -> Floats:
+        seen.append(eta)
+        return np.full(sum(records.rows for records in data), 0.5)
+
+    monkeypatch.setattr(dossier_module, "guaranteed_weights", half)
+    guaranteed = dossier(people, release)[0]["guaranteed_epsilon"].to_numpy()
+    (eta,) = seen
+    assert eta > 0.1e-6
+    assert np.all(guaranteed >= release.privacy.loss.epsilon_at(0.5, 1e-6 - eta) * (1 - 1e-9))
+    assert np.all(guaranteed < release.privacy.epsilon)
 
 
 @pytest.mark.filterwarnings("ignore:the small weights are dealt out at random")

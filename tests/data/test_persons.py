@@ -111,10 +111,16 @@ def test_persons_that_share_half_of_their_fingerprint_are_told_apart(monkeypatch
 # --- fingerprints ---
 
 
-@given(texts=st.lists(st.binary(max_size=30), min_size=1, max_size=20))
+@pytest.mark.parametrize("alike", [63, 64, 65, 128, 1000, 70_000])
+def test_ids_that_differ_only_far_behind_are_two_persons(alike: int) -> None:
+    start = "x" * alike
+    assert rows_of([pa.array([f"{start}a", f"{start}b", f"{start}a"])]) == [2, 1, 2]
+
+
+@given(texts=st.lists(st.binary(max_size=30) | st.binary(min_size=60, max_size=90), min_size=1, max_size=20))
 def test_a_fingerprint_is_the_upper_halves_of_the_sums(texts: list[bytes]) -> None:
     """By the formula, in whole numbers without end."""
-    key = np.random.default_rng(1).bytes(32 * 20)
+    key = np.random.default_rng(1).bytes(32 * 25)
     taken = bytearray()
 
     def entropy(count: int) -> bytes:

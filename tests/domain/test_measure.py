@@ -389,6 +389,20 @@ def test_a_ledger_that_did_not_pay_for_the_schema_pays_with_the_first_run_and_no
     assert second.loss.epsilon(1e-6) == pytest.approx(0.3, rel=1e-4)
 
 
+def test_each_dataset_of_a_ledger_pays_for_a_measured_schema(tmp_path: Path) -> None:
+    """The same people may be in both, and neither limit knows of the other."""
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    measured = Measured(mu=0.05, failure=1e-12, mark="a" * 32, columns=())
+    for name in ("one", "other"):
+        ledger.init(name, Budget.approximate(epsilon=1.0, delta=1e-6))
+        for _ in range(2):
+            ledger.reserve(name, {"all": 0.01}, what="a run", measured=measured)
+        first, second = ledger.balance(name).spendings
+        assert first.loss.mu_at(1.0) == pytest.approx(math.hypot(0.01, 0.05))
+        assert first.loss.failure >= 1e-12
+        assert second.loss.mu == pytest.approx(0.01)
+
+
 @pytest.mark.filterwarnings("ignore:with the measuring of its schema")
 def test_what_a_plan_says_of_records_and_outliers_counts_the_schema() -> None:
     schema = parse_schema(draft(epsilon=0.5).text)

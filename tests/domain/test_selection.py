@@ -89,6 +89,15 @@ def test_a_loss_with_a_failure_has_no_mu_and_takes_it_from_delta() -> None:
     assert np.all(both.epsilon_at([0.0, 1.0], delta) >= [loss.epsilon(delta), both.epsilon(delta) * (1 - 1e-12)])
 
 
+def test_failures_of_several_runs_add_up() -> None:
+    """Each run may fail by itself, so a union bound is needed; the largest alone is not enough."""
+    losses = [Loss(0.1, 0.0, failure=failure) for failure in (1e-7, 2e-7, 4e-7)]
+    whole = Loss.together(losses)
+    assert 7e-7 <= whole.failure <= 7e-7 * (1 + 1e-12)
+    assert (losses[0] + losses[1]).failure >= 3e-7
+    assert Loss.adaptive(losses, 1e-5).failure >= 7e-7 + 1e-7
+
+
 def test_failures_add_up_in_bounds() -> None:
     event = SelectionEvent("values", 3, 100.0, 800)
     whole = Bound.together([Bound(event.mu, event.failure)] * 2)

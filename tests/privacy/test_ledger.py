@@ -320,11 +320,10 @@ def test_what_could_not_be_drawn_is_refused_before_it_is_paid_for(
         assert main(["synthesize", "people.csv", "--schema", "schema.toml", *flags]) == 2
         assert said in capsys.readouterr().err
     else:
+        schema = parse_schema(text)
+        fit = RepsSynthesizer(schema, **options).fit
         with pytest.raises(ConfigError, match=said):
-            if how == "python":
-                synthesize(table, parse_schema(text), **options)
-            else:
-                RepsSynthesizer(parse_schema(text), **options).fit(table)
+            fit(table) if how == "estimator" else synthesize(table, schema, **options)
     assert ledger.balance("data").spendings == ()
 
 
