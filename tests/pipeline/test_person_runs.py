@@ -1,6 +1,7 @@
 """Several rows per person: a run on a table and on the one without a person differ by no more than is charged."""
 
 import dataclasses
+import json
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from repsynth.auditing.audit import audit
 from repsynth.auditing.bounds import Finding, bounds_of, claimed_mu
 from repsynth.auditing.targets import made_up_table, targets_of
 from repsynth.auditing.training import threshold_learnt, training_ratios
+from repsynth.cli import main
 from repsynth.curator.dossier import dossier
 from repsynth.data.persons import PersonTable
 from repsynth.data.records import ALONE, UNITS, Records, Whose, join
@@ -29,6 +31,7 @@ from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models.registry import MODELS
+from repsynth.pipeline.payment import Payer
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
@@ -36,7 +39,7 @@ from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import Charge, ExponentialEvent, SampledEvent
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import COLLISION
+from repsynth.privacy.neighbours import COLLISION, neighbours_of, unit_of
 from repsynth.release.release import Release
 from repsynth.schema import Person, Schema, parse_schema, schema_from_dict, schema_to_dict
 from repsynth.scoring import pairwise
@@ -371,6 +374,44 @@ def test_a_ledger_keeps_rows_and_persons_apart(tmp_path: Path) -> None:
             repsynth.synthesize(table, schema, dataset=name, **options)
     assert len(ledger.balance("persons").spendings) == 2
     assert len(ledger.balance("rows").spendings) == 1
+
+
+@pytest.mark.parametrize(
+    ("runs", "unit"),
+    [
+        ((), None),
+        (({"person": Person(column="patient", rows=3)},), "one person with all their rows"),
+        (({"one_row_per_person": True},), "one person, who has one row"),
+        (({},), "one row"),
+        (({"one_row_per_person": True}, {}), "one row"),
+    ],
+)
+def test_a_ledger_names_the_unit_of_its_runs(
+    runs: tuple[dict[str, Any], ...], unit: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=9.0, delta=1e-6))
+    for declared in runs:
+        ledger.reserve("data", {"all": 0.01}, what="a run", **declared)
+    assert main(["ledger", "show", str(ledger.path), "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["datasets"]
+    assert shown["unit"] == unit
+    assert main(["ledger", "show", str(ledger.path)]) == 0
+    text = capsys.readouterr().out
+    assert (f"protecting {unit}: " in text) == (unit is not None)
+    assert ("person" in text) == ("person" in (unit or ""))
+    assert ("person" in (shown["neighbours"] or "")) == ("person" in (unit or ""))
+
+
+def test_a_run_tells_the_ledger_what_its_schema_says_of_persons(tmp_path: Path) -> None:
+    table, ledger = visits(), Ledger.create(tmp_path / "ledger.db")
+    one_row = dataclasses.replace(parse_schema(COLUMNS), one_row_per_person=True)
+    for name, schema in (("persons", schema_of(3)), ("one row", one_row)):
+        ledger.init(name, Budget.approximate(epsilon=9.0, delta=1e-6))
+        made = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6, model="naive-bayes"))
+        run(made, open_source(table), payer=Payer(ledger, name))
+        assert ledger.balance(name).unit == unit_of(schema)
+        assert ledger.balance(name).neighbours == neighbours_of(schema)
 
 
 # --- the dossier ---

@@ -213,9 +213,10 @@ def balance_data(balance: Balance) -> dict[str, Any]:
 def balance(console: Console, balance: Balance) -> None:
     """A dataset's budget as a table with a bar."""
     limit = balance.limit
+    protects = "" if balance.unit is None else f", protecting {balance.unit}: {escape(balance.neighbours or '')}"
     console.print(
         f"[bold]{escape(balance.dataset)}[/bold]  limit {guarantee(limit.epsilon, limit.delta)} "
-        f"(μ = {at_most(limit.mu)}), protecting {balance.unit}: {balance.neighbours}"
+        f"(μ = {at_most(limit.mu)}){protects}"
     )
     if balance.spendings:
         table = make_table("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "", right_from=4)

@@ -33,6 +33,7 @@ class Payer:
             training=plan.training,
             measured=plan.schema.measured,
             person=plan.schema.person,
+            one_row_per_person=plan.schema.one_row_per_person,
         )
         known = self.ledger.progress(self.dataset, run)
         assert known is not None

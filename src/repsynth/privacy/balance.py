@@ -40,8 +40,9 @@ class Balance:
     """The state of one dataset's budget."""
 
     dataset: str
-    unit: str
-    neighbours: str
+    unit: str | None
+    """Who is protected by all runs; None where there is none yet."""
+    neighbours: str | None
     limit: Budget
     spendings: tuple[Spending, ...]
 

@@ -31,10 +31,10 @@ from repsynth.privacy.dataset_names import folded, same_name
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import COLLISION, NEIGHBOURS, UNIT, unit_of
+from repsynth.privacy.neighbours import COLLISION, neighbours_of, unit_of
 from repsynth.privacy.pld import SMALLEST_DELTA, is_training
 from repsynth.privacy.shown import at_most
-from repsynth.schema import Measured, Person
+from repsynth.schema import Measured, Person, Schema
 
 VERSION = 3
 _SCHEMA = "schema"
@@ -133,8 +133,6 @@ class Ledger:
         if not folded(name) or not name.isprintable():
             raise LedgerError("a dataset needs a name of visible characters; give one with --dataset")
         content = {
-            "unit": UNIT,
-            "neighbours": NEIGHBOURS,
             "mu": limit.mu,
             "delta": limit.delta,
             "who": _user(),
@@ -174,6 +172,7 @@ class Ledger:
         training: SampledEvent | None = None,
         measured: Measured | None = None,
         person: Person | None = None,
+        one_row_per_person: bool = False,
     ) -> str:
         """Set the cost of a run aside before it opens the data; the run's name in the ledger.
 
@@ -222,6 +221,7 @@ class Ledger:
                 "mark": secrets.token_hex(16),  # so that no entry of another ledger has the same hash
                 **({} if measured is None else {"schema": measured.mark}),
                 **({} if person is None else {"person": person.column}),
+                **({"one_row_per_person": True} if one_row_per_person else {}),
             }
             _append(connection, name, "reserve", run, content)
             return run
@@ -340,9 +340,10 @@ def _refuse_other_units(connection: sqlite3.Connection, dataset: str, person: Pe
     rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
     column = None if person is None else person.column
     if any(json.loads(content).get("person") != column for (content,) in rows):
+        unit = "single rows" if column is None else f"the persons of '{column}'"
         raise LedgerError(
-            f"{path}: the earlier runs of '{dataset}' do not protect {unit_of(person)}; a total over both would "
-            "hold for neither: use the same [person] column as they do, or give it a dataset of its own"
+            f"{path}: the earlier runs of '{dataset}' do not protect {unit}; a total over both would hold for "
+            "neither: use the same [person] column as they do, or give it a dataset of its own"
         )
 
 
@@ -377,7 +378,7 @@ def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balanc
     ).fetchall()
     start = json.loads(rows[0][2])
     limit = Budget.gaussian(mu=start["mu"], delta=start["delta"])
-    balance = Balance(dataset, start["unit"], start["neighbours"], limit, ())
+    balance = Balance(dataset, None, None, limit, ())
     finished = {run for kind, run, _ in rows if kind == "commit"}
     spendings = []
     for kind, run, content in rows:
@@ -389,7 +390,18 @@ def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balanc
             after_schema = _SCHEMA in measured and measured != {_SCHEMA}
             told = (entry["who"], entry["what"], entry["when"])
             spendings.append(Spending(run, *told, loss, bound, run in finished, after_schema))
-    return replace(balance, spendings=tuple(spendings))
+    declared = [_declared(json.loads(content)) for kind, _, content in rows if kind == "reserve"]
+    if not declared:
+        return balance
+    common = declared[0] if all(each == declared[0] for each in declared) else Schema(columns=())
+    return replace(balance, unit=unit_of(common), neighbours=neighbours_of(common), spendings=tuple(spendings))
+
+
+def _declared(entry: dict[str, Any]) -> Schema:
+    """What the schema of a run said of persons."""
+    column = entry.get("person")
+    person = None if column is None else Person(column=str(column), rows=1)
+    return Schema(columns=(), person=person, one_row_per_person=entry.get("one_row_per_person") is True)
 
 
 def _progress(connection: sqlite3.Connection, dataset: str, run: str) -> Progress | None:

@@ -2,10 +2,6 @@
 
 from repsynth.schema import Person, Schema
 
-UNIT = "one record"
-NEIGHBOURS = "one record replaced by the null record, which contributes nothing: adding or removing one person"
-
-
 COLLISION = 2.0**40 * 2.0**-128
 """The chance, at most, that a person has the same fingerprint as somebody else in a table of 2⁴⁰ rows or fewer."""
 
@@ -13,28 +9,34 @@ LEAST_DELTA = 1e-20
 """The smallest δ beside which that chance is nothing."""
 
 
-def unit_of(person: Person | None) -> str:
-    """Who is protected.
+def unit_of(schema: Schema) -> str:
+    """Return who is protected. Only what the schema says of persons is said here.
 
-    >>> unit_of(None), unit_of(Person(column="patient", rows=3))
-    ('one record', "one person (all rows with one id in 'patient')")
+    >>> unit_of(Schema(columns=(), person=Person(column="patient", rows=3)))
+    'one person with all their rows'
+    >>> unit_of(Schema(columns=(), one_row_per_person=True)), unit_of(Schema(columns=()))
+    ('one person, who has one row', 'one row')
     """
-    return UNIT if person is None else f"one person (all rows with one id in '{person.column}')"
+    if schema.person is not None:
+        return "one person with all their rows"
+    return "one person, who has one row" if schema.one_row_per_person else "one row"
 
 
 def neighbours_of(schema: Schema) -> str:
-    """What a neighbouring table is.
+    """Return what a neighbouring table is.
 
     >>> neighbours_of(Schema(columns=(), person=Person(column="patient", rows=3)))
     "all rows of one person, those with one id in 'patient', replaced by null records, which contribute nothing"
+    >>> neighbours_of(Schema(columns=()))
+    'one row replaced by the null record, which contributes nothing: adding or removing one row'
     """
-    person = schema.person
-    if person is None:
-        return NEIGHBOURS if schema.one_row_per_person else NEIGHBOURS.replace("one person", "one row")
-    return (
-        f"all rows of one person, those with one id in '{person.column}', replaced by null records, which "
-        "contribute nothing"
-    )
+    if schema.person is not None:
+        return (
+            f"all rows of one person, those with one id in '{schema.person.column}', replaced by null records, "
+            "which contribute nothing"
+        )
+    who = "person" if schema.one_row_per_person else "row"
+    return f"one row replaced by the null record, which contributes nothing: adding or removing one {who}"
 
 
 def of_persons(person: Person) -> str:
