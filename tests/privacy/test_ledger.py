@@ -333,7 +333,7 @@ def test_a_number_of_rows_that_cannot_be_drawn_costs_nothing(
 ) -> None:
     monkeypatch.chdir(ledger.path.parent)
     pacsv.write_csv(make_people(60), "people.csv")
-    Path("schema.toml").write_text(f"one_row_per_person = true\n{ALL_TYPES}")
+    Path("schema.toml").write_text(ALL_TYPES)
     command = "synthesize people.csv --schema schema.toml --epsilon 1 --ledger ledger.db --rows"
     assert main([*command.split(), rows]) == 2
     assert "the number of rows cannot be negative" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_the_page_needs_no_network_and_is_small(schema: Schema) -> None:
 def test_the_page_holds_no_more_of_a_release_than_its_histogram_of_scores() -> None:
     text = explore_page(SIM, sim_release())
     (data,) = re.findall(r'id="facts">(.*?)</script>', text, re.DOTALL)
-    assert set(json.loads(data)["release"]) == {"notes", "scores", "error"}
+    assert set(json.loads(data)["release"]) == {"notes", "scores", "standard_error"}
 
 
 def test_the_command_writes_the_page_and_nothing_over_another(
