@@ -1037,8 +1037,8 @@ FAULTS = [
     Fault(
         "an address is shown with its password",
         "data.sources.databases",
-        "f\"{scheme}://{found['host']}{path}\"",
-        "text",
+        "full, shown(text),",
+        "full, text,",
         DATABASES + "test_an_address_is_shown_without_its_password",
     ),
     Fault(

@@ -8,8 +8,20 @@
     └── LedgerError      the ledger is damaged, out of reach, or does not cover the cost
 
 A message says what is wrong, where, and what to do. It never quotes a value of the data: column
-names, counts of columns and whatever stands in the public schema are all it may name.
+names, counts of columns and whatever stands in the public schema are all it may name. A path or an address
+that a user gave goes through `shown`, and text from a file through `printable`.
 """
+
+import os
+import re
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ADDRESS = re.compile(
+    r"""@ | :(?!(?<=^[a-z]:)[\\/])  # but for C:\ or C:/
+    | \bpostgres\w*//
+    | \b(password|passwd|pwd|passfile|user|username|uid|host|hostaddr|server|dbname|database|service)\s*=""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 class RepsynthError(Exception):
@@ -46,3 +58,24 @@ class LedgerError(RepsynthError):
 
 class RepsynthWarning(UserWarning):
     """Something that a user should know, though nothing is wrong; it never quotes data either."""
+
+
+def printable(text: str) -> str:
+    """Escape control characters and those that change the direction of text: a terminal would obey them.
+
+    >>> printable("age\\x1b[2J")
+    'age\\\\x1b[2J'
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def shown(path: object) -> str:
+    """Return a path for a message. What could be the address of a database is not shown: it may hold a password.
+
+    >>> shown("people.csv"), shown("postgresql:/me:secret@host/db"), shown("host=h password=secret")
+    ('people.csv', 'the PostgreSQL address', 'what looks like a database address')
+    """
+    text = str(path)
+    if os.path.lexists(text) or not _ADDRESS.search(text):
+        return printable(text)
+    return "the PostgreSQL address" if "postgres" in text.lower() else "what looks like a database address"

@@ -156,7 +156,7 @@ def test_nor_does_one_that_fails_at_a_server(place: Callable[..., Place]) -> Non
 
 def test_an_address_is_shown_without_its_password() -> None:
     address = parse_address("postgresql://me:tr0ub4dor@host:5432/db?table=people&sslmode=require", Reading())
-    assert address.place == "postgresql://host:5432/db"
+    assert address.place == "the PostgreSQL address"
     assert address.full == "postgresql://me:tr0ub4dor@host:5432/db?sslmode=require"
     assert address.reading == Reading(table_name="people")
     own = parse_address("postgresql://host/db?query=select%201", Reading(table_name="other"))
@@ -168,6 +168,58 @@ def test_an_address_is_shown_without_its_password() -> None:
 
 
 # --- passwords and lost connections ---
+
+ADDRESSES = (
+    " postgresql://me:tr0ub4dor@host/db?table=people",
+    "'postgresql://me:tr0ub4dor@host/db?table=people'",
+    "jdbc:postgresql://host/db?user=me&password=tr0ub4dor",
+    "host=localhost password=tr0ub4dor dbname=db",
+    "postgresql:/me:tr0ub4dor@host/db",
+    "postgresql//me:tr0ub4dor@host/db",
+    "postgresql://me:11235/tr0ub4dor",
+    "me:tr0ub4dor@host",
+    "tls://me:tr0ub4dor@host:8786",
+    "x" * 300 + ":tr0ub4dor@host",
+)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_what_could_be_an_address_is_never_shown(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("schema.toml").write_text("one_row_per_person = true\n[columns.a]\ntype = 'boolean'\n")
+    Path("a.csv").write_text("a\ntrue\n")
+    for command in (
+        ["check", address, "--schema", "schema.toml"],
+        ["check", "a.csv", address, "--schema", "schema.toml"],
+        ["check", "a.csv", "--schema", address],
+        ["schema", f"{address}*", "-o", "new.toml"],
+        ["plan", "--schema", "schema.toml", "--plan", address],
+        ["plan", "--schema", "schema.toml", f"--epsilon={address}"],
+        ["synthesize", "a.csv", "--schema", "schema.toml", "--epsilon", "1", "--ledger", address],
+        ["synthesize", "a.csv", "--schema", "schema.toml", "--epsilon", "1", "--engine", address],
+        ["inspect", address],
+        ["inspect", "release", address],
+        ["ledger", "init", address + "/x", "--epsilon", "1"],
+        [address],
+    ):
+        for more in ([], ["--json"]):
+            try:
+                assert main([*command, *more]) == 2
+            except SystemExit as ended:
+                assert ended.code == 2
+            said = "".join(capsys.readouterr())
+            assert "tr0ub4dor" not in said and ("address" in said or "from tls://;" in said), (command, said)
+    said = message_of(lambda: open_source(Path(address)))
+    assert said.startswith(("the PostgreSQL address", "what looks like a database address")), said
+
+
+def test_a_file_that_is_there_is_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("me@12:30.csv").write_text("a\ntrue\n")
+    assert open_source("me@12:30.csv").place == "me@12:30.csv"
+
 
 
 def test_a_password_is_never_shown(

@@ -150,7 +150,7 @@ def failures_are_one_line(client: Client, folder: Path) -> None:
     assert str(failed.value).endswith("damaged.parquet: cannot be read as Parquet; check that the file is whole")
     assert failed.value.__cause__ is None
     assert [spent.finished for spent in ledger.balance("people").spendings] == [False]
-    with pytest.raises(repsynth.ConfigError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1;"):
+    with pytest.raises(repsynth.ConfigError, match="no Dask scheduler answers at the address"):
         repsynth.synthesize(
             *(folder / "people.parquet", SCHEMA),
             epsilon=1.0,

@@ -22,7 +22,7 @@ from repsynth.attacks.guesses import GUESSING_RUNS, make_guesses
 from repsynth.attacks.observing import observe, rows_to_draw
 from repsynth.attacks.tabular import table_scores
 from repsynth.attacks.victims import FEWEST_RUNS, Victims
-from repsynth.errors import ConfigError, DataError
+from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.nearest import nearest
 from repsynth.planning.plan import Plan
 from repsynth.release.folder import check_private
@@ -169,7 +169,9 @@ def _open(campaign: Campaign, folder: Path) -> None:
         (folder / _RUNS).mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise ConfigError(f"{folder}: cannot be made ({error.strerror}); name another folder with -o") from None
+        raise ConfigError(
+            f"{shown(folder)}: cannot be made ({error.strerror}); name another folder with -o"
+        ) from None
     about = folder / _ABOUT
     if not about.exists():
         with beside(about, mode=0o600, replace=True) as temporary:

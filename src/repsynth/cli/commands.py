@@ -35,7 +35,7 @@ from repsynth.data.decode import stored_schema
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
 from repsynth.engines.names import CLUSTERS
-from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError
+from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.models.base import Round
 from repsynth.pipeline.payment import open_payer
 from repsynth.pipeline.run import run
@@ -84,7 +84,7 @@ def check_new(path: Path, flag: str) -> None:
     """Refuse a file that is there already, or that cannot be written."""
     check_place(path)
     if os.path.lexists(path):
-        raise ConfigError(f"{path}: already exists; choose another name with {flag}")
+        raise ConfigError(f"{shown(path)}: already exists; choose another name with {flag}")
 
 
 def plan(options: argparse.Namespace) -> None:
@@ -115,7 +115,7 @@ def synthesize(options: argparse.Namespace) -> None:
     check_table_path(output)
     check_place(options.release)
     if os.path.lexists(options.release):
-        raise ConfigError(f"{options.release}: already exists; name another folder with --release")
+        raise ConfigError(f"{shown(options.release)}: already exists; name another folder with --release")
     payer = open_payer(options.ledger, options.dataset)
     source = open_source(options.data, reading_of(options))
     checkpoint = options.release.with_name(f"{options.release.name}.checkpoint") if made.training else None
@@ -300,7 +300,9 @@ def demo(options: argparse.Namespace) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{folder}: cannot be made ({error.strerror}); name another folder with -o") from None
+        raise ConfigError(
+            f"{shown(folder)}: cannot be made ({error.strerror}); name another folder with -o"
+        ) from None
     for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt"):
         check_new(folder / name, "-o")
     pacsv.write_csv(datasets.simulate_people(), folder / "people.csv")

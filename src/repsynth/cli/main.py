@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from repsynth import __version__
 from repsynth.cli.flags import add_budget, add_place, add_reading, add_settings, add_table
-from repsynth.errors import RepsynthError, SchemaError
+from repsynth.errors import RepsynthError, SchemaError, printable, shown
 
 _INTRO = """\
 Turn a private table into a differentially private synthetic one, in which outliers,
@@ -183,7 +183,7 @@ def _command(place: str) -> Callable[[argparse.Namespace], int | None]:
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """One line, as an error is."""
-    sys.stderr.write(f"warning: {message}\n")
+    sys.stderr.write(f"warning: {printable(str(message))}\n")
 
 
 def _tell(error: RepsynthError, *, as_json: bool) -> None:
@@ -192,7 +192,7 @@ def _tell(error: RepsynthError, *, as_json: bool) -> None:
         _print_error(type(error).__name__, problems)
         return
     for problem in problems:
-        sys.stderr.write(f"error: {problem}\n")
+        sys.stderr.write(f"error: {printable(problem)}\n")
 
 
 def _print_error(kind: str, problems: list[str]) -> None:
@@ -201,14 +201,20 @@ def _print_error(kind: str, problems: list[str]) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Usage errors as JSON, too, where that is asked for."""
+    """Usage errors without addresses, which may hold passwords; as JSON, too, where that is asked for."""
+
+    _args: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self._json = "--json" in (sys.argv[1:] if args is None else args)
+        self._args = sys.argv[1:] if args is None else args
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        if getattr(self, "_json", False):
+        values = (given.partition("=")[2] for given in self._args)
+        for given in (*self._args, *values):
+            if (place := shown(given)) != given:
+                message = message.replace(repr(given), place).replace(given, place)
+        if "--json" in self._args:
             _print_error("UsageError", [message])
             self.exit(2)
         super().error(message)

@@ -10,7 +10,7 @@ from repsynth.cli.commands import check_new, print_result
 from repsynth.cli.evaluate_command import step_bar
 from repsynth.cli.flags import reading_of
 from repsynth.data.sources import open_source
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, shown
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
 from repsynth.storage.atomic import beside
@@ -53,10 +53,14 @@ def _check_private(path: Path) -> None:
     """A private page says so in its name, and is no part of a release."""
     if "private" not in path.name.lower():
         better = path.with_name(f"private-{path.name}")
-        raise ConfigError(f"{path}: the curator's page is PRIVATE, and its name must say so; give -o {better}")
+        raise ConfigError(
+            f"{shown(path)}: the curator's page is PRIVATE, and its name must say so; give -o {shown(better)}"
+        )
     for folder in (path.resolve().parent, *path.resolve().parents):
         if (folder / "release.json").exists():
-            raise ConfigError(f"{folder}: is a release, which is public; put the PRIVATE page elsewhere with -o")
+            raise ConfigError(
+                f"{shown(folder)}: is a release, which is public; put the PRIVATE page elsewhere with -o"
+            )
 
 
 def explore(options: argparse.Namespace) -> None:
@@ -78,7 +82,7 @@ def explore(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     """Refuse a place where no page can be, before any work is done."""
     if options.output.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f"{options.output}: this is a web page; give it a name that ends in .html")
+        raise ConfigError(f"{shown(options.output)}: this is a web page; give it a name that ends in .html")
     check_new(options.output, "-o")
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from repsynth.data.csv_rows import csv_rows
 from repsynth.data.encode import is_text, plain_array
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, shown
 from repsynth.storage.atomic import check_place, unnamed
 from repsynth.threads import how_many_workers, in_order
 
@@ -35,10 +35,12 @@ def check_table_path(path: Path, suffixes: tuple[str, ...] | None = None) -> Non
     """Refuse a path that could not be written, before anything is spent."""
     suffixes = tuple(WRITERS) if suffixes is None else suffixes
     if path.suffix.lower() not in suffixes:
-        raise ConfigError(f"{path}: cannot tell the format from the name; end it in {' or '.join(suffixes)}")
+        raise ConfigError(
+            f"{shown(path)}: cannot tell the format from the name; end it in {' or '.join(suffixes)}"
+        )
     check_place(path)
     if os.path.lexists(path):
-        raise ConfigError(f"{path}: already exists; choose another name with -o, or remove it first")
+        raise ConfigError(f"{shown(path)}: already exists; choose another name with -o, or remove it first")
 
 
 def write_table(

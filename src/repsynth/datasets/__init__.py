@@ -13,7 +13,7 @@ import pyarrow.csv as pacsv
 
 from repsynth.datasets.fetch import cached
 from repsynth.datasets.people import simulate_people
-from repsynth.errors import ConfigError, DataError
+from repsynth.errors import ConfigError, DataError, shown
 from repsynth.schema import Schema, parse_schema
 
 NAMES = ("sim", "breast_cancer", "adult", "german_credit", "people")
@@ -126,7 +126,7 @@ def _path(name: str, data_dir: str | Path | None) -> Path:
         return cached(name)
     path = Path(folder) / _FILES[name]
     if not path.is_file():
-        raise DataError(f"{path}: no such file; the folder must hold {_FILES[name]}")
+        raise DataError(f"{shown(path)}: no such file; the folder must hold {_FILES[name]}")
     return path
 
 
@@ -134,10 +134,10 @@ def _read(path: Path, schema: Schema) -> pa.Table:
     try:
         table = pacsv.read_csv(path)
     except pa.ArrowException:
-        raise DataError(f"{path}: not a comma-separated file with a header line") from None
+        raise DataError(f"{shown(path)}: not a comma-separated file with a header line") from None
     for column in schema.columns:
         if column.name not in table.column_names:
-            raise DataError(f"{path}: has no column '{column.name}'; this is not the dataset")
+            raise DataError(f"{shown(path)}: has no column '{column.name}'; this is not the dataset")
     label = schema.label
     assert label is not None  # each of them has one, and its codes are text in the schema
     return table.set_column(table.column_names.index(label), label, pc.cast(table[label], pa.string()))

@@ -57,7 +57,7 @@ def _client(cluster: Any) -> Client:
         return Client(cluster, timeout=_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, ImportError):
         raise ConfigError(
-            f"no Dask scheduler answers at {cluster}; check the address, such as tcp://host:8786"
+            "no Dask scheduler answers at the address of the cluster; check it: such as tcp://host:8786"
         ) from None
 
 

@@ -110,7 +110,7 @@ def _session(cluster: Any, source: Source) -> SparkSession:
         return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     except Exception as error:  # py4j's own, or Java that is not there
         raise ConfigError(
-            f"Spark cannot be started with the master {cluster} ({type(error).__name__}); check the URL, and that "
+            f"Spark cannot be started with this master ({type(error).__name__}); check the URL, and that "
             "Java is installed"
         ) from None
 
@@ -126,7 +126,7 @@ def _check_master(master: str) -> None:
         except (OSError, ValueError, OverflowError):
             continue
         return
-    raise ConfigError(f"no Spark master answers at {master}; check the URL, such as spark://host:7077")
+    raise ConfigError("no Spark master answers at the URL of the cluster; check it: such as spark://host:7077")
 
 
 def _asked(files: tuple[str, ...]) -> tuple[str | None, bool]:

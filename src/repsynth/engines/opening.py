@@ -8,7 +8,7 @@ from typing import Any
 from repsynth.data.sources import Source
 from repsynth.engines.base import Engine
 from repsynth.engines.names import CLUSTERS, ENGINES
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, shown
 from repsynth.schema import Schema
 
 _READ_HERE = ("postgresql", "duckdb", "sqlite", "excel", "statistics")
@@ -21,7 +21,7 @@ Open = Callable[[Source, Schema], Engine]
 def check_engine(name: str) -> None:
     """Refuse a name that no engine has."""
     if name not in ENGINES and name not in CLUSTERS:
-        raise ConfigError(f"unknown engine '{name}'; use one of {', '.join([*ENGINES, *CLUSTERS])}")
+        raise ConfigError(f"unknown engine '{shown(name)}'; use one of {', '.join([*ENGINES, *CLUSTERS])}")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from repsynth.data.write import takes_apostrophe
-from repsynth.errors import ConfigError, DataError
+from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.measures import Measure, show
 from repsynth.privacy.shown import at_least, at_most, fixed_at_most
 from repsynth.release.expected import Expected, Shares, Z
@@ -36,7 +36,7 @@ def check_folder(folder: Path) -> None:
     """Refuse a folder that is there already, or that cannot be made."""
     check_place(folder)
     if os.path.lexists(folder):
-        raise ConfigError(f"{folder}: already exists; choose another folder with -o")
+        raise ConfigError(f"{shown(folder)}: already exists; choose another folder with -o")
 
 
 @contextmanager
@@ -46,13 +46,15 @@ def folder_beside(folder: Path, mode: int) -> Iterator[Path]:
     try:
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
-        raise DataError(f"{folder}: cannot be made ({error.strerror})") from None
+        raise DataError(f"{shown(folder)}: cannot be made ({error.strerror})") from None
     try:
         yield temporary
         temporary.chmod(mode)
         os.rename(temporary, folder)
     except OSError as error:
-        raise DataError(f"{folder}: cannot be written ({error.strerror}); nothing was left behind") from None
+        raise DataError(
+            f"{shown(folder)}: cannot be written ({error.strerror}); nothing was left behind"
+        ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

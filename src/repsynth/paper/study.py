@@ -14,7 +14,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
-from repsynth.errors import ConfigError, DataError
+from repsynth.errors import ConfigError, DataError, shown
 from repsynth.paper import STAMP
 from repsynth.paper.grid import Cell
 from repsynth.paper.literal import run_literal
@@ -124,4 +124,6 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{folder}: cannot be made ({error.strerror}); name another folder with -o") from None
+        raise ConfigError(
+            f"{shown(folder)}: cannot be made ({error.strerror}); name another folder with -o"
+        ) from None

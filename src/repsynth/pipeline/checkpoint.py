@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from repsynth.data.layout import Layout
-from repsynth.errors import ConfigError, ReleaseError, RepsynthWarning
+from repsynth.errors import ConfigError, ReleaseError, RepsynthWarning, shown
 from repsynth.models.base import Fit
 from repsynth.planning.plan import Plan
 from repsynth.privacy.dataset_names import same_name
@@ -230,7 +230,7 @@ def held(folder: Path) -> Iterator[None]:
     except Timeout:
         raise ConfigError(f"{folder}: another run is using this checkpoint; wait for it to end") from None
     except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); nothing was measured") from None
+        raise ConfigError(f"{shown(folder)}: cannot be written ({error.strerror}); nothing was measured") from None
     try:
         yield
     finally:

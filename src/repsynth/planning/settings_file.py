@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, shown
 from repsynth.knobs import Knob, Knobs, knobs_of
 from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import PARTS, Settings, load_part
@@ -43,22 +43,22 @@ def read_settings(path: Path) -> dict[str, Any]:
     """The keywords that a `plan.toml` holds, checked when settings are made of them."""
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"{path}: larger than 1 MB; is this a plan?")
+            raise ConfigError(f"{shown(path)}: larger than 1 MB; is this a plan?")
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not UTF-8 text; save the plan as UTF-8") from None
+        raise ConfigError(f"{shown(path)}: not UTF-8 text; save the plan as UTF-8") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        raise ConfigError(f"{shown(path)}: cannot be read ({error.strerror}); check the path") from None
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         detail = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "too deep or malformed"
-        raise ConfigError(f"{path}: not valid TOML: {detail}") from None
+        raise ConfigError(f"{shown(path)}: not valid TOML: {detail}") from None
     try:
         return {
             key: load_part(key, value) if key in PARTS and isinstance(value, dict) else value
             for key, value in table.items()
         }
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{shown(path)}: {error}") from None
 
 
 def with_given(kept: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

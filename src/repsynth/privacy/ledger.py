@@ -14,6 +14,7 @@ import getpass
 import hashlib
 import json
 import math
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from repsynth.errors import LedgerError
+from repsynth.errors import LedgerError, shown
 from repsynth.privacy.balance import Balance, Spending
 from repsynth.privacy.bound import Bound, bound_training
 from repsynth.privacy.budget import Budget
@@ -111,8 +112,8 @@ class Ledger:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
-            raise LedgerError(f"{self.path}: no such ledger; make one with repsynth ledger init")
+        if not os.path.isfile(self.path):
+            raise LedgerError(f"{shown(self.path)}: no such ledger; make one with repsynth ledger init")
         with self._transaction():
             pass  # opening checks everything
 
@@ -120,11 +121,11 @@ class Ledger:
     def create(cls, path: str | Path) -> "Ledger":
         """Open a ledger, making the file where there is none."""
         path = Path(path)
-        if not path.exists():
+        if not os.path.exists(path):
             try:
                 path.touch(exist_ok=False)
             except OSError as error:
-                raise LedgerError(f"{path}: cannot be made ({error.strerror})") from None
+                raise LedgerError(f"{shown(path)}: cannot be made ({error.strerror})") from None
         return cls(path)
 
     def init(self, dataset: str, limit: Budget) -> None:

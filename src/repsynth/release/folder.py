@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from repsynth.errors import ConfigError, ReleaseError, RepsynthError
+from repsynth.errors import ConfigError, ReleaseError, RepsynthError, shown
 from repsynth.release import first
 from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, describe
 from repsynth.release.release import Release
@@ -32,7 +32,9 @@ def save_release(release: Release, folder: Path) -> Path:
     """Write the folder beside its place, then move it there: it is whole or it is not. Once this returns, it
     survives a power cut, so that what else was kept of a run may go."""
     if folder.exists():
-        raise ReleaseError(f"{folder}: already exists; a release is never overwritten, choose another folder")
+        raise ReleaseError(
+            f"{shown(folder)}: already exists; a release is never overwritten, choose another folder"
+        )
     packed, text = packed_and_described(release)
     beside: Path | None = None
     made = [path for path in folder.parents if not path.exists()]
@@ -51,7 +53,9 @@ def save_release(release: Release, folder: Path) -> Path:
     except OSError as error:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
-        raise ReleaseError(f"{folder}: cannot be written ({error.strerror}); nothing was left behind") from None
+        raise ReleaseError(
+            f"{shown(folder)}: cannot be written ({error.strerror}); nothing was left behind"
+        ) from None
     return folder
 
 
@@ -59,7 +63,9 @@ def check_private(place: Path) -> None:
     """Refuse a place for PRIVATE files in a release's folder, which is handed out as a whole."""
     whole = place.resolve()
     if any((folder / "release.json").is_file() for folder in (whole, *whole.parents)):
-        raise ConfigError(f"{place}: lies in a release, which is handed out; name a PRIVATE folder elsewhere")
+        raise ConfigError(
+            f"{shown(place)}: lies in a release, which is handed out; name a PRIVATE folder elsewhere"
+        )
 
 
 def packed_and_described(release: Release) -> tuple[bytes, bytes]:
@@ -104,9 +110,11 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except OSError:
-        raise ReleaseError(f"{path}: cannot be read; give the folder that synthesize --release wrote") from None
+        raise ReleaseError(
+            f"{shown(path)}: cannot be read; give the folder that synthesize --release wrote"
+        ) from None
     if len(content) > _MOST_BYTES:
-        raise ReleaseError(f"{path}: larger than 256 MB; this is not a release of this version")
+        raise ReleaseError(f"{shown(path)}: larger than 256 MB; this is not a release of this version")
     return content
 
 
@@ -118,7 +126,7 @@ def _parse(folder: Path, text: bytes) -> dict[str, Any]:
     version = described.get("format")
     if isinstance(version, int) and version > FORMAT:
         raise ReleaseError(
-            f"{folder}: written by a newer version of repsynth (format {version}, this one reads up to "
+            f"{shown(folder)}: written by a newer version of repsynth (format {version}, this one reads up to "
             f"{FORMAT}); upgrade repsynth"
         )
     return described
@@ -150,4 +158,4 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def _damaged(folder: Path, detail: str) -> NoReturn:
-    raise ReleaseError(f"{folder}: the release is damaged: {detail}; get it again from its source")
+    raise ReleaseError(f"{shown(folder)}: the release is damaged: {detail}; get it again from its source")

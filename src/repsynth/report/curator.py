@@ -10,7 +10,7 @@ import msgspec
 
 import repsynth
 from repsynth.attacks.exposure import BEST, REPS, UNIFORM, Exposure
-from repsynth.errors import DataError
+from repsynth.errors import DataError, shown
 from repsynth.evaluation.evaluate import Evaluation, evaluate_tables
 from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.measures import STAMP
@@ -123,7 +123,7 @@ def read_exposure(folder: Path) -> Exposure:
         return msgspec.json.decode((folder / "exposure.json").read_bytes(), type=Exposure)
     except (OSError, msgspec.MsgspecError):
         raise DataError(
-            f"{folder}: holds no result of an attack; run repsynth attack -o {folder} to its end"
+            f"{shown(folder)}: holds no result of an attack; run repsynth attack -o {shown(folder)} to its end"
         ) from None
 
 

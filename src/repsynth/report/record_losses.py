@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.curator.dossier import dossier
 from repsynth.data.records import Records
-from repsynth.errors import DataError
+from repsynth.errors import DataError, shown
 from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.matrix import Fill, Space, points_of_records
 from repsynth.evaluation.nearest import DECILES, deciles_of, outlyingness
@@ -65,7 +65,9 @@ def _read(path: Path, release: Release, train: Records) -> pa.Table:
         person = () if release.schema.person is None else ("person",)
         whole = {*_LOSSES, *person} <= set(table.column_names)
     except (OSError, KeyError, pa.ArrowException):
-        raise DataError(f"{path}: this is no dossier; repsynth risk writes one, or leave --dossier out") from None
+        raise DataError(
+            f"{shown(path)}: this is no dossier; repsynth risk writes one, or leave --dossier out"
+        ) from None
     if not whole or not np.array_equal(weight, release.weights.of(release.score.of(train)) / FULL):
         raise DataError(
             f"{path}: this is the dossier of another table or release; make one with repsynth risk, or leave "

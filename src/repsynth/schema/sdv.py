@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, shown
 from repsynth.schema.columns import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema
 from repsynth.schema.id_formats import FAKES, SYMBOLS, IdFormat, escaped
 
@@ -37,16 +37,16 @@ def load_sdv(path: str | Path) -> dict[str, Described]:
     path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"{path}: larger than 64 MB; is this SDV's metadata?")
+            raise ConfigError(f"{shown(path)}: larger than 64 MB; is this SDV's metadata?")
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        raise ConfigError(f"{shown(path)}: cannot be read ({error.strerror}); check the path") from None
     except (ValueError, RecursionError):
-        raise ConfigError(f"{path}: not valid JSON; save it with SDV's metadata.save_to_json") from None
+        raise ConfigError(f"{shown(path)}: not valid JSON; save it with SDV's metadata.save_to_json") from None
     try:
         return from_sdv(raw)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{shown(path)}: {error}") from None
 
 
 def from_sdv(raw: Any) -> dict[str, Described]:

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from repsynth.errors import SchemaError
+from repsynth.errors import SchemaError, shown
 from repsynth.schema.column_tables import read_column
 from repsynth.schema.columns import (
     Category,
@@ -45,7 +45,7 @@ def load_schema(path: str | Path) -> Schema:
     except UnicodeDecodeError:
         raise SchemaError([f"{path.name}: not UTF-8 text; save the schema as UTF-8"]) from None
     except OSError as error:
-        raise SchemaError([f"{path}: cannot be read ({error.strerror}); check the path"]) from None
+        raise SchemaError([f"{shown(path)}: cannot be read ({error.strerror}); check the path"]) from None
     return parse_schema(text, file=path.name)
 
 

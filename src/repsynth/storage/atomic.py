@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from repsynth.errors import ConfigError, DataError
+from repsynth.errors import ConfigError, DataError, shown
 
 _OPEN = Path("/proc/self/fd")
 """Where Linux lists the files that a process has open."""
@@ -15,10 +15,10 @@ _OPEN = Path("/proc/self/fd")
 def check_place(path: Path) -> None:
     """Refuse a path whose folder does not exist or cannot be written to."""
     parent = path.parent
-    if not parent.is_dir():
-        raise ConfigError(f"{parent}: no such folder; make it first")
+    if not os.path.isdir(parent):
+        raise ConfigError(f"{shown(parent)}: no such folder; make it first")
     if not os.access(parent, os.W_OK):
-        raise ConfigError(f"{parent}: cannot be written to; choose another folder")
+        raise ConfigError(f"{shown(parent)}: cannot be written to; choose another folder")
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def beside(path: Path, *, mode: int = 0o644, replace: bool = False) -> Iterator[
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({reason(error)})") from None
+        raise DataError(f"{shown(path)}: cannot be written ({reason(error)})") from None
     temporary = Path(name)
     try:
         yield temporary
@@ -41,7 +41,7 @@ def beside(path: Path, *, mode: int = 0o644, replace: bool = False) -> Iterator[
         else:
             _place(temporary, path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({reason(error)}); nothing was left behind") from None
+        raise DataError(f"{shown(path)}: cannot be written ({reason(error)}); nothing was left behind") from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -64,7 +64,7 @@ def unnamed(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
         # Without a folder, Python would link to the link in /proc itself.
         os.link(opened, path.name, dst_dir_fd=folder, follow_symlinks=True)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({reason(error)}); nothing was left behind") from None
+        raise DataError(f"{shown(path)}: cannot be written ({reason(error)}); nothing was left behind") from None
     finally:
         os.close(folder)
         os.close(handle)

@@ -4,6 +4,7 @@ stream of Arrow batches.
 Nothing here depends on a cell's value. A new source is one file and one line below.
 """
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,7 @@ from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.data.sources.base import File, Source, check_columns
 from repsynth.data.sources.databases import is_address, parse_address
 from repsynth.data.sources.several import is_pattern, join_sources, open_folder, open_pattern
-from repsynth.errors import ConfigError, DataError
+from repsynth.errors import ConfigError, DataError, printable, shown
 
 __all__ = ["ADDRESSES", "FILES", "OBJECTS", "Source", "check_columns", "is_text_file", "open_source"]
 
@@ -105,10 +106,15 @@ def _open_path(text: str, reading: Reading) -> Source:
     def open_one(path: Path, place: str) -> Source:
         return _open_file(File(path, place, reading))
 
-    if path.is_dir():
+    if os.path.isdir(text):  # unlike Path, without an error where the name is too long
         return open_folder(path, open_one)
-    if is_pattern(text) and not path.exists():
+    if is_pattern(text) and not os.path.exists(text):
         return open_pattern(text, open_one)
+    if (place := shown(text)) != printable(text):
+        raise DataError(
+            f"{place} cannot be read, and there is no such file; write postgresql://host/database?table=NAME, "
+            "without anything before or around it"
+        )
     return _open_file(File.at(path, reading))
 
 
@@ -120,7 +126,7 @@ def _open_address(text: str, reading: Reading) -> Source:
     if address.scheme not in _FILE_ADDRESSES:
         return opener(address)
     path = Path(address.path[1:])  # three slashes and a path, so four where it starts with one
-    return opener(_existing(File(path, str(path), address.reading)))
+    return opener(_existing(File.at(path, address.reading)))
 
 
 def _open_file(file: File) -> Source:
@@ -143,7 +149,7 @@ def _endings(path: Path) -> list[str]:
 
 
 def _existing(file: File) -> File:
-    if not file.path.is_file():
+    if not os.path.isfile(file.path):
         raise DataError(f"{file.place}: no such file; check the path")
     return file
 

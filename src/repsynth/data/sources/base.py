@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from repsynth.arrays import Ints
 from repsynth.data.reading import AS_USUAL, Reading
-from repsynth.errors import ConfigError, DataError
+from repsynth.errors import ConfigError, DataError, shown
 from repsynth.schema import Schema
 
 BATCH_ROWS = 131_072
@@ -31,7 +31,7 @@ class File:
     @classmethod
     def at(cls, path: Path, reading: Reading = AS_USUAL) -> "File":
         """A file that messages call by its path."""
-        return cls(path, str(path), reading)
+        return cls(path, shown(path), reading)
 
 
 @dataclass(frozen=True)

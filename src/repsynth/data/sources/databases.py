@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from repsynth.data.reading import Reading
-from repsynth.errors import ConfigError, DataError, RepsynthWarning
+from repsynth.errors import ConfigError, DataError, RepsynthWarning, shown
 
 _ADDRESS = re.compile(
     r"(?P<scheme>[a-z]+)://"
@@ -45,7 +45,7 @@ def parse_address(text: str, reading: Reading) -> Address:
     reading's.
 
     >>> parse_address("postgresql://me:secret@host/db?table=people&sslmode=require", Reading()).place
-    'postgresql://host/db'
+    'the PostgreSQL address'
     """
     found = _ADDRESS.fullmatch(text)
     if found is None:
@@ -62,7 +62,7 @@ def parse_address(text: str, reading: Reading) -> Address:
     if own:
         merged = {name: value for name, value in merged.items() if name not in _KNOBS.values()}
     full = f"{start}?{rest}" if rest else start
-    return Address(scheme, full, f"{scheme}://{found['host']}{path}", path, Reading(**merged | own))
+    return Address(scheme, full, shown(text), path, Reading(**merged | own))
 
 
 def name_in_sql(name: str) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from repsynth.data.sources.base import Ask, Reader, Source
 from repsynth.data.sources.recorded import GUESSED
-from repsynth.errors import DataError
+from repsynth.errors import DataError, printable, shown
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 _CELL = re.compile(r"([^/=]+)=[^/]*/")
@@ -36,7 +36,7 @@ def open_folder(folder: Path, opener: Opener) -> Source:
     """All files of a folder and its subfolders; those named `column=value` hold a column of their own."""
     files = _files_in(folder)
     if not files:
-        raise DataError(f"{folder}: no files in this folder; check the path")
+        raise DataError(f"{shown(folder)}: no files in this folder; check the path")
     return _open_below(folder, files, opener)
 
 
@@ -45,7 +45,7 @@ def open_pattern(pattern: str, opener: Opener) -> Source:
     found = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
     files = [file for path in found for file in (_files_in(path) if path.is_dir() else [path])]
     if not files:
-        raise DataError(f"{pattern}: no file matches; check the pattern")
+        raise DataError(f"{shown(pattern)}: no file matches; check the pattern")
     parts = Path(pattern).parts
     fixed = next(k for k, part in enumerate(parts) if is_pattern(part))
     return _open_below(Path(*parts[:fixed]), list(dict.fromkeys(files)), opener)
@@ -73,7 +73,7 @@ def without_cells(root: Path, file: Path) -> str:
     >>> without_cells(Path("data"), Path("data/sex=f/part-0.parquet"))
     'data/sex=.../part-0.parquet'
     """
-    return str(root / _CELL.sub(r"\1=.../", file.relative_to(root).as_posix()))
+    return str(root / _CELL.sub(r"\1=.../", printable(file.relative_to(root).as_posix())))
 
 
 def _cells(folder: Path) -> dict[str, str | None]:
