@@ -179,8 +179,16 @@ def test_no_formula_reaches_a_spreadsheet(tmp_path: Path) -> None:
         " =1",
         "\n=1",
         "＝1",
+        "+E1",
+        "-$E1",
+        "-e9",
+        "+.E1",
         "-3",
         "+4.5",
+        "+1e5",
+        "-$1,000.50",
+        "-.5E-3",
+        "-inf",
         "-",
         "<=50K",
         "plain",
@@ -197,7 +205,8 @@ def test_no_formula_reaches_a_spreadsheet(tmp_path: Path) -> None:
         )
         assert written["a"].to_pylist() == [
             *("'=1+1", "'+cmd", "'-cmd", "'@sum", "'\tx", "' =1", "'\n=1", "'＝1"),
-            *("-3", "+4.5", "-", "<=50K", "plain", "a=b"),
+            *("'+E1", "'-$E1", "'-e9", "'+.E1"),
+            *("-3", "+4.5", "+1e5", "-$1,000.50", "-.5E-3", "-inf", "-", "<=50K", "plain", "a=b"),
         ]
         assert written.column_names == ["a", "n", "'=name"]
         assert written["n"].to_pylist() == [-1.5] * len(cells)

@@ -87,6 +87,23 @@ def test_a_draft_is_refused_until_it_is_confirmed(folder: Path, capsys: pytest.C
     assert run(command) == 0
 
 
+@pytest.mark.parametrize("umask", [0o077, 0o022, 0o002])
+def test_private_files_are_the_owners_and_others_obey_the_umask(folder: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        assert run("schema people.csv --label smoker -o draft.toml") == 0
+        assert run("synthesize people.csv --schema schema.toml --epsilon 1 --model naive-bayes") == 0
+        assert run("risk people.csv --release release -o dossier.parquet") == 0
+        assert run("schema schema.toml --to-sdv metadata.json") == 0
+        assert run("sample release -n 3 -o drawn.parquet") == 0
+    finally:
+        os.umask(before)
+    modes = {name: (folder / name).stat().st_mode & 0o777 for name in files(folder)}
+    assert modes["draft.toml"] == modes["dossier.parquet"] == 0o600
+    assert modes["synthetic.csv"] == modes["drawn.parquet"] == modes["metadata.json"] == 0o666 & ~umask
+    assert modes["release"] == 0o777 & ~umask
+
+
 def test_a_draft_says_why_on_the_screen_and_in_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("schema people.csv --label smoker -o draft.toml") == 0
     printed = capsys.readouterr().out

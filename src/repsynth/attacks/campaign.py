@@ -154,7 +154,7 @@ def _in_worker(method: str, run: int) -> Result:
 
 def _work(campaign: Campaign, folder: Path, method: str, run: int) -> Result:
     result = campaign.carry_out(method, run)
-    with beside(_path(folder, method, run), mode=0o600, replace=True) as temporary, temporary.open("wb") as file:
+    with beside(_path(folder, method, run), private=True, replace=True) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, note=np.array(STAMP), **result)  # type: ignore[arg-type]
     return result
 
@@ -174,7 +174,7 @@ def _open(campaign: Campaign, folder: Path) -> None:
         ) from None
     about = folder / _ABOUT
     if not about.exists():
-        with beside(about, mode=0o600, replace=True) as temporary:
+        with beside(about, private=True, replace=True) as temporary:
             temporary.write_bytes(msgspec.json.encode({"note": STAMP, "address": address}))
         return
     try:

@@ -146,7 +146,7 @@ def attack(
     campaign = Campaign(methods_of(plan, power=power), victims, runs, seed)
     results = carry_out_all(campaign, folder, jobs=jobs, **progress)
     found = summarise(campaign, results)
-    with beside(folder / "exposure.json", mode=0o600, replace=True) as temporary:
+    with beside(folder / "exposure.json", private=True, replace=True) as temporary:
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(found)))
     return found
 

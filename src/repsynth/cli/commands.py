@@ -63,7 +63,7 @@ def schema(options: argparse.Namespace) -> None:
     described = None if options.metadata is None else load_sdv(options.metadata)
     source = open_source(options.data, reading)
     draft = make_draft(source, label=options.label, decimal=reading.decimal, described=described)
-    with beside(options.output) as temporary:
+    with beside(options.output, private=True) as temporary:
         temporary.write_text(draft.text, encoding="utf-8")
     data = {
         "schema": str(options.output),

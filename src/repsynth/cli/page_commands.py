@@ -46,7 +46,7 @@ def _curator(options: argparse.Namespace) -> None:
     holdout = None if options.holdout is None else open_source(options.holdout, reading)
     with step_bar(options, len(CURATOR_STEPS)) as step:
         page = curator_page(options.release, train, holdout, options.dossier, options.attack, on_step=step)
-    _write(options, page, "it is PRIVATE: for the curator only", publishable=False, mode=0o600)
+    _write(options, page, "it is PRIVATE: for the curator only", publishable=False, private=True)
 
 
 def _check_private(path: Path) -> None:
@@ -86,8 +86,10 @@ def _check(options: argparse.Namespace) -> None:
     check_new(options.output, "-o")
 
 
-def _write(options: argparse.Namespace, page: str, last: str, *, publishable: bool, mode: int = 0o644) -> None:
-    with beside(options.output, mode=mode) as temporary:
+def _write(
+    options: argparse.Namespace, page: str, last: str, *, publishable: bool, private: bool = False
+) -> None:
+    with beside(options.output, private=private) as temporary:
         temporary.write_text(page, encoding="utf-8")
     size = len(page.encode())
 

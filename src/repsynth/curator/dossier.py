@@ -63,7 +63,7 @@ def write_dossier(source: Any, release: Release, path: Path) -> Summary:
     """Write the dossier of a table and the release made from it: one row per record, in its order."""
     table, summary = dossier(source, release)
     notes = {"repsynth": _LABEL, "summary": msgspec.json.encode(summary).decode()}
-    with beside(path, mode=0o600) as temporary:
+    with beside(path, private=True) as temporary:
         pq.write_table(table.replace_schema_metadata(notes), temporary)
     return summary
 

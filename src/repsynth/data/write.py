@@ -20,7 +20,7 @@ from repsynth.threads import how_many_workers, in_order
 
 # What a spreadsheet may run, after blanks and in full width, too; and what of that is only a number or a sign.
 _FORMULA = "^[\\s\\x00\\x{FEFF}]*[=+\\-@\\x{FF1D}\\x{FF0B}\\x{FF0D}\\x{FF20}]|^[\\t\\r\\n]"
-_HARMLESS = "^[+-]?[\\p{Sc}]?([0-9][0-9.,'’_ \u00a0\u202f]*|[.,][0-9]+|inf)?([eE][+-]?[0-9]+)?$"
+_HARMLESS = "^[+-]?(\\p{Sc}?([0-9][0-9.,'’_ \u00a0\u202f]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|inf)?$"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ alone is public, and its files are not called so.
 import csv
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from repsynth.evaluation.measures import Measure, show
 from repsynth.privacy.shown import at_least, at_most, fixed_at_most
 from repsynth.release.expected import Expected, Shares, Z
 from repsynth.release.folder import check_private
-from repsynth.storage.atomic import check_place
+from repsynth.storage.atomic import check_place, hidden
 
 if TYPE_CHECKING:  # it needs scikit-learn, which what follows from a release alone does not
     from repsynth.evaluation.evaluate import Evaluation
@@ -40,16 +39,16 @@ def check_folder(folder: Path) -> None:
 
 
 @contextmanager
-def folder_beside(folder: Path, mode: int) -> Iterator[Path]:
+def folder_beside(folder: Path, *, private: bool) -> Iterator[Path]:
     """A temporary folder that becomes `folder` at the end, or disappears on any error."""
     check_folder(folder)
+    temporary = hidden(folder)
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        temporary.mkdir(0o700 if private else 0o777)
     except OSError as error:
         raise DataError(f"{shown(folder)}: cannot be made ({error.strerror})") from None
     try:
         yield temporary
-        temporary.chmod(mode)
         os.rename(temporary, folder)
     except OSError as error:
         raise DataError(
@@ -64,7 +63,7 @@ def write_evaluation(evaluation: "Evaluation", folder: Path) -> list[str]:
     from repsynth.evaluation.plots import draw_evaluation, save_figure
 
     check_private(folder)
-    with folder_beside(folder, 0o700) as place:
+    with folder_beside(folder, private=True) as place:
         (place / f"{PREFIX}summary.md").write_text(evaluation_markdown(evaluation), encoding="utf-8")
         (place / f"{PREFIX}evaluation.json").write_bytes(_json(evaluation))
         for name, rows in _tables(evaluation).items():
@@ -77,7 +76,7 @@ def write_evaluation(evaluation: "Evaluation", folder: Path) -> list[str]:
 
 def write_expected(expected: Expected, folder: Path) -> list[str]:
     """Write what follows from a release alone; the names of the files."""
-    with folder_beside(folder, 0o755) as place:
+    with folder_beside(folder, private=False) as place:
         (place / "expected-errors.md").write_text("\n".join(_expected_lines(expected)) + "\n", encoding="utf-8")
         (place / "expected-errors.json").write_bytes(_json(expected))
         return sorted(path.name for path in place.iterdir())

@@ -7,7 +7,6 @@ bound on every size, and nothing is used before it fits the schema that comes wi
 import hashlib
 import os
 import shutil
-import tempfile
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +21,7 @@ from repsynth.release import first
 from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, describe
 from repsynth.release.release import Release
 from repsynth.scoring.base import Arrays
-from repsynth.storage.atomic import sync
+from repsynth.storage.atomic import hidden, sync
 
 _MOST_BYTES = 2**28
 _MISFITS = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, msgspec.MsgspecError)
@@ -40,8 +39,8 @@ def save_release(release: Release, folder: Path) -> Path:
     made = [path for path in folder.parents if not path.exists()]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        beside.chmod(0o755)
+        beside = hidden(folder)
+        beside.mkdir()
         (beside / "release.json").write_bytes(text)
         (beside / "arrays.npz").write_bytes(packed)
         for path in (*beside.iterdir(), beside):

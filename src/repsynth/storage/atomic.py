@@ -1,10 +1,10 @@
 """Files are written beside their place and then moved there: each is whole or not there."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from repsynth.errors import ConfigError, DataError, shown
 
@@ -22,20 +22,19 @@ def check_place(path: Path) -> None:
 
 
 @contextmanager
-def beside(path: Path, *, mode: int = 0o644, replace: bool = False) -> Iterator[Path]:
+def beside(path: Path, *, private: bool = False, replace: bool = False) -> Iterator[Path]:
     """A temporary file in the same folder that becomes `path` at the end, or disappears on any error.
 
-    It takes the place of a file that is there only where `replace` says so.
+    It takes the place of a file that is there only where `replace` says so. A `private` file is readable by its
+    owner only, any other as the umask says.
     """
+    temporary = hidden(path)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666))
     except OSError as error:
         raise DataError(f"{shown(path)}: cannot be written ({reason(error)})") from None
-    temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(mode)
         if replace:
             temporary.replace(path)
         else:
@@ -47,20 +46,19 @@ def beside(path: Path, *, mode: int = 0o644, replace: bool = False) -> Iterator[
 
 
 @contextmanager
-def unnamed(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
+def unnamed(path: Path) -> Iterator[Path]:
     """As `beside`, for what is written once: the file gets a name only when it is whole, where the system can do
     that, so that not even a killed process leaves one behind."""
     try:
-        handle = os.open(path.parent if _OPEN.is_dir() else "", os.O_TMPFILE | os.O_RDWR, mode)
+        handle = os.open(path.parent if _OPEN.is_dir() else "", os.O_TMPFILE | os.O_RDWR, 0o666)
     except (AttributeError, OSError):  # not on this system, or not in this folder
-        with beside(path, mode=mode) as temporary:
+        with beside(path) as temporary:
             yield temporary
         return
     opened = _OPEN / str(handle)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         yield opened
-        os.fchmod(handle, mode)
         # Without a folder, Python would link to the link in /proc itself.
         os.link(opened, path.name, dst_dir_fd=folder, follow_symlinks=True)
     except OSError as error:
@@ -68,6 +66,11 @@ def unnamed(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     finally:
         os.close(folder)
         os.close(handle)
+
+
+def hidden(path: Path) -> Path:
+    """A new name in the same folder, for what is not whole yet."""
+    return path.with_name(f".{path.name}.{uuid4().hex[:12]}")
 
 
 def reason(error: OSError) -> str:
