@@ -2,6 +2,10 @@
 nothing outside the asked folder, no formulas for spreadsheets, no more memory than is stated."""
 
 import json
+import shutil
+import subprocess
+import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -15,17 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import schemas, tables
 
-from repsynth import Release, datasets, synthesize
+import repsynth
+from repsynth import Release, datasets, draft_schema, synthesize
 from repsynth.cli import main
 from repsynth.data.sources import check_columns, open_source
 from repsynth.data.write import write_table
 from repsynth.engines.local import LocalEngine
-from repsynth.errors import DataError, LedgerError, ReleaseError, SchemaError
+from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError, has_controls
 from repsynth.models.registry import MODELS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.planning.settings_file import read_settings
 from repsynth.privacy.ledger import Ledger
-from repsynth.schema import parse_schema, schema_from_dict, schema_to_dict
+from repsynth.schema import Boolean, Category, Schema, parse_schema, schema_from_dict, schema_to_dict
+from repsynth.schema.sdv import from_sdv
 from repsynth.scoring import weights
 
 RULES = [*weights.RULES, "random"]
@@ -96,6 +103,120 @@ def test_the_schema_parser_gives_a_schema_or_a_clear_error(text: str) -> None:
 def test_a_schema_nested_a_thousand_deep() -> None:
     with pytest.raises(SchemaError):
         parse_schema("a = " + "[" * 5000 + "]" * 5000)
+
+
+@pytest.mark.parametrize("key", ["{}", "[{}]", "a = {{{}}}"])
+@pytest.mark.parametrize("part", ["a", '"\\""', "'b' "])
+def test_keys_of_very_many_parts_take_no_memory(key: str, part: str, tmp_path: Path) -> None:
+    text = key.format(".".join([part] * 3000) + (" = 1" if key != "[{}]" else ""))
+    tracemalloc.start()
+    with pytest.raises(SchemaError, match="too deep or malformed"):
+        parse_schema(text)
+    (tmp_path / "plan.toml").write_text(text)
+    with pytest.raises(ConfigError, match="too deep or malformed"):
+        read_settings(tmp_path / "plan.toml")
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+def a_workbook(path: Path, *cells: str) -> Path:
+    """A small workbook with text in these cells."""
+    main, relations = (
+        f"http://schemas.openxmlformats.org/{kind}"
+        for kind in ("spreadsheetml/2006/main", "officeDocument/2006/relationships")
+    )
+    packaged = "http://schemas.openxmlformats.org/package/2006/relationships"
+
+    def points_to(kind: str, target: str) -> str:
+        return (
+            f'<Relationships xmlns="{packaged}"><Relationship Id="r1" Type="{relations}/{kind}" '
+            f'Target="{target}"/></Relationships>'
+        )
+
+    rows = "".join(f'<row><c r="{cell}" t="inlineStr"><is><t>a</t></is></c></row>' for cell in cells)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("_rels/.rels", points_to("officeDocument", "xl/workbook.xml"))
+        archive.writestr("xl/_rels/workbook.xml.rels", points_to("worksheet", "worksheets/sheet1.xml"))
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{main}" xmlns:r="{relations}"><sheets><sheet name="s" sheetId="1" r:id="r1"/>'
+            "</sheets></workbook>",
+        )
+        archive.writestr(
+            "xl/worksheets/sheet1.xml", f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>'
+        )
+    return path
+
+
+def test_a_small_workbook_takes_little_memory(tmp_path: Path) -> None:
+    """The reader makes room for all cells between the outermost ones: 550 GB here."""
+    pytest.importorskip("python_calamine")
+    assert open_source(a_workbook(tmp_path / "near.xlsx", "A1", "A9")).names == ("a",)
+    far = a_workbook(tmp_path / "far.xlsx", "A1", "XFD1048576")
+    assert far.stat().st_size < 2000
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); "
+    code = limit + f"import repsynth; repsynth.draft_schema({str(far)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "DataError" in done.stderr.splitlines()[-1]
+    assert "1,048,576 rows and 16,384 columns, most of them empty" in done.stderr
+    with zipfile.ZipFile(far, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/media/zeros", bytes(2**27))
+    with pytest.raises(DataError, match="grows to more than 200 times its size"):
+        open_source(far)
+
+
+PLAIN = Path(__file__).parent / "releases" / "0.2.0.dev5" / "naive-bayes-uniform"
+CONTROLS = ["\x1b[2J", "\x9b2J", "\x7f", "\r", "\n", "\0", "\u202e", "\u2066", "\u200f", "\u061c"]
+
+
+@pytest.mark.parametrize("mark", CONTROLS)
+def test_no_control_character_reaches_a_terminal(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(PLAIN, "release")
+    named, escaped = f"age{mark}", json.dumps(f"age{mark}")
+    column = "{type = 'category', values = ['a', 'b']}"
+    declared = f"one_row_per_person = true\ncolumns.a = {column}\n"
+    wrong = (
+        f"one_row_per_person = true\ncolumns.{escaped} = {column}",
+        declared.replace("'a'", escaped),
+        f"label = {escaped}\n{declared}",
+        f"{escaped} = 1\n{declared}",
+        f"{declared}[[rules]]\nrequire = {escaped}",
+    )
+    for number, text in enumerate(wrong):
+        Path(f"{number}.toml").write_text(text, encoding="utf-8")
+        with pytest.raises(SchemaError, match="control character"):
+            parse_schema(text)
+        assert main(["plan", "--schema", f"{number}.toml", "--epsilon", "1"]) == 2
+    Path("plan.toml").write_text(f"epsilon = 1.0\ngoal = {escaped}")
+    assert main(["plan", "--schema", "0.toml", "--plan", "plan.toml"]) == 2
+    described = Path("release/release.json").read_text()
+    Path("release/release.json").write_text(described.replace('"age"', escaped))
+    for command in ("inspect release", "sample release -n 3 -o x.csv", "report release -o x.html"):
+        assert main(command.split()) == 2
+    pq.write_table(pa.table({named: ["a", "b"]}), "t.parquet")
+    with pytest.raises(DataError, match="name of column 1 has a control character"):
+        open_source("t.parquet")
+    assert main(["check", "t.parquet", "--schema", "0.toml"]) == 2
+    assert main(["schema", "t.parquet", "-o", "s.toml"]) == 2
+    with pytest.raises(ConfigError, match="control character"):
+        from_sdv({"columns": {named: {"sdtype": "id"}}})
+    with pytest.raises(SchemaError, match="control character"):
+        repsynth.plan(Schema(columns=(Boolean(name=named),), one_row_per_person=True), epsilon=1.0)
+    said = "".join(capsys.readouterr())
+    assert said.count("control character") >= 8
+    assert not has_controls(said.replace("\n", ""))
+
+
+def test_a_draft_leaves_out_cells_with_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = ["yes", "no"] * 50 + ["no\x1b[2J", "n\u202eo"]
+    text = draft_schema(pa.table({"a": cells, "b": [1.5, 2.5] * 51}))
+    assert not has_controls(text.replace("\n", ""))
+    schema = parse_schema(text)
+    assert isinstance(schema.columns[0], Category)
+    assert (schema.columns[0].values, schema.columns[0].missing) == (("no", "yes"), True)
 
 
 SMALL = parse_schema(

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from repsynth.data.reading import Reading, taken_from
-from repsynth.errors import ConfigError, RepsynthWarning
+from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
 from repsynth.knobs import knobs_of
 from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import PARTS, Settings, keywords
 from repsynth.planning.settings_file import read_settings, with_given
-from repsynth.schema import Schema, load_schema
+from repsynth.schema import Schema, load_schema, schema_to_dict
 
 if TYPE_CHECKING:
     from repsynth.attacks.exposure import Exposure
@@ -426,6 +426,8 @@ def _reading(how: dict[str, Any]) -> Reading:
 def _schema(schema: Schema | str | Path) -> Schema:
     if not isinstance(schema, Schema | str | Path):
         raise ConfigError("the schema must be a Schema, or the path of a schema.toml")
+    if isinstance(schema, Schema) and has_controls(schema_to_dict(schema)):
+        raise SchemaError(["a name or a value of the schema has a control character; take it out"])
     return schema if isinstance(schema, Schema) else load_schema(schema)
 
 

@@ -14,8 +14,12 @@ that a user gave goes through `shown`, and text from a file through `printable`.
 
 import os
 import re
+from typing import Any
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROLS = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+"""Characters that a terminal obeys or that change the direction of text, for Python's and Arrow's patterns."""
+
+_CONTROLS = re.compile(CONTROLS)
 _ADDRESS = re.compile(
     r"""@ | :(?!(?<=^[a-z]:)[\\/])  # but for C:\ or C:/
     | \bpostgres\w*//
@@ -64,9 +68,27 @@ def printable(text: str) -> str:
     """Escape control characters and those that change the direction of text: a terminal would obey them.
 
     >>> printable("age\\x1b[2J")
-    'age\\\\x1b[2J'
+    'age\\\\u001b[2J'
     """
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def has_controls(*found: Any) -> bool:
+    """Whether a text, or one in nested lists and dictionaries, has characters that `printable` escapes.
+
+    >>> has_controls({"columns": [{"age\\u202e": 1}]}), has_controls("Größe", 3, None)
+    (True, False)
+    """
+    waiting = list(found)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str) and _CONTROLS.search(each):
+            return True
+        if isinstance(each, dict):
+            waiting += (*each, *each.values())
+        elif isinstance(each, list | tuple):
+            waiting += each
+    return False
 
 
 def shown(path: object) -> str:

@@ -444,7 +444,7 @@ def test_odd_names_and_values_are_valid_toml(tmp_path: Path) -> None:
         min_size=1,
         max_size=4,
     ),
-    st.sampled_from(["a", "person_id", "zip", "# =\n[x]"]),
+    st.sampled_from(["a", "person_id", "zip", "# = [x]"]),
 )
 def test_any_table_gives_a_valid_draft(columns: list[list[str | None]], name: str) -> None:
     table = pa.table({f"{name}{i}": pa.array(c, pa.string()) for i, c in enumerate(columns)} | {"b": [True] * 20})

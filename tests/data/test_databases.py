@@ -210,7 +210,8 @@ def test_what_could_be_an_address_is_never_shown(
             except SystemExit as ended:
                 assert ended.code == 2
             said = "".join(capsys.readouterr())
-            assert "tr0ub4dor" not in said and ("address" in said or "from tls://;" in said), (command, said)
+            assert "tr0ub4dor" not in said, command
+            assert "address" in said or "from tls://;" in said, (command, said)
     said = message_of(lambda: open_source(Path(address)))
     assert said.startswith(("the PostgreSQL address", "what looks like a database address")), said
 
@@ -219,7 +220,6 @@ def test_a_file_that_is_there_is_no_address(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     Path("me@12:30.csv").write_text("a\ntrue\n")
     assert open_source("me@12:30.csv").place == "me@12:30.csv"
-
 
 
 def test_a_password_is_never_shown(

@@ -13,7 +13,7 @@ from repsynth.data.encode import is_text, plain_array, read_numbers, read_text
 from repsynth.data.sources import Source
 from repsynth.data.sources.base import cell_type, other_mark, say_delimiter
 from repsynth.data.sources.cells import CELLS, read_cells
-from repsynth.errors import DataError
+from repsynth.errors import CONTROLS, DataError, printable
 from repsynth.privacy.budget import DEFAULT_DELTA
 from repsynth.privacy.gaussian import group_epsilon
 from repsynth.privacy.shown import at_most
@@ -46,7 +46,9 @@ class Look:
             values = values.cast(pa.large_string())
         if is_text(values.type) or values.type == CELLS:
             values = read_text(values)
-            values = pc.if_else(pc.equal(values, ""), None, values)
+            # No schema can have a value with control characters, so such a cell will count as missing.
+            unread = pc.or_(pc.equal(values, ""), pc.match_substring_regex(values, CONTROLS))
+            values = pc.if_else(unread, None, values)
         elif pa.types.is_floating(values.type):
             values = values.cast(pa.float64())
             values = pc.if_else(pc.is_nan(values), None, values)
@@ -137,8 +139,8 @@ def _joined(parts: list[pa.Array], kind: pa.DataType | None) -> pa.ChunkedArray:
 
 
 def quoted(text: str) -> str:
-    """A TOML string; JSON's is one, but for one control character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A TOML string; JSON's is one, but for some control characters."""
+    return printable(json.dumps(text, ensure_ascii=False))
 
 
 def some(count: int, thing: str) -> str:

@@ -12,6 +12,7 @@ from repsynth.curator.decision import Decision
 from repsynth.curator.look import percent, quoted, some
 from repsynth.curator.sentinels import MARKERS, is_named, words_of
 from repsynth.domain.kinds import BINS, Kind, edges_of, start_of
+from repsynth.errors import has_controls
 from repsynth.schema.columns import plain_number
 from repsynth.scoring.histograms import within_noise
 
@@ -99,7 +100,7 @@ def _told_apart(values: Mapping[str, int], *, as_numbers: bool) -> dict[str, int
         short = text.strip()
         number = plain_number(short) if as_numbers else None
         place = first.setdefault(short if number is None else number, short)
-        if place:
+        if place and not has_controls(place):
             found[place] = found.get(place, 0) + count
     return found
 

@@ -5,10 +5,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from repsynth.errors import ConfigError, shown
+from repsynth.errors import ConfigError, has_controls, shown
 from repsynth.knobs import Knob, Knobs, knobs_of
 from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import PARTS, Settings, load_part
+from repsynth.schema.toml import read_toml
 
 _MOST_BYTES = 2**20
 _BUDGETS = ("epsilon", "mu", "rho")
@@ -44,7 +45,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ConfigError(f"{shown(path)}: larger than 1 MB; is this a plan?")
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = read_toml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ConfigError(f"{shown(path)}: not UTF-8 text; save the plan as UTF-8") from None
     except OSError as error:
@@ -52,6 +53,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         detail = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "too deep or malformed"
         raise ConfigError(f"{shown(path)}: not valid TOML: {detail}") from None
+    if has_controls(table):
+        raise ConfigError(f"{shown(path)}: a name or a value has a control character; take it out")
     try:
         return {
             key: load_part(key, value) if key in PARTS and isinstance(value, dict) else value

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from repsynth.errors import LedgerError, shown
+from repsynth.errors import LedgerError, has_controls, shown
 from repsynth.privacy.balance import Balance, Spending
 from repsynth.privacy.bound import Bound, bound_training
 from repsynth.privacy.budget import Budget
@@ -310,6 +310,8 @@ def _verify(connection: sqlite3.Connection, path: Path) -> None:
     for number, dataset, kind, run, content, kept in rows:
         if number != expected or kept != _hash(previous, number, dataset, kind, run, content):
             raise LedgerError(_damage(path, f"entry {expected} was changed or removed"))
+        if has_controls(dataset, kind, run, json.loads(content)):
+            raise LedgerError(_damage(path, f"entry {expected} has a control character"))
         previous, expected = kept, expected + 1
     head = connection.execute("SELECT number, hash FROM head").fetchall()
     if head != ([(expected - 1, previous)] if expected > 1 else []):

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from repsynth.errors import ConfigError, ReleaseError, RepsynthError, shown
+from repsynth.errors import ConfigError, ReleaseError, RepsynthError, has_controls, shown
 from repsynth.release import first
 from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, describe
 from repsynth.release.release import Release
@@ -122,6 +122,8 @@ def _parse(folder: Path, text: bytes) -> dict[str, Any]:
         described = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         _damaged(folder, "release.json: it is cut off or not JSON")
+    if has_controls(described):
+        _damaged(folder, "release.json: a name or a value has a control character")
     version = described.get("format")
     if isinstance(version, int) and version > FORMAT:
         raise ReleaseError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repsynth.errors import ConfigError, shown
+from repsynth.errors import ConfigError, has_controls, shown
 from repsynth.schema.columns import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema
 from repsynth.schema.id_formats import FAKES, SYMBOLS, IdFormat, escaped
 
@@ -63,6 +63,8 @@ def from_sdv(raw: Any) -> dict[str, Described]:
     columns = raw.get("columns") if isinstance(raw, dict) else None
     if not isinstance(columns, dict) or not all(isinstance(each, dict) for each in columns.values()):
         raise ConfigError("no 'columns' with their 'sdtype'; is this SDV's metadata of a table?")
+    if has_controls(columns):
+        raise ConfigError("a name or a value has a control character; take it out")
     others = raw.get("alternate_keys")
     keys = {
         key for key in (raw.get("primary_key"), *(others if isinstance(others, list) else ())) if str(key) == key

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from repsynth.errors import SchemaError, shown
+from repsynth.errors import SchemaError, has_controls, printable, shown
 from repsynth.schema.column_tables import read_column
 from repsynth.schema.columns import (
     Category,
@@ -23,9 +23,11 @@ from repsynth.schema.mistakes import Report, did_you_mean
 from repsynth.schema.rules import read_rules, rules_to_list
 
 _TOP = ("columns", "label", "confirmed", "measured", "rules", "person", "one_row_per_person")
+_CONTROLS = "a control character, such as a line end or a tab; take it out, in the data, too"
 _MOST_MU = 1e6
 _MOST_ROWS = 1000
-_MOST_BYTES = 64 * 2**20
+_MOST_BYTES = 8 * 2**20
+_MANY_PARTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 
 
 def load_schema(path: str | Path) -> Schema:
@@ -40,7 +42,7 @@ def load_schema(path: str | Path) -> Schema:
     path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise SchemaError([f"{path.name}: larger than 64 MB; is this a schema file?"])
+            raise SchemaError([f"{path.name}: larger than 8 MB; is this a schema file?"])
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise SchemaError([f"{path.name}: not UTF-8 text; save the schema as UTF-8"]) from None
@@ -65,7 +67,7 @@ def parse_schema(text: str, *, file: str = "schema.toml") -> Schema:
     ('smoker', 90)
     """
     try:
-        raw = tomllib.loads(text)
+        raw = read_toml(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         detail = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "too deep or malformed"
         raise SchemaError([f"{file}: not valid TOML: {detail}"]) from None
@@ -78,6 +80,17 @@ def parse_schema(text: str, *, file: str = "schema.toml") -> Schema:
     return schema_from_dict(raw, where=where)
 
 
+def read_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; a ValueError where a key has very many parts, which take memory as the square of their number.
+
+    >>> read_toml("a.b = 1")
+    {'a': {'b': 1}}
+    """
+    if _MANY_PARTS.search(text):
+        raise ValueError
+    return tomllib.loads(text)
+
+
 def schema_from_dict(
     raw: dict[str, Any], *, where: Callable[[str | None, str | None], str] = lambda column, key: "schema"
 ) -> Schema:
@@ -87,7 +100,7 @@ def schema_from_dict(
     def report(column: str | None, key: str | None, message: str) -> None:
         subject = f"column '{column}': " if column is not None else ""
         problem = f"{where(column, key)}: {subject}{message}"
-        problems.append(problem.encode("utf-8", errors="backslashreplace").decode("utf-8"))
+        problems.append(printable(problem).encode("utf-8", errors="backslashreplace").decode("utf-8"))
 
     for key in raw.keys() - set(_TOP):
         report(None, key, f"unknown key '{key}'{did_you_mean(key, _TOP)}")
@@ -98,6 +111,11 @@ def schema_from_dict(
     if not isinstance(tables, dict) or not tables:
         report(None, "columns", "no columns; add a table [columns.NAME] for each column of the data")
         tables = {}
+    for name, table in tables.items():
+        if has_controls(name, table):
+            report(name, None, f"its name or a value has {_CONTROLS}")
+    if has_controls({key: value for key, value in raw.items() if key != "columns"}):
+        report(None, None, f"a name or a value has {_CONTROLS}")
     columns = [read_column(name, table, report) for name, table in tables.items()]
     schema = Schema(
         columns=tuple(column for column in columns if column is not None),

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from repsynth.data.reading import AS_USUAL, Reading
-from repsynth.data.sources.base import File, Source, check_columns
+from repsynth.data.sources.base import File, Source, check_columns, other_mark
 from repsynth.data.sources.databases import is_address, parse_address
 from repsynth.data.sources.several import is_pattern, join_sources, open_folder, open_pattern
-from repsynth.errors import ConfigError, DataError, printable, shown
+from repsynth.errors import ConfigError, DataError, has_controls, printable, shown
 
 __all__ = ["ADDRESSES", "FILES", "OBJECTS", "Source", "check_columns", "is_text_file", "open_source"]
 
@@ -70,6 +70,12 @@ def open_source(table: Any, reading: Reading = AS_USUAL) -> Source:
     if isinstance(table, Source):
         return table
     source = _open(table, reading)
+    for position, name in enumerate(source.names, start=1):
+        if has_controls(name) and other_mark(source) is None:
+            raise DataError(
+                f"{source.place}: the name of column {position} has a control character, such as a line end or a "
+                "tab; rename it"
+            )
     for name in sorted(reading.given - source.takes):
         raise ConfigError(f"{source.place}: {name.replace('_', ' ')} means nothing there; leave it out")
     return source

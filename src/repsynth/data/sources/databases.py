@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from repsynth.data.reading import Reading
-from repsynth.errors import ConfigError, DataError, RepsynthWarning, shown
+from repsynth.errors import ConfigError, DataError, RepsynthWarning, printable, shown
 
 _ADDRESS = re.compile(
     r"(?P<scheme>[a-z]+)://"
@@ -113,7 +113,11 @@ def rows_of(reading: Reading, place: str, tables: Sequence[str] | None) -> str:
         return name_in_sql(tables[0])
     if tables is not None and not tables:
         raise DataError(f"{place}: holds no table; check that it is the right file")
-    known = "" if tables is None else f" (there are {', '.join(sorted(tables)[:8])}{', ...' * (len(tables) > 8)})"
+    known = (
+        ""
+        if tables is None
+        else f" (there are {printable(', '.join(sorted(tables)[:8]))}{', ...' * (len(tables) > 8)})"
+    )
     raise ConfigError(
         f"{place}: name the table with --table{known}, or ?table= behind the address, or give a --query"
     )
