@@ -351,7 +351,7 @@ def test_codes_are_made_again_and_not_sent() -> None:
         (None, "tcp://here:1", "the engine local has no cluster"),
         ("dask", "here", "must be the address of a Dask scheduler, such as tcp://host:8786, or a Client"),
         ("dask", 8786, "must be the address of a Dask scheduler"),
-        ("dask", None, "no Dask cluster is at hand; give the address of a scheduler"),
+        ("dask", "tls://me:tr0ub4dor@here:1", "no Dask scheduler answers at the address of the cluster"),
     ],
 )
 def test_a_place_that_is_none_is_refused_before_anything_is_spent(
@@ -361,8 +361,9 @@ def test_a_place_that_is_none_is_refused_before_anything_is_spent(
 
     ledger = repsynth.Ledger.create(tmp_path / "ledger.db")
     ledger.init("people", repsynth.Budget.approximate(epsilon=4.0, delta=1e-6))
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=said) as refused:
         repsynth.synthesize(make_people(50), SCHEMA, epsilon=1.0, ledger=ledger, engine=engine, cluster=cluster)
+    assert "tr0ub4dor" not in str(refused.value)
     assert ledger.balance("people").spendings == ()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from checks import same_release
-from conftest import make_people
+from conftest import ALL_TYPES, make_people
 from test_cluster_persons import VISITS, visit_files, visits
 from test_clusters import (
     MODELS,
@@ -61,6 +61,25 @@ def test_a_dask_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
         the_command_line_names_the_scheduler(client, folder, capsys)
         check_interrupted(folder, "dask", client.scheduler.address)
         wait_until_all_is_let_go(client)
+
+
+def test_without_an_address_a_local_cluster_is_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_same_bits(plan_of("mst"), folder / "people.parquet", "dask")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("No Dask cluster was given: a local one was started (")
+    assert {cluster.status.name for cluster in distributed.LocalCluster._instances} <= {"closed"}
+    with pytest.raises(ValueError, match="No client"):
+        distributed.Client.current()
+    command = "synthesize people.csv --schema schema.toml --epsilon 1 --engine dask --json"
+    monkeypatch.chdir(folder)
+    Path("schema.toml").write_text(ALL_TYPES, encoding="utf-8")
+    assert main(command.split()) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["release"] == "release"
+    assert said.err.count("\n") == 1
+    assert {cluster.status.name for cluster in distributed.LocalCluster._instances} <= {"closed"}
 
 
 def files_and_frames_give_the_same_bits(client: Client, folder: Path) -> None:

@@ -217,6 +217,39 @@ def test_the_command_line_with_a_spark_master(spark: None, folder: Path, monkeyp
     check_interrupted(folder, "spark", "local[2]")
 
 
+def test_without_a_master_a_local_session_is_started(
+    spark: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its workers run this Python, whatever the environment names; and the environment is left as it was."""
+    from pyspark import SparkContext
+
+    monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    check_same_bits(plan_of("naive-bayes"), folder / "people.parquet", "spark")
+    assert "No Spark cluster was given: a local one is started, until the end.\n" in capfd.readouterr().err
+    assert SparkContext._active_spark_context is None
+    assert os.environ["PYSPARK_PYTHON"] == "/nowhere/python"
+    assert "PYSPARK_DRIVER_PYTHON" not in os.environ
+
+
+def test_workers_of_another_python_are_refused_by_the_name_of_the_setting(spark: None) -> None:
+    from unittest.mock import MagicMock
+
+    from repsynth.engines.on_spark import SparkCluster
+
+    context = MagicMock()
+    for failure, said in (
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version",
+            "run another Python .* set PYSPARK_PYTHON",
+        ),
+        ("Cannot run program", "see that .* PYSPARK_PYTHON names that Python"),
+    ):
+        context.parallelize.return_value.map.return_value.collect.side_effect = RuntimeError(failure)
+        with pytest.raises(repsynth.ConfigError, match=said):
+            SparkCluster(context, []).check_workers()
+
+
 def test_a_master_that_does_not_answer_is_refused_before_anything_is_spent(spark: None, folder: Path) -> None:
     ledger = repsynth.Ledger.create(folder / "ledger.db")
     ledger.init("people", repsynth.Budget.approximate(epsilon=9.0, delta=1e-6))
@@ -225,8 +258,9 @@ def test_a_master_that_does_not_answer_is_refused_before_anything_is_spent(spark
         "spark://127.0.0.1:1,127.0.0.1:2",
         "spark://nowhere",
         "spark://[::1]:99999",
+        "spark://me:tr0ub4dor@127.0.0.1:1",
     ):
-        with pytest.raises(repsynth.ConfigError, match="no Spark master answers at"):
+        with pytest.raises(repsynth.ConfigError, match="no Spark master answers at the URL of the cluster;"):
             repsynth.synthesize(
                 folder / "people.csv", SCHEMA, epsilon=1.0, ledger=ledger, engine="spark", cluster=master
             )

@@ -605,7 +605,7 @@ def test_a_reason_that_is_not_a_line_of_words_is_refused(
     def change(described: dict[str, Any]) -> None:
         described["plan"]["why"] = why
 
-    with pytest.raises(ReleaseError, match="does not say why|has a control character"):
+    with pytest.raises(ReleaseError, match=r"does not say why|has a control character"):
         Release.load(tampered(saved("naive-bayes"), tmp_path / "copy", change))
 
 

@@ -29,7 +29,8 @@ class Place(Knobs, frozen=True):
     cluster: Annotated[
         str | None,
         Meta(
-            description="a Dask scheduler's address (tcp://host:8786), or a Spark master's (spark://host:7077)",
+            description="a Dask scheduler's address (tcp://host:8786), or a Spark master's (spark://host:7077); "
+            "without it, a local cluster is started",
             extra={"metavar": "URL"},
         ),
     ] = None

@@ -4,15 +4,17 @@ A task that is lost with its worker is done again elsewhere, from the piece on. 
 is added once however often it was worked out.
 """
 
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
-from distributed import Client, Future
+from distributed import Client, Future, LocalCluster
 
 from repsynth.data.sources import Source
 from repsynth.data.sources.frames import open_pandas
@@ -28,37 +30,45 @@ _SECONDS = 20
 
 @contextmanager
 def connect(cluster: Any, source: Source) -> Iterator["DaskCluster"]:
-    """A scheduler by its address, a `Client`, or the client at hand; what was kept there is let go at the end."""
-    own = isinstance(cluster, str)
-    client = _client(cluster)
-    opened = DaskCluster(client, [])
-    try:
+    """A scheduler by its address, a `Client`, the client at hand, or a local cluster that is closed at the end.
+    What was kept there is let go."""
+    with ExitStack() as own:
+        client = _client(cluster, own)
+        opened = DaskCluster(client, [])
+        own.callback(opened.forget)
         _check_workers(client)
         yield opened
-    finally:
-        opened.forget()
-        if own:
-            client.close()
 
 
-def _client(cluster: Any) -> Client:
+def _client(cluster: Any, own: ExitStack) -> Client:
     if isinstance(cluster, Client):
         return cluster
     if cluster is None:
         try:
             return Client.current()
         except ValueError:
-            raise ConfigError("no Dask cluster is at hand; give the address of a scheduler (--cluster)") from None
+            return _start(own)
     if not isinstance(cluster, str) or "://" not in cluster:
         raise ConfigError(
             "the cluster must be the address of a Dask scheduler, such as tcp://host:8786, or a Client"
         )
     try:
-        return Client(cluster, timeout=_SECONDS, set_as_default=False)
+        return own.enter_context(Client(cluster, timeout=_SECONDS, set_as_default=False))
     except (OSError, ValueError, TypeError, ImportError):
         raise ConfigError(
             "no Dask scheduler answers at the address of the cluster; check it: such as tcp://host:8786"
         ) from None
+
+
+def _start(own: ExitStack) -> Client:
+    """Start threads of this process: no port is open, at which other users of the machine could run code."""
+    threads = os.cpu_count() or 1
+    local = LocalCluster(
+        n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None, silence_logs=50
+    )
+    own.enter_context(local)
+    sys.stderr.write(f"No Dask cluster was given: a local one was started ({threads} threads), until the end.\n")
+    return own.enter_context(Client(local, set_as_default=False))
 
 
 def _check_workers(client: Client) -> None:

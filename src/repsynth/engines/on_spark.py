@@ -45,7 +45,8 @@ _SECONDS_OF_WORKERS = 180
 
 @contextmanager
 def connect(cluster: Any, source: Source) -> Iterator["SparkCluster"]:
-    """A master by its URL, a `SparkSession`, or the session at hand; what was kept there is let go at the end."""
+    """A master by its URL, a `SparkSession`, the session at hand, or a local one that is stopped at the end. What
+    was kept there is let go."""
     running = SparkSession.getActiveSession() or SparkContext._active_spark_context
     with _interrupted_as_ever(own=running is None):
         session = _session(cluster, source)
@@ -93,9 +94,10 @@ def _session(cluster: Any, source: Source) -> SparkSession:
         return source.frame.sparkSession
     active = SparkSession.getActiveSession()
     if cluster is None:
-        if active is None:
-            raise ConfigError("no Spark session is at hand; give the URL of a master (--cluster)")
-        return active
+        if active is not None:
+            return active
+        cluster = "local[*]"
+        sys.stderr.write("No Spark cluster was given: a local one is started, until the end.\n")
     if not isinstance(cluster, str):
         raise ConfigError("the cluster must be the URL of a Spark master, or a SparkSession")
     if active is not None and active.sparkContext.master != cluster:
@@ -103,16 +105,36 @@ def _session(cluster: Any, source: Source) -> SparkSession:
             "a Spark session with another master is at hand; leave the cluster out, or stop it first"
         )
     _check_master(cluster)
-    if cluster.startswith("local"):  # the workers start on this machine: with this Python
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(cluster).appName("repsynth").config("spark.log.level", "ERROR")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     try:
-        builder = SparkSession.builder.master(cluster).appName("repsynth").config("spark.log.level", "ERROR")
-        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        if not cluster.startswith("local"):
+            return builder.getOrCreate()
+        with _this_python():
+            for name in ("spark.driver.host", "spark.driver.bindAddress"):  # of no use to other machines
+                builder = builder.config(name, "127.0.0.1")
+            return builder.config("spark.ui.enabled", "false").getOrCreate()
     except Exception as error:  # py4j's own, or Java that is not there
         raise ConfigError(
             f"Spark cannot be started with this master ({type(error).__name__}); check the URL, and that "
             "Java is installed"
         ) from None
+
+
+@contextmanager
+def _this_python() -> Iterator[None]:
+    """A session that is started now has workers of this Python, whatever the environment says."""
+    names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, sys.executable))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _check_master(master: str) -> None:
@@ -213,13 +235,20 @@ class SparkCluster:
         try:
             asked = self.context.parallelize(range(_ASKED), _ASKED).map(lambda _: _asked(files))
             return list(asked.collect())
-        except Exception:
+        except Exception as error:
             if late.is_set():
                 raise ConfigError(
                     f"no Spark worker answers within {_SECONDS_OF_WORKERS} s; see that some have free cores"
                 ) from None
+            if "PYTHON_VERSION_MISMATCH" in str(error):
+                here = f"{sys.version_info.major}.{sys.version_info.minor}"
+                raise ConfigError(
+                    f"the Spark workers run another Python than this one, {here}; set PYSPARK_PYTHON to a Python "
+                    f"{here} before the session is started"
+                ) from None
             raise ConfigError(
-                "the Spark workers cannot be asked; see that the same Python and repsynth are installed there"
+                "the Spark workers cannot be asked; see that the same Python and repsynth are installed there, "
+                "and that PYSPARK_PYTHON names that Python"
             ) from None
         finally:
             timer.cancel()

@@ -88,10 +88,10 @@ def _extent(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> tuple[int, int]:
     """The last row and the last column that are named in a sheet of .xlsx."""
     rows, columns, rest = 0, 0, b""
     with archive.open(part) as content:
-        while rest or content.peek(1):
-            chunk = content.read(_CHUNK)
-            whole, mark, rest = (rest + chunk).rpartition(b"<") if chunk else (rest, b"", b"")
-            rest = mark + rest  # cut between tags, so that no place is cut
+        while chunk := content.read(_CHUNK) or rest:
+            # Cut between tags, so that no place is cut; what is left at the end is a chunk of its own.
+            whole, mark, after = (rest + chunk).rpartition(b"<") if chunk is not rest else (rest, b"", b"")
+            rest = mark + after
             found = _PLACE.findall(whole)
             columns = max(columns, *map(_column, {letters for letters, _ in found}), 0)
             rows = max(rows, *(int(digits or 0) for digits in {digits for _, digits in found}), 0)
