@@ -99,8 +99,8 @@ def synthesize(
     from there, cost this table nothing, and are kept.
 
     With `engine="dask"` or `"spark"` the workers of a `cluster` read the table and add up, and the release is the
-    same bit for bit: the cluster is an address, a Dask `Client` or a `SparkSession`, the one at hand, or a local one
-    that is started for this call. A Dask or Spark DataFrame may be the `table`; it stays where it lies.
+    same bit for bit: the cluster is an address, a Dask `Client` or a `SparkSession`, the one at hand, or a local
+    one that is started for this call. A Dask or Spark DataFrame may be the `table`; it stays where it lies.
 
     What a user should know is warned of (`RepsynthWarning`), as far as it is known before anything is spent; what
     the release itself shows comes after, and never keeps it from being handed out. `release.warnings` has it all.

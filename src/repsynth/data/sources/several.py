@@ -73,7 +73,7 @@ def without_cells(root: Path, file: Path) -> str:
     >>> without_cells(Path("data"), Path("data/sex=f/part-0.parquet"))
     'data/sex=.../part-0.parquet'
     """
-    return str(root / _CELL.sub(r"\1=.../", printable(file.relative_to(root).as_posix())))
+    return printable(str(root / _CELL.sub(r"\1=.../", file.relative_to(root).as_posix())))
 
 
 def _cells(folder: Path) -> dict[str, str | None]:
