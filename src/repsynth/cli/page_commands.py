@@ -86,9 +86,7 @@ def _check(options: argparse.Namespace) -> None:
     check_new(options.output, "-o")
 
 
-def _write(
-    options: argparse.Namespace, page: str, last: str, *, publishable: bool, private: bool = False
-) -> None:
+def _write(options: argparse.Namespace, page: str, last: str, *, publishable: bool, private: bool = False) -> None:
     with beside(options.output, private=private) as temporary:
         temporary.write_text(page, encoding="utf-8")
     size = len(page.encode())
