@@ -28,6 +28,7 @@ from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.imitate import layout_of
 from repsynth.data.records import join
 from repsynth.data.sources import Source, check_columns, open_source
+from repsynth.data.sources.base import kind_of, reads_as_text
 from repsynth.errors import DataError
 from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema, parse_schema
 
@@ -491,10 +492,12 @@ def test_nested_polars_columns_are_refused(kind: Any) -> None:
 
 @pytest.mark.parametrize("array", PLAIN, ids=lambda array: str(array.type))
 def test_what_is_not_refused_can_be_read(array: pa.Array) -> None:
+    columns = tuple(column for column in SCHEMA.learned if reads_as_text(column, kind_of(array.type)))
+    schema = Schema(columns=columns)
     for stored in (array, dictionary(array), runs(array)):
-        source = open_source(pa.table(dict.fromkeys(NAMES, stored)))
-        check_columns(source, SCHEMA)
-        assert layout_of(source, SCHEMA).columns
+        source = open_source(pa.table({column.name: stored for column in columns}))
+        check_columns(source, schema)
+        assert len(layout_of(source, schema).columns) == len(columns)
 
 
 # --- the layout ---
@@ -554,8 +557,6 @@ def _dtype(series: pd.Series) -> str:
         ('type = "integer"\nmin = 0\nmax = 9', [1, 2], 2**63),
         ('type = "integer"\nmin = 0\nmax = 9', [1, 2], 10**30),
         ('type = "integer"\nmin = 0\nmax = 9', [1, 2], None),
-        ('type = "integer"\nmin = 0\nmax = 9', [timedelta(seconds=1)] * 2, "x"),
-        ('type = "number"\nmin = 0\nmax = 9', [timedelta(seconds=1)] * 2, "x"),
         ('type = "number"\nmin = 0\nmax = 9', [1.5, 2.5], "x"),
         ('type = "boolean"', [True, False], "x"),
         ('type = "datetime"\nmin = 2000-01-01\nmax = 2030-01-01', ["2020-01-01", "2020-02-01"], 5),

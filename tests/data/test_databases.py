@@ -39,35 +39,38 @@ from repsynth.schema import Schema, parse_schema
     ],
 )
 def test_types_of_postgresql_that_arrow_lacks(kind: str, cells: list[str | None], server: Server) -> None:
-    schema = parse_schema("""
+    times, others = (
+        """
 one_row_per_person = true
-[columns.a]
-type = "category"
-values = ["1", "1.5", "ok", "sad", "12.34", "00000000-0000-0000-0000-000000000001", "10.0.0.1/32",
-  "2020-01-01", "2020-01-01T00:00:00", "2020-01-01T00:00:00+00:00"]
 [columns.t]
 type = "datetime"
 min = 1990-01-01
 max = 2030-01-01
+""",
+        """
+[columns.a]
+type = "category"
+values = ["1", "1.5", "ok", "sad", "12.34", "00000000-0000-0000-0000-000000000001", "10.0.0.1/32"]
 [columns.n]
 type = "number"
 min = 0
 max = 100
-thousands = "."
-decimal = ","
-""")
+""",
+    )
+    schema = parse_schema(times if kind in ("date", "timestamp", "timestamptz") else times + others)
+    names = [column.name for column in schema.columns]
     server.run("DROP TABLE IF EXISTS odd", "DROP TYPE IF EXISTS mood", "CREATE TYPE mood AS ENUM ('sad', 'ok')")
 
     def codes(cells: list[str | None]) -> Codes:
         values = ["NULL" if cell is None else f"'{cell}'" for cell in cells]
-        rows = ", ".join(f"({value}, {value}, {value})" for value in values)
-        made = f"CREATE TABLE odd (a {kind}, n {kind}, t {kind})"
+        rows = ", ".join(f"({', '.join([value] * len(names))})" for value in values)
+        made = f"CREATE TABLE odd ({', '.join(f'{name} {kind}' for name in names)})"
         server.run("DROP TABLE IF EXISTS odd", made, f"INSERT INTO odd VALUES {rows}")
         return codes_of(open_source(server.address(table="public.odd")), schema)
 
     together, alone = codes(cells), [codes([cell]) for cell in cells]
-    assert together == {name: [each[name][0] for each in alone] for name in ("a", "n", "t")}
-    assert together["a"][0] >= 0
+    assert together == {name: [each[name][0] for each in alone] for name in names}
+    assert together["a" if "a" in names else "t"][0] >= 0
     if "infinity" in cells:
         assert together["t"][1] == -1, "neither the first day nor the last"
     if kind == "money":

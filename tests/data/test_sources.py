@@ -17,6 +17,7 @@ from conftest import make_people
 from repsynth import Release, synthesize
 from repsynth.data.records import Records
 from repsynth.data.sources import check_columns, open_source
+from repsynth.data.sources.base import reads_as_text
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import DataError
 from repsynth.schema import Schema, parse_schema
@@ -250,7 +251,6 @@ LONG = 'type = "datetime"\nmin = 1600-01-01\nmax = 2500-01-01'
         (CAT, pa.array([1.0, 2.0], type=pa.float16())),
         (CAT, pa.array([1, 2], type=pa.int8())),
         (CAT, pa.array([b"1", b"2"])),
-        (CAT, pa.array([1, 2], type=pa.time32("s"))),
         (CAT, pa.array(["1", "2"]).dictionary_encode().cast(pa.dictionary(pa.int16(), pa.large_string()))),
         (INT, pa.array([1, 2], type=pa.int8())),
         (INT, pa.array([1, 2], type=pa.uint16())),
@@ -280,5 +280,10 @@ def test_a_dtype_that_cannot_hold_the_domain_is_left_before_anything_is_spent(co
     schema = parse_schema(f"one_row_per_person = true\n[columns.a]\n{column}\n")
     cells = [datetime(2020, 1, 1)] if "datetime" in dtype else [1, 0]
     frame = pd.DataFrame({"a": pd.Series(cells).astype(dtype)})
+    kind = {"boolean": "booleans", "datetime64[ns]": "times"}.get(dtype, "numbers")
+    if not reads_as_text(schema.learned[0], kind):
+        with pytest.raises(DataError, match=r"^column 'a' is stored as (booleans|times), "):
+            synthesize(frame, schema, epsilon=1.0)
+        return
     out = synthesize(frame, schema, epsilon=1.0).sample(300)
     assert min(codes_of(out, schema)["a"]) >= 0

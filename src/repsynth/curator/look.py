@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.encode import is_text, plain_array, read_numbers, read_text
+from repsynth.data.encode import plain_array, read_numbers, read_text
 from repsynth.data.sources import Source
-from repsynth.data.sources.base import cell_type, other_mark, say_delimiter
+from repsynth.data.sources.base import cell_type, is_text, other_mark, say_delimiter
 from repsynth.data.sources.cells import CELLS, read_cells
 from repsynth.errors import CONTROLS, DataError, printable
 from repsynth.privacy.budget import DEFAULT_DELTA

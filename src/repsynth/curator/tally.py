@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.encode import is_text, plain_array, read_numbers, read_seconds, read_text
+from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
 from repsynth.data.notation import EPOCH, Notation, date_format
 from repsynth.data.positions import seconds_at, values_at
 from repsynth.data.records import MISSING
+from repsynth.data.sources.base import is_text
 from repsynth.data.sources.cells import CELLS
 from repsynth.schema import Datetime, Discrete, Number, Numeric
 

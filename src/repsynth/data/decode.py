@@ -9,11 +9,12 @@ import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.anew import make_ids
-from repsynth.data.encode import TICKS, is_text
+from repsynth.data.encode import TICKS
 from repsynth.data.layout import PYARROW, Layout, arrow_type_named
 from repsynth.data.notation import EPOCH, Notation, date_format, special_values
 from repsynth.data.positions import seconds_at, usual, values_at
 from repsynth.data.records import MISSING, Records
+from repsynth.data.sources.base import is_text
 from repsynth.errors import ReleaseError
 from repsynth.schema import Category, Column, Datetime, Discrete, Id, Numeric, Schema
 

@@ -15,11 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.notation import EPOCH, ISO_TIME, PLAIN, Notation, date_format, seconds_of, special_seconds
+from repsynth.data.notation import (
+    EPOCH,
+    ISO_TIME,
+    PLAIN,
+    Notation,
+    date_format,
+    numbers_of,
+    seconds_of,
+    special_seconds,
+)
 from repsynth.data.positions import positions_of
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import Source
-from repsynth.data.sources.cells import CELLS, read_cell, without_zeros
+from repsynth.data.sources.base import is_number, is_text
+from repsynth.data.sources.cells import CELLS, read_cell
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
 from repsynth.schema.dates import DateFormat
@@ -27,8 +37,8 @@ from repsynth.schema.dates import DateFormat
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """How many of a unit are a second."""
 
-_TRUE = ["true", "t", "yes", "y", "1", "1.0"]
-_FALSE = ["false", "f", "no", "n", "0", "0.0"]
+_TRUE = ["true", "t", "yes", "y"]
+_FALSE = ["false", "f", "no", "n"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
             return _category(array, column.values) if quick is None else quick
         case Boolean():
             code = _codes(pc.ascii_lower(read_text(array)), (*_FALSE, *_TRUE))
-            return np.where(code == MISSING, MISSING, code // len(_FALSE))
+            return _or_number(array, np.where(code == MISSING, MISSING, code // len(_FALSE)), [0.0, 1.0])
         case Integer() | Number() | Datetime():
             positions = _positions(array, column)
             if not column.special:
@@ -108,14 +118,18 @@ def plain_array(array: pa.Array) -> pa.Array:
 
 
 def _category(array: pa.Array, values: tuple[str, ...]) -> Ints:
-    """Which value each cell is, by its text; a number is also a value that has zeros at its end."""
-    texts = read_text(array)
-    found = _codes(texts, values)
-    shorter = tuple(map(without_zeros, values))
-    if shorter == values:
-        return found
-    again = _codes(pc.if_else(pa.array(_are_numbers(array)), texts, None), shorter)
-    return np.where(found == MISSING, again, found)
+    """Match each cell by its text; "1.0" and "01" are the value 1 unless a value depends on how it is written."""
+    numbers = numbers_of(values)
+    found = _codes(read_text(array), values)
+    return found if numbers is None else _or_number(array, found, numbers)
+
+
+def _or_number(array: pa.Array, found: Ints, numbers: Sequence[float | None]) -> Ints:
+    """Match the cells that are not found yet as numbers."""
+    left = np.flatnonzero(found == MISSING)
+    if len(left) and any(number is not None for number in numbers):
+        found[left] = _find(read_numbers(array.take(pa.array(left))), numbers)
+    return found
 
 
 def _codes(texts: pa.Array, values: tuple[str, ...]) -> Ints:
@@ -168,7 +182,8 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
     types = pa.types
     if array.type == CELLS:
         written = read_numbers(_written(array), notation)
-        return np.where(_are_numbers(array), _floats(_part(array, "number")), written)
+        numbers = _part(array, "number")
+        return np.where(_known(numbers), _floats(numbers), written)
     if is_text(array.type):
         quick = _all_numbers(array) if notation.is_plain else None
         array = notation.plain(read_text(array)) if quick is None else quick
@@ -176,7 +191,7 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
         return _spans(array)
     elif types.is_decimal(array.type):  # by way of text: straight on, the same number of another scale is another
         array = array.cast(pa.large_string())
-    elif not _is_number(array.type):
+    elif not is_number(array.type):
         array = pa.nulls(len(array))
     return _floats(array.cast(pa.float64(), safe=False))
 
@@ -251,12 +266,6 @@ def _part(array: pa.StructArray, name: str) -> pa.Array:
     return array.flatten()[CELLS.get_field_index(name)]
 
 
-def _are_numbers(array: pa.Array) -> Bools:
-    if array.type == CELLS:
-        return _known(_part(array, "number"))
-    return np.full(len(array), _is_number(array.type) or pa.types.is_duration(array.type))
-
-
 def _time_positions(seconds: Ints, column: Datetime) -> Ints:
     start = int((column.start - EPOCH).total_seconds())
     unit = int(column.unit.total_seconds())
@@ -275,6 +284,8 @@ def read_seconds(array: pa.Array, dates: DateFormat | None = None) -> pa.Array:
         ticks = array.cast(pa.int64())
         return pa.array(_ints(ticks, null=0) // TICKS[array.type.unit], mask=~_known(ticks))
     text = read_text(array)
+    if dates is not None and dates.is_number:  # whole numbers, also where storage made 20200131.0 of them
+        text = read_text(pa.array(read_numbers(text), from_pandas=True))
     pattern = ISO_TIME if dates is None else f"(?i)^(?:{dates.pattern})$"
     distinct = pc.if_else(pc.match_substring_regex(text, pattern), text, None).dictionary_encode()
     parsed = pa.array([seconds_of(value, dates) for value in distinct.dictionary.to_pylist()], type=pa.int64())
@@ -296,16 +307,3 @@ def _ints(array: pa.Array, *, null: int) -> Ints:
     filled = pc.fill_null(array, null) if array.null_count else array
     result: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64)
     return result
-
-
-def _is_number(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_decimal(arrow_type))
-
-
-def is_text(arrow_type: pa.DataType) -> bool:
-    """Whether a column of this type holds text or bytes."""
-    types = pa.types
-    text = types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type)
-    binary = types.is_binary(arrow_type) or types.is_large_binary(arrow_type)
-    return bool(text or binary or types.is_binary_view(arrow_type) or types.is_fixed_size_binary(arrow_type))

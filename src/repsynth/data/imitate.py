@@ -13,6 +13,7 @@ from repsynth.data.notation import has_form, special_values
 from repsynth.data.positions import usual
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import Source, open_source
+from repsynth.data.sources.base import kind_of, reads_as_text
 from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
 from repsynth.schema.dates import DateFormat
 from repsynth.schema.id_formats import IdFormat
@@ -62,6 +63,8 @@ def _survives(stored: ColumnLayout, column: Column, kind: str) -> bool:
         codes = np.append(usual(codes, column), np.arange(last + 1, column.positions))
     codes = np.append(codes, [MISSING] * column.missing).astype(np.int64)
     try:
+        if kind_of(arrow_type_named(stored.type)) == "numbers" and not reads_as_text(column, "numbers"):
+            return False
         out = to_kind(decode(Records(rows=len(codes), codes={column.name: codes}), alone, layout), layout)
         (back,) = EncodedTable(open_source(out), alone)
     except Exception:  # Arrow, pandas and polars each have their own ways to refuse a value
@@ -119,7 +122,12 @@ def _numeric_type(column: Numeric, came: pa.DataType | None) -> pa.DataType:
         return came if has_form(column) or plain == pa.string() else plain
     if str(came) in TEXTS:
         return came if has_form(column) or plain == pa.string() else plain
-    if isinstance(column, Datetime) and _days_as_numbers(column) and types.is_integer(came):
+    if (
+        isinstance(column, Datetime)
+        and column.dates
+        and DateFormat(column.dates).is_number
+        and types.is_integer(came)
+    ):
         return came
     if None in special_values(column):
         return plain
@@ -202,11 +210,6 @@ def _output_dtype(column: Column, chosen: str | None) -> str | None:
 
 def _is_text(arrow_type: pa.DataType) -> bool:
     return str(arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type) in TEXTS
-
-
-def _days_as_numbers(column: Datetime) -> bool:
-    """Whether days are written as whole numbers such as 20200131, which storage may have taken for numbers."""
-    return column.dates is not None and re.fullmatch("%Y(%[md])+", column.dates) is not None
 
 
 def _holds(arrow_type: pa.DataType, values: tuple[object, ...]) -> bool:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from repsynth.schema import Datetime, Integer, Number, Numeric
@@ -16,6 +17,15 @@ _CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2
 ISO_TIME = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T]{_CLOCK})?$"
 EPOCH = datetime(1970, 1, 1)
 _BLANK = "[\\s\u00a0\u202f]*"
+_NUMERAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_HEX = re.compile(r"[+-]?0[xob][0-9a-f_]+", re.IGNORECASE)
+_MOST_DIGITS = 15
+"""Decimal digits that float64 keeps."""
+_NULLS = (
+    *("", "na", "n/a", "#na", "#n/a", "#n/a n/a", "null", "none", "<na>"),
+    *("1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
+)
+"""Texts that readers take for a missing cell, in lower case."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +122,29 @@ def special_values(column: Numeric) -> list[float | None]:
     if isinstance(column, Datetime):
         return list(special_seconds(column))
     return [plain_number(text) for text in column.special]
+
+
+@cache
+def numbers_of(texts: tuple[str, ...]) -> list[float | None] | None:
+    """Return the number that each declared text is, None for a word.
+
+    Return None in place of the list where a column of numbers loses a text: the zeros of "02139", the last digits
+    of a long number, or a cell that says "NA".
+
+    >>> numbers_of(("1", "2.50", "3+")), numbers_of(("02139", "K1A 0B1"))
+    ([1.0, 2.5, None], None)
+    """
+    found = [float(text) if _NUMERAL.fullmatch(text) else None for text in texts]
+    known = [number for number in found if number is not None]
+    kept = all(_keeps(text) for text in texts) and len(set(known)) == len(known)
+    return found if kept else None
+
+
+def _keeps(text: str) -> bool:
+    if _NUMERAL.fullmatch(text):
+        return sum(map(str.isdigit, text)) <= _MOST_DIGITS
+    try:
+        float(text)
+    except ValueError:
+        return text.strip().lower() not in _NULLS and _HEX.fullmatch(text.strip()) is None
+    return False

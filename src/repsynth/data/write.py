@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.data.csv_rows import csv_rows
-from repsynth.data.encode import is_text, plain_array
+from repsynth.data.encode import plain_array
+from repsynth.data.sources.base import is_text
 from repsynth.errors import ConfigError, shown
 from repsynth.storage.atomic import check_place, unnamed
 from repsynth.threads import how_many_workers, in_order

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.encode import is_text, plain_array, read_numbers, read_seconds, read_text
+from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
 from repsynth.data.notation import Notation
+from repsynth.data.sources.base import is_text
 from repsynth.data.sources.cells import CELLS
 
 KINDS = "kinds"

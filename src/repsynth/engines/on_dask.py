@@ -17,6 +17,7 @@ import cloudpickle
 from distributed import Client, Future, LocalCluster
 
 from repsynth.data.sources import Source
+from repsynth.data.sources.base import check_storage
 from repsynth.data.sources.frames import open_pandas
 from repsynth.engines.clusters import FAN_IN, ClusterEngine, Parts
 from repsynth.engines.counting import EncodeOwned
@@ -231,6 +232,7 @@ class _Declared:
                     f"{own}: a partition has ids of another type than the data frame declares; read them as text"
                 )
         source = open_pandas(frame)
+        check_storage(source, self.encode.schema)  # a partition may have other types than the frame declares
         return self.encode.of(source.batches(source.names))
 
 

@@ -48,6 +48,11 @@ class DateFormat:
         return None
 
     @property
+    def is_number(self) -> bool:
+        """Whether its texts are whole numbers without leading zeros, such as 20200131."""
+        return re.fullmatch("%Y(%[md])+", self.text) is not None
+
+    @property
     def has_time(self) -> bool:
         """Whether it names a time of day."""
         return "%H" in self.text

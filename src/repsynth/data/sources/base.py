@@ -8,9 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from repsynth.arrays import Ints
+from repsynth.data.notation import Notation, date_format, numbers_of
 from repsynth.data.reading import AS_USUAL, Reading
+from repsynth.data.sources.cells import CELLS, kinds_of_cells
 from repsynth.errors import ConfigError, DataError, shown
-from repsynth.schema import Schema
+from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 
 BATCH_ROWS = 131_072
 UNREADABLE = (OSError, pa.ArrowException, ValueError, MemoryError)  # what Arrow raises on damaged files
@@ -108,6 +110,78 @@ def check_columns(source: Source, schema: Schema) -> None:
             check_type(name, arrow_type, learned=name in learned)
             if schema.person is not None and name == schema.person.column:
                 _check_ids(name, arrow_type)
+    check_storage(source, schema)
+
+
+def check_storage(source: Source, schema: Schema) -> None:
+    """Refuse a column whose storage type could read a cell differently from its text.
+
+    A reader that infers types chooses the storage type by all cells, so one record would change the reading of
+    the others, and sums would move by more than their sensitivity.
+    """
+    types = dict(zip(source.names, source.types, strict=True))
+    for column in schema.learned:
+        wrong = sorted(
+            kind for kind in _kinds(source, column.name, types[column.name]) if not reads_as_text(column, kind)
+        )
+        if wrong:
+            raise DataError(
+                f"column '{column.name}' is stored as {' and '.join(wrong)}, which may not read as its text "
+                "would, so one record could change how others are read; pass the file, or read it with dtype=str"
+            )
+
+
+def reads_as_text(column: Discrete | Numeric, kind: str) -> bool:
+    """Whether a cell of this kind (see `kind_of`) gets the same code as any text that a reader has for it."""
+    match column, kind:
+        case _, "text":
+            return True
+        case Boolean(), "numbers" | "booleans":
+            return True
+        case Category(), "numbers":
+            return numbers_of(column.values) is not None
+        case Integer() | Number(), "numbers":
+            return Notation.of(column).decimal == "." and numbers_of(column.special) is not None
+        case Datetime(), "numbers":
+            form = date_format(column)
+            return (form is None or form.is_number) and numbers_of(column.special) is not None
+        case Datetime(), "times":
+            return column.dates is None and numbers_of(column.special) is not None
+    return False
+
+
+def kind_of(arrow_type: pa.DataType) -> str:
+    """Return what the cells of a storage type are: text, numbers, booleans, times, or else the type's name."""
+    kind, types = cell_type(arrow_type), pa.types
+    if is_text(kind):
+        return "text"
+    if is_number(kind):
+        return "numbers"
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "times"
+    return "booleans" if types.is_boolean(kind) else str(kind)
+
+
+def _kinds(source: Source, name: str, arrow_type: pa.DataType | None) -> set[str]:
+    """Return the kinds of cells of a column: by its type, or cell by cell where each has its own type."""
+    if arrow_type is None:
+        return {"text"}
+    if not pa.types.is_null(cell_type(arrow_type)):
+        return {kind_of(arrow_type)}
+    if source.engine == "dask":
+        raise DataError(f"column '{name}' holds Python objects; convert it with .astype('string') first")
+    if source.engine is not None:
+        return set()
+    found = set()
+    for batch in source.batches([name]):
+        cells = batch.column(0)
+        while pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary
+        if cells.type == CELLS:
+            found |= kinds_of_cells(cells)
+        elif cells.null_count < len(cells):
+            found.add(kind_of(cells.type))
+    return found
 
 
 def other_mark(source: Source) -> str | None:
@@ -137,8 +211,7 @@ def check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
 def _check_ids(name: str, arrow_type: pa.DataType) -> None:
     """Ids of persons are compared as texts, so they must have one that says all."""
     kind, types = cell_type(arrow_type), pa.types
-    plain = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    if not (plain or _is_string(kind)):
+    if not (is_number(kind) or _is_string(kind)):
         held = "has no declared type" if types.is_null(kind) else f"holds {kind}"
         raise DataError(f"column '{name}' says whose a row is and {held}; make it text or whole numbers first")
 
@@ -156,6 +229,19 @@ def cell_type(arrow_type: pa.DataType) -> pa.DataType:
     if isinstance(arrow_type, pa.BaseExtensionType) and _is_string(arrow_type.storage_type):
         return arrow_type.storage_type
     return arrow_type
+
+
+def is_text(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this type holds text or bytes."""
+    types = pa.types
+    binary = types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type)
+    return bool(_is_string(arrow_type) or binary or types.is_fixed_size_binary(arrow_type))
+
+
+def is_number(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers."""
+    types = pa.types
+    return bool(types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_decimal(arrow_type))
 
 
 def _is_string(arrow_type: pa.DataType) -> bool:

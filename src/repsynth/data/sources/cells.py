@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 CELLS = pa.struct(
     [
@@ -61,6 +62,27 @@ def read_cell(value: Any) -> Cell:
         return NOTHING if value is None or value != value else _read(value)
     except Exception:  # whatever a foreign object does when it is compared or printed
         return NOTHING
+
+
+def kinds_of_cells(cells: pa.StructArray) -> set[str]:
+    """Return which of text, numbers, times and booleans are among the cells.
+
+    >>> sorted(kinds_of_cells(read_cells([1, "1", None])))
+    ['numbers', 'text']
+    """
+    text, number, seconds, is_text = (part.to_numpy(zero_copy_only=False) for part in _known(cells))
+    found = {
+        "text": is_text,
+        "numbers": number,
+        "times": seconds,
+        "booleans": text & ~(is_text | number | seconds),
+    }
+    return {kind for kind, which in found.items() if which.any()}
+
+
+def _known(cells: pa.StructArray) -> list[pa.Array]:
+    text, number, seconds, is_text = cells.flatten()
+    return [text.is_valid(), number.is_valid(), seconds.is_valid(), pc.and_(is_text, text.is_valid())]
 
 
 def without_zeros(text: str) -> str:

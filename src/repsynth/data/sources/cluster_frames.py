@@ -10,6 +10,8 @@ from repsynth.data.sources.base import Source
 from repsynth.data.sources.frames import open_pandas
 from repsynth.errors import DataError
 
+_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+
 
 def open_dask(frame: Any) -> Source:
     """A Dask data frame, whose partitions are pandas data frames: names and dtypes are those that it declares."""
@@ -38,6 +40,12 @@ def open_spark(frame: Any) -> Source:
         schema = to_arrow_schema(frame.schema)
     except PySparkException:
         raise DataError("this Spark DataFrame has a column of a type that Arrow lacks; cast or drop it") from None
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    if zone not in _UTC and any(field.dataType.typeName() == "timestamp" for field in frame.schema.fields):
+        raise DataError(
+            "this Spark DataFrame has times in the time zone of its session, while text is read as UTC; set "
+            "spark.sql.session.timeZone to UTC and read the table again, or make these columns timestamp_ntz"
+        )
     nothing = (None,) * len(schema.names)
     types = tuple(schema.types)
     return Source("arrow", tuple(schema.names), types, nothing, _stays, engine="spark", frame=frame)
