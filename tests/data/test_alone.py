@@ -1,6 +1,8 @@
 """A cell reads alike alone and among others, in every type of every library; and no cell shows in the layout."""
 
+import contextlib
 import json
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +19,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -498,6 +501,200 @@ def test_what_is_not_refused_can_be_read(array: pa.Array) -> None:
         source = open_source(pa.table({column.name: stored for column in columns}))
         check_columns(source, schema)
         assert len(layout_of(source, schema).columns) == len(columns)
+
+
+# --- readers that infer types ---
+
+DECLARED: list[Column] = [
+    *(
+        Category(name=f"category {number}", values=values)
+        for number, values in enumerate(
+            [
+                ("02139", "02140", "K1A 0B1"),
+                ("1", "2", "3"),
+                ("1", "2", "3+"),
+                ("1.0", "2.50"),
+                ("1", "01", "2"),
+                ("1", "2", "NA"),
+                ("1", "2", "nan"),
+                ("0x10", "2"),
+                ("0", "1", "true", "false"),
+                ("True", "False", "yes", "no"),
+                ("2020-01-31", "2020-02-01", "20200131"),
+                ("10:00", "11:00:00"),
+                ("9007199254740993", "9007199254740992"),
+                ("a", "b"),
+            ]
+        )
+    ),
+    Boolean(name="boolean"),
+    Integer(name="integer", min=-5, max=10**8),
+    Integer(name="dotted", min=0, max=10**8, thousands="."),
+    Integer(name="dollars", min=0, max=10**8, thousands=",", prefix="$", special=("-9", "x")),
+    Integer(name="special", min=0, max=10, special=("NA", "-9")),
+    Integer(name="huge", min=0, max=2**53 - 1),
+    Number(name="number", min=0.0, max=100.0),
+    Number(name="cents", min=0.0, max=100.0, decimals=2),
+    Number(name="comma", min=0.0, max=100.0, decimal=","),
+    Number(name="european", min=0.0, max=10_000.0, decimal=",", thousands="."),
+    Datetime(name="day", **DAYS),
+    Datetime(name="second", min=datetime(2019, 1, 1), max=datetime(2021, 1, 1), special=("9999-12-31", "-9")),
+    Datetime(name="european day", dates="%d.%m.%Y", **DAYS),
+    Datetime(name="day first", dates="%Y-%d-%m", **DAYS),
+    Datetime(name="numbered", dates="%Y%m%d", special=("-9",), **DAYS),
+    Datetime(name="short", dates="%d%m%y", **DAYS),
+]
+RAW: list[tuple[str, str]] = [
+    *[("02139", "02140"), ("1", "2"), ("01", "2"), ("1.0", "2.50"), ("1.", "0"), ("1.234", "2.500"), ("1e0", "2")],
+    *[("-9", "1"), ("NA", "1"), ("nan", "2"), ("", "2"), ("9007199254740993", "9007199254740992"), ("1,5", "2,5")],
+    *[("1", "0"), ("True", "False"), ("true", "false"), ("yes", "no"), ("10:00", "11:00:00"), ("$1,000", "$2")],
+    *[("2020-01-31", "2020-02-01"), ("2020-01-31 10:00:00", "2020-02-01 00:00:00"), ("2020-01-02T00:00", "")],
+    *[("2020-01-31T00:00:00+02:00", "2020-01-01T00:00:00Z"), ("20200131", "20200201"), ("010220", "110220")],
+    *[("9999-12-31", "2020-01-01"), ("a", "b"), ("0.1", "33.333333333333336"), ("", "")],
+    ("31.01.2020", "01.02.2020"),
+]
+"""Two cells of each column of a CSV file."""
+
+ODD_CELLS = ["", "x", "1.5", "3", "true", "2020-01-31", "2020-01-31T10:00:00", "10:00", "NA", "9" * 17, "K1A 0B1"]
+
+
+def from_pandas(path: Path) -> Any:
+    return pd.read_csv(path)
+
+
+def from_nullable_pandas(path: Path) -> Any:
+    return pd.read_csv(path, dtype_backend="numpy_nullable")
+
+
+def from_arrow_in_pandas(path: Path) -> Any:
+    return pd.read_csv(path, engine="pyarrow", dtype_backend="pyarrow")
+
+
+def from_categories(path: Path) -> Any:
+    return pd.read_csv(path).astype("category")
+
+
+def from_objects(path: Path) -> Any:
+    return pd.read_csv(path).astype(object)
+
+
+def from_parquet(path: Path) -> Any:
+    pd.read_csv(path).to_parquet(path.with_suffix(".parquet"))
+    return path.with_suffix(".parquet")
+
+
+def from_sqlite(path: Path) -> Any:
+    path = path.with_suffix(".sqlite")
+    path.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        pd.read_csv(path.with_suffix(".csv")).to_sql("t", connection, index=False)
+    return path
+
+
+def from_polars(path: Path) -> Any:
+    return pl.read_csv(path, infer_schema_length=None)
+
+
+def from_arrow(path: Path) -> Any:
+    return pacsv.read_csv(path)
+
+
+def from_duckdb(path: Path) -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    made = path.with_suffix(".duckdb")
+    made.unlink(missing_ok=True)
+    with duckdb.connect(str(made)) as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{path}', header = true, delim = ',')")
+    return made
+
+
+def from_dask(path: Path) -> Any:
+    frames = pytest.importorskip("dask.dataframe")
+    return frames.from_pandas(pd.read_csv(path), npartitions=1)
+
+
+def from_file(path: Path) -> Any:
+    return path
+
+
+READERS = [from_file, from_pandas, from_nullable_pandas, from_arrow_in_pandas, from_categories, from_objects]
+READERS += [from_parquet, from_sqlite, from_polars, from_arrow, from_duckdb, from_dask]
+
+
+def write_raw(path: Path, odd: list[str]) -> None:
+    columns = {f"c{place}": [*cells, *odd] for place, cells in enumerate(RAW)}
+    pd.DataFrame(columns).assign(end="e").to_csv(path, index=False)
+
+
+def readings(table: Any) -> dict[tuple[int, str], list[int]]:
+    """Read the first two cells of each column by each column of the schema that is not refused."""
+    source = open_source(table)
+    cells = source if source.engine is None else open_source(table.compute())
+    names = [f"c{place}" for place in range(len(RAW))]
+    (batch,) = cells.batches(names)
+    found = {}
+    for place, name in enumerate(names):
+        taken = [column for column in DECLARED if accepts(source, replace(column, name=name))]
+        same = pa.record_batch({column.name: batch.column(name) for column in taken})
+        codes = encode_batch(same, Schema(columns=tuple(taken))).codes
+        found |= {(place, column): read[:2].tolist() for column, read in codes.items()}
+    return found
+
+
+def accepts(source: Source, column: Column) -> bool:
+    place = source.names.index(column.name)
+    alone = replace(source, names=(column.name,), types=(source.types[place],), dtypes=(source.dtypes[place],))
+    try:
+        check_columns(alone, Schema(columns=(column,)))
+    except DataError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_no_odd_record_changes_how_a_reader_s_cells_are_read(read: Callable[[Path], Any], tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    write_raw(path, [])
+    alone = readings(read(path))
+    assert len(alone) > len(RAW) * len(DECLARED) * 0.4, "most are not refused"
+    for odd in ODD_CELLS:
+        write_raw(path, [odd])
+        among = readings(read(path))
+        changed = {key for key in alone.keys() & among.keys() if alone[key] != among[key]}
+        if read is from_duckdb:  # reads 31.01.2020 as a date, which the schema does not
+            changed -= {(RAW.index(("31.01.2020", "01.02.2020")), name) for name in ("day", "second")}
+        if read is from_sqlite:  # pandas writes True there as the number 1
+            changed = {(place, name) for place, name in changed if RAW[place][0].lower() != "true"}
+        assert not changed, odd
+
+
+def test_codes_with_leading_zeros_are_refused_as_numbers(tmp_path: Path) -> None:
+    schema = Schema(columns=(DECLARED[0],), one_row_per_person=True)
+    path = tmp_path / "t.csv"
+    path.write_text(f"{DECLARED[0].name}\n" + "02139\n" * 4 + "02140\n")
+    for read in READERS[1:]:
+        if read is not from_duckdb:  # takes leading zeros for text
+            with pytest.raises(DataError, match=r"^column 'category 0' is stored as numbers, [^\n]*dtype=str$"):
+                synthesize(read(path), schema, epsilon=1.0)
+    for table in (path, pd.read_csv(path, dtype=str)):
+        check_columns(open_source(table), schema)
+
+
+@pytest.mark.filterwarnings("ignore:Columns .* have mixed types")
+def test_a_table_of_several_chunks_in_which_one_record_is_a_word(tmp_path: Path) -> None:
+    """`read_csv` makes numbers of one chunk and text of the other."""
+    path, more = tmp_path / "t.csv", ",".join("0" * 600)
+    names = ",".join(f"c{place}" for place in range(600))
+    path.write_text(f"a,{names}\n" + f"01,{more}\n" * 1500 + f"x,{more}\n")
+    frame = pd.read_csv(path)[["a"]]
+    assert {type(cell) for cell in frame["a"]} == {int, str}
+    whole = open_source(frame)
+    assert not accepts(whole, Category(name="a", values=("01", "x")))
+    assert not accepts(whole, Integer(name="a", min=0, max=9, thousands="."))
+    schema = Schema(columns=(Category(name="a", values=("1", "x")),))
+    check_columns(whole, schema)
+    (records,) = EncodedTable(whole, schema)
+    assert np.bincount(records.codes["a"]).tolist() == [1500, 1]
 
 
 # --- the layout ---

@@ -28,10 +28,12 @@ from test_clusters import (
 )
 
 import repsynth
-from repsynth.data.sources import frames, open_source, parquet, stretches
+from repsynth.data.encode import encode_batch
+from repsynth.data.sources import check_columns, frames, open_source, parquet, stretches
+from repsynth.data.sources.base import kind_of, reads_as_text
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
-from repsynth.schema import Schema
+from repsynth.schema import Schema, parse_schema
 
 pytestmark = [
     pytest.mark.slow,
@@ -83,6 +85,7 @@ def session(spark: None, tmp_path: Path) -> Any:
 
 
 def test_a_spark_cluster(session: Session, folder: Path) -> None:
+    one_odd_record_changes_no_other(session, folder)
     files_and_frames_give_the_same_bits(session, folder)
     persons_are_found_wherever_their_rows_are(session, folder)
     for schema, table in ((SCHEMA, "people"), (VISITS, "visits")):
@@ -90,6 +93,46 @@ def test_a_spark_cluster(session: Session, folder: Path) -> None:
         a_killed_task_changes_nothing(session, folder / f"{table}.parquet", schema)
     failures_are_one_line(session, folder)
     nothing_is_left_behind(session, folder)
+
+
+def one_odd_record_changes_no_other(session: Session, folder: Path) -> None:
+    """Spark infers types from all cells of a CSV file."""
+    schema = parse_schema("""
+one_row_per_person = true
+columns.zip = {type = "category", values = ["02139", "K1A 0B1"]}
+columns.code = {type = "category", values = ["1", "2", "x"]}
+columns.age = {type = "integer", min = 0, max = 99, special = ["-9", "x"]}
+columns.pay = {type = "number", min = 0, max = 9, decimal = ","}
+columns.day = {type = "datetime", min = 2020-01-01, max = 2020-12-31}
+columns.time = {type = "datetime", min = 2020-01-01T00:00:00, max = 2020-12-31T00:00:00}
+columns.flag = {type = "boolean"}
+""")
+    names = [column.name for column in schema.columns]
+    rows = [
+        "02139,1,-9,1.5,2020-01-31,2020-01-31 10:00:00,true",
+        "02139,2,7,2.5,2020-02-01,2020-02-01 00:00:00,false",
+    ]
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    found = []
+    for odd in (rows[0], ",".join("x" * len(names)), "", "1.5,1.5,1.5,1,2020-01-31 10:00:00,2020-01-31,1"):
+        (folder / "inferred.csv").write_text("\n".join([",".join(names), *rows, odd]) + "\n")
+        frame = session.read.csv(str(folder / "inferred.csv"), header=True, inferSchema=True)
+        source, cells = open_source(frame), frame.toArrow()
+        taken = [column for column in schema.learned if reads_as_text(column, kind_of(cells[column.name].type))]
+        if len(taken) < len(names):
+            with pytest.raises(DataError, match="is stored as"):
+                check_columns(source, schema)
+        (batch,) = cells.combine_chunks().to_batches()
+        codes = encode_batch(batch, Schema(columns=tuple(taken))).codes
+        found.append({name: read[:2].tolist() for name, read in codes.items()})
+    assert set(names) - found[0].keys() == {"zip", "pay"}
+    assert found[1].keys() == set(names), "all is text"
+    for name in names:
+        assert len({tuple(each[name]) for each in found if name in each}) == 1, name
+    session.conf.set("spark.sql.session.timeZone", "Europe/Zurich")
+    with pytest.raises(DataError, match=r"set spark\.sql\.session\.timeZone to UTC"):
+        open_source(frame)
+    session.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 def files_and_frames_give_the_same_bits(session: Session, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -36,16 +37,17 @@ def open_spark(frame: Any) -> Source:
             "this Spark DataFrame may hold other rows each time it is worked out (rand() and its like); write it "
             "to a file first"
         )
-    try:
-        schema = to_arrow_schema(frame.schema)
-    except PySparkException:
-        raise DataError("this Spark DataFrame has a column of a type that Arrow lacks; cast or drop it") from None
     zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
     if zone not in _UTC and any(field.dataType.typeName() == "timestamp" for field in frame.schema.fields):
         raise DataError(
             "this Spark DataFrame has times in the time zone of its session, while text is read as UTC; set "
             "spark.sql.session.timeZone to UTC and read the table again, or make these columns timestamp_ntz"
         )
+    needed = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}  # by Spark's version
+    try:
+        schema = to_arrow_schema(frame.schema, **needed)
+    except PySparkException:
+        raise DataError("this Spark DataFrame has a column of a type that Arrow lacks; cast or drop it") from None
     nothing = (None,) * len(schema.names)
     types = tuple(schema.types)
     return Source("arrow", tuple(schema.names), types, nothing, _stays, engine="spark", frame=frame)
