@@ -43,9 +43,9 @@ def open_spark(frame: Any) -> Source:
             "this Spark DataFrame has times in the time zone of its session, while text is read as UTC; set "
             "spark.sql.session.timeZone to UTC and read the table again, or make these columns timestamp_ntz"
         )
-    needed = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}  # by Spark's version
+    zoned = "timezone" in signature(to_arrow_schema).parameters  # not before Spark 4.1
     try:
-        schema = to_arrow_schema(frame.schema, **needed)
+        schema = to_arrow_schema(frame.schema, **({"timezone": "UTC"} if zoned else {}))
     except PySparkException:
         raise DataError("this Spark DataFrame has a column of a type that Arrow lacks; cast or drop it") from None
     nothing = (None,) * len(schema.names)
