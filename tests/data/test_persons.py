@@ -299,3 +299,25 @@ def test_ids_of_types_whose_text_does_not_say_all_are_refused(ids: pa.Array) -> 
 def test_whole_numbers_are_the_same_with_a_zero_behind_the_point() -> None:
     ids = pa.array(["17", "17.0", "17.00", "1.70", "v17.0", "17.0 ", "17.000"])
     assert rows_of([ids]) == [5, 5, 5, 1, 1, 5, 5]
+
+
+def test_ids_are_the_same_persons_as_numbers_and_as_text(tmp_path: Path) -> None:
+    """One record whose id is a word makes text of a column that was read as numbers."""
+    texts = ["007", "7", "+7", "-07", "-7", "10", "00", "0", "9007199254740993", "9007199254740992"]
+    pairs = []
+    for odd in ([], ["x"]):
+        (tmp_path / "t.csv").write_text("\n".join(["who", *texts, *odd]) + "\n")
+        frame = pd.read_csv(tmp_path / "t.csv")
+        pairs.append((str(frame["who"].dtype), rows_of([pa.array(frame["who"])])[: len(texts)]))
+    assert pairs == [("int64", [3, 3, 3, 2, 2, 1, 2, 2, 1, 1]), ("str", pairs[0][1])]
+
+
+def test_real_numbers_are_refused_as_ids() -> None:
+    """One missing id makes real numbers of all ids, and those beyond 2^53 could not be told apart."""
+    for ids in ([10**17, 10**17 + 1], [10**17, None]):
+        table = pd.DataFrame({"who": ids, "smoker": [True, False]})
+        if table["who"].dtype == "int64":
+            check_columns(open_source(table), SCHEMA)
+            continue
+        with pytest.raises(DataError, match=r"^column 'who' says whose a row is and holds double; make it text"):
+            check_columns(open_source(table), SCHEMA)

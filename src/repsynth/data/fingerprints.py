@@ -223,18 +223,20 @@ def _same(ordered: Prints) -> Bools:
 def id_texts(ids: pa.Array) -> pa.Array:
     """The texts by which ids are compared.
 
-    >>> id_texts(pa.array([" 17.0", "1.70", "a"])).to_pylist()
-    ['17', '1.70', 'a']
+    A reader may have made the number 17 of "017", so both are one id.
+
+    >>> id_texts(pa.array([" 17.0", "017", "1.70", "a"])).to_pylist()
+    ['17', '17', '1.70', 'a']
     """
     ids = plain_array(ids)
     texts = read_text(ids)
     if pa.types.is_floating(ids.type):
         exact = 2.0 ** _DIGITS[ids.type.bit_width]
         texts = pc.if_else(pc.greater_equal(pc.abs(ids.cast(pa.float64())), exact), _LOST, texts)
-    whole = pc.ends_with(texts, "0")
-    if not pc.any(whole, min_count=0).as_py():
+    odd = pc.match_substring_regex(texts, "^-?0|^[+]|[.]0*$")
+    if not pc.any(odd, min_count=0).as_py():
         return texts
-    return pc.if_else(whole, pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0+$", r"\1"), texts)
+    return pc.if_else(odd, pc.replace_substring_regex(texts, r"^(?:[+]|(-))?0*([0-9]+)(?:\.0*)?$", r"\1\2"), texts)
 
 
 def states_of(texts: pa.Array) -> Ints:

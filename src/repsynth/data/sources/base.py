@@ -109,7 +109,7 @@ def check_columns(source: Source, schema: Schema) -> None:
         if arrow_type is not None:
             check_type(name, arrow_type, learned=name in learned)
             if schema.person is not None and name == schema.person.column:
-                _check_ids(name, arrow_type)
+                _check_ids(name, arrow_type, source.kind)
     check_storage(source, schema)
 
 
@@ -208,10 +208,12 @@ def check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
         raise DataError(f"column '{name}' is of a type that is not read; make it text, numbers or times first")
 
 
-def _check_ids(name: str, arrow_type: pa.DataType) -> None:
-    """Ids of persons are compared as texts, so they must have one that says all."""
+def _check_ids(name: str, arrow_type: pa.DataType, source_kind: str) -> None:
+    """Refuse ids of persons that have no exact text. One missing id makes real numbers of whole ones, and long ids
+    of other persons lose digits; only statistics programs store all numbers as real ones."""
     kind, types = cell_type(arrow_type), pa.types
-    if not (is_number(kind) or _is_string(kind)):
+    real = types.is_floating(kind) and source_kind != "statistics"
+    if real or not (is_number(kind) or _is_string(kind)):
         held = "has no declared type" if types.is_null(kind) else f"holds {kind}"
         raise DataError(f"column '{name}' says whose a row is and {held}; make it text or whole numbers first")
 
