@@ -57,6 +57,7 @@ def test_a_dask_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
             a_killed_task_changes_nothing(client, folder / f"{table}.parquet", plans)
         failures_are_one_line(client, folder)
         ids_of_another_type_than_declared_are_refused(client)
+        types_that_could_change_a_reading_are_refused()
         nothing_is_left_behind(client, folder)
         the_command_line_names_the_scheduler(client, folder, capsys)
         check_interrupted(folder, "dask", client.scheduler.address)
@@ -125,6 +126,26 @@ def ids_of_another_type_than_declared_are_refused(client: Client) -> None:
     frame = dask.dataframe.from_map(part, [0, 2], meta=part(0))
     with pytest.raises(DataError, match="visitor: a partition has ids of another type"):
         repsynth.synthesize(frame, schema, epsilon=1.0, delta=1e-6)
+
+
+def types_that_could_change_a_reading_are_refused() -> None:
+    """A partition may have other types than the frame declares, and a column of objects has none."""
+    import dask
+    import dask.dataframe
+    import pandas as pd
+
+    def part(first: int) -> pd.DataFrame:  # goes to the workers, which have no tests
+        return pd.DataFrame({"zip": ["02139", "K1A 0B1"] if first == 0 else [2139, 2140]})
+
+    schema = repsynth.parse_schema(
+        "one_row_per_person = true\ncolumns.zip = {type = 'category', values = ['02139', '02140', 'K1A 0B1']}"
+    )
+    with pytest.raises(DataError, match="column 'zip' is stored as numbers"):
+        repsynth.synthesize(dask.dataframe.from_map(part, [0, 2], meta=part(0)), schema, epsilon=1.0)
+    with dask.config.set({"dataframe.convert-string": False}):
+        objects = dask.dataframe.from_pandas(part(0).astype(object), npartitions=1)
+        with pytest.raises(DataError, match="column 'zip' holds Python objects; convert it"):
+            repsynth.synthesize(objects, schema, epsilon=1.0)
 
 
 def killed_workers_change_nothing(client: Client, table: Path, plans: Callable[[str], Plan]) -> None:
