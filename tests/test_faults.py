@@ -44,6 +44,7 @@ IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
 
 OF_PERSONS = "engines/test_cluster_persons.py::"
 PERSONS = "data/test_persons.py::"
+ALONE = "data/test_alone.py::"
 RUNS = "pipeline/test_person_runs.py::"
 BY_LABEL = "scoring/test_threshold_by_label.py::"
 ATTACKED = "attacks/test_person_attacks.py::"
@@ -1019,6 +1020,41 @@ FAULTS = [
         "return read_cells(cells) if",
         "return pa.array([None if c is None else str(c) for c in cells]) if",
         PLACES + "test_cells_of_sqlite_each_have_their_own_type",
+    ),
+    Fault(
+        "codes with leading zeros may be stored as numbers",
+        "data.sources.base",
+        "return numbers_of(column.values) is not None",
+        "return True",
+        ALONE + "test_codes_with_leading_zeros_are_refused_as_numbers",
+    ),
+    Fault(
+        "text of a number is read in a notation that its storage has not",
+        "data.sources.base",
+        'Notation.of(column).decimal == "." and ',
+        "",
+        ALONE + "test_no_odd_record_changes_how_a_reader_s_cells_are_read[from_pandas]",
+    ),
+    Fault(
+        "a text of a number is another value than the number",
+        "data.encode",
+        "return found if numbers is None else _or_number(array, found, numbers)",
+        "return found",
+        ALONE + "test_no_odd_record_changes_how_a_reader_s_cells_are_read[from_polars]",
+    ),
+    Fault(
+        "only the type of the last object counts",
+        "data.sources.base",
+        "found |= kinds_of_cells(cells)",
+        "found = kinds_of_cells(cells.slice(len(cells) - 1))",
+        ALONE + "test_a_table_of_several_chunks_in_which_one_record_is_a_word",
+    ),
+    Fault(
+        "ids that may have lost digits",
+        "data.sources.base",
+        'real = types.is_floating(kind) and source_kind != "statistics"',
+        "real = False",
+        PERSONS + "test_real_numbers_are_refused_as_ids",
     ),
     Fault(
         "a file may change while it is read",
