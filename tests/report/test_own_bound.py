@@ -88,9 +88,18 @@ type = "datetime"
 min = 1970-01-01T00:00:00
 max = 2025-12-31T23:59:59
 dates = "%d %b %y, %H:%M"
+[columns.ended]
+type = "datetime"
+min = 2015-01-01
+max = 2025-12-31
+dates = "%Y%m%d"
+special = ["9999"]
 [columns.region]
 type = "category"
 values = ["north", "__proto__", "<b>", "3"]
+[columns.code]
+type = "category"
+values = ["north", "03", "1"]
 [columns.insured]
 type = "boolean"
 [columns.smoker]
@@ -195,13 +204,33 @@ TIMES = st.one_of(
                 "1.13.2020",
                 "2020-03-04",
                 "5.06.20",
+                "20200131",
+                "20200131.0",
+                "2.0200131e7",
             ),
             *("3 feb 99, 7:05", "03 FEB 68, 23:59", "3  Feb 69, 00:00", "3 Feb 99, 24:00", "3 February 99, 1:00"),
         ]
     ),
 )
 WORDS = st.sampled_from(
-    ["north", "__proto__", "<b>", "3", "3.0", "yes", "NO", "True", "t", "1", "0.0", " no ", "constructor"]
+    [
+        "north",
+        "__proto__",
+        "<b>",
+        "3",
+        "3.0",
+        "yes",
+        "NO",
+        "True",
+        "t",
+        "1",
+        "0.0",
+        " no ",
+        "constructor",
+        "03",
+        "+1",
+        "1e0",
+    ]
 )
 
 
@@ -213,8 +242,8 @@ WORDS = st.sampled_from(
 def test_the_script_reads_texts_as_the_library_does(drawn: list[dict[str, str]]) -> None:
     schema = parse_schema(FORMS)
     kinds = {"age": "number", "rooms": "number", "pay": "number", "rate": "number", "weight": "number"}
-    kinds |= {"joined": "time", "seen": "time", "born": "time", "left": "time", "called": "time"}
-    kinds |= {"region": "word", "insured": "word", "smoker": "word"}
+    kinds |= {"joined": "time", "seen": "time", "born": "time", "left": "time", "called": "time", "ended": "time"}
+    kinds |= {"region": "word", "code": "word", "insured": "word", "smoker": "word"}
     people = [{name: each[kind] for name, kind in kinds.items()} for each in drawn]
     table = pa.table({name: [person[name] for person in people] for name in kinds})
     codes = encode_batch(table.to_batches()[0], schema).codes

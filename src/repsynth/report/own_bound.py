@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from repsynth.arrays import Ints
 from repsynth.data.encode import encode_batch
-from repsynth.data.notation import EPOCH, Notation, date_format, special_values
+from repsynth.data.notation import EPOCH, Notation, date_format, numbers_of, special_values
 from repsynth.data.positions import exact_grid
 from repsynth.data.records import MISSING, UNITS, factors_of
 from repsynth.errors import ConfigError
@@ -125,11 +125,14 @@ def calculator(release: Release) -> dict[str, Any]:
 
 def _column(column: Discrete | Numeric) -> dict[str, Any]:
     """How a text becomes a code."""
+    found: dict[str, Any]
     if isinstance(column, Boolean):
         return {"name": column.name, "kind": "flag", "values": ["false", "true"], "missing": column.missing}
     if isinstance(column, Discrete):
-        return {"name": column.name, "kind": "choice", "values": list(column.values), "missing": column.missing}
-    found: dict[str, Any] = {
+        numbers = numbers_of(column.values) or []
+        found = {"name": column.name, "kind": "choice", "values": list(column.values), "missing": column.missing}
+        return found | {"numbers": numbers if any(number is not None for number in numbers) else []}
+    found = {
         "name": column.name,
         "steps": column.steps,
         "missing": column.missing,
@@ -143,7 +146,12 @@ def _column(column: Discrete | Numeric) -> dict[str, Any]:
             start = int((column.start - EPOCH).total_seconds())
             unit = int(column.unit.total_seconds())
             found |= {"kind": "time", "start": start, "unit": unit, "min": str(column.min), "max": str(column.max)}
-            found |= {"dates": column.dates, "pattern": _pattern(column)}
+            form = date_format(column)
+            found |= {
+                "dates": column.dates,
+                "pattern": _pattern(column),
+                "numbered": bool(form and form.is_number),
+            }
         case Integer():
             found |= {"kind": "whole", "min": column.min, "max": column.max, "step": column.step}
         case Number():

@@ -89,15 +89,17 @@ const OwnBound = (() => {
     return by((each) => each.number !== null && each.number === number);
   };
 
-  const words = [["false", "f", "no", "n", "0", "0.0"], ["true", "t", "yes", "y", "1", "1.0"]];
+  const words = [["false", "f", "no", "n"], ["true", "t", "yes", "y"]];
+  const orNumber = (place, cell, numbers) => place >= 0 ? place : numbers.indexOf(numberIn(cell, {}));
 
   // The code of a text in a column; an empty one is missing.
   const code = (text, column) => {
     if (text === null || text === undefined) return MISSING;
     const cell = trimmed(text);
-    if (column.kind === "flag") return words.findIndex((each) => each.includes(cell.toLowerCase()));
-    if (column.kind === "choice") return column.values.indexOf(cell);
-    const seconds = column.kind !== "time" ? NaN : column.pattern ? secondsAs(cell, column.pattern) : secondsIn(cell);
+    if (column.kind === "flag") return orNumber(words.findIndex((each) => each.includes(cell.toLowerCase())), cell, [0, 1]);
+    if (column.kind === "choice") return orNumber(column.values.indexOf(cell), cell, column.numbers);
+    const dated = column.numbered ? String(numberIn(cell, {})) : cell;
+    const seconds = column.kind !== "time" ? NaN : column.pattern ? secondsAs(dated, column.pattern) : secondsIn(dated);
     const number = numberIn(cell, column);
     const place = special(cell, column, number, seconds);
     if (place >= 0) return column.steps + 1 + place;
