@@ -281,7 +281,7 @@ def test_a_cell_of_a_chosen_dtype_reads_alike_alone_and_as_an_object(series: pd.
 
 
 def test_a_check_of_objects_counts_them() -> None:
-    frame = pd.DataFrame({"a": objects([1, 2.0, "3", None, "", "soon", Decimal("7.0"), timedelta(1)])})
+    frame = pd.DataFrame({"a": objects(["1", "2.0", "3", None, "", "soon", "7.0"])})
     found = check_table(frame, Schema(one_row_per_person=True, columns=(Integer(name="a", min=0, max=9),)))
     assert found is not None
 
@@ -691,10 +691,8 @@ def test_a_table_of_several_chunks_in_which_one_record_is_a_word(tmp_path: Path)
     whole = open_source(frame)
     assert not accepts(whole, Category(name="a", values=("01", "x")))
     assert not accepts(whole, Integer(name="a", min=0, max=9, thousands="."))
-    schema = Schema(columns=(Category(name="a", values=("1", "x")),))
-    check_columns(whole, schema)
-    (records,) = EncodedTable(whole, schema)
-    assert np.bincount(records.codes["a"]).tolist() == [1500, 1]
+    assert not accepts(whole, Category(name="a", values=("1", "x")))
+    assert accepts(open_source(path), Category(name="a", values=("01", "x")))
 
 
 # --- the layout ---
@@ -748,18 +746,10 @@ def _dtype(series: pd.Series) -> str:
 @pytest.mark.parametrize(
     ("column", "cells", "odd"),
     [
-        ('type = "category"\nvalues = [1, 2]', [1, 2], "x"),
-        ('type = "category"\nvalues = [1, 2]', ["1", "2"], 3),
-        ('type = "category"\nvalues = ["a", "b"]', ["a", "b"], 3),
         ('type = "integer"\nmin = 0\nmax = 9', [1, 2], 2**63),
         ('type = "integer"\nmin = 0\nmax = 9', [1, 2], 10**30),
         ('type = "integer"\nmin = 0\nmax = 9', [1, 2], None),
-        ('type = "number"\nmin = 0\nmax = 9', [1.5, 2.5], "x"),
-        ('type = "boolean"', [True, False], "x"),
-        ('type = "datetime"\nmin = 2000-01-01\nmax = 2030-01-01', ["2020-01-01", "2020-02-01"], 5),
-        ('type = "datetime"\nmin = 2000-01-01\nmax = 2030-01-01', [NANO, NANO], "x"),
         ('type = "datetime"\nmin = 2000-01-01\nmax = 2030-01-01', [datetime(2020, 1, 1)] * 2, NANO),
-        ('type = "datetime"\nmin = 2000-01-01\nmax = 2030-01-01', [datetime(2020, 1, 1, tzinfo=UTC)] * 2, "x"),
     ],
     ids=str,
 )

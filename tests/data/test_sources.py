@@ -82,7 +82,7 @@ def test_the_output_type_of_a_form_does_not_tell_whether_a_cell_had_it() -> None
         'one_row_per_person = true\n[columns.a]\ntype = "integer"\nmin = 0\nmax = 9999\nthousands = ","\n'
     )
     plain = synthesize(pd.DataFrame({"a": [1, 2, 3, 4]}), schema, epsilon=1.0)
-    written = synthesize(pd.DataFrame({"a": [1, 2, 3, "4,000"]}), schema, epsilon=1.0)
+    written = synthesize(pd.DataFrame({"a": ["1", "2", "3", "4,000"]}), schema, epsilon=1.0)
     assert plain.layout == written.layout
     assert plain.sample(50)["a"].str.fullmatch("[0-9]{1,3}|[0-9],[0-9]{3}").all()
 

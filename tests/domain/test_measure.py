@@ -1,5 +1,6 @@
 """A measured schema: what it finds, costs and refuses, and that nothing but measurements shows in it."""
 
+import io
 import json
 import math
 import os
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -20,7 +22,7 @@ from repsynth.curator.check import check_table
 from repsynth.data.sources import open_source
 from repsynth.domain import measure as module
 from repsynth.domain.kinds import KindHistograms
-from repsynth.domain.measure import DraftPlan, MeasuredDraft
+from repsynth.domain.measure import DraftPlan, FrequentValues, MeasuredDraft
 from repsynth.errors import ConfigError, DataError, LedgerError, RepsynthWarning
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.mechanism.scout import Cells, Scout, Values
@@ -124,6 +126,39 @@ def test_what_happens_is_within_the_cost_that_is_written_down(monkeypatch: pytes
     assert spent.floor_mu <= found.mu
     assert 0 < spent.failure <= found.failure
     assert spent.epsilon(1e-9) <= found.epsilon <= 0.5
+
+
+RAW = {
+    "codes": ["02139", "02140", "02141"],
+    "switch": ["True", "False", "True"],
+    "day": ["2020-01-31", "2021-02-28", "2022-03-31"],
+    "amount": ["1.50", "2.00", "3"],
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+@pytest.mark.parametrize("asked_as_text", [True, False])
+def test_a_type_that_a_reader_inferred_changes_no_count(name: str, asked_as_text: bool) -> None:
+    """One word makes text of a whole column; every other cell must count as before, whatever was released."""
+    typed = pd.read_csv(io.StringIO("\n".join([name, *RAW[name]])), parse_dates=[name] if name == "day" else False)
+    texts = pa.table({name: [*RAW[name], "word"]})
+    (one,), (other,) = (table.to_batches() for table in (pa.Table.from_pandas(typed), texts))
+    assert (KindHistograms((name,)).total(other) - KindHistograms((name,)).total(one)).sum() == 1
+    values = FrequentValues((name,), frozenset() if asked_as_text else frozenset([name]))
+    found = [values.texts(name, batch.column(name)).to_pylist() for batch in (one, other)]
+    assert found[0] == found[1][:-1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "options"),
+    [(pa.array([1], pa.duration("s")), {}), (pa.array([1.5]), {"decimal": ","})],
+    ids=["durations", "a decimal comma"],
+)
+def test_storage_that_may_not_read_as_text_is_refused_before_anything_is_spent(
+    cells: pa.Array, options: dict[str, Any]
+) -> None:
+    with pytest.raises(DataError, match=r"stored as .*; pass the file.* Nothing was spent"):
+        draft(pa.table({"a": cells}), label=None, **options)
 
 
 def without_mark(text: str) -> str:

@@ -145,7 +145,7 @@ def _category(name: str, shape: Shape, values: Mapping[str, int], what: str) -> 
     shown = float(sum(values.values()))
     if what != "the label" and (not values or shown < _HALF * seen):
         return not_learned(name, "texts, most of them too rare to be shown: names, free text or many codes")
-    if what != "the label" and {text.lower() for text in values} == {"true", "false"}:
+    if {text.lower() for text in values} == {"true", "false"}:
         return Decision(name, "boolean", "true or false", (), tuple(_missing(shape)))
     reason = f"{what}: {some(len(values), 'value')} in about {percent(min(shown, seen), seen)} of the cells"
     warnings: tuple[str, ...] = ()

@@ -116,8 +116,20 @@ def bins_of(cells: pa.Array, decimal: str = ".") -> Ints:
 
 
 def texts_of(cells: pa.Array) -> pa.Array:
-    """The cells as the text that a category would compare them by; null where there is none."""
-    texts = read_text(plain_array(cells))
+    """Return the value of each cell as text, null where there is none.
+
+    A number, a time or a boolean has one text, however it is stored or written: a storage type that a reader
+    inferred from other cells must not change it.
+
+    >>> texts_of(pa.array(["007", "True", "2020-01-31 00:00:00", "x"])).to_pylist()
+    ['7', 'true', '2020-01-31', 'x']
+    """
+    cells = plain_array(cells)
+    texts, numbers = read_text(cells), pa.array(read_numbers(cells), from_pandas=True)
+    lower, seconds = pc.ascii_lower(texts), read_seconds(cells)
+    texts = pc.if_else(pc.is_in(lower, pa.array(["true", "false"], pa.large_string())), lower, texts)
+    times = pc.replace_substring(seconds.cast(pa.timestamp("s")).cast(pa.large_string()), " 00:00:00", "")
+    texts = pc.coalesce(read_text(numbers), times, texts)
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 

@@ -19,7 +19,7 @@ from repsynth.curator.decision import Decision
 from repsynth.curator.draft import schema_text
 from repsynth.curator.look import quoted
 from repsynth.data.sources import Source, open_source
-from repsynth.data.sources.base import check_type
+from repsynth.data.sources.base import check_type, kind_of
 from repsynth.domain.found import ABOVE_NOISE, Shape, decide, not_learned
 from repsynth.domain.kinds import BINS, KINDS, Kind, KindHistograms, bins_of, start_of, texts_of
 from repsynth.errors import ConfigError, DataError, LedgerError
@@ -161,7 +161,7 @@ def measure_schema(
             "and add [person]. Nothing was spent"
         )
     source, mark = open_source(table), decimal or "."
-    plan = _plan(source, Budget.approximate(epsilon=epsilon, delta=delta), label, ids)
+    plan = _plan(source, Budget.approximate(epsilon=epsilon, delta=delta), label, ids, mark)
     _check_rows(plan, rows)
     with _paid(payer, plan):
         scout = Scout(source, plan.mu, plan.failure, entropy)
@@ -187,7 +187,18 @@ def measure_schema(
     )
 
 
-def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str]) -> DraftPlan:
+def _check_storage(name: str, kind: pa.DataType, decimal: str, *, learned: bool) -> None:
+    """Refuse a storage type whose cells may be counted differently from their text (see `check_storage`)."""
+    stored = kind_of(kind)
+    known = ("text", "times", "booleans", "null", *(["numbers"] if decimal == "." else []))
+    if learned and stored not in known:
+        raise DataError(
+            f"column '{name}' is stored as {stored}, which may not read as its text would; pass the file, or read "
+            "it with dtype=str. Nothing was spent"
+        )
+
+
+def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str], decimal: str) -> DraftPlan:
     """What is asked of the table, checked before anything is spent."""
     names = source.names
     if len(set(names)) < len(names):
@@ -207,6 +218,7 @@ def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str])
     for name, kind in zip(names, source.types, strict=True):
         if kind is not None:
             check_type(name, kind, learned=name not in ids)
+            _check_storage(name, kind, decimal, learned=name not in ids)
     columns = tuple(name for name in names if name not in ids)
     if not columns:
         raise ConfigError("there is no column to measure; leave out fewer ids")

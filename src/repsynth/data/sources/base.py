@@ -121,9 +121,10 @@ def check_storage(source: Source, schema: Schema) -> None:
     """
     types = dict(zip(source.names, source.types, strict=True))
     for column in schema.learned:
-        wrong = sorted(
-            kind for kind in _kinds(source, column.name, types[column.name]) if not reads_as_text(column, kind)
-        )
+        kinds = _kinds(source, column.name, types[column.name])
+        # An object column with numbers and text is what a reader leaves that inferred types chunk by chunk.
+        mixed = source.kind == "pandas" and "text" in kinds and len(kinds) > 1
+        wrong = sorted(kind for kind in kinds if mixed or not reads_as_text(column, kind))
         if wrong:
             raise DataError(
                 f"column '{column.name}' is stored as {' and '.join(wrong)}, which may not read as its text "
