@@ -17,7 +17,7 @@ from repsynth.models.marginal.zeros import possible_cells
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.obeying import Drawn
+from repsynth.release.support import Drawn
 from repsynth.schema import Discrete, Numeric, Schema
 from repsynth.schema.rules import row_condition
 from repsynth.scoring.bins import Bins

@@ -23,7 +23,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release import release as release_module
-from repsynth.release.obeying import Drawn
+from repsynth.release.support import Drawn
 
 RULES = '\n[[rules]]\nwhen = "smoker = \\"yes\\""\nrequire = "age >= 30"\n'
 

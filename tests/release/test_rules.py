@@ -11,7 +11,7 @@ from repsynth.data.following import with_following
 from repsynth.data.records import Records
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.registry import MODELS
-from repsynth.release.obeying import Drawn, Obeying
+from repsynth.release.support import Drawn, Obeying
 from repsynth.schema import Boolean, Integer, Schema, schema_from_dict, schema_to_dict
 from repsynth.schema.conditions import parse_condition
 

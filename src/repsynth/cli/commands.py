@@ -49,8 +49,8 @@ from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
 from repsynth.release.expected import expected_errors
 from repsynth.release.lending import borrow
-from repsynth.release.obeying import Drawn
 from repsynth.release.release import Release
+from repsynth.release.support import Drawn
 from repsynth.schema import load_schema
 from repsynth.schema.sdv import load_sdv
 from repsynth.storage.atomic import beside, check_place
@@ -189,20 +189,30 @@ def sample(options: argparse.Namespace) -> None:
     check_table_path(options.output)
     release = Release.load(options.release)
     asked, drawn = {"seed": options.seed, "label": options.label, "where": options.where}, Drawn()
+    ignored = tuple(options.ignore_rule)
     written = _write_sample(
-        options, release, options.output, options.rows, given=options.given, drawn=drawn, **asked
+        options, release, options.output, options.rows, given=options.given, ignored=ignored, drawn=drawn, **asked
     )
-    warnings = written_cautions(options.output, written.apostrophes)
+    support = release.support(ignored)
+    few = support.too_small(written.rows) if options.given is None else None
+    warnings = [*written_cautions(options.output, written.apostrophes), *([few] if few else [])]
 
     def tell(console: Console) -> None:
         console.print(f"Wrote {render.count(written.rows)} to {escape(str(options.output))}.")
         if options.given is not None:
             console.print(_how_completed(drawn))
         if drawn.again:
-            console.print(f"{drawn.again:.1%} of the rows drawn did not obey the rules or the condition.")
+            console.print(f"{drawn.again:.1%} of the rows drawn did not meet the condition or obey the rules.")
+        if support.effective_size is not None:
+            console.print(
+                f"{support.broken:.1%} of the model's records broke a rule. The model was fitted to those that "
+                f"obey; they are worth {support.effective_size:.0%} of as many equally weighted ones."
+            )
         render.warnings(console, warnings)
 
     data = {"output": str(options.output), "rows": written.rows, "not_kept": drawn.again, "warnings": warnings}
+    if support.effective_size is not None:
+        data |= {"broke_a_rule": support.broken, "pool_effective_size": support.effective_size}
     if options.given is not None:
         data |= {"weighted": drawn.weighted, "effective_size": drawn.effective_size}
     print_result(options, data, tell)
@@ -350,13 +360,23 @@ def _write_sample(
     label: str | None = None,
     where: str | None = None,
     given: Path | None = None,
+    ignored: tuple[int, ...] = (),
     drawn: Drawn | None = None,
 ) -> Written:
     total = None if given is not None else release.default_rows if rows is None else rows
     with _progress(options) as progress:
         task = progress.add_task("sampling", total=total, rows=0)
         return write_table(
-            release.pieces(rows, seed=seed, label=label, where=where, given=given, drawn=drawn, compact=True),
+            release.pieces(
+                rows,
+                seed=seed,
+                label=label,
+                where=where,
+                given=given,
+                ignore_rules=ignored,
+                drawn=drawn,
+                compact=True,
+            ),
             stored_schema(release.layout),
             output,
             on_rows=lambda done: progress.update(task, completed=done, rows=done),

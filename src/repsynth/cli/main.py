@@ -311,6 +311,14 @@ def _parser() -> argparse.ArgumentParser:
     sample.add_argument(
         "--given", type=Path, metavar="TABLE", help="complete these rows: a file with some of the columns"
     )
+    sample.add_argument(
+        "--ignore-rule",
+        type=int,
+        action="append",
+        default=[],
+        metavar="NUMBER",
+        help="do not enforce this rule of the schema, counted from 1; may be repeated",
+    )
     sample.add_argument("--seed", type=int, help="draw the same rows again; sampling is free, so this is safe")
 
     inspect = _verb(verbs, "inspect", "commands:inspect", "what a release cost, and how the loss is spread")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from repsynth.data.records import Records
     from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
     from repsynth.mechanism.meter import Meter
+    from repsynth.models.groups import Groups
     from repsynth.privacy.events import Charge, SampledEvent
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
@@ -63,6 +64,11 @@ class Sampler(Protocol):
 
     def draw(self, rows: int, generator: "np.random.Generator", label: int | None = None) -> "Records":
         """Synthetic records; all of one label where its code is given."""
+        ...
+
+    @property
+    def crossed(self) -> "tuple[tuple[Groups, ...], ...]":
+        """The columns' groups of each table that the model fits, the most important one last."""
         ...
 
 

@@ -75,6 +75,12 @@ def choose_groups(histograms: Histograms, label: str | None, *, most: int, noise
     )
 
 
+def pairs_with_label(groups: tuple[Groups, ...], label: str | None) -> tuple[tuple[Groups, Groups], ...]:
+    """The groups of the label with those of each other column; none without a label."""
+    own = [each for each in groups if each.bins.column.name == label]
+    return tuple((first, each) for first in own for each in groups if each is not first)
+
+
 def groups_of_families(histograms: Histograms, i: int) -> Groups | None:
     """The groups of a category whose values have public families; None for any other column."""
     bins = histograms.bins[i]

@@ -19,13 +19,13 @@ from repsynth.data.positions import seconds_at
 from repsynth.data.records import MISSING, Records, join
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
-from repsynth.models.base import Sampler
-from repsynth.models.completing import Completing
-from repsynth.release.obeying import Drawn, Obeying
+from repsynth.models.completing import Completing, draw_each
+from repsynth.release.support import Drawn, Support
 from repsynth.schema import Datetime, Discrete, Id, Numeric, Schema
+from repsynth.schema.conditions import Condition
 
-_TRIES = 200
-"""How often a row is drawn until it obeys the rules."""
+_TRIES, _TIMES = 200, 8
+"""How often a row is completed until it obeys, and how many completions one is chosen from."""
 
 
 @dataclass(frozen=True)
@@ -70,27 +70,38 @@ def read_given(table: Any, schema: Schema) -> Given:
 
 
 def complete(
-    sampler: Sampler, wanted: Obeying, given: Records, first: int, generator: np.random.Generator, drawn: Drawn
+    support: Support,
+    where: Condition | None,
+    given: Records,
+    first: int,
+    generator: np.random.Generator,
+    drawn: Drawn,
 ) -> Records:
-    """The rows with all columns, `first` being the number of the first one; each obeys the rules."""
+    """Complete rows, `first` being the number of the first one; each obeys the rules and meets the condition.
+
+    With rules, several completions of each row are drawn, and one that obeys is chosen by its weight.
+    """
+    sampler, times = support.sampler, _TIMES if support.checks else 1
     if not isinstance(sampler, Completing):
         raise ConfigError("this release's model cannot complete rows; use --where, or another model")
     if not given.rows:
-        return with_following(sampler.draw(0, generator), wanted.schema)[0]
+        return with_following(sampler.draw(0, generator), support.schema)[0]
     left, parts = np.arange(given.rows), list[tuple[Ints, Records]]()
     for _ in range(_TRIES):
-        completed = sampler.complete(given.take(left), generator)
+        completed = sampler.complete(given.take(np.repeat(left, times)), generator)
         if not completed.possible.all():
-            row = first + int(left[np.argmin(completed.possible)])
+            row = first + int(left[np.argmin(completed.possible) // times])
             raise ConfigError(
                 f"row {row:,} of the given rows: the model never draws these values together, by its tables or by "
                 "the rules of the schema; give fewer columns, or leave the row out"
             )
-        records, able = with_following(completed.records, wanted.schema)
-        able &= wanted.obeyed_by(records)
-        drawn.add(len(left), int(able.sum()), completed.effective[able])
-        kept = np.flatnonzero(able)
-        parts.append((left[kept], records.take(kept)))
+        repaired = support.repaired(completed.records, generator, keep=given.codes)
+        records, obeys = support.obeying(repaired, where)
+        mass = np.where(obeys, support.weights(records), 0.0).reshape(-1, times)
+        able = mass.any(axis=1)
+        chosen = np.flatnonzero(able) * times + draw_each(mass[able], generator)
+        drawn.add(len(left), len(chosen), completed.effective[chosen])
+        parts.append((left[able], records.take(chosen)))
         left = left[~able]
         if not left.size:
             place = np.argsort(np.concatenate([rows for rows, _ in parts]))

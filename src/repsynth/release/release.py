@@ -5,7 +5,8 @@ post-processing: fit, sample, and tell what it cost.
 """
 
 import math
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from repsynth.data.anew import check_ids
 from repsynth.data.decode import decode, to_kind
 from repsynth.data.layout import Layout
 from repsynth.data.records import Records
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, RepsynthWarning
 from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
 from repsynth.models.base import Fit, Sampler
 from repsynth.planning.cautions import cautions, some
@@ -29,7 +30,7 @@ from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import at_most
 from repsynth.release.account import NoisyFraction, Privacy
 from repsynth.release.given import complete, read_given
-from repsynth.release.obeying import Drawn, Obeying
+from repsynth.release.support import Drawn, Support, fit_support
 from repsynth.schema import Category, Schema
 from repsynth.schema.conditions import parse_condition
 from repsynth.scoring.base import Score
@@ -81,6 +82,17 @@ class Release:
     def sampler(self) -> Sampler:
         """The fitted model."""
         return self.fit.sampler()
+
+    def support(self, ignore_rules: Iterable[int] = ()) -> Support:
+        """The fitted model on the records that obey the rules, without those that are ignored by number."""
+        ignored = frozenset(ignore_rules)
+        if ignored not in self._supports:
+            self._supports[ignored] = fit_support(self.sampler, self.schema, self.rows, ignored)
+        return self._supports[ignored]
+
+    @cached_property
+    def _supports(self) -> dict[frozenset[int], Support]:
+        return {}
 
     @cached_property
     def privacy(self) -> Privacy:
@@ -156,15 +168,23 @@ class Release:
         label: Any = None,
         where: str | None = None,
         given: Any = None,
+        ignore_rules: Iterable[int] = (),
     ) -> Any:
         """A synthetic table of the kind that came in: free of charge, as often as wanted.
 
         By default it has as many rows as the released (noisy or declared) count says. With `label`, a value of
         the label column, all rows have that label; with `where`, a condition such as 'sex = "F" and age < 40'
         holds for all of them. `given` is a table of some of the columns, whose rows are completed, in its order,
-        by what the model says of the other columns given these. Every row obeys the rules of the schema.
+        by what the model says of the other columns given these. Every row obeys the rules of the schema, except
+        those that `ignore_rules` names by number. Warns (`RepsynthWarning`) where the rules leave too few records
+        to choose from.
         """
-        batches = list(self.batches(rows, seed=seed, label=label, where=where, given=given))
+        batches = list(
+            self.batches(rows, seed=seed, label=label, where=where, given=given, ignore_rules=ignore_rules)
+        )
+        told = self.support(ignore_rules).too_small(self.default_rows if rows is None else rows)
+        if told is not None and given is None:
+            warnings.warn(told, RepsynthWarning, stacklevel=2)
         return to_kind(pa.concat_tables(batches), self.layout)
 
     def batches(
@@ -175,11 +195,14 @@ class Release:
         label: Any = None,
         where: str | None = None,
         given: Any = None,
+        ignore_rules: Iterable[int] = (),
         drawn: Drawn | None = None,
     ) -> Iterator[pa.Table]:
         """The same table in pieces, so that any number of rows fits into memory; `drawn` counts how many records
         were drawn for it."""
-        pieces = self.pieces(rows, seed=seed, label=label, where=where, given=given, drawn=drawn)
+        pieces = self.pieces(
+            rows, seed=seed, label=label, where=where, given=given, ignore_rules=ignore_rules, drawn=drawn
+        )
         return in_order(lambda piece: piece(), pieces, how_many_workers())
 
     def pieces(
@@ -190,6 +213,7 @@ class Release:
         label: Any = None,
         where: str | None = None,
         given: Any = None,
+        ignore_rules: Iterable[int] = (),
         drawn: Drawn | None = None,
         compact: bool = False,
     ) -> Iterator[Callable[[], pa.Table]]:
@@ -206,9 +230,9 @@ class Release:
             raise ConfigError("the number of rows must be a whole number from 0 to 10^12")
         check_ids(self.schema, int(rows))
         code = None if label is None else self._label_code(label)
-        wanted = Obeying(self.schema, None if where is None else parse_condition(where, self.schema))
+        condition = None if where is None else parse_condition(where, self.schema)
         counted = drawn or Drawn()
-        sampler, entropy = self.sampler, np.random.SeedSequence(seed).entropy
+        support, entropy = self.support(ignore_rules), np.random.SeedSequence(seed).entropy
         assert isinstance(entropy, int)
 
         def piece(start: int) -> pa.Table:
@@ -217,9 +241,9 @@ class Release:
             size = min(_PIECE, rows - start)
             generator = np.random.default_rng(own)
             if asked is None:
-                records = wanted.draw(lambda n, g: sampler.draw(n, g, code), size, generator, counted)
+                records = support.draw(size, generator, counted, label=code, where=condition)
             else:
-                records = complete(sampler, wanted, asked.part(start, size), start + 1, generator, counted)
+                records = complete(support, condition, asked.part(start, size), start + 1, generator, counted)
             return decode(records, self.schema, self.layout, first_id=start + 1, seed=entropy, compact=compact)
 
         return (partial(piece, start) for start in range(0, max(rows, 1), _PIECE))

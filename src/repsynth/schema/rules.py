@@ -57,7 +57,7 @@ def rules_to_list(schema: Schema) -> list[dict[str, Any]]:
 
 def row_condition(schema: Schema) -> Condition | None:
     """What holds for every row, of the columns that are drawn; None where there are no such rules."""
-    parts = [_condition(rule, schema) for rule in schema.rules if isinstance(rule, RowRule)]
+    parts = [condition_of(rule, schema) for rule in schema.rules if isinstance(rule, RowRule)]
     return None if not parts else parts[0] if len(parts) == 1 else Both(tuple(parts))
 
 
@@ -93,12 +93,13 @@ def _read(rule: Mapping[str, Any], schema: Schema) -> RowRule | Follows:
             raise ConfigError(f"'{key}' must be text")
     if "column" not in rule:
         made = RowRule(when=rule.get("when"), require=rule.get("require"), forbid=rule.get("forbid"))
-        _condition(made, schema)
+        condition_of(made, schema)
         return made
     return _follows(rule, schema)
 
 
-def _condition(rule: RowRule, schema: Schema) -> Condition:
+def condition_of(rule: RowRule, schema: Schema) -> Condition:
+    """Return the condition that a rule sets for every row."""
     if rule.forbid is not None:
         return Not(parse_condition(rule.forbid, schema))
     assert rule.require is not None
@@ -145,7 +146,7 @@ def _contradictions(schema: Schema) -> list[str]:
         if isinstance(rule, Follows):
             needs = {rule.by} if rule.by is not None else {name for _, name in total_of(rule, schema).terms}
         else:
-            needs = set(columns_of(_condition(rule, schema)))
+            needs = set(columns_of(condition_of(rule, schema)))
         found += [
             f"a rule speaks of '{name}', which itself follows from other columns; use those instead"
             for name in sorted(needs & set(following))

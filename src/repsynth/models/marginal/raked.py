@@ -59,6 +59,12 @@ class Pool:
             further.append((target.columns, table / table.sum()))
         return replace(self, further=tuple(further), mass=self._raked(further))
 
+    @property
+    def crossed(self) -> tuple[tuple[Groups, ...], ...]:
+        """The further tables, then those of the tree."""
+        further = [tuple(self.groups[i] for i in columns) for columns, _ in reversed(self.further)]
+        return (*further, *self.tree.crossed)
+
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         """Synthetic records: drawn from the pool in even steps of its masses."""
         mass = self.mass

@@ -64,6 +64,12 @@ class Tree:
         joint: Floats = (self.columns[i] / self.label_probabilities[:, None]).T @ self.columns[j]
         return joint
 
+    @property
+    def crossed(self) -> tuple[tuple[Groups, ...], ...]:
+        """The pairs along the edges, then those of the label."""
+        pairs = [*self.edges, *((self.label, i) for i in self.columns if self.label is not None)]
+        return tuple((self.groups[i], self.groups[j]) for i, j in pairs)
+
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         """Synthetic records; all of one label where its code is given."""
         codes = {}

@@ -11,7 +11,7 @@ from repsynth.arrays import Floats, Ints
 from repsynth.data.positions import usual
 from repsynth.data.records import MISSING, Records
 from repsynth.models.completing import Completed, draw_each, with_given
-from repsynth.models.groups import Groups, probabilities_within
+from repsynth.models.groups import Groups, choose_groups, pairs_with_label, probabilities_within
 from repsynth.models.mixture import kept
 from repsynth.models.naive_bayes.statistic import (
     GRID,
@@ -55,6 +55,12 @@ class NaiveBayesSampler:
     distributions: tuple[Floats, ...]  # per discrete column (labels, values)
     means: Floats  # (labels, numeric columns)
     deviations: Floats  # (labels, numeric columns)
+
+    @property
+    def crossed(self) -> tuple[tuple[Groups, ...], ...]:
+        """The label with each other column."""
+        label, noise = self.schema.label, self.histograms.sigma
+        return pairs_with_label(choose_groups(self.histograms, label, most=32, noise=noise), label)
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         """Synthetic records. Quotas instead of independent draws: the probabilities come out as fitted."""

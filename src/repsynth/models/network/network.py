@@ -24,7 +24,7 @@ from scipy.special import log_softmax, softmax
 from repsynth.arrays import Bools, Floats, Int32s, Ints
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed, draw_each, effective_size, with_given
-from repsynth.models.groups import NONE, Groups, choose_groups, levels
+from repsynth.models.groups import NONE, Groups, choose_groups, levels, pairs_with_label
 from repsynth.models.sampling import GOLDEN
 from repsynth.models.shapes import Shape, shapes_of, values_of
 from repsynth.scoring.stage import StageOne
@@ -216,6 +216,11 @@ class Autoregression:
     layers: Layers
     levels: tuple[Floats, ...]
     """The log probabilities of each column's groups, by position among the columns."""
+
+    @property
+    def crossed(self) -> tuple[tuple[Groups, ...], ...]:
+        """The label with each other column."""
+        return pairs_with_label(self.network.groups, self.network.stage.schema.label)
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         """Synthetic records; all of one label where its code is given."""

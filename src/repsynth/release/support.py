@@ -1,0 +1,424 @@
+"""Rules as the support of the fitted model, and conditional sampling.
+
+If every real record obeys a rule, the released tables already contain it. Rejecting records that break it would
+condition a second time and distort the margins. So the model is fitted once more, on the records that obey:
+
+1. Draw a pool from the model. Repair the records that break a rule, so that few are lost.
+2. Rake the pool to the tables that the model had before: its own, and the histogram of every column. The result is
+   a factor for each cell of each table.
+3. Sample: draw and repair as before, weight each record by the product of its factors, and select by weight.
+
+All of it is post-processing of the release. A condition (`where`) is met by rejection: conditional sampling.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+
+from repsynth.arrays import Bools, Floats, Int32s, Ints
+from repsynth.data.following import with_following
+from repsynth.data.matching import holds
+from repsynth.data.records import Records, join
+from repsynth.errors import ConfigError
+from repsynth.models.base import Sampler
+from repsynth.models.marginal.raked import rake_axes
+from repsynth.models.marginal.tables import cells_of
+from repsynth.schema import Discrete, Follows, Numeric, RowRule, Schema
+from repsynth.schema.conditions import Condition, columns_of
+from repsynth.schema.rules import condition_of, total_of
+
+_MOST = 262_144
+"""Records drawn at a time."""
+
+_SEARCHED, _RAREST = 2_000_000, 1_000
+"""Give up after so many records if fewer than one in so many was kept."""
+
+_TIMES, _SMALLEST, _LARGEST = 4, 60_000, 200_000
+"""Pool records for each row of the table, and their bounds."""
+
+_SWEEPS, _TRIES = 4, 64
+"""Repair goes through the rules so often, and tries so many values for a cell."""
+
+_CELLS = 256
+"""Cells of a number column's histogram in raking."""
+
+_PASSES, _LAST_PASSES = 10, 40
+_SPARE, _FEWEST, _MOST_TIMES = 2.0, 1_024, 8.0
+_TRIMMED = 0.999
+"""Weights are trimmed at this quantile of the pool's: factors say little of cells that the pool does not have."""
+_STAGES = (0.9, 0.09, 0.01)
+"""Rows are selected in stages: each makes up for what the one before left uneven."""
+
+
+@dataclass
+class Drawn:
+    """How many records were drawn, and how many met the condition."""
+
+    records: int = 0
+    kept: int = 0
+    weighted: int = 0
+    """Kept records that were chosen among others by weights, to complete what was given."""
+    effective: float = 0.0
+    """Of how many equally likely ones each of these was chosen, added up."""
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def add(self, records: int, kept: int, effective: Floats | None = None) -> None:
+        """Add to the counts; thread-safe. `effective` is infinite where no weights were needed."""
+        with self._lock:
+            self.records, self.kept = self.records + records, self.kept + kept
+            if effective is not None:
+                chosen = effective[np.isfinite(effective)]
+                self.weighted, self.effective = self.weighted + len(chosen), self.effective + float(chosen.sum())
+
+    @property
+    def effective_size(self) -> float | None:
+        """The mean of those; None where no record was chosen by weights."""
+        return self.effective / self.weighted if self.weighted else None
+
+    @property
+    def again(self) -> float:
+        """The fraction of the records drawn that were not kept."""
+        return 1 - self.kept / self.records if self.records else 0.0
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One rule: its number in the schema, the columns that it restricts, and which records obey it."""
+
+    number: int
+    text: str
+    columns: tuple[str, ...]
+    obeyed: Callable[[Records], Bools]
+
+    def __str__(self) -> str:
+        return f"rule {self.number} ({self.text})"
+
+
+def _checks(schema: Schema, numbers: Iterable[int]) -> tuple[_Check, ...]:
+    """The rules with these numbers that a record can break. A sum can be out of its column's bounds."""
+    found = []
+    for number in numbers:
+        rule = schema.rules[number - 1]
+        if isinstance(rule, RowRule):
+            condition = condition_of(rule, schema)
+            text = f"forbid {rule.forbid}" if rule.forbid is not None else f"require {rule.require}"
+            text = text if rule.when is None else f"when {rule.when}, {text}"
+            columns = tuple(sorted(columns_of(condition)))
+            found.append(_Check(number, text, columns, partial(_meet, schema, condition)))
+        elif rule.equals is not None:
+            alone = replace(schema, rules=(rule,))
+            columns = tuple(name for _, name in total_of(rule, schema).terms)
+            text = f"{rule.column} equals {rule.equals}"
+            found.append(_Check(number, text, columns, partial(_can_add, alone)))
+    return tuple(found)
+
+
+def _meet(schema: Schema, condition: Condition, records: Records) -> Bools:
+    return holds(condition, records, schema)
+
+
+def _can_add(schema: Schema, records: Records) -> Bools:
+    return with_following(records, schema)[1]
+
+
+class Axis(Protocol):
+    """Public cells of one column."""
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        ...
+
+    def of(self, records: Records) -> Ints:
+        """The cell of each record."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Cells of a column's codes, by the first code of each."""
+
+    name: str
+    starts: Ints
+
+    @classmethod
+    def of_pool(cls, column: Discrete | Numeric, pool: Records) -> "_Values":
+        """One cell for each category; numbers in cells that hold about the same number of records."""
+        if isinstance(column, Discrete):
+            return cls(column.name, np.arange(-1, column.size))
+        codes = np.sort(pool.codes[column.name])
+        return cls(column.name, np.unique(np.append(-1, codes[:: max(1, len(codes) // _CELLS)])))
+
+    @property
+    def count(self) -> int:
+        return len(self.starts)
+
+    def of(self, records: Records) -> Ints:
+        return np.searchsorted(self.starts, records.codes[self.name], side="right") - 1
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table that the pool is raked to, its wanted shares, and the factors that follow."""
+
+    axes: tuple[Axis, ...]
+    wanted: Floats
+    factors: Floats
+
+    def cells(self, records: Records) -> Int32s:
+        return _cells(self.axes, records)
+
+
+def _cells(axes: Sequence[Axis], records: Records) -> Int32s:
+    return cells_of([axis.of(records) for axis in axes], tuple(axis.count for axis in axes)).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Support:
+    """The fitted model on the records that obey the rules.
+
+    `broken` is the share of the model's records that broke a rule before repair. `effective` is the Kish effective
+    number of records in the raked pool, `pool` the number of records in it, and `costliest` the rule that most
+    records broke.
+    """
+
+    sampler: Sampler
+    schema: Schema
+    checks: tuple[_Check, ...]
+    tables: tuple[_Table, ...] = ()
+    margins: tuple[_Table, ...] = ()
+    largest: float = np.inf
+    broken: float = 0.0
+    pool: int = 0
+    effective: float = 0.0
+    costliest: str = ""
+
+    @property
+    def effective_size(self) -> float | None:
+        """The effective number of records relative to the pool; None without rules."""
+        return self.effective / self.pool if self.pool else None
+
+    def too_small(self, rows: int) -> str | None:
+        """Say so where the pool is worth fewer records than the rows that are asked of it."""
+        wanted = min(rows, self.pool // _TIMES)
+        if self.effective >= wanted:
+            return None
+        return (
+            f"the rules leave the model few records: its pool is worth {self.effective:,.0f} of them for "
+            f"{rows:,} rows, so that margins are uneven; {self.costliest} costs most: correct it, or leave it out "
+            "of sampling (--ignore-rule, free of charge)"
+        )
+
+    def draw(
+        self,
+        rows: int,
+        generator: np.random.Generator,
+        drawn: Drawn,
+        *,
+        label: int | None = None,
+        where: Condition | None = None,
+    ) -> Records:
+        """Draw records that obey the rules and meet a condition; refused where next to none does."""
+        if not self.checks and where is None:
+            drawn.add(rows, rows)
+            return with_following(self.sampler.draw(rows, generator, label), self.schema)[0]
+        ratio = self.effective_size or 1.0
+        wanted = rows if not self.checks else max(int(rows * min(_SPARE / ratio, _MOST_TIMES)), _FEWEST)
+        kept: list[Records] = []
+        asked, tried, found = wanted, 0, 0
+        while not kept or found < wanted:
+            count = min(asked, _MOST)
+            records = self.repaired(self.sampler.draw(count, generator, label), generator)
+            records, able = self.obeying(records, where)
+            kept.append(records.take(np.flatnonzero(able)))
+            tried, found = tried + count, found + kept[-1].rows
+            if tried > _SEARCHED and found >= rows:
+                break
+            if tried > _SEARCHED and found * _RAREST < tried:
+                raise ConfigError(
+                    f"of {tried:,} records that the model drew, {found:,} obey the rules of the schema and the "
+                    "condition; ask for something less rare, or ignore a rule"
+                )
+            asked = int(1.1 * (wanted - found) * tried / max(found, 1)) + 64
+        drawn.add(tried, found)
+        records = join(kept, list(kept[0].codes))
+        if not self.checks:
+            return records.take(np.arange(rows))
+        whole = label is None and where is None
+        return records.take(self._select(records, rows, generator, self.margins if whole else ()))
+
+    def repaired(self, records: Records, generator: np.random.Generator, keep: Iterable[str] = ()) -> Records:
+        """Change cells of records that break a rule until they obey, where that is possible.
+
+        Which column changes is random, by record, so that both sides of a rule keep some of their values. Values
+        come from other records. The label and the columns of `keep` do not change.
+        """
+        return _repair(records, self.checks, generator, {self.schema.label, *keep})
+
+    def obeying(self, records: Records, where: Condition | None = None) -> tuple[Records, Bools]:
+        """The records with their derived columns, and which of them obey."""
+        able = _obeys(records, self.checks)
+        records, _ = with_following(records, self.schema)
+        return records, able if where is None else able & holds(where, records, self.schema)
+
+    def weights(self, records: Records) -> Floats:
+        """The product of each record's factors."""
+        weights = np.ones(records.rows)
+        for table in (*self.tables, *self.margins):
+            weights *= table.factors[table.cells(records)]
+        return np.minimum(weights, self.largest)
+
+    def _select(
+        self, records: Records, rows: int, generator: np.random.Generator, margins: Sequence[_Table]
+    ) -> Ints:
+        """Systematic sampling by weight, in stages that bring the margins to their fitted shares."""
+        mass = self.weights(records)
+        cells = [table.cells(records) for table in margins]
+        chosen = np.zeros(0, dtype=np.int64)
+        for upto in np.cumsum(_STAGES if margins else (1.0,)):
+            count = round(upto * rows) - len(chosen)
+            if len(chosen):
+                mass[chosen] *= 1e-3  # another record with the same cells is as good, and no duplicate
+                left = [
+                    np.maximum(rows * table.wanted - np.bincount(cell[chosen], minlength=len(table.wanted)), 0.0)
+                    for table, cell in zip(margins, cells, strict=True)
+                ]
+                shares = [each / max(float(each.sum()), 1e-300) for each in left]
+                for _ in range(5):
+                    mass /= mass.sum()
+                    for cell, share in zip(cells, shares, strict=True):
+                        mass = mass * _ratio(cell, share, mass)[cell]
+            ends = np.cumsum(mass)
+            levels = (np.arange(count) + generator.random()) / max(count, 1) * ends[-1]
+            places = np.minimum(np.searchsorted(ends, levels, side="right"), len(ends) - 1)
+            chosen = np.append(chosen, places)
+        return generator.permutation(chosen)
+
+
+def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[int] = ()) -> Support:
+    """Fit the model on the records that obey the rules, but for those whose numbers are ignored.
+
+    Refused where no record of the pool obeys. The seed is fixed: this is post-processing.
+    """
+    ignored = set(ignore)
+    for number in ignored:
+        if not 1 <= number <= len(schema.rules):
+            raise ConfigError(f"there is no rule {number} to ignore; the schema has {len(schema.rules)}")
+        if isinstance(schema.rules[number - 1], Follows):
+            raise ConfigError(f"rule {number} derives a column that was not learned; it cannot be ignored")
+    checks = _checks(schema, (k for k in range(1, len(schema.rules) + 1) if k not in ignored))
+    if not checks:
+        return Support(sampler, schema, ())
+    generator = np.random.default_rng(0)
+    drawn = sampler.draw(int(np.clip(_TIMES * rows, _SMALLEST, _LARGEST)), generator)
+    costs = [1 - float(check.obeyed(drawn).mean()) for check in checks]
+    repaired = _repair(drawn, checks, generator, {schema.label})
+    able = _obeys(repaired, checks)
+    if not able.any():
+        worst = min(checks, key=lambda check: int(check.obeyed(repaired).sum()))
+        raise ConfigError(
+            f"no record that the model draws obeys the rules; {worst} costs most: correct it, or leave it out of "
+            f"sampling with --ignore-rule {worst.number} (the release is unharmed, and sampling is free)"
+        )
+    pool = repaired.take(np.flatnonzero(able))
+    one = [(_Values.of_pool(column, drawn),) for column in schema.learned]
+    one.sort(key=lambda axes: axes[0].count)
+    tables = _rake(drawn, pool, [*sampler.crossed, *one])
+    split = len(tables) - len(one)
+    support = Support(sampler, schema, checks, tuple(tables[:split]), tuple(tables[split:]))
+    mass = support.weights(pool)
+    support = replace(support, largest=float(np.quantile(mass, _TRIMMED)))
+    mass = support.weights(pool)
+    mass /= mass.sum()
+    return replace(
+        support,
+        # The shares that the fit has: where noise makes margins contradict a rule, no pool has those released.
+        margins=tuple(
+            replace(each, wanted=_shares(each.cells(pool), mass, len(each.wanted))) for each in support.margins
+        ),
+        broken=1 - float(_obeys(drawn, checks).mean()),
+        pool=drawn.rows,
+        effective=float(1 / (mass**2).sum()),
+        costliest=str(checks[int(np.argmax(costs))]),
+    )
+
+
+def _obeys(records: Records, checks: Sequence[_Check]) -> Bools:
+    able = np.ones(records.rows, dtype=np.bool_)
+    for check in checks:
+        able &= check.obeyed(records)
+    return able
+
+
+def _repair(
+    records: Records, checks: Sequence[_Check], generator: np.random.Generator, keep: set[str | None]
+) -> Records:
+    """See `Support.repaired`."""
+    codes = {name: column.copy() for name, column in records.codes.items()}
+    rank = {name: generator.random(records.rows) for check in checks for name in check.columns}
+    for _ in range(_SWEEPS):
+        whole = True
+        for check in checks:
+            bad = np.flatnonzero(~check.obeyed(Records(records.rows, codes)))
+            free = [name for name in check.columns if name not in keep]
+            whole &= not bad.size
+            # The column with the highest rank changes; where no value of it will do, the next one does.
+            order: Sequence[Ints] = [*np.argsort([-rank[name][bad] for name in free], axis=0)] if free else []
+            left = np.arange(len(bad))
+            for place in order:
+                for _ in range(_TRIES if left.size else 0):
+                    trial = {name: codes[name][bad[left]] for name in check.columns}
+                    for k, name in enumerate(free):
+                        which = np.flatnonzero(place[left] == k)
+                        trial[name][which] = records.codes[name][generator.integers(0, records.rows, len(which))]
+                    able = check.obeyed(Records(len(left), trial))
+                    for name in free:
+                        codes[name][bad[left[able]]] = trial[name][able]
+                    left = left[~able]
+        if whole:
+            break
+    return Records(records.rows, codes)
+
+
+def _rake(drawn: Records, pool: Records, crossed: Sequence[tuple[Axis, ...]]) -> list[_Table]:
+    """Rake the pool to the tables of all records drawn (iterative proportional fitting).
+
+    First to all tables, then to the histograms alone, which come last. By their noise, released histograms may
+    contradict a rule. Then no pool has all of them, and steps that become smaller find the middle.
+    """
+    tables, cells = [], []
+    for axes in crossed:
+        shape = tuple(axis.count for axis in axes)
+        cell = _cells(axes, pool)
+        wanted = np.bincount(_cells(axes, drawn), minlength=int(np.prod(shape))) / drawn.rows
+        if len(shape) > 1:  # what the rules make impossible moves to other cells, and the margins stay
+            whole, axis = wanted.reshape(shape), range(len(shape))
+            margins = [whole.sum(axis=tuple(j for j in axis if j != i)) for i in axis]
+            held = np.bincount(cell, minlength=len(wanted)).reshape(shape) > 0
+            wanted = rake_axes(whole * held, margins, passes=20).ravel()
+        tables.append(_Table(axes, wanted, np.ones(len(wanted))))
+        cells.append(cell)
+    mass = np.full(pool.rows, 1 / pool.rows)
+    for k in range(_PASSES + _LAST_PASSES):
+        step = 1.0 if k < 2 * _PASSES else 2 * _PASSES / (k + _PASSES)
+        for table, cell in zip(tables, cells, strict=True):
+            if k < _PASSES or len(table.axes) == 1:
+                ratio = _ratio(cell, table.wanted, mass) ** step
+                table.factors[:] *= ratio
+                mass = mass * ratio[cell]
+        mass = mass / mass.sum()
+    return tables
+
+
+def _shares(cell: Int32s, mass: Floats, cells: int) -> Floats:
+    return np.bincount(cell, mass, minlength=cells).astype(np.float64)
+
+
+def _ratio(cell: Int32s, wanted: Floats, mass: Floats) -> Floats:
+    """What each cell's mass is multiplied by to have its share; cells without records keep 1."""
+    now = _shares(cell, mass, len(wanted))
+    return np.where(now > 0, np.clip(wanted / np.maximum(now, 1e-300), 0.2, 5.0), 1.0)
