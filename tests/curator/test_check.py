@@ -51,6 +51,21 @@ def test_numbers() -> None:
     )
 
 
+def test_rows_that_break_a_rule_are_counted() -> None:
+    columns = "".join(f'columns.{name} = {{type = "integer", min = 0, max = 20}}\n' for name in "abc")
+    rules = (
+        '[[rules]]\nrequire = "a <= b"\n[[rules]]\nforbid = "a > 9"\n[[rules]]\ncolumn = "c"\nequals = "a + b"\n'
+    )
+    schema = parse_schema("one_row_per_person = true\n" + columns + rules)
+    table = pa.table({"a": [1, 2, 3, 4], "b": [3, 1, 2, 4], "c": [4, 3, 6, 8]})
+    assert check_table(table, schema).findings == (
+        "50.0 % of the rows (2) break rule 1 (require a <= b), which no synthetic row will: "
+        "correct the rule or the data",
+        "25.0 % of the rows (1) break rule 3 (c equals a + b), which no synthetic row will: "
+        "correct the rule or the data",
+    )
+
+
 @pytest.mark.parametrize(
     ("cells", "declared", "finding"),
     [

@@ -1,31 +1,39 @@
 """A look at a table through its schema, before anything is paid: what would be lost, what to declare. PRIVATE."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from repsynth.arrays import Bools, Ints
 from repsynth.curator.guess import numbers_of, times_of
 from repsynth.curator.look import Look, percent, quoted, repeating, some
 from repsynth.curator.sentinels import MARKERS
 from repsynth.curator.tally import IdTally, Tally, bounds_of
 from repsynth.data.encode import encode_batch
+from repsynth.data.following import with_following
+from repsynth.data.matching import holds
+from repsynth.data.records import Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.schema import (
     Boolean,
     Category,
     Datetime,
     Discrete,
+    Follows,
     Id,
     Integer,
     Number,
     Numeric,
     Person,
+    RowRule,
     Schema,
     check_unit,
 )
+from repsynth.schema.rules import condition_of, rule_text
 
 _NOTABLE = 0.001
 _MANY = 0.01
@@ -91,10 +99,11 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
     tallies: dict[str, Tally | IdTally] = {
         column.name: IdTally() if isinstance(column, Id) else Tally(column) for column in schema.columns
     }
-    rows = 0
+    rows, broken = 0, np.zeros(len(schema.rules), dtype=np.int64)
     for batch in opened.batches(list(tallies)):
         rows += batch.num_rows
-        records = encode_batch(batch, schema)
+        records = encode_batch(batch, replace(schema, rules=()))  # derived columns, too
+        broken += np.array([np.sum(_breaks(records, rule, schema)) for rule in schema.rules], dtype=np.int64)
         for name, tally in tallies.items():
             if isinstance(tally, IdTally):
                 tally.add(batch.column(name))
@@ -105,7 +114,7 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
         for name, tally in tallies.items()
     )
     dropped = opened.dropped()
-    findings = tuple(_of_table(schema, rows, dropped))
+    findings = (*_of_table(schema, rows, dropped), *_of_rules(schema, rows, broken))
     return TableCheck(rows=rows, dropped_rows=dropped, findings=findings, columns=checks)
 
 
@@ -119,6 +128,24 @@ def _of_table(schema: Schema, rows: int, dropped: int) -> Iterator[str]:
         )
     if not schema.confirmed:
         yield "the schema is a draft: confirm or replace what was read from the data, then set confirmed = true"
+
+
+def _breaks(records: Records, rule: RowRule | Follows, schema: Schema) -> Bools:
+    """Which rows break a rule; for a derived column, which hold another value than the rule gives."""
+    if isinstance(rule, RowRule):
+        return ~holds(condition_of(rule, schema), records, schema)
+    derived, able = with_following(records, replace(schema, rules=(rule,)))
+    other: Bools = derived.codes[rule.column] != records.codes[rule.column]
+    return other | ~able
+
+
+def _of_rules(schema: Schema, rows: int, broken: Ints) -> Iterator[str]:
+    for number, (rule, count) in enumerate(zip(schema.rules, broken.tolist(), strict=True), start=1):
+        if count:
+            yield (
+                f"{percent(count, rows)} of the rows ({count:,}) break rule {number} ({rule_text(rule)}), which no "
+                "synthetic row will: correct the rule or the data"
+            )
 
 
 def _id(name: str, ids: IdTally, rows: int, person: Person | None) -> ColumnCheck:

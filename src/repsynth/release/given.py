@@ -19,13 +19,13 @@ from repsynth.data.positions import seconds_at
 from repsynth.data.records import MISSING, Records, join
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
-from repsynth.models.completing import Completing, draw_each
+from repsynth.models.completing import Completing
 from repsynth.release.support import Drawn, Support
 from repsynth.schema import Datetime, Discrete, Id, Numeric, Schema
 from repsynth.schema.conditions import Condition
 
-_TRIES, _TIMES = 200, 8
-"""How often a row is completed until it obeys, and how many completions one is chosen from."""
+_TRIES, _STEPS = 200, 24
+"""How often a row is completed until it obeys, and how many completions are proposed where there are rules."""
 
 
 @dataclass(frozen=True)
@@ -79,33 +79,37 @@ def complete(
 ) -> Records:
     """Complete rows, `first` being the number of the first one; each obeys the rules and meets the condition.
 
-    With rules, several completions of each row are drawn, and one that obeys is chosen by its weight.
+    With rules, further completions of each row are proposed and accepted by their weights (independence sampler:
+    Metropolis-Hastings with proposals that do not depend on the present state).
     """
-    sampler, times = support.sampler, _TIMES if support.checks else 1
+    sampler, steps = support.sampler, _STEPS if support.checks else 1
     if not isinstance(sampler, Completing):
         raise ConfigError("this release's model cannot complete rows; use --where, or another model")
-    if not given.rows:
-        return with_following(sampler.draw(0, generator), support.schema)[0]
-    left, parts = np.arange(given.rows), list[tuple[Ints, Records]]()
-    for _ in range(_TRIES):
-        completed = sampler.complete(given.take(np.repeat(left, times)), generator)
+    found = with_following(sampler.draw(given.rows, generator), support.schema)[0].codes
+    weights, effective = np.zeros(given.rows), np.zeros(given.rows)
+    for step in range(_TRIES if given.rows else 0):
+        left = np.arange(given.rows) if step < steps else np.flatnonzero(weights == 0)
+        if not left.size:
+            break
+        completed = sampler.complete(given.take(left), generator)
         if not completed.possible.all():
-            row = first + int(left[np.argmin(completed.possible) // times])
+            row = first + int(left[np.argmin(completed.possible)])
             raise ConfigError(
                 f"row {row:,} of the given rows: the model never draws these values together, by its tables or by "
                 "the rules of the schema; give fewer columns, or leave the row out"
             )
-        repaired = support.repaired(completed.records, generator, keep=given.codes)
-        records, obeys = support.obeying(repaired, where)
-        mass = np.where(obeys, support.weights(records), 0.0).reshape(-1, times)
-        able = mass.any(axis=1)
-        chosen = np.flatnonzero(able) * times + draw_each(mass[able], generator)
-        drawn.add(len(left), len(chosen), completed.effective[chosen])
-        parts.append((left[able], records.take(chosen)))
-        left = left[~able]
-        if not left.size:
-            place = np.argsort(np.concatenate([rows for rows, _ in parts]))
-            return join([part for _, part in parts], list(parts[0][1].codes)).take(place)
+        records, obeys = support.obeying(support.repaired(completed.records, generator, given.codes), where)
+        proposed = np.where(obeys, support.weights(records), 0.0)
+        accepted = proposed > generator.random(len(left)) * weights[left]
+        drawn.add(len(left) if step == 0 else 0, 0)
+        for name, codes in records.codes.items():
+            found[name][left[accepted]] = codes[accepted]
+        weights[left[accepted]] = proposed[accepted]
+        effective[left[accepted]] = completed.effective[accepted]
+    left = np.flatnonzero(weights == 0)
+    if not left.size:
+        drawn.add(0, given.rows, effective)
+        return Records(given.rows, found)
     row = first + int(left[0])
     raise ConfigError(
         f"row {row:,} of the given rows: in {_TRIES} draws none obeyed the condition and the "

@@ -29,7 +29,7 @@ from repsynth.models.marginal.raked import rake_axes
 from repsynth.models.marginal.tables import cells_of
 from repsynth.schema import Discrete, Follows, Numeric, RowRule, Schema
 from repsynth.schema.conditions import Condition, columns_of
-from repsynth.schema.rules import condition_of, total_of
+from repsynth.schema.rules import condition_of, rule_text, total_of
 
 _MOST = 262_144
 """Records drawn at a time."""
@@ -43,14 +43,16 @@ _TIMES, _SMALLEST, _LARGEST = 4, 60_000, 200_000
 _SWEEPS, _TRIES = 4, 64
 """Repair goes through the rules so often, and tries so many values for a cell."""
 
-_CELLS = 256
+_CELLS = 128
 """Cells of a number column's histogram in raking."""
 
-_PASSES, _LAST_PASSES = 10, 40
-_SPARE, _FEWEST, _MOST_TIMES = 2.0, 1_024, 8.0
+_PASSES, _LAST_PASSES, _FULL = 10, 60, 60
+"""Raking: passes over all tables, then over the histograms alone; how many of them are full steps."""
+_SPARE, _FEWEST, _MOST_TIMES = 3.0, 1_024, 8.0
+"""Effective records drawn for each row; records drawn at least; records drawn for each row at most."""
 _TRIMMED = 0.999
 """Weights are trimmed at this quantile of the pool's: factors say little of cells that the pool does not have."""
-_STAGES = (0.9, 0.09, 0.01)
+_STAGES = (0.7, 0.2, 0.07, 0.03)
 """Rows are selected in stages: each makes up for what the one before left uneven."""
 
 
@@ -105,15 +107,12 @@ def _checks(schema: Schema, numbers: Iterable[int]) -> tuple[_Check, ...]:
         rule = schema.rules[number - 1]
         if isinstance(rule, RowRule):
             condition = condition_of(rule, schema)
-            text = f"forbid {rule.forbid}" if rule.forbid is not None else f"require {rule.require}"
-            text = text if rule.when is None else f"when {rule.when}, {text}"
             columns = tuple(sorted(columns_of(condition)))
-            found.append(_Check(number, text, columns, partial(_meet, schema, condition)))
+            found.append(_Check(number, rule_text(rule), columns, partial(_meet, schema, condition)))
         elif rule.equals is not None:
             alone = replace(schema, rules=(rule,))
             columns = tuple(name for _, name in total_of(rule, schema).terms)
-            text = f"{rule.column} equals {rule.equals}"
-            found.append(_Check(number, text, columns, partial(_can_add, alone)))
+            found.append(_Check(number, rule_text(rule), columns, partial(_can_add, alone)))
     return tuple(found)
 
 
@@ -331,11 +330,11 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
     split = len(tables) - len(one)
     support = Support(sampler, schema, checks, tuple(tables[:split]), tuple(tables[split:]))
     mass = support.weights(pool)
-    support = replace(support, largest=float(np.quantile(mass, _TRIMMED)))
-    mass = support.weights(pool)
+    largest = float(np.quantile(mass, _TRIMMED))
     mass /= mass.sum()
     return replace(
         support,
+        largest=largest,
         # The shares that the fit has: where noise makes margins contradict a rule, no pool has those released.
         margins=tuple(
             replace(each, wanted=_shares(each.cells(pool), mass, len(each.wanted))) for each in support.margins
@@ -404,7 +403,7 @@ def _rake(drawn: Records, pool: Records, crossed: Sequence[tuple[Axis, ...]]) ->
         cells.append(cell)
     mass = np.full(pool.rows, 1 / pool.rows)
     for k in range(_PASSES + _LAST_PASSES):
-        step = 1.0 if k < 2 * _PASSES else 2 * _PASSES / (k + _PASSES)
+        step = 1 / max(1, k - _FULL)
         for table, cell in zip(tables, cells, strict=True):
             if k < _PASSES or len(table.axes) == 1:
                 ratio = _ratio(cell, table.wanted, mass) ** step

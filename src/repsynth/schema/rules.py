@@ -55,6 +55,18 @@ def rules_to_list(schema: Schema) -> list[dict[str, Any]]:
     return found
 
 
+def rule_text(rule: RowRule | Follows) -> str:
+    """Return a rule in one line.
+
+    >>> rule_text(RowRule(when="age < 15", require="pay = 0"))
+    'when age < 15, require pay = 0'
+    """
+    if isinstance(rule, Follows):
+        return f"{rule.column} equals {rule.equals}" if rule.by is None else f"{rule.column} by {rule.by}"
+    text = f"forbid {rule.forbid}" if rule.forbid is not None else f"require {rule.require}"
+    return text if rule.when is None else f"when {rule.when}, {text}"
+
+
 def row_condition(schema: Schema) -> Condition | None:
     """What holds for every row, of the columns that are drawn; None where there are no such rules."""
     parts = [condition_of(rule, schema) for rule in schema.rules if isinstance(rule, RowRule)]
