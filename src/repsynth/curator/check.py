@@ -143,8 +143,8 @@ def _of_rules(schema: Schema, rows: int, broken: Ints) -> Iterator[str]:
     for number, (rule, count) in enumerate(zip(schema.rules, broken.tolist(), strict=True), start=1):
         if count:
             yield (
-                f"{percent(count, rows)} of the rows ({count:,}) break rule {number} ({rule_text(rule)}), which no "
-                "synthetic row will: correct the rule or the data"
+                f"{percent(count, rows)} of the rows ({count:,}) break rule {number} ({rule_text(rule)}), "
+                "which no synthetic row will: correct the rule or the data"
             )
 
 
