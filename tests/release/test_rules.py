@@ -1,6 +1,8 @@
 """Rules between columns and conditions: every synthetic row obeys, and what cannot be is refused."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from repsynth import Release, parse_schema, synthesize
+from repsynth.cli.main import main
 from repsynth.data.following import with_following
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.errors import ConfigError, SchemaError
+from repsynth.errors import ConfigError, RepsynthWarning, SchemaError
 from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -171,7 +174,7 @@ def test_rules_do_not_distort_the_margins(model: str) -> None:
         assert np.all(np.array(made[name])[young] == "none")
     support = release.support()
     assert 0.1 < support.effective_size <= 1  # type: ignore[operator]
-    assert support.too_small(3000) is None
+    assert not support.cautions(3000)
     for owner in (True, False):
         row = release.sample(200, seed=2, label=owner, where="age < 15").to_pylist()
         assert all(r["owner"] == owner and r["age"] < 15 and r["marital"] == "none" for r in row)
@@ -209,15 +212,31 @@ def test_rules_that_leave_too_few_records_are_named() -> None:
     )
     schema = replace(TWO, rules=rules)
     rare = fit_support(_Rare(), schema, 20_000)
-    told = rare.too_small(20_000)
-    assert told is not None
+    (told,) = rare.cautions(20_000)
     assert "rule 2 (forbid a > 20 and b = true) costs most" in told
-    assert rare.too_small(1) is None
-    assert fit_support(_Rare(), schema, 20_000, ignore=[2, 3]).too_small(20_000) is None
+    assert not rare.cautions(1)
+    assert not fit_support(_Rare(), schema, 20_000, ignore=[2, 3]).cautions(20_000)
     with pytest.raises(ConfigError, match=r"no record .* obeys the rules; rule 1 \(require a < 10\) costs most"):
         fit_support(_Rare(), replace(TWO, rules=(RowRule(require="a < 10"),)), 100)
     with pytest.raises(ConfigError, match="no rule 4 to ignore; the schema has 3"):
         fit_support(_Rare(), schema, 100, ignore=[4])
+
+
+def test_the_command_says_what_the_rules_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = homes_release("naive-bayes")
+    asked = ["sample", str(release.save(tmp_path / "release")), "-n", "50", "--json", "-o"]
+    assert main([*asked, str(tmp_path / "1.csv")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["pool_effective_size"] == pytest.approx(release.support().effective_size)
+    assert told["warnings"] == []
+    assert main([*asked, str(tmp_path / "2.csv"), *(f"--ignore-rule={k}" for k in range(1, 6))]) == 0
+    assert "pool_effective_size" not in json.loads(capsys.readouterr().out)
+    few = replace(release.support(), effective=7.0)
+    monkeypatch.setitem(release._supports, frozenset(), few)
+    with pytest.warns(RepsynthWarning, match="worth 7 of them for 50 rows"):
+        release.sample(50, seed=1)
 
 
 def test_a_rule_can_be_ignored() -> None:

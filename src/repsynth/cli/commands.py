@@ -161,6 +161,7 @@ def synthesize(options: argparse.Namespace) -> None:
             f"draw a table with repsynth sample {folder} -o FILE"
         ) from None
     warnings = [*release.warnings, *written_cautions(output, written.apostrophes)]
+    warnings += release.support().cautions(written.rows)
     data = {
         "release": str(folder),
         "output": str(output),
@@ -194,8 +195,9 @@ def sample(options: argparse.Namespace) -> None:
         options, release, options.output, options.rows, given=options.given, ignored=ignored, drawn=drawn, **asked
     )
     support = release.support(ignored)
-    few = support.too_small(written.rows) if options.given is None else None
-    warnings = [*written_cautions(options.output, written.apostrophes), *([few] if few else [])]
+    warnings = [*written_cautions(options.output, written.apostrophes)]
+    if options.given is None:
+        warnings += support.cautions(written.rows)
 
     def tell(console: Console) -> None:
         console.print(f"Wrote {render.count(written.rows)} to {escape(str(options.output))}.")

@@ -182,9 +182,9 @@ class Release:
         batches = list(
             self.batches(rows, seed=seed, label=label, where=where, given=given, ignore_rules=ignore_rules)
         )
-        told = self.support(ignore_rules).too_small(self.default_rows if rows is None else rows)
-        if told is not None and given is None:
-            warnings.warn(told, RepsynthWarning, stacklevel=2)
+        if given is None:
+            for text in self.support(ignore_rules).cautions(self.default_rows if rows is None else rows):
+                warnings.warn(text, RepsynthWarning, stacklevel=2)
         return to_kind(pa.concat_tables(batches), self.layout)
 
     def batches(

@@ -48,8 +48,8 @@ _CELLS = 128
 
 _PASSES, _LAST_PASSES, _FULL = 10, 60, 60
 """Raking: passes over all tables, then over the histograms alone; how many of them are full steps."""
-_SPARE, _FEWEST, _MOST_TIMES = 3.0, 1_024, 8.0
-"""Effective records drawn for each row; records drawn at least; records drawn for each row at most."""
+_SPARE, _FEWEST, _MOST_TIMES = 3.0, 1_024, 8
+"""Effective records drawn for each row; records drawn at least; records for each of many rows at most."""
 _TRIMMED = 0.999
 """Weights are trimmed at this quantile of the pool's: factors say little of cells that the pool does not have."""
 _STAGES = (0.7, 0.2, 0.07, 0.03)
@@ -201,15 +201,14 @@ class Support:
         """The effective number of records relative to the pool; None without rules."""
         return self.effective / self.pool if self.pool else None
 
-    def too_small(self, rows: int) -> str | None:
+    def cautions(self, rows: int) -> tuple[str, ...]:
         """Say so where the pool is worth fewer records than the rows that are asked of it."""
-        wanted = min(rows, self.pool // _TIMES)
-        if self.effective >= wanted:
-            return None
+        if self.effective >= min(rows, self.pool // _TIMES):
+            return ()
         return (
             f"the rules leave the model few records: its pool is worth {self.effective:,.0f} of them for "
-            f"{rows:,} rows, so that margins are uneven; {self.costliest} costs most: correct it, or leave it out "
-            "of sampling (--ignore-rule, free of charge)"
+            f"{rows:,} rows, so they are less exact; {self.costliest} costs most: correct it, or leave it out "
+            "of sampling (--ignore-rule, free of charge)",
         )
 
     def draw(
@@ -226,7 +225,9 @@ class Support:
             drawn.add(rows, rows)
             return with_following(self.sampler.draw(rows, generator, label), self.schema)[0]
         ratio = self.effective_size or 1.0
-        wanted = rows if not self.checks else max(int(rows * min(_SPARE / ratio, _MOST_TIMES)), _FEWEST)
+        wanted = rows
+        if self.checks:
+            wanted = max(min(int(_SPARE / ratio * rows), max(_MOST_TIMES * rows, 2 * _MOST)), _FEWEST)
         kept: list[Records] = []
         asked, tried, found = wanted, 0, 0
         while not kept or found < wanted:
@@ -269,7 +270,7 @@ class Support:
         weights = np.ones(records.rows)
         for table in (*self.tables, *self.margins):
             weights *= table.factors[table.cells(records)]
-        return np.minimum(weights, self.largest)
+        return np.clip(weights, 1e-300, self.largest)
 
     def _select(
         self, records: Records, rows: int, generator: np.random.Generator, margins: Sequence[_Table]
@@ -331,6 +332,7 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
     support = Support(sampler, schema, checks, tuple(tables[:split]), tuple(tables[split:]))
     mass = support.weights(pool)
     largest = float(np.quantile(mass, _TRIMMED))
+    trimmed = np.minimum(mass, largest)
     mass /= mass.sum()
     return replace(
         support,
@@ -341,7 +343,7 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
         ),
         broken=1 - float(_obeys(drawn, checks).mean()),
         pool=drawn.rows,
-        effective=float(1 / (mass**2).sum()),
+        effective=float(trimmed.sum() ** 2 / (trimmed**2).sum()),
         costliest=str(checks[int(np.argmax(costs))]),
     )
 
