@@ -30,7 +30,7 @@ from repsynth.curator.check import check_table
 from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.imitate import layout_of
 from repsynth.data.records import join
-from repsynth.data.sources import Source, check_columns, open_source
+from repsynth.data.sources import Source, check_columns, frames, open_source
 from repsynth.data.sources.base import kind_of, reads_as_text
 from repsynth.errors import DataError
 from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema, parse_schema
@@ -693,6 +693,29 @@ def test_a_table_of_several_chunks_in_which_one_record_is_a_word(tmp_path: Path)
     assert not accepts(whole, Integer(name="a", min=0, max=9, thousands="."))
     assert not accepts(whole, Category(name="a", values=("1", "x")))
     assert accepts(open_source(path), Category(name="a", values=("01", "x")))
+
+
+def test_a_word_in_a_later_batch_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "BATCH_ROWS", 4)
+    column = Category(name="a", values=("1", "x"))
+    assert accepts(open_source(pd.DataFrame({"a": [1] * 9}, dtype=object)), column)
+    for place in (0, 4, 8):
+        cells: list[Any] = [1] * 9
+        cells[place] = "x"
+        assert not accepts(open_source(pd.DataFrame({"a": cells}, dtype=object)), column), place
+
+
+def test_times_are_refused_where_storage_would_lose_a_special_value(tmp_path: Path) -> None:
+    """A reader that makes times of the column makes a missing cell of "NA"."""
+    path = tmp_path / "t.csv"
+    path.write_text("a\n2020-01-31\nNA\n")
+    times = pd.read_csv(path, parse_dates=["a"])
+    assert kind_of(open_source(times).types[0]) == "times"
+    for special in ((), ("-9",), ("unknown",)):
+        assert accepts(open_source(times), Datetime(name="a", special=special, **DAYS)), special
+    for special in (("NA",), ("-9", "None"), ("nan",)):
+        assert not accepts(open_source(times), Datetime(name="a", special=special, **DAYS)), special
+        assert accepts(open_source(path), Datetime(name="a", special=special, **DAYS)), special
 
 
 # --- the layout ---
