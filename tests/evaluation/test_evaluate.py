@@ -404,6 +404,19 @@ def test_intervals_of_a_release_hold_what_persons_are_like() -> None:
     assert found["intervals of the release"].value >= 0.9
 
 
+def test_rows_that_count_nothing_are_not_compared() -> None:
+    """Whose they are is not known, so the release has nothing of them."""
+    table = make_stays(200, 1)
+    lost = replaced(table, "patient", ["1-\ufffd"] * 40 + table["patient"].to_pylist()[40:])
+    known = len(set(lost["patient"].to_pylist()[40:]))
+    found = Inputs.open(lost, table, lost, parse_schema(STAYS))
+    assert found.kept is not None
+    assert not found.kept[:40].any()
+    assert found.train.rows == known
+    assert found.holdout is not None
+    assert found.holdout.rows == known
+
+
 def test_halves_have_no_person_in_common() -> None:
     schema = parse_schema(STAYS.replace("rows = 1", "rows = 3"))
     table = make_stays(200, 1)
