@@ -22,7 +22,8 @@ from strategies import schemas, tables
 import repsynth
 from repsynth import Release, datasets, draft_schema, synthesize
 from repsynth.cli import main
-from repsynth.data.sources import check_columns, open_source
+from repsynth.data.sources import check_columns, excel, open_source
+from repsynth.data.sources.base import File
 from repsynth.data.write import write_table
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError, has_controls
@@ -163,6 +164,18 @@ def test_a_small_workbook_takes_little_memory(tmp_path: Path) -> None:
         archive.writestr("xl/media/zeros", bytes(2**27))
     with pytest.raises(DataError, match="grows to more than 200 times its size"):
         open_source(far)
+
+
+@pytest.mark.parametrize("inside", range(1, 10))
+def test_a_far_cell_is_found_where_a_chunk_ends_inside_its_name(
+    inside: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, cell = tmp_path / "far.xlsx", "XFD1048576"
+    with zipfile.ZipFile(a_workbook(path, "A1", "A2", cell, "A3")) as archive:
+        sheet = archive.read("xl/worksheets/sheet1.xml")
+    monkeypatch.setattr(excel, "_CHUNK", sheet.index(cell.encode()) + inside)
+    with pytest.raises(DataError, match="1,048,576 rows and 16,384 columns, most of them empty"):
+        excel._check_size(File.at(path))  # not the reader, which would take the memory
 
 
 PLAIN = Path(__file__).parent / "releases" / "0.2.0.dev5" / "naive-bayes-uniform"
