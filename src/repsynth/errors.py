@@ -23,7 +23,7 @@ _CONTROLS = re.compile(CONTROLS)
 _ADDRESS = re.compile(
     r"""@ | :(?!(?<=^[a-z]:)[\\/])  # but for C:\ or C:/
     | \bpostgres\w*//
-    | \b(password|passwd|pwd|passfile|user|username|uid|host|hostaddr|server|dbname|database|service)\s*=""",
+    | (password|passwd|pwd|passfile|\b(user|username|uid|host|hostaddr|server|dbname|database|service))\s*=""",
     re.IGNORECASE | re.VERBOSE,
 )
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, shown
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,7 +159,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
             kind = self.get(part)
             if kind is None:
                 raise ConfigError(
-                    f"unknown {self.what} '{part}'{did_you_mean(part, self)}; use one of {self.names}"
+                    f"unknown {self.what} '{shown(part)}'{did_you_mean(part, self)}; use one of {self.names}"
                 )
             own = {knob.name for knob in knobs_of(kind)}
             for name in knobs.keys() - own:

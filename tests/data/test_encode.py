@@ -163,3 +163,12 @@ def test_bytes_text_and_dictionaries_read_alike(cells: list[str | None], odd: st
             for array in kinds
         ]
         assert all(each == found[0] for each in found)
+
+
+@pytest.mark.parametrize("text", ["1e0005", "0x10", "0b11", "1_000"])
+def test_numbers_in_forms_that_only_some_readers_know_read_as_numbers(text: str) -> None:
+    """DuckDB, Arrow or pandas make numbers of them, unless another cell of the column is a word."""
+    schema = Schema(one_row_per_person=True, columns=(Integer(name="a", min=0, max=10**6),))
+    number = float(text) if "e" in text else int(text, 0)
+    codes = [encode_batch(pa.record_batch({"a": [cell]}), schema).codes["a"][0] for cell in (text, number)]
+    assert codes[0] == codes[1] == number

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -310,6 +311,15 @@ def test_ids_are_the_same_persons_as_numbers_and_as_text(tmp_path: Path) -> None
         frame = pd.read_csv(tmp_path / "t.csv")
         pairs.append((str(frame["who"].dtype), rows_of([pa.array(frame["who"])])[: len(texts)]))
     assert pairs == [("int64", [3, 3, 3, 2, 2, 1, 2, 2, 1, 1]), ("str", pairs[0][1])]
+
+
+def test_a_reader_s_missing_ids_and_odd_numbers_are_the_same_persons_as_their_text(tmp_path: Path) -> None:
+    """Arrow reads NA as missing among numbers and as a text among words, and 0x11 as 17."""
+    texts, found = ["1", "NA", "NA", "null", "0x11", "17", "-0", "0"], []
+    for odd in ([], ["x7"]):
+        (tmp_path / "t.csv").write_text("\n".join(["who", *texts, *odd]) + "\n")
+        found.append(rows_of(pacsv.read_csv(tmp_path / "t.csv")["who"].chunks)[: len(texts)])
+    assert found[0] == found[1]
 
 
 def test_real_numbers_are_refused_as_ids() -> None:

@@ -335,3 +335,12 @@ def test_rules_come_back_from_a_file() -> None:
     schema = parse_schema(SCHEMA + RULES)
     assert schema_from_dict(schema_to_dict(schema)) == schema
     assert len(schema.rules) == 5
+
+
+def test_a_forbidden_comparison_that_leaves_no_number_is_refused() -> None:
+    columns = 'one_row_per_person = true\n[columns.age]\ntype = "integer"\nmin = 0\nmax = 99\n{}'
+    columns += '[columns.b]\ntype = "boolean"\n[[rules]]\nforbid = "age >= 0"\n'
+    with pytest.raises(SchemaError, match="no value of 'age' obeys all rules"):
+        parse_schema(columns.format(""))
+    assert parse_schema(columns.format("missing = true\n")).rules
+    assert parse_schema(columns.format('special = ["N"]\n')).rules

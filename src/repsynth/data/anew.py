@@ -36,6 +36,12 @@ def check_ids(schema: Schema, rows: int) -> None:
             _faker(column)
 
 
+def room_for_ids(schema: Schema) -> int | None:
+    """Return how many rows can have different ids; None where there is no limit."""
+    formats = [IdFormat(c.format).room for c in schema.columns if isinstance(c, Id) and c.format is not None]
+    return min(formats, default=None)
+
+
 def make_ids(column: Id, rows: int, *, first: int = 1, seed: int = 0) -> pa.Array:
     """The ids of so many rows from the `first` on.
 

@@ -18,10 +18,12 @@ from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.notation import (
     EPOCH,
     ISO_TIME,
+    ODD_NUMBER,
     PLAIN,
     Notation,
     date_format,
     numbers_of,
+    odd_number,
     seconds_of,
     special_seconds,
 )
@@ -186,7 +188,9 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
         return np.where(_known(numbers), _floats(numbers), written)
     if is_text(array.type):
         quick = _all_numbers(array) if notation.is_plain else None
-        array = notation.plain(read_text(array)) if quick is None else quick
+        if quick is None:
+            return _written_numbers(read_text(array), notation)
+        array = quick
     elif types.is_duration(array.type):
         return _spans(array)
     elif types.is_decimal(array.type):  # by way of text: straight on, the same number of another scale is another
@@ -194,6 +198,23 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
     elif not is_number(array.type):
         array = pa.nulls(len(array))
     return _floats(array.cast(pa.float64(), safe=False))
+
+
+def _written_numbers(texts: pa.Array, notation: Notation) -> Floats:
+    """The numbers among texts, also in forms that only some readers take for numbers."""
+    found = _floats(notation.plain(texts).cast(pa.float64(), safe=False))
+    odd = np.flatnonzero(_trues(pc.match_substring_regex(texts, ODD_NUMBER)))
+    if not odd.size:
+        return found
+    numbers = [odd_number(texts[int(place)].as_py()) for place in odd]
+    result = found.copy()
+    result[odd] = [np.nan if number is None else number for number in numbers]
+    return result
+
+
+def _trues(array: pa.Array) -> Bools:
+    result: Bools = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    return result
 
 
 def _spans(array: pa.Array) -> Floats:

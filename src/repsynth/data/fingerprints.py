@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Ints
 from repsynth.data.encode import plain_array, read_text
+from repsynth.data.notation import NULLS, ODD_NUMBER, odd_number
 from repsynth.errors import DataError
 
 NOBODY, UNREAD = -1, -2
@@ -223,20 +224,27 @@ def _same(ordered: Prints) -> Bools:
 def id_texts(ids: pa.Array) -> pa.Array:
     """The texts by which ids are compared.
 
-    A reader may have made the number 17 of "017", so both are one id.
+    A reader may have made the number 17 of "017" or "0x11", so they are one id, and no id of "NA".
 
-    >>> id_texts(pa.array([" 17.0", "017", "1.70", "a"])).to_pylist()
-    ['17', '17', '1.70', 'a']
+    >>> id_texts(pa.array([" 17.0", "017", "0x11", "-0", "1.70", "a", "NA"])).to_pylist()
+    ['17', '17', '17', '0', '1.70', 'a', None]
     """
     ids = plain_array(ids)
     texts = read_text(ids)
     if pa.types.is_floating(ids.type):
         exact = 2.0 ** _DIGITS[ids.type.bit_width]
         texts = pc.if_else(pc.greater_equal(pc.abs(ids.cast(pa.float64())), exact), _LOST, texts)
-    odd = pc.match_substring_regex(texts, "^-?0|^[+]|[.]0*$")
+    texts = pc.if_else(pc.is_in(pc.ascii_lower(texts), pa.array(NULLS, pa.large_string())), None, texts)
+    odd = pc.match_substring_regex(texts, "^-?0|^[+]|[.]0*$|_")
     if not pc.any(odd, min_count=0).as_py():
         return texts
-    return pc.if_else(odd, pc.replace_substring_regex(texts, r"^(?:[+]|(-))?0*([0-9]+)(?:\.0*)?$", r"\1\2"), texts)
+    short = pc.replace_substring_regex(texts, r"^(?:[+]|(-))?0*([0-9]+)(?:\.0*)?$", r"\1\2")
+    short = pc.if_else(pc.equal(short, "-0"), "0", short)
+    strange = pc.if_else(pc.match_substring_regex(texts, ODD_NUMBER), texts, None)
+    if strange.null_count < len(strange):
+        numbers = [None if text is None else odd_number(text) for text in strange.to_pylist()]
+        short = pc.coalesce(read_text(pa.array(numbers, pa.float64())), short)
+    return pc.if_else(odd, short, texts)
 
 
 def states_of(texts: pa.Array) -> Ints:

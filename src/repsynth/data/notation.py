@@ -21,11 +21,14 @@ _NUMERAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _HEX = re.compile(r"[+-]?0[xob][0-9a-f_]+", re.IGNORECASE)
 _MOST_DIGITS = 15
 """Decimal digits that float64 keeps."""
-_NULLS = (
-    *("", "na", "n/a", "#na", "#n/a", "#n/a n/a", "null", "none", "<na>"),
+NULLS = (
+    *("", "na", "n/a", "#na", "#n/a", "#n/a n/a", "null", "none", "<na>", "nan", "+nan", "-nan"),
     *("1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
 )
 """Texts that readers take for a missing cell, in lower case."""
+
+ODD_NUMBER = "^[+-]?(?:0[xXoObB][0-9a-fA-F_]+|[0-9]+(?:_[0-9]+)+(?:[.][0-9]*)?)$"
+"""Forms of numbers that only some readers take for numbers: 0x1f, 1_000."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Notation:
 
         prefix, thousands, mark = (re.escape(s) for s in (self.prefix.strip(), self.thousands, self.decimal))
         grouped = f"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
-        body = f"(?:(?:{grouped}[0-9]+)(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]{{1,3}})?"
+        body = f"(?:(?:{grouped}[0-9]+)(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
         start = f"[+-]?(?:{prefix}{_BLANK})?|{prefix}{_BLANK}[+-]" if prefix else "[+-]?"
         texts = pc.if_else(pc.match_substring_regex(texts, f"^(?:{start}){body}$"), texts, None)
         if prefix:
@@ -124,6 +127,22 @@ def special_values(column: Numeric) -> list[float | None]:
     return [plain_number(text) for text in column.special]
 
 
+def odd_number(text: str) -> float | None:
+    """Return the number of a text that `ODD_NUMBER` matches.
+
+    >>> odd_number("0x1F"), odd_number("-1_000"), odd_number("0b12")
+    (31.0, -1000.0, None)
+    """
+    try:
+        return float(int(text, 0))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 @cache
 def numbers_of(texts: tuple[str, ...]) -> list[float | None] | None:
     """Return the number that each declared text is, None for a word.
@@ -146,5 +165,5 @@ def _keeps(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return text.strip().lower() not in _NULLS and _HEX.fullmatch(text.strip()) is None
+        return text.strip().lower() not in NULLS and _HEX.fullmatch(text.strip()) is None
     return False

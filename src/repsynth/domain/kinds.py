@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.notation import Notation
+from repsynth.data.notation import NULLS, Notation
 from repsynth.data.sources.base import is_text
 from repsynth.data.sources.cells import CELLS
 
@@ -130,7 +130,7 @@ def texts_of(cells: pa.Array) -> pa.Array:
     texts = pc.if_else(pc.is_in(lower, pa.array(["true", "false"], pa.large_string())), lower, texts)
     times = pc.replace_substring(seconds.cast(pa.timestamp("s")).cast(pa.large_string()), " 00:00:00", "")
     texts = pc.coalesce(read_text(numbers), times, texts)
-    return pc.if_else(pc.equal(texts, ""), None, texts)
+    return pc.if_else(pc.is_in(pc.ascii_lower(texts), pa.array(NULLS, pa.large_string())), None, texts)
 
 
 def _empty(cells: pa.Array) -> Bools:

@@ -190,7 +190,7 @@ def measure_schema(
 def _check_storage(name: str, kind: pa.DataType, decimal: str, *, learned: bool) -> None:
     """Refuse a storage type whose cells may be counted differently from their text (see `check_storage`)."""
     stored = kind_of(kind)
-    known = ("text", "times", "booleans", "null", *(["numbers"] if decimal == "." else []))
+    known = ("text", "null", *(["numbers"] if decimal == "." else []))
     if learned and stored not in known:
         raise DataError(
             f"column '{name}' is stored as {stored}, which may not read as its text would; pass the file, or read "
@@ -242,7 +242,7 @@ def _paid(payer: Payer | None, plan: DraftPlan) -> Iterator[None]:
         yield
         return
     what = f"a measured schema, ε = {at_most(plan.budget.epsilon)}"
-    run = payer.ledger.reserve(payer.dataset, {}, what=what, measured=plan.measured)
+    run = payer.ledger.reserve(payer.dataset, {}, what=what, measured=plan.measured, one_row_per_person=True)
     yield
     with contextlib.suppress(LedgerError):  # it counts as spent all the same, and the schema is not lost
         payer.ledger.commit(payer.dataset, run)

@@ -19,7 +19,7 @@ from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.coverage import copied, fraction_repeated
 from repsynth.evaluation.matrix import is_number, records_of
 from repsynth.release.release import Release
-from repsynth.schema import Discrete, Numeric, Person, Schema
+from repsynth.schema import Discrete, Numeric, Person, Schema, check_unit
 
 LEAST_ROWS = 20
 """Fewer say nothing: a half of them is a handful."""
@@ -195,11 +195,17 @@ def agreed_schema(schema: Schema | None, release: Release | None) -> Schema:
         if release is None:
             raise ConfigError("give the schema, or a release that holds it")
         return release.schema
-    if release is not None and release.schema.columns != schema.columns:
+    check_unit(schema)
+    if release is not None and _described(release.schema) != _described(schema):
         raise ConfigError(
             "the schema is not the one that the release was made with; leave it out, or give that one"
         )
     return schema
+
+
+def _described(schema: Schema) -> tuple[object, ...]:
+    """What must be equal for a release and a table to be compared: the columns and the unit of privacy."""
+    return schema.columns, schema.person, schema.one_row_per_person
 
 
 def _read(table: Any, schema: Schema, name: str, reading: Reading) -> Records:

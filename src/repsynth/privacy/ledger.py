@@ -360,7 +360,7 @@ def _find(connection: sqlite3.Connection, dataset: str, path: Path) -> str:
     """A dataset's name as the ledger spells it."""
     names = [name for name in _datasets(connection) if same_name(name, dataset)]
     if not names:
-        raise LedgerError(f"{path}: no budget for '{dataset}'; give it one with repsynth ledger init")
+        raise LedgerError(f"{path}: no budget for '{shown(dataset)}'; give it one with repsynth ledger init")
     return dataset if dataset in names else names[0]
 
 

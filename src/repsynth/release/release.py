@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Floats
-from repsynth.data.anew import check_ids
+from repsynth.data.anew import check_ids, room_for_ids
 from repsynth.data.decode import decode, to_kind
 from repsynth.data.layout import Layout
 from repsynth.data.records import Records
@@ -261,8 +261,9 @@ class Release:
 
     @property
     def default_rows(self) -> int:
-        """The released number of records."""
-        return max(1, round(self.rows))
+        """The released number of records, or as many as have different ids in their formats."""
+        rows, room = max(1, round(self.rows)), room_for_ids(self.schema)
+        return rows if room is None else min(rows, room)
 
     @property
     def warnings(self) -> tuple[str, ...]:

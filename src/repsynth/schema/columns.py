@@ -17,7 +17,7 @@ from repsynth.errors import SchemaError
 _NUMBER_STEPS = 2**40
 """Grid of a `number` column: fine enough for wide bounds, and positions stay exact in float64."""
 
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """How a number is written where no form is declared."""
 
 

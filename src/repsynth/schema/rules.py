@@ -16,6 +16,7 @@ from repsynth.schema.columns import Discrete, Follows, Id, Integer, Number, RowR
 from repsynth.schema.conditions import Among, Both, Compared, Condition, Either, Not, columns_of, parse_condition
 
 _KEYS = ({"require"}, {"when", "require"}, {"forbid"}, {"column", "equals"}, {"column", "by", "values"})
+_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MOST_RULES = 1_000
 _MOST_VALUES = 100_000
 _MOST_TEXT = 100_000
@@ -173,6 +174,13 @@ def _contradictions(schema: Schema) -> list[str]:
     return found
 
 
+def _opposite(forbidden: Condition) -> Condition:
+    """The comparison that holds for a number where the forbidden one does not."""
+    if isinstance(forbidden, Compared) and forbidden.how in _OPPOSITE:
+        return replace(forbidden, how=_OPPOSITE[forbidden.how])
+    return Not(forbidden)
+
+
 def _always(condition: Condition | None) -> list[Condition]:
     if condition is None:
         return []
@@ -200,6 +208,8 @@ def _possible(conditions: list[Condition], column: Any) -> bool:
         low, high = float(column.min), float(column.max)
     strict_low = strict_high = False
     for each in conditions:
+        if isinstance(each, Not) and not column.missing and not column.special:  # nothing but a number obeys
+            each = _opposite(each.part)
         if not isinstance(each, Compared) or len(each.terms) != 1:
             return True
         sign, bound = each.terms[0][0], -each.constant * each.terms[0][0]

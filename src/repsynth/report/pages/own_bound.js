@@ -19,7 +19,7 @@ const OwnBound = (() => {
     const prefix = escaped((column.prefix || "").trim()), thousands = column.thousands || "";
     const mark = column.decimal || ".", blank = "[\\s\\u00a0\\u202f]*";
     const grouped = thousands ? `[0-9]{1,3}(?:${escaped(thousands)}[0-9]{3})+|` : "";
-    const body = `(?:(?:${grouped}[0-9]+)(?:${escaped(mark)}[0-9]*)?|${escaped(mark)}[0-9]+)(?:[eE][+-]?[0-9]{1,3})?`;
+    const body = `(?:(?:${grouped}[0-9]+)(?:${escaped(mark)}[0-9]*)?|${escaped(mark)}[0-9]+)(?:[eE][+-]?[0-9]+)?`;
     const start = prefix ? `[+-]?(?:${prefix}${blank})?|${prefix}${blank}[+-]` : "[+-]?";
     if (!new RegExp(`^(?:${start})${body}$`).test(text)) return NaN;
     let plain = prefix ? text.replace(new RegExp(`^([+-]?)${prefix}${blank}`), "$1") : text;
