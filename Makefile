@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint types check docs notebooks mutants machine-mutants fuzz bench clean
+.PHONY: demo test quick lint types check docs notebooks mutants machine-mutants fuzz paper data bench clean
 
 demo: $(VENV)/.core
 	@rm -rf demo && mkdir demo
@@ -55,11 +55,19 @@ fuzz: $(VENV)/.dev
 	  $(BIN)/python fuzz/fuzz.py $$target -max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=20 || exit 1; done
 	$(BIN)/pytest -n 2 -m hypothesis --hypothesis-profile=other-examples
 
-# make bench DATA=folder-with-adult-and-german-credit
-bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/protection.py --data-dir $(DATA)
-	$(BIN)/python benchmarks/speed.py --data-dir $(DATA)
-	$(BIN)/python benchmarks/noise.py
+# The paper's experiments: half a minute with QUICK=1. All of them need DATA, the folder that `make data` fills.
+paper: $(VENV)/.studies
+	$(BIN)/python -m studies.paper $(if $(QUICK),--quick) $(if $(DATA),--data-dir $(DATA)) -o paper-results
+
+# Download adult.csv and german_credit.csv: make data DATA=folder
+data: $(VENV)/.core
+	$(BIN)/python -m studies.download $(DATA)
+
+# make bench DATA=folder
+bench: $(VENV)/.studies
+	$(BIN)/python -m studies.benchmarks.protection --data-dir $(DATA)
+	$(BIN)/python -m studies.benchmarks.speed --data-dir $(DATA)
+	$(BIN)/python -m studies.benchmarks.noise
 
 $(VENV)/.core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -71,6 +79,10 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
 	@touch $@ $(VENV)/.core
 
+$(VENV)/.studies: $(VENV)/.core
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[studies]'
+	@touch $@
+
 $(VENV)/.docs: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
@@ -81,4 +93,4 @@ $(VENV)/.axe: $(VENV)/.dev
 	else echo "axe-core was not installed: no test of accessibility"; fi
 
 clean:
-	rm -rf $(VENV) demo site
+	rm -rf $(VENV) demo site paper-results

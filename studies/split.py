@@ -1,4 +1,4 @@
-"""Each dataset split by a seed: 56 % to learn from, 14 % to tune on or refer to, 30 % to test on."""
+"""Split a public dataset by a seed (56 % training, 14 % validation, 30 % test) and measure on the parts."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,8 +10,9 @@ from sklearn.model_selection import train_test_split
 
 from repsynth import datasets
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.evaluation.matrix import Points, Space, points_of
-from repsynth.evaluation.nearest import deciles_of, nearest, outlyingness
+from repsynth.evaluation.matrix import Points, Space
+from repsynth.evaluation.nearest import DECILES, advantage_of, deciles_of, nearest, outlyingness
+from repsynth.evaluation.utility import fit_logistic
 from repsynth.schema import Schema
 
 
@@ -102,3 +103,39 @@ def train_outlyingness(name: str, seed: int, data_dir: str | None) -> Floats:
     """How far each training record lies from its nearest training records: what a scorer should find."""
     train = load_split(name, seed, data_dir).train
     return outlyingness(Space.of(train).place(train))
+
+
+def points_of(table: pa.Table, schema: Schema) -> Points:
+    """A table's features and labels; numbers must be complete."""
+    features = [column for column in schema.discrete if column.name != schema.label]
+    numbers = [table[column.name].to_numpy().astype(np.float64) for column in schema.numeric]
+    codes = [_codes(table[column.name], column.values) for column in features]
+    label = schema.label_column
+    assert label is not None  # the four datasets have one
+    rows = table.num_rows
+    return Points(
+        numbers=np.stack(numbers, axis=1) if numbers else np.zeros((rows, 0)),
+        codes=np.stack(codes, axis=1) if codes else np.zeros((rows, 0), dtype=np.int64),
+        labels=_codes(table[label.name], label.values),
+        sizes=tuple(len(column.values) for column in features),
+    )
+
+
+def _codes(column: pa.ChunkedArray, values: tuple[str, ...]) -> Ints:
+    found = pc.index_in(pc.cast(column, pa.string()), value_set=pa.array(values, pa.string()))
+    return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
+
+
+def advantage_by_decile(attack: Floats, member: Bools, deciles: Ints) -> list[float]:
+    """The advantage within each decile."""
+    return [advantage_of(attack[deciles == d], member[deciles == d]) for d in range(DECILES)]
+
+
+def tstr(synthetic: Points, test: Points, space: Space | None = None) -> float:
+    """AUROC on real records of logistic regression trained on synthetic ones; 0.5 where they have one label.
+
+    It works in the space given, or in the one in which the synthetic records are standardised.
+    """
+    if len(set(synthetic.labels.tolist())) < 2:
+        return 0.5
+    return fit_logistic(synthetic, space).auroc(test)

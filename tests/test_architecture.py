@@ -28,7 +28,6 @@ FOLDERS = [
         "evaluation",
         "attacks",
         "report",
-        "paper",
         "api",
     ),
     "estimator",
@@ -49,9 +48,9 @@ HEAVY = {
     "python_calamine": {"data"},
     "faker": {"data"},
     "sqlite3": {"data", "privacy"},
-    "sklearn": {"datasets", "evaluation", "paper", "cli", "estimator"},
-    "matplotlib": {"evaluation", "paper", "cli"},
-    "threadpoolctl": {"models", "attacks", "evaluation", "paper"},
+    "sklearn": {"datasets", "evaluation", "cli", "estimator"},
+    "matplotlib": set(),
+    "threadpoolctl": {"models", "attacks", "evaluation"},
     "mpmath": {"mechanism"},
     "jinja2": {"report"},
     "vl_convert": {"report"},
@@ -65,7 +64,7 @@ HEAVY = {
     "pyspark": {"engines.on_spark", "data.sources.cluster_frames"},
     "filelock": {"pipeline"},
     "argcomplete": {"cli"},
-    "rich": {"cli", "paper"},
+    "rich": {"cli"},
 }
 
 
@@ -180,7 +179,7 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
         *("models.marginal.mean_weights", "models.marginal.raked", "models.marginal.shrinkage"),
         "models.network.network",
         *("attacks.victims", "attacks.person_victims", "attacks.observing"),
-        *("evaluation.split", "evaluation.inputs", "evaluation.evaluate", "paper.literal", "paper.nulls"),
+        *("evaluation.inputs", "evaluation.evaluate"),
     }
     for path in MODULES:
         for call in calls(path):
@@ -208,7 +207,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
         *("curator.guarantee", "curator.chance"),
         *("auditing.white_box", "auditing.training", "auditing.targets"),
     }
-    looking = {"curator.dossier", "auditing.audit", "attacks.victims", "evaluation.matrix", "paper.sound"}
+    looking = {"curator.dossier", "auditing.audit", "attacks.victims", "evaluation.matrix"}
     assert callers("per_record") == looking
     assert callers("LocalEngine.open") == looking | {
         "auditing.targets"

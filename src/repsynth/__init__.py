@@ -20,7 +20,6 @@ auditing     attack the mechanism, and compare with its claims
 evaluation   what a synthetic table is good for, and who could be found
 attacks      for the curator only: attack the records of a table, and see who is still exposed
 report       a release as a page for people: one for everybody, one for the curator only
-paper        the experiments of the method's paper
 cli          the command line
 
 A run:      cli -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save

@@ -6,7 +6,7 @@ weights and with REPS. Tables are cut to a few hundred rows, where one record we
 come from all deciles of outlyingness. Each run is kept, so a study that was stopped goes on, and more runs go on
 from those that are there.
 
-    python benchmarks/attacks.py --data-dir FOLDER --models naive-bayes mst --runs 64 --jobs 2 -o attack-study
+    python -m studies.benchmarks.attacks --data-dir FOLDER --models naive-bayes mst --jobs 2 -o attack-study
 
 The folder must hold adult.csv, german_credit.csv and nist_national2019.csv.
 """
@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from values import load
 
 from repsynth.attacks.exposure import ATTACKS, BEST, REPS, UNIFORM, Exposure, Line, attack
 from repsynth.attacks.intervals import Estimate
-from repsynth.evaluation.palette import BLUE, FIGURE, GREY, ORANGE, PURPLE, SKY, YELLOW
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from studies.benchmarks.values import load
+from studies.drawing import BLUE, FIGURE, GREY, ORANGE, PURPLE, SKY, YELLOW, name_ends
 
 TABLES = {"sim": 1000, "breast_cancer": 350, "german_credit": 600, "adult": 1000, "nist": 1000}
 """Rows to learn from; as many others, or what is left, are the holdout."""
@@ -204,8 +204,6 @@ def reach(seen: list[Estimate]) -> list[list[float]]:
 
 def draw_deciles(axes: Any, cells: list[Cell]) -> None:
     """The strongest attack that was carried out, and the best that there is."""
-    from repsynth.evaluation.plots import name_ends
-
     ends = []
     for cell in cells:
         if cell.budget != "ε = 4":

@@ -5,7 +5,7 @@ started, from when the cluster stands to the release; starting a cluster is not 
 asked for; bytes are those of one task as it is pickled for a worker, and of the integers that come back, over all
 passes. The releases are compared: they must be the same.
 
-    python benchmarks/clusters.py --rows 1000000 --models naive-bayes mst
+    python -m studies.benchmarks.clusters --rows 1000000 --models naive-bayes mst
 """
 
 import argparse
@@ -23,7 +23,6 @@ import cloudpickle
 import numpy as np
 import psutil
 import pyarrow.parquet as pq
-from scale import schema_of, simulate
 
 from repsynth.data.sources import open_source, parquet
 from repsynth.engines import clusters
@@ -32,6 +31,7 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.format import arrays_of
 from repsynth.schema import Schema, parse_schema
+from studies.benchmarks.scale import schema_of, simulate
 
 PIECE = 2**18
 

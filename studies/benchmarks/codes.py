@@ -3,7 +3,7 @@
 Simulated patients: 3,000 codes in 60 families of 50 by their first two characters. A family decides age, ward,
 costs and how likely the label is; codes within a family are as frequent as Zipf's law has it and add a little.
 
-    python benchmarks/codes.py [--rows 20000] [--epsilon 1] [--tables 5 6 7]
+    python -m studies.benchmarks.codes [--rows 20000] [--epsilon 1] [--tables 5 6 7]
 """
 
 import argparse

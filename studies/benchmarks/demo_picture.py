@@ -7,9 +7,9 @@ import matplotlib
 import numpy as np
 
 from repsynth import datasets, synthesize
-from repsynth.evaluation.palette import BLUE as REAL
-from repsynth.evaluation.palette import ORANGE as SYNTHETIC
 from repsynth.privacy.shown import at_most
+from studies.drawing import BLUE as REAL
+from studies.drawing import ORANGE as SYNTHETIC
 
 
 def main() -> None:

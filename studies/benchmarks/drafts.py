@@ -3,15 +3,13 @@
 For each table and each ε of the draft: how many columns it found, the measures of `judge`, and what the draft and
 the run cost together. The run has ε = 1 in all cases, so a measured schema comes on top.
 
-    python benchmarks/drafts.py --data-dir FOLDER --splits 3
+    python -m studies.benchmarks.drafts --data-dir FOLDER --splits 3
 """
 
 import argparse
 from collections.abc import Iterator
 
 import numpy as np
-from judge import TABLES, measures, split_of
-from values import Split
 
 from repsynth import measure_schema
 from repsynth.data.sources import open_source
@@ -20,6 +18,8 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Id, Schema, parse_schema
+from studies.benchmarks.judge import TABLES, measures, split_of
+from studies.benchmarks.values import Split
 
 FIRST = 200
 SHOWN = ("LR", "GB", "1-way", "2-way")

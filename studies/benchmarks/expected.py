@@ -11,7 +11,7 @@ informative fraction of those intervals that are shorter than a tenth of the col
 synthetic   shares of every bin in the synthetic table, with the same intervals around them: no promise
 far         fraction of those synthetic shares that are more than twice as far off
 
-    python benchmarks/expected.py --data-dir FOLDER
+    python -m studies.benchmarks.expected --data-dir FOLDER
 
 ε = 1, δ = 1/n², the splits of `judge`, seeded noise.
 """
@@ -20,9 +20,7 @@ import argparse
 from itertools import product
 
 import numpy as np
-from judge import TABLES, split_of
 from threadpoolctl import threadpool_limits
-from values import Split
 
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
@@ -33,6 +31,8 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.expected import Expected, Z, expected_errors
 from repsynth.release.release import Release
+from studies.benchmarks.judge import TABLES, split_of
+from studies.benchmarks.values import Split
 
 MODELS = ("naive-bayes", "mst", "aim", "autoregressive")
 WEIGHTS = ("uniform", "default")

@@ -7,9 +7,9 @@ nearest-neighbour outliers, as a fraction of the largest one. Entries are means;
 shown, too. Every run has a split of its own (70 % to learn from), which no constant of the product was tuned on,
 and noise of its own; all weights share both. Everything is charged; uniform weights pay for no threshold.
 
-    python benchmarks/frontier.py --data-dir FOLDER --models mst aim --tables adult nist
-    python benchmarks/frontier.py --data-dir FOLDER --models mst --weights 0.1 0.2 0.3 0.5 --fractions 0.2 0.3
-    python benchmarks/frontier.py --data-dir FOLDER --models mst --weights 0.2 --gammas 0.5 1 --without-boosting
+    python -m studies.benchmarks.frontier --data-dir FOLDER --models mst aim --tables adult nist
+    python -m studies.benchmarks.frontier --data-dir FOLDER --models mst --weights 0.1 0.2 0.3 --fractions 0.2 0.3
+    python -m studies.benchmarks.frontier --data-dir FOLDER --models mst --gammas 0.5 1 --without-boosting
 
 Gammas are those of hinge-exp weights, which fall from 1 at the threshold on. Boosting takes most of the time.
 With --json every run is kept in a file, one line each, as soon as its split is done; runs in it are not run again.
@@ -25,7 +25,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import values
 from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Bools
@@ -33,10 +32,11 @@ from repsynth.data.sources import open_source
 from repsynth.evaluation.distances import Grid, measure_distances
 from repsynth.evaluation.matrix import Fill, Space, points_of_records, records_of
 from repsynth.evaluation.nearest import outlyingness
-from repsynth.evaluation.split import split_rows
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from studies.benchmarks import values
+from studies.split import split_rows
 
 FIRST_SPLIT = 100
 """Splits below it were tuned on."""

@@ -8,7 +8,7 @@ gradient boosting, CPU seconds (measuring, and drawing 200,000 records), their e
 and peak memory. "Real" are the same number of real records, 200,000 at most: not the model's records, so their
 distances are what chance alone makes. ε = 1, δ = 1/n² (1e-11 at least), seeded noise, uniform weights.
 
-    python benchmarks/growth.py --rows 10000 100000 1000000 --models naive-bayes mst aim autoregressive
+    python -m studies.benchmarks.growth --rows 10000 100000 1000000 --models naive-bayes mst aim autoregressive
 """
 
 import argparse
@@ -86,13 +86,12 @@ def write(path: Path, rows: int, seed: int) -> None:
 
 def child(text: str) -> None:
     """Fit and draw in this process; what it took goes to the standard output as JSON."""
-    from synthesizers import peak_megabytes
-
     from repsynth.data.sources import open_source
     from repsynth.pipeline.run import run
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
     from repsynth.schema import schema_from_dict
+    from studies.benchmarks.synthesizers import peak_megabytes
 
     task = json.loads(text)
     rows = task["rows"]
@@ -132,8 +131,8 @@ class Judge:
 
     def scores(self, table: pa.Table) -> tuple[float, float]:
         """AUROC of logistic regression and of boosting that learned from the table."""
-        from repsynth.evaluation.matrix import points_of
-        from repsynth.evaluation.utility import fit_boosting, tstr
+        from repsynth.evaluation.utility import fit_boosting
+        from studies.split import points_of, tstr
 
         points, test = points_of(table, self.schema), points_of(self.test, self.schema)
         return tstr(points, test), fit_boosting(points).auroc(test)
@@ -169,7 +168,9 @@ def main() -> None:
             for model in arguments.models:
                 task = {"rows": rows, "model": model, "seed": arguments.seed, "real": str(real), "made": str(made)}
                 done = subprocess.run(
-                    [sys.executable, __file__, "--child", json.dumps(task)], capture_output=True, text=True
+                    [sys.executable, "-m", "studies.benchmarks.growth", "--child", json.dumps(task)],
+                    capture_output=True,
+                    text=True,
                 )
                 if done.returncode:
                     print(f"{model}: failed: {done.stderr.strip().splitlines()[-1]}")

@@ -2,10 +2,10 @@
 
 Anonymeter needs numpy 1, so it runs in an environment of its own; tables and counts go through a folder.
 
-    python benchmarks/guesses.py ours guesses --data-dir FOLDER
+    python -m studies.benchmarks.guesses ours guesses --data-dir FOLDER
     python3 -m venv other && other/bin/pip install anonymeter
-    other/bin/python benchmarks/guesses.py theirs guesses
-    python benchmarks/guesses.py show guesses
+    other/bin/python -m studies.benchmarks.guesses theirs guesses
+    python -m studies.benchmarks.guesses show guesses
 
 Of each table, 280 to 600 rows to learn from and as many others to compare with. Synthetic tables: the rows
 themselves (`copy`), rows of neither (`strangers`), and tables of `mst` without noise and at ε = 1. Five rounds, at
@@ -39,13 +39,13 @@ def tables_of(name: str, rows: int, folder: Path, data_dir: str | None) -> Itera
     """Write the tables; the synthetic ones by kind, with the people that guesses are about."""
     import numpy as np
     import pyarrow.csv as pacsv
-    from values import load
 
     from repsynth.attacks.victims import choose_victims
     from repsynth.data.sources import open_source
     from repsynth.pipeline.run import run
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
+    from studies.benchmarks.values import load
 
     data, schema = load(name, data_dir, True)
     order = np.random.default_rng(7).permutation(data.num_rows)

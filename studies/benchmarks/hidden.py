@@ -5,7 +5,7 @@ further columns depend on pairs, too; the others are noise. A network without hi
 products. Boosting is trained on synthetic records and judged on fresh real ones (AUROC), beside boosting that was
 trained on as many real ones. ε = 1, δ = 1/n² (1e-11 at least), weights uniform, seeded noise.
 
-    python benchmarks/hidden.py --rows 100000 1000000 --hidden 0 128 --epochs 4
+    python -m studies.benchmarks.hidden --rows 100000 1000000 --hidden 0 128 --epochs 4
 """
 
 import argparse

@@ -8,12 +8,12 @@ on the strict grid of `repsynth.evaluation.distances` and on one of twenty equal
 from functools import lru_cache
 
 import numpy as np
-from values import Split, load, predictions
 
 from repsynth.data.records import Records
 from repsynth.evaluation.distances import Grid, measure_distances
 from repsynth.evaluation.matrix import records_of
-from repsynth.evaluation.split import split_rows
+from studies.benchmarks.values import Split, load, predictions
+from studies.split import split_rows
 
 TABLES = ("sim", "breast_cancer", "german_credit", "adult", "nist")
 

@@ -5,8 +5,8 @@ the number of records public, seeded noise. The regret of `auto` in a cell (a ta
 weights) is how much worse it is there than the best model: in AUROC of boosting and of logistic regression, and in
 two-way distance as a fraction of the best one's. The measures are those of `judge.py`.
 
-    python benchmarks/models.py --data-dir FOLDER --kept runs.jsonl
-    python benchmarks/models.py --data-dir FOLDER --kept runs.jsonl --tune --jobs 2
+    python -m studies.benchmarks.models --data-dir FOLDER --kept runs.jsonl
+    python -m studies.benchmarks.models --data-dir FOLDER --kept runs.jsonl --tune --jobs 2
 
 Every run is kept in a file, one line each, and runs in it are not run again: stopped, the script goes on where it
 stopped. After a change of the models, name another file. The rule is worked out anew each time, so that a new
@@ -23,7 +23,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from judge import measures, split_of
 from threadpoolctl import threadpool_limits
 
 from repsynth.data.sources import open_source
@@ -32,6 +31,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.choose import PREDICT, THRESHOLDS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from studies.benchmarks.judge import measures, split_of
 
 TABLES = ("sim", "breast_cancer", "german_credit", "adult")
 EPSILONS = (0.5, 1.0, 2.0, 4.0)

@@ -1,6 +1,6 @@
 """Time of 100,000 exact noise draws: our rounded Gaussian beside OpenDP's discrete Gaussian, where installed.
 
-python benchmarks/noise.py
+python -m studies.benchmarks.noise
 """
 
 import time

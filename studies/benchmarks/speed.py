@@ -1,6 +1,6 @@
 """Time of a whole run on Adult (45,222 complete records), step by step, after import.
 
-python benchmarks/speed.py --data-dir FOLDER
+python -m studies.benchmarks.speed --data-dir FOLDER
 """
 
 import argparse
@@ -14,10 +14,10 @@ import pyarrow.csv as pacsv
 
 from repsynth import datasets
 from repsynth.data.sources import open_source
-from repsynth.evaluation.split import complete
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from studies.split import complete
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ a fraction and a weight of outliers, each fitted with μ/√(k + 1); logistic re
 synthetic records predicts the training records, and the noisy numbers of correct predictions (a record counts once
 for each of the k) cost as much as one more fit. The best of them is released; every record is charged for all.
 
-    python benchmarks/strength.py --data-dir FOLDER
-    python benchmarks/strength.py --data-dir FOLDER --tables adult nist --model mst --epsilons 1 --seeds 3
+    python -m studies.benchmarks.strength --data-dir FOLDER
+    python -m studies.benchmarks.strength --data-dir FOLDER --tables adult nist --model mst --epsilons 1 --seeds 3
 """
 
 import argparse
@@ -23,7 +23,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import values
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -34,13 +33,14 @@ from repsynth.data.sources import open_source
 from repsynth.evaluation.distances import measure_distances
 from repsynth.evaluation.matrix import Fill, Space, points_of_records, records_of
 from repsynth.evaluation.nearest import outlyingness
-from repsynth.evaluation.split import split_rows
-from repsynth.paper.grid import EPSILONS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.gaussian import advantage, mu_of
 from repsynth.scoring.weights import FULL
+from studies.benchmarks import values
+from studies.paper.grid import EPSILONS
+from studies.split import split_rows
 
 GAMMAS = (4.0, 2.0, 1.0, 0.5)
 WAYS: dict[str, dict[str, Any]] = {

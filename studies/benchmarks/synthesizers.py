@@ -3,9 +3,9 @@
 For each: CPU seconds and wall seconds after import, peak memory, and the measures of `judge.py`; distances on
 twenty equal bins and on the strict grid. δ = 1/n², 70 % of the complete records to learn from.
 
-    python benchmarks/synthesizers.py --data-dir FOLDER
-    python benchmarks/synthesizers.py --data-dir FOLDER --peer dpmm=/path/to/its/python --peer opendp=...
-    python benchmarks/synthesizers.py --data-dir FOLDER --table nist
+    python -m studies.benchmarks.synthesizers --data-dir FOLDER
+    python -m studies.benchmarks.synthesizers --data-dir FOLDER --peer dpmm=/path/to/its/python --peer opendp=...
+    python -m studies.benchmarks.synthesizers --data-dir FOLDER --table nist
 
 A peer runs in an environment of its own, which needs the peer alone: dpmm, smartnoise-synth, or opendp[mbi] and
 pandas. Peers are told what is public (bounds and categories) as far as they take it, and run with their defaults.
@@ -266,7 +266,7 @@ def from_peers(path: Path, schema):
 
 def run_child(python: str, task: dict) -> dict:
     """What a method cost, or why there is nothing."""
-    command = [python, __file__, "--child", json.dumps(task)]
+    command = [python, "-m", "studies.benchmarks.synthesizers", "--child", json.dumps(task)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == -signal.SIGXCPU:
         return {"failed": f"stopped after {task['seconds'] / 60:.0f} minutes of CPU time"}
@@ -308,10 +308,10 @@ def main() -> None:
     import numpy as np
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
-    from judge import measures, split_of
 
     from repsynth.evaluation.matrix import records_of
     from repsynth.schema import schema_to_dict
+    from studies.benchmarks.judge import measures, split_of
 
     headings = [*COSTS.values(), *MEASURES.values()]
     methods = methods_of(arguments)

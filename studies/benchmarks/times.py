@@ -5,8 +5,8 @@ bounds; every column depends on the label a little. ε = 1, δ = 1/n² (1e-11 at
 of records public, seeded noise. A run is what `repsynth synthesize` does: reading from memory, measuring, and
 drawing as many records.
 
-    python benchmarks/times.py
-    python benchmarks/times.py --models autoregressive --sizes 71000x45
+    python -m studies.benchmarks.times
+    python -m studies.benchmarks.times --models autoregressive --sizes 71000x45
 """
 
 import argparse

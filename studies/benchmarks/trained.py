@@ -1,6 +1,6 @@
 """Work out the grid of what a trained model loses, for the page that `repsynth explore` writes.
 
-    python benchmarks/trained.py
+    python -m studies.benchmarks.trained
 
 To be run again whenever a default share, a default of the training or the account changes; a test says so.
 """

@@ -12,7 +12,7 @@ ones are made from the very records that they are compared with. ε = 1, δ = 1/
 to learn from, of simulated columns a table of their own. Entries are means over runs, and the standard deviation
 of one run.
 
-    python benchmarks/values.py --data-dir FOLDER --part a b --json results.json --pictures pictures
+    python -m studies.benchmarks.values --data-dir FOLDER --part a b --json results.json --pictures pictures
 
 The folder must hold adult.csv, german_credit.csv and nist_national2019.csv.
 """
@@ -47,12 +47,12 @@ from repsynth.evaluation.distances import (
     median_error,
 )
 from repsynth.evaluation.matrix import Fill, numbers_of, points_of_records, records_of
-from repsynth.evaluation.split import complete, split_rows
-from repsynth.evaluation.utility import fit_boosting, tstr
+from repsynth.evaluation.utility import fit_boosting
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Schema, load_schema, schema_from_dict
+from studies.split import complete, split_rows, tstr
 
 MODELS = ("mst", "aim", "naive-bayes", "autoregressive")
 WEIGHTS = ("default", "uniform")

@@ -7,11 +7,10 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from repsynth.evaluation.palette import BLUE, FIGURE, GREEN, GREY, INK, ORANGE, PURPLE, SKY
-from repsynth.evaluation.plots import name_ends, save_figure
-from repsynth.paper import STAMP
-from repsynth.paper.grid import METHODS
-from repsynth.paper.summary import LEVEL, TITLES, Row, Summary
+from studies.drawing import BLUE, FIGURE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, name_ends, save_figure
+from studies.paper import STAMP
+from studies.paper.grid import METHODS
+from studies.paper.summary import LEVEL, TITLES, Row, Summary
 
 # Distinguishable for the colour-blind, and by marker in print.
 _LOOKS = {

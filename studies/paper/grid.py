@@ -24,7 +24,7 @@ METHODS = {
     "removal": "Hard removal",
 }
 
-_SHOWN_ONLY = {"paper/summary.py", "paper/tabulate.py", "paper/figures.py", "paper/published.csv"}
+_SHOWN_ONLY = {"__main__.py", "summary.py", "tabulate.py", "figures.py", "drawing.py", "download.py"}
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):
@@ -86,11 +86,10 @@ def make_grid(
 
 @cache
 def code_digest() -> bytes:
-    """A hash of the package's code, but for what only shows results."""
-    root = Path(repsynth.__file__).parent
+    """Return a hash of all code that can change a result."""
+    package, studies = Path(repsynth.__file__).parent, Path(__file__).parents[1]
+    paths = [*package.rglob("*.py"), *package.rglob("*.toml"), *studies.glob("*.py"), *studies.glob("paper/*.py")]
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if path.suffix in {".py", ".toml"} and name not in _SHOWN_ONLY and not name.startswith("cli/"):
-            digest.update(name.encode() + path.read_bytes())
+    for path in sorted(path for path in paths if path.name not in _SHOWN_ONLY and path.parent.name != "cli"):
+        digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()

@@ -13,19 +13,17 @@ import numpy as np
 
 from repsynth import datasets
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.evaluation.matrix import Points, Space, points_of
+from repsynth.evaluation.matrix import Points, Space
 from repsynth.evaluation.nearest import (
-    advantage_by_decile,
     advantage_of,
     deciles_of,
     make_attacks,
     nearest,
     outlyingness,
 )
-from repsynth.evaluation.split import complete, split_rows
-from repsynth.evaluation.utility import tstr
-from repsynth.paper.grid import Cell
-from repsynth.paper.results import Result, scorer_quality
+from studies.paper.grid import Cell
+from studies.paper.results import Result, scorer_quality
+from studies.split import advantage_by_decile, complete, points_of, split_rows, tstr
 
 GAMMAS = (4.0, 2.0, 1.0, 0.5)
 TOLERANCE = 0.02

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from repsynth.errors import ConfigError
-from repsynth.evaluation.nearest import advantage_by_decile, deciles_of, make_attacks, nearest, outlyingness
-from repsynth.paper import STAMP
-from repsynth.paper.grid import Cell
-from repsynth.paper.literal import literal_targets, load_literal, make_literal_targets, synthesize
-from repsynth.paper.summary import TITLES, interval, published
+from repsynth.evaluation.nearest import deciles_of, make_attacks, nearest, outlyingness
+from studies.paper import STAMP
+from studies.paper.grid import Cell
+from studies.paper.literal import literal_targets, load_literal, make_literal_targets, synthesize
+from studies.paper.summary import TITLES, interval, published
+from studies.split import advantage_by_decile
 
 EXPERIMENTS = {
     "as published": "members: training records",

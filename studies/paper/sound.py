@@ -7,16 +7,21 @@ import numpy as np
 
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.evaluation.matrix import points_of
-from repsynth.evaluation.nearest import DECILES, advantage_by_decile, advantage_of, make_attacks, nearest
-from repsynth.evaluation.split import load_split, make_targets, train_outlyingness
-from repsynth.evaluation.utility import tstr
-from repsynth.paper.grid import Cell
-from repsynth.paper.results import Result, scorer_quality
+from repsynth.evaluation.nearest import DECILES, advantage_of, make_attacks, nearest
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.scoring.weights import Removal, Rule, Targeted, Uniform
+from studies.paper.grid import Cell
+from studies.paper.results import Result, scorer_quality
+from studies.split import (
+    advantage_by_decile,
+    load_split,
+    make_targets,
+    points_of,
+    train_outlyingness,
+    tstr,
+)
 
 _NOISELESS = 1e5
 """A μ at which no noise is left to see: the non-private method."""

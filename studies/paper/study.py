@@ -15,12 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
 from repsynth.errors import ConfigError, DataError, shown
-from repsynth.paper import STAMP
-from repsynth.paper.grid import Cell
-from repsynth.paper.literal import run_literal
-from repsynth.paper.results import Result
-from repsynth.paper.sound import run_sound
 from repsynth.storage.atomic import beside
+from studies.paper import STAMP
+from studies.paper.grid import Cell
+from studies.paper.literal import run_literal
+from studies.paper.results import Result
+from studies.paper.sound import run_sound
 
 EFFORT = {"sim": 2.0, "breast_cancer": 1.0, "adult": 25.0, "german_credit": 1.0}
 """About how long a cell of each dataset takes, for the time left."""

@@ -3,16 +3,16 @@
 import csv
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 import numpy as np
 from scipy.stats import t as student
 
-from repsynth.paper import STAMP
-from repsynth.paper.grid import METHODS, Cell
-from repsynth.paper.results import Result
-from repsynth.paper.study import Stored
+from studies.paper import STAMP
+from studies.paper.grid import METHODS, Cell
+from studies.paper.results import Result
+from studies.paper.study import Stored
 
 TITLES = {
     "sim": "Simulated",
@@ -131,7 +131,7 @@ def published() -> dict[tuple[str, float, str], dict[str, float]]:
     >>> published()["adult", 1.0, "reps"]["tstr"]
     0.854
     """
-    text = (resources.files("repsynth.paper") / "published.csv").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "published.csv").read_text(encoding="utf-8")
     measures = ("gamma", "tstr", "mia", "top", "ratio")
     return {
         (line["dataset"], float(line["epsilon"]), line["method"]): {m: float(line[m]) for m in measures if line[m]}

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from repsynth.paper import STAMP
-from repsynth.paper.grid import METHODS
-from repsynth.paper.summary import COMPARED, TITLES, Difference, Row, Summary
+from studies.paper import STAMP
+from studies.paper.grid import METHODS
+from studies.paper.summary import COMPARED, TITLES, Difference, Row, Summary
 
 MEASURES = {
     "tstr": "TSTR",

@@ -466,7 +466,6 @@ WHOLE = {
     "audit": "audit people.csv --schema schema.toml --epsilon 1",
     "evaluate": "evaluate --release release",
     "attack": "attack --train people.csv --schema schema.toml --epsilon 1 -o attack",
-    "paper": "paper",
     "demo": "demo -o demo",
     "completion": "completion bash",
 }
@@ -528,7 +527,6 @@ def test_a_wrong_usage_is_one_json_object(
         ("risk people.csv -o d.parquet --json", "--release"),
         ("ledger show --json", "DB"),
         ("audit --schema schema.toml --runs many --json", "--runs"),
-        ("paper --protocol mine --json", "--protocol"),
         ("completion csh --json", "csh"),
     ],
 )
@@ -587,8 +585,6 @@ def test_a_schema_error_is_one_json_object_with_all_problems(
         ("audit absent.csv --schema schema.toml --epsilon 1", "DataError"),
         ("audit more.csv --schema schema.toml --epsilon 1", "DataError"),
         ("audit --schema schema.toml --epsilon 1 --runs 1", "ConfigError"),
-        ("paper --datasets iris", "ConfigError"),
-        ("paper --datasets adult --data-dir .", "DataError"),
         ("demo -o people.csv", "ConfigError"),
         ("demo -o .", "ConfigError"),
     ],

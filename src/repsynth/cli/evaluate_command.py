@@ -38,7 +38,6 @@ def evaluate(options: argparse.Namespace) -> None:
     if options.schema is None and options.release is None:
         raise ConfigError("give the schema with --schema, or a release that holds it with --release")
     try:
-        import matplotlib  # noqa: F401
         import sklearn  # noqa: F401
     except ImportError:
         raise ConfigError("evaluating needs more packages; pip install 'repsynth[evaluate]'") from None

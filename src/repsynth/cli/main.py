@@ -130,17 +130,6 @@ A dataset gets a total budget once; each run reserves its whole cost before it o
 
 _INTERRUPTED = "interrupted; a cost that a ledger had reserved counts as spent"
 
-_PAPER = """\
-Run the evaluation of the method's paper: six methods, four public datasets, four budgets, five seeds. Writes
-tables (Markdown, LaTeX, JSON) with the published values beside, and figures (PNG, SVG). Each run is kept in a
-file of its own: started again, the study goes on where it stopped. What it writes is not a private release.
-
-  repsynth paper --quick
-  repsynth paper --data-dir FOLDER --jobs 2 -o results
-  repsynth paper --protocol paper --data-dir FOLDER -o results
-  repsynth paper --nulls --data-dir FOLDER -o results
-"""
-
 _COMPLETION = """\
 Print what makes a shell complete commands and flags.
 
@@ -363,7 +352,6 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_evaluate(verbs)
     _add_attack(verbs)
-    _add_paper(verbs)
 
     demo = _verb(verbs, "demo", "commands:demo", "the whole way on simulated data")
     demo.add_argument(
@@ -434,34 +422,6 @@ def _add_attack(verbs: Verbs) -> None:
     attack.add_argument("--seed", type=int, default=0, help="choice of the targets, and coins (%(default)s)")
     attack.add_argument(
         "-o", "--output", type=Path, required=True, metavar="DIR", help="folder for all runs; PRIVATE"
-    )
-
-
-def _add_paper(verbs: Verbs) -> None:
-    study = _verb(verbs, "paper", "paper_command:paper", "run the paper's experiments on public data", _PAPER)
-    study.set_defaults(interrupted="interrupted; run the same command again to go on where it stopped")
-    study.add_argument(
-        "--protocol",
-        choices=["sound", "paper"],
-        default="sound",
-        help="sound: the product's path and attacks without a leak; paper: as published (%(default)s)",
-    )
-    study.add_argument("--quick", action="store_true", help="two datasets, two budgets, two seeds: under a minute")
-    study.add_argument("--nulls", action="store_true", help="the published attack where there is nothing to find")
-    study.add_argument("--datasets", nargs="+", metavar="NAME", help="sim, breast_cancer, adult, german_credit")
-    study.add_argument("--epsilons", nargs="+", type=float, metavar="E", help="(0.5 1 2 4)")
-    study.add_argument(
-        "--seeds", type=int, metavar="N", help="how many splits of each dataset (5; more for --nulls)"
-    )
-    study.add_argument("--jobs", type=int, default=_processors(), metavar="N", help="processes (%(default)s here)")
-    study.add_argument("--data-dir", metavar="DIR", help="folder with adult.csv and german_credit.csv, if at hand")
-    study.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("paper-results"),
-        metavar="DIR",
-        help="folder for results, tables and figures; a study that was stopped goes on there (%(default)s)",
     )
 
 

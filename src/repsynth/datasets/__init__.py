@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from repsynth.datasets.fetch import cached
 from repsynth.datasets.people import simulate_people
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.schema import Schema, parse_schema
@@ -34,8 +33,8 @@ class Dataset:
 def load(name: str, *, data_dir: str | Path | None = None) -> Dataset:
     """A dataset by name.
 
-    Adult and German Credit are read from `data_dir`, or from the folder that REPSYNTH_DATA names; without
-    either they are fetched from OpenML once, checked, and kept in a cache.
+    Adult and German Credit are read from adult.csv and german_credit.csv in `data_dir`, or in the folder that
+    REPSYNTH_DATA names.
 
     >>> dataset = load("sim")
     >>> dataset.table.num_rows, dataset.schema.label
@@ -100,7 +99,7 @@ def _breast_cancer() -> pa.Table:
         from sklearn.datasets import load_breast_cancer
     except ImportError:
         raise ConfigError(
-            "the Breast Cancer table ships with scikit-learn; install it with pip install 'repsynth[paper]'"
+            "the Breast Cancer table ships with scikit-learn; install it with pip install 'repsynth[evaluate]'"
         ) from None
     bunch = load_breast_cancer()
     names = [str(name).replace(" ", "_") for name in bunch.feature_names]
@@ -123,10 +122,10 @@ _BOUNDS = {"mean_area": (143.5, 2501.0), "perimeter_error": (0.757, 21.98), "wor
 def _path(name: str, data_dir: str | Path | None) -> Path:
     folder = data_dir or os.environ.get("REPSYNTH_DATA")
     if folder is None:
-        return cached(name)
+        raise DataError(f"{name}: put {_FILES[name]} into a folder and name the folder in REPSYNTH_DATA")
     path = Path(folder) / _FILES[name]
     if not path.is_file():
-        raise DataError(f"{shown(path)}: no such file; the folder must hold {_FILES[name]}")
+        raise DataError(f"{shown(path)}: no such file; put {_FILES[name]} there, or name its folder in REPSYNTH_DATA")
     return path
 
 

@@ -1,7 +1,6 @@
 """What a synthetic table is good for, and who could be found in it. What this computes from data is private.
 
 matrix        records as numbers, category codes and labels, and the space they lie in
-split         a dataset split into members, non-members and a reference
 nearest       distances to nearest neighbours: membership attacks and outlyingness
 utility       train on synthetic, test on real
 distances     how far synthetic values are from real ones, column by column, pair by pair, and in triples
@@ -13,7 +12,6 @@ subgroups     who pays: subgroups and deciles of outlyingness
 measures      what a measure is: value, best, what two real halves give, parts
 inputs        the tables, opened and checked
 evaluate      all measures of a table
-palette       the colours of figures and pages
-plots         figures
+palette       the colours of pages
 written       the folder that an evaluation leaves behind
 """

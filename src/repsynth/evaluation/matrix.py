@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.records import Records, join
@@ -60,27 +59,6 @@ class Points:
     def take(self, rows: Ints | Bools) -> "Points":
         """Some of the records."""
         return Points(self.numbers[rows], self.codes[rows], self.labels[rows], self.sizes)
-
-
-def points_of(table: pa.Table, schema: Schema) -> Points:
-    """A table's features and labels; numbers must be complete."""
-    features = [column for column in schema.discrete if column.name != schema.label]
-    numbers = [table[column.name].to_numpy().astype(np.float64) for column in schema.numeric]
-    codes = [_codes(table[column.name], column.values) for column in features]
-    label = schema.label_column
-    assert label is not None  # the four datasets have one
-    rows = table.num_rows
-    return Points(
-        numbers=np.stack(numbers, axis=1) if numbers else np.zeros((rows, 0)),
-        codes=np.stack(codes, axis=1) if codes else np.zeros((rows, 0), dtype=np.int64),
-        labels=_codes(table[label.name], label.values),
-        sizes=tuple(len(column.values) for column in features),
-    )
-
-
-def _codes(column: pa.ChunkedArray, values: tuple[str, ...]) -> Ints:
-    found = pc.index_in(pc.cast(column, pa.string()), value_set=pa.array(values, pa.string()))
-    return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,3 @@ def advantage_of(attack: Floats, member: Bools) -> float:
     ranks = rankdata(attack)
     auc = (ranks[member].sum() - inside * (inside + 1) / 2) / (inside * outside)
     return float(2 * auc - 1)
-
-
-def advantage_by_decile(attack: Floats, member: Bools, deciles: Ints) -> list[float]:
-    """The advantage within each decile."""
-    return [advantage_of(attack[deciles == d], member[deciles == d]) for d in range(DECILES)]

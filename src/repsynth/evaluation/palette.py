@@ -6,8 +6,7 @@ orange. Where more than two things are drawn they differ in shape, too.
 """
 
 INK, QUIET, LINE, PAPER, SHADE = "#1d2329", "#55606b", "#d9dee3", "#ffffff", "#f3f6f8"
-BLUE, ORANGE, GREEN, SKY, PURPLE, GREY = "#0072b2", "#b34a00", "#009e73", "#56b4e9", "#cc79a7", "#555555"
-YELLOW = "#e69f00"
+BLUE, ORANGE = "#0072b2", "#b34a00"
 ALARM = "#a4161a"
 
 LIGHT = {
@@ -40,17 +39,3 @@ def colours_of_page() -> str:
         f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)} }} }}\n"
         f"@media print {{ :root {{ color-scheme: light; {variables(_PRINTED)} }} }}\n"
     )
-
-
-FIGURE = {
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 9.5,
-    "grid.color": LINE,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
-"""How a figure of matplotlib's looks, on top of its own defaults."""

@@ -108,13 +108,3 @@ def _can_split(placed: Floats) -> Ints:
     ordered = np.partition(placed, (_LEAF - 1, len(placed) - _LEAF), axis=0)
     found = np.flatnonzero(ordered[_LEAF - 1] < ordered[len(placed) - _LEAF])
     return found if len(found) else np.arange(1)
-
-
-def tstr(synthetic: Points, test: Points, space: Space | None = None) -> float:
-    """AUROC on real records of logistic regression trained on synthetic ones; 0.5 where they have one label.
-
-    It works in the space given, or in the one in which the synthetic records are standardised.
-    """
-    if len(set(synthetic.labels.tolist())) < 2:
-        return 0.5
-    return fit_logistic(synthetic, space).auroc(test)

@@ -1,4 +1,4 @@
-"""The folder of an evaluation: a summary, all numbers, matrices and pictures, whole or not at all.
+"""The folder of an evaluation: a summary, all numbers and matrices, whole or not at all.
 
 Every name begins with "private-": the files were computed from the training data. What follows from a release
 alone is public, and its files are not called so.
@@ -60,8 +60,6 @@ def folder_beside(folder: Path, *, private: bool) -> Iterator[Path]:
 
 def write_evaluation(evaluation: "Evaluation", folder: Path) -> list[str]:
     """Write everything; the names of the files."""
-    from repsynth.evaluation.plots import draw_evaluation, save_figure
-
     check_private(folder)
     with folder_beside(folder, private=True) as place:
         (place / f"{PREFIX}summary.md").write_text(evaluation_markdown(evaluation), encoding="utf-8")
@@ -69,8 +67,6 @@ def write_evaluation(evaluation: "Evaluation", folder: Path) -> list[str]:
         for name, rows in _tables(evaluation).items():
             with (place / f"{PREFIX}{name}.csv").open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerows([_safe(cell) for cell in row] for row in rows)
-        for name, figure in draw_evaluation(evaluation).items():
-            save_figure(place / f"{PREFIX}{name}", figure, (".png",))
         return sorted(path.name for path in place.iterdir())
 
 
