@@ -31,7 +31,7 @@ class NotebookParser(MystParser):
 
 def fill(app: Sphinx, page: str, source: list[str]) -> None:
     """Put what is made from the code where a page has a place for it; what lies beside the docs is a page here."""
-    source[0] = re.sub(r"\]\(((?:\.\./)*)\.\./benchmarks/README\.md", r"](\1benchmarks.md", source[0])
+    source[0] = re.sub(r"\]\(((?:\.\./)*)\.\./studies/benchmarks/README\.md", r"](\1benchmarks.md", source[0])
     if page in MADE:
         place, make = MADE[page]
         if place not in source[0]:

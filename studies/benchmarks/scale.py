@@ -9,7 +9,6 @@ pyarrow's own reader; and the two-way tables of all pairs of columns of text by 
 where they are installed (`pip install duckdb`), beside `mst`'s statistic over codes.
 
     python -m studies.benchmarks.scale               # all of it, as Markdown: some ten minutes on two quiet cores
-    python -m studies.benchmarks.scale --readme      # and put it into studies/benchmarks/README.md
     python -m studies.benchmarks.scale --rows 100000 300000 --columns 10 20 --drawn 200000 --others 100000
 """
 
@@ -38,9 +37,6 @@ NUMBERS = 6
 PIECE = 200_000
 LIMIT = 900
 """Seconds that one measurement may take."""
-
-README = Path(__file__).parent / "README.md"
-BEGIN, END = "<!-- scale.py: begin -->", "<!-- scale.py: end -->"
 
 
 def schema_of(columns: int) -> dict[str, Any]:
@@ -369,21 +365,14 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["naive-bayes", "mst"])
     parser.add_argument("--drawn", type=int, default=8_000_000, help="rows to draw")
     parser.add_argument("--others", type=int, default=1_000_000, help="rows of the comparison with others")
-    parser.add_argument("--readme", action="store_true", help="put the tables into the README")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child)
         return
-    said = []
     with tempfile.TemporaryDirectory() as folder:
         for line in section(arguments, Path(folder)):
             print(line, flush=True)
-            said.append(line)
-    if arguments.readme:
-        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
-        text = "\n".join([before + BEGIN, "", *said, "", END + rest.split(END)[1]])
-        README.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

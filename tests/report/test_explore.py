@@ -374,7 +374,7 @@ GRID_CASES = [(1.0, 1e-9, True, True), (4.0, 1e-6, False, True), (0.5, 1e-6, Tru
 def test_the_grid_of_a_trained_model_is_that_of_the_account(
     epsilon: float, delta: float, counted: bool, scored: bool
 ) -> None:
-    """Whoever changes a default share, the training or the account has to run benchmarks/trained.py."""
+    """Whoever changes a default share, the training or the account has to run studies/benchmarks/trained.py."""
     grid = explore_facts(SCHEMAS["sim"])["models"]["autoregressive"]["grid"]
     kept = grid["points"][f"{counted:d}{scored:d} {delta:g}"][EPSILONS.index(epsilon)]
     fresh = point(epsilon, delta, counted=counted, scored=scored)

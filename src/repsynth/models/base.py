@@ -201,7 +201,7 @@ class Kept:
 
 def run_seconds(plan: ModelPlan, rows: int, *, cell: float = 0.25e-6) -> float:
     """What a run takes before, beside and after its model, in seconds of one core: a little for every column, and
-    for each cell of the table its part in scores, sums and drawing (`benchmarks/times.py`)."""
+    for each cell of the table its part in scores, sums and drawing (`studies/benchmarks/times.py`)."""
     columns = len(plan.schema.learned)
     return 0.05 + 0.004 * columns + cell * rows * columns
 

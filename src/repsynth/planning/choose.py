@@ -24,7 +24,7 @@ PREDICT, TABLES = "predict", "tables"
 """Goals: that classifiers learn from synthetic records, that two-way tables come out right."""
 
 THRESHOLDS = {PREDICT: 50.0, TABLES: 8.0}
-"""By goal: how strong the signal must be for a model of tables. Found with `benchmarks/models.py`."""
+"""By goal: how strong the signal must be for a model of tables. Found with `studies/benchmarks/models.py`."""
 
 ASSUMED_ROWS = 10_000
 """Where the number of records is not public."""

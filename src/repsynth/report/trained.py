@@ -1,7 +1,7 @@
 """What a trained model loses, worked out beforehand: its account has no closed form that a page could run.
 
 The grid holds for the default settings, whatever the schema: shares are the same for all. Between its points the
-page takes the next one on the safe side. `benchmarks/trained.py` makes the file.
+page takes the next one on the safe side. `studies/benchmarks/trained.py` makes the file.
 """
 
 from collections.abc import Callable
