@@ -18,8 +18,8 @@ _HEAD = """\
 # Benchmarks
 
 Run them from the root of the repository with `python -m studies.benchmarks.NAME`; `--help` lists the options. They
-need `pip install '.[studies]'` and a folder with `adult.csv` and `german_credit.csv` (`--data-dir`, REPSYNTH_DATA).
-`make data DATA=folder` downloads both. Some also read NIST's `nist_national2019.csv` there. None is a test.
+need `pip install '.[studies]'` and `adult.csv` and `german_credit.csv` in a folder (`--data-dir`, REPSYNTH_DATA),
+which `make data DATA=folder` downloads. Some also read NIST's `nist_national2019.csv` there. None is a test.
 
 `python -m studies.benchmarks.readme` writes this page from `results/*.json`.
 """
