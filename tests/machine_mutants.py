@@ -83,7 +83,6 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/scoring/test_ranges.py",
         "tests/scoring/test_grain.py",
     ),
-    "scoring.label_rarity": ("tests/scoring/test_label_rarity.py",),
     "scoring.lost_mass": ("tests/scoring/test_lost_mass.py",),
     "scoring.pairwise": PAIRS,
     "scoring.random": ("tests/scoring/test_weights.py", "tests/curator/test_dossier.py"),

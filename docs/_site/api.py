@@ -26,7 +26,7 @@ GROUPS: dict[str, list[str]] = {
     "Budgets": ["Budget", "Ledger"],
     "Settings": ["Settings", "Plan"],
     "Models": ["NaiveBayes", "Mst", "Aim", "Autoregressive"],
-    "Scorers": ["Rarity", "Pairwise", "LabelRarity", "Random"],
+    "Scorers": ["Rarity", "Pairwise", "Random"],
     "Weights": ["Targeted", "HingeExp", "Cap", "Equalize", "Uniform", "Removal"],
     "Errors and warnings": [
         "RepsynthError",

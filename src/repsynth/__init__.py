@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from repsynth.report.own_bound import own_bound
     from repsynth.schema import Schema, load_schema, parse_schema
     from repsynth.schema.sdv import to_sdv
-    from repsynth.scoring.label_rarity import LabelRarity
     from repsynth.scoring.pairwise import Pairwise
     from repsynth.scoring.random import Random
     from repsynth.scoring.rarity import Rarity
@@ -109,7 +108,6 @@ _PLACES = {
     "report.own_bound": ["own_bound"],
     "schema": ["Schema", "load_schema", "parse_schema"],
     "schema.sdv": ["to_sdv"],
-    "scoring.label_rarity": ["LabelRarity"],
     "scoring.pairwise": ["Pairwise"],
     "scoring.random": ["Random"],
     "scoring.rarity": ["Rarity"],
@@ -126,7 +124,6 @@ __all__ = [
     "DataError",
     "Equalize",
     "HingeExp",
-    "LabelRarity",
     "Ledger",
     "LedgerError",
     "Mst",

@@ -367,7 +367,6 @@ LESS = (250 / 6000.0) ** 0.25
         ({"score_share": 0.07}, 0.07, 1.0),
         ({"public_rows": None}, 0.1, 1.0),
         ({"scorer": "pairwise"}, 0.1, 1.0),
-        ({"scorer": "label-rarity"}, 0.1, 1.0),
         ({"model": "naive-bayes"}, 0.05, 1.0),
     ],
 )

@@ -31,7 +31,6 @@ from repsynth.release.describe import purpose
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.histograms import ColumnHistograms
-from repsynth.scoring.label_rarity import LabelHistograms
 from repsynth.scoring.pairwise import PairTables
 from repsynth.scoring.threshold import ScoreHistogram
 from repsynth.scoring.weights import FULL
@@ -300,7 +299,7 @@ def cells_of(kernel: object) -> int | None:
     """How many cells a record adds one to; None of clipped sums."""
     if isinstance(kernel, Count | ScoreHistogram):
         return 1
-    if isinstance(kernel, ColumnHistograms | FineHistograms | LabelHistograms):
+    if isinstance(kernel, ColumnHistograms | FineHistograms):
         return len(kernel.bins)
     if isinstance(kernel, PairTables | Tables):
         return len(kernel.pairs)
@@ -310,7 +309,7 @@ def cells_of(kernel: object) -> int | None:
 
 @pytest.mark.parametrize(
     ("model", "scorer"),
-    [*((model, "rarity") for model in MODELS), ("naive-bayes", "pairwise"), ("naive-bayes", "label-rarity")],
+    [*((model, "rarity") for model in MODELS), ("naive-bayes", "pairwise")],
 )
 def test_sensitivity_and_noise_are_told_in_records(model: str, scorer: str) -> None:
     """Against the charge, and against what real records add. Of clipped sums only the norm is known."""

@@ -287,7 +287,7 @@ def test_plans_of_any_settings_are_those_of_the_library(name: str, drawn: list[d
     "options",
     [
         {"scorer": "pairwise", "weights": "hinge-exp", "gamma": 2.0},
-        {"scorer": "label-rarity", "weights": "cap", "score_share": 0.2, "outlier_epsilon": 1.0},
+        {"scorer": "pairwise", "weights": "cap", "score_share": 0.2, "outlier_epsilon": 1.0},
         {"weights": "removal", "score_share": "tenth-of-epsilon", "count_share": 0.02, "threshold_share": 0.03},
     ],
 )
@@ -312,10 +312,10 @@ def test_a_release_decides_what_has_no_slider(options: dict[str, Any]) -> None:
 def test_a_scorer_that_measures_for_itself_keeps_the_whole_share() -> None:
     """Where others make do with less: many records, their number public."""
     sim = datasets.load("sim")
-    release = synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, model="mst", scorer="label-rarity")
+    release = synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, model="mst", scorer="pairwise")
     start = explore_facts(sim.schema, release)["start"]
     drawn = [start | {"rows": rows, "public": True} for rows in (2000, 90_000)]
-    check_all(sim.schema, drawn, release, scorer="label-rarity")
+    check_all(sim.schema, drawn, release, scorer="pairwise")
 
 
 @needs_node

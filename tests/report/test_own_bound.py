@@ -132,7 +132,7 @@ def check_same(release: Release, people: Sequence[Mapping[str, str | None]]) -> 
 
 @needs_node
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
-@pytest.mark.parametrize("scorer", ["rarity", "pairwise", "label-rarity", "random"])
+@pytest.mark.parametrize("scorer", ["rarity", "pairwise", "random"])
 @pytest.mark.parametrize("epsilon", [0.5, 20.0])  # few wide bins and one threshold, many and several
 def test_the_script_says_what_the_library_says(scorer: str, epsilon: float) -> None:
     sim = datasets.load("sim")

@@ -15,7 +15,6 @@ from repsynth.privacy.shown import at_most
 from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
-from repsynth.scoring.label_rarity import LABELS
 from repsynth.scoring.pairwise import CHOICE, PAIRS
 from repsynth.scoring.ranges import RANGES, ZOOM
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
@@ -28,7 +27,6 @@ _STAGE_ONE = {
     HISTOGRAMS: "histogram of every column",
     CHOICE: "which pairs of columns depend on each other",
     PAIRS: "two-way tables of these pairs, for scores",
-    LABELS: "histogram of every column by label, for scores",
     SCORES: "histogram of the scores",
 }
 

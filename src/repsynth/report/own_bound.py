@@ -25,7 +25,6 @@ from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeri
 from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.bins import Bins
-from repsynth.scoring.label_rarity import LabelRarityScore
 from repsynth.scoring.pairwise import UNIT, PairwiseScore
 from repsynth.scoring.random import SPAN, RandomScore
 from repsynth.scoring.rarity import EXTREMES, FARTHEST, RarityScore, histograms_by_column
@@ -209,17 +208,6 @@ def _(score: RarityScore) -> dict[str, Any]:
             for places in histograms_by_column(score.bins)
         ],
     }
-
-
-@_score.register
-def _(score: LabelRarityScore) -> dict[str, Any]:
-    rarity = _score(score.rarity)
-    if score.tables is None:
-        return rarity
-    gains = [
-        _table(bins) | {"gains": gain.tolist()} for bins, gain in zip(score.tables.bins, score.gains, strict=True)
-    ]
-    return {"kind": "label-rarity", "of": rarity, "label": _table(score.tables.labels), "gains": gains}
 
 
 @_score.register

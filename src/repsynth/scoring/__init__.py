@@ -3,7 +3,7 @@
 bins         public bins of each column
 ranges       two looks that find where in wide bounds the numbers are;  grain: how round they are
 histograms   one noisy histogram per column, and how values are drawn from it
-base         what a scorer is;  rarity, label_rarity, pairwise, random: the scorers
+base         what a scorer is;  rarity, pairwise, random: the scorers
 apart        how far apart records are, by the histograms
 tails        how likely noise makes a score smaller or larger than that, for the guarantee
 threshold    where outliers begin: a noisy histogram of the scores;  shifted: a threshold for each label
@@ -16,9 +16,8 @@ A new scorer is one file and one line below.
 
 from repsynth.knobs import Registry
 from repsynth.scoring.base import Scorer
-from repsynth.scoring.label_rarity import LabelRarity
 from repsynth.scoring.pairwise import Pairwise
 from repsynth.scoring.random import Random
 from repsynth.scoring.rarity import Rarity
 
-SCORERS: Registry[Scorer] = Registry("scorer", [Rarity, LabelRarity, Pairwise, Random])
+SCORERS: Registry[Scorer] = Registry("scorer", [Rarity, Pairwise, Random])

@@ -135,10 +135,6 @@ const OwnBound = (() => {
       }
       return sum;
     },
-    "label-rarity": (score, codes, columns) => {
-      const label = bin(score.label, codes);
-      return score.gains.reduce((sum, each) => sum - each.gains[label][bin(each, codes)], of(score.of, codes, columns));
-    },
     pairwise: (score, codes) => {
       const cells = score.cells.map((table) => bin(table, codes));
       const group = (i) => score.groups[i][cells[i]];
