@@ -30,7 +30,7 @@ from repsynth.engines import names as engine_names
 from repsynth.engines.base import Kernel
 from repsynth.engines.local import LocalEngine, LocalHeld
 from repsynth.mechanism.meter import Meter
-from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Share
+from repsynth.models.base import Hooks, Kept, Made, Model, Share
 from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -40,7 +40,7 @@ from repsynth.schema import Schema, parse_schema
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import NAT, Arrays, Scorer
 from repsynth.scoring.histograms import Histograms
-from repsynth.scoring.stage import StageOne
+from repsynth.scoring.stage import RunPlan, StageOne
 from repsynth.scoring.weights import FULL, RULES, Rule
 from repsynth.storage.checks import ints
 
@@ -71,7 +71,7 @@ class Toy(Model, frozen=True):
     def shares(self, schema: Schema) -> tuple[Share, ...]:
         return (Share("mass", 1.0),)
 
-    def measure(self, meter: Meter, stage: StageOne, plan: ModelPlan, hooks: Hooks) -> "ToyFit":
+    def measure(self, meter: Meter, stage: StageOne, plan: RunPlan, hooks: Hooks) -> "ToyFit":
         hooks.on_step("mass")
         return ToyFit(stage, meter.measure(Mass(stage), mu=plan.charges["mass"].mu))
 

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
     from repsynth.mechanism.meter import Meter
     from repsynth.models.groups import Groups
-    from repsynth.privacy.events import Charge, SampledEvent
+    from repsynth.privacy.events import SampledEvent
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
-    from repsynth.scoring.stage import StageOne
-    from repsynth.scoring.weights import Rule
+    from repsynth.scoring.stage import RunPlan, StageOne
 
 
 LEAST_FACTOR = 0.2
@@ -149,57 +148,18 @@ class Hooks:
     keeper: Keeper | None = None
 
 
-class ModelPlan(Protocol):
-    """What a model needs to know of a plan."""
-
-    @property
-    def schema(self) -> "Schema":
-        """What is public about the table."""
-        ...
-
-    @property
-    def charges(self) -> "Mapping[str, Charge]":
-        """The planned measurements by name."""
-        ...
-
-    @property
-    def training(self) -> "SampledEvent | None":
-        """The planned rounds of training."""
-        ...
-
-    @property
-    def rule(self) -> "Rule":
-        """How weights follow from scores."""
-        ...
-
-    @property
-    def delta(self) -> float:
-        """The δ at which ε is quoted."""
-        ...
-
-    @property
-    def scale(self) -> float:
-        """The μ that has the budget's ε at its δ."""
-        ...
-
-    @property
-    def max_model_mb(self) -> int:
-        """Memory that the model may take."""
-        ...
-
-
 @dataclass(frozen=True)
 class Kept:
     """What a release's files say of a fit: plain data and arrays, and the noise of each measurement of stage 2."""
 
     stage: "StageOne"
-    plan: ModelPlan
+    plan: "RunPlan"
     described: dict[str, Any]
     arrays: "Arrays"
     sigmas: Mapping[str, float]
 
 
-def run_seconds(plan: ModelPlan, rows: int, *, cell: float = 0.25e-6) -> float:
+def run_seconds(plan: "RunPlan", rows: int, *, cell: float = 0.25e-6) -> float:
     """What a run takes before, beside and after its model, in seconds of one core: a little for every column, and
     for each cell of the table its part in scores, sums and drawing (`studies/benchmarks/times.py`)."""
     columns = len(plan.schema.learned)
@@ -251,11 +211,11 @@ class Model(Knobs, frozen=True):
         """The sensitivity of a measurement in records, at most, before any data is seen."""
         return 1.0
 
-    def resources(self, plan: ModelPlan, rows: int) -> Resources:
+    def resources(self, plan: "RunPlan", rows: int) -> Resources:
         """What it will take: of a model that does not say, what scoring and drawing take at least."""
         return Resources(0.0, run_seconds(plan, rows))
 
-    def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> Fit:
+    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> Fit:
         """Carry out stage 2."""
         raise ConfigError(f"the model {self.name} does not say how to measure")
 

@@ -10,7 +10,7 @@ import numpy as np
 from repsynth.arrays import Floats
 from repsynth.mechanism.kernels import Chosen, Count, Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
-from repsynth.privacy.events import Charge
+from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.schema import Schema
 from repsynth.scoring.base import Score, Scorer
 from repsynth.scoring.bins import Bins, choose_bins
@@ -74,61 +74,53 @@ class StageOne:
         return self.score.score if isinstance(self.score, ShiftedScore) else self.score
 
 
-class StagePlan(Protocol):
-    """What stage 1 needs to know of a plan."""
+class RunPlan(Protocol):
+    """What scoring and models read of a `Plan`, which belongs to a folder above theirs."""
 
     @property
-    def schema(self) -> Schema:
-        """What is public about the table."""
-        ...
+    def schema(self) -> Schema: ...
 
     @property
-    def charges(self) -> Mapping[str, Charge]:
-        """The planned measurements by name."""
-        ...
+    def charges(self) -> Mapping[str, Charge]: ...
 
     @property
-    def scorer(self) -> Scorer:
-        """How records are scored."""
-        ...
+    def training(self) -> SampledEvent | None: ...
 
     @property
-    def rule(self) -> Rule:
-        """How weights follow from scores."""
-        ...
+    def scorer(self) -> Scorer: ...
 
     @property
-    def ceiling(self) -> float:
-        """The largest weight above the threshold."""
-        ...
+    def rule(self) -> Rule: ...
 
     @property
-    def public_rows(self) -> int | None:
-        """The number of records, where it is public."""
-        ...
+    def ceiling(self) -> float: ...
 
     @property
-    def outlier_fraction(self) -> float:
-        """The fraction of records that the threshold should leave above it."""
-        ...
+    def delta(self) -> float: ...
 
     @property
-    def max_lost_mass(self) -> float | None:
-        """The largest mean lost weight, where that decides how strong the weights are."""
-        ...
+    def scale(self) -> float: ...
 
     @property
-    def per_bin(self) -> float | None:
-        """Records in a bin of the histograms, in units of its noise, where the model says how many."""
-        ...
+    def public_rows(self) -> int | None: ...
 
     @property
-    def borrowed(self) -> Borrowed | None:
-        """Score function and threshold, where they come from elsewhere."""
-        ...
+    def outlier_fraction(self) -> float: ...
+
+    @property
+    def max_lost_mass(self) -> float | None: ...
+
+    @property
+    def per_bin(self) -> float | None: ...
+
+    @property
+    def max_model_mb(self) -> int: ...
+
+    @property
+    def borrowed(self) -> Borrowed | None: ...
 
 
-def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], None]) -> StageOne:
+def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None]) -> StageOne:
     """Measure what stage 2 starts from."""
     schema, charges = plan.schema, plan.charges
     rows = float(plan.public_rows or 0)
@@ -169,7 +161,7 @@ def measure_stage_one(meter: Meter, plan: StagePlan, on_step: Callable[[str], No
     return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
 
 
-def weights_of(plan: StagePlan, score: Score, threshold: Threshold | None) -> WeightFunction:
+def weights_of(plan: RunPlan, score: Score, threshold: Threshold | None) -> WeightFunction:
     """The weights that follow from a plan's rule and ceiling, a score and its threshold, and from nothing else."""
     return make_weights(
         solved_rule(plan, threshold, lowest=score.lowest),
@@ -179,7 +171,7 @@ def weights_of(plan: StagePlan, score: Score, threshold: Threshold | None) -> We
     )
 
 
-def solved_rule(plan: StagePlan, threshold: Threshold | None, *, lowest: int) -> Rule:
+def solved_rule(plan: RunPlan, threshold: Threshold | None, *, lowest: int) -> Rule:
     """The rule of the plan or, where a lost mass decides, one that is as strong as the released histogram of the
     scores says that this allows: post-processing."""
     if plan.max_lost_mass is None or threshold is None:

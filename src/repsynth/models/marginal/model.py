@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from repsynth.errors import ConfigError
-from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Resources, Share, run_seconds
+from repsynth.models.base import Hooks, Kept, Made, Model, Resources, Share, run_seconds
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from repsynth.models.uncertainty import ModelErrors
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
-    from repsynth.scoring.stage import StageOne
+    from repsynth.scoring.stage import RunPlan, StageOne
 
 _FINE, _LABEL_TABLES, _CHOICE, _TABLES = "fine histograms", "label tables", "choice", "tables"
 _FINE_SHARE = 0.04
@@ -80,7 +80,7 @@ class _Marginal(Model, frozen=True):
             return float(len(fine_columns(schema)) ** 0.5)
         return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
 
-    def resources(self, plan: ModelPlan, rows: int) -> Resources:
+    def resources(self, plan: "RunPlan", rows: int) -> Resources:
         """Measured on one core: some 25 ns for a record and a table; for each fit 0.5 µs for a cell of the records
         that tell what weights do; for a further round 15 ns for one of a pool and a table, and to draw and rake
         the pool 1.2 µs for each of its cells."""
@@ -110,7 +110,7 @@ class _Marginal(Model, frozen=True):
         warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
         return Resources(max(1.0, cells * 8 / 2**20), seconds, warnings)
 
-    def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "MarginalFit":
+    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "MarginalFit":
         """Tables of the label, then rounds of choices and tables."""
         from repsynth.models.marginal.rounds import measure_tables
 
@@ -167,7 +167,7 @@ class MarginalFit:
     """The tables that were measured, in order."""
 
     stage: "StageOne"
-    plan: ModelPlan
+    plan: "RunPlan"
     measured: "tuple[Measured, ...]"
     fine: "Fine | None" = None
 
@@ -297,7 +297,7 @@ def _centred(tables: "Tables | LabelTables") -> "TypeIs[LabelTables]":
     return isinstance(tables, LabelTables)
 
 
-def _max_cells(plan: ModelPlan) -> int:
+def _max_cells(plan: "RunPlan") -> int:
     """The cells of all candidates together: the tables, and what is expected of them."""
     return plan.max_model_mb * 2**20 // 16
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Share
+from repsynth.models.base import Hooks, Kept, Made, Model, Share
 
 if TYPE_CHECKING:
     from repsynth.arrays import Floats, Ints
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from repsynth.models.uncertainty import ModelErrors
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
-    from repsynth.scoring.stage import StageOne
+    from repsynth.scoring.stage import RunPlan, StageOne
 
 SUMS = "sums"
 
@@ -48,7 +48,7 @@ class NaiveBayes(Model, frozen=True):
 
         return planned_sensitivity(schema)
 
-    def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "NaiveBayesFit":
+    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NaiveBayesFit":
         """Outliers are summed up apart where their sums stand above the noise."""
         from repsynth.mechanism.meter import sigma_for
         from repsynth.models.naive_bayes.statistic import choose_statistic

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from repsynth.errors import ConfigError, ReleaseError
-from repsynth.models.base import Hooks, Kept, Made, Model, ModelPlan, Resources, run_seconds
+from repsynth.models.base import Hooks, Kept, Made, Model, Resources, run_seconds
 from repsynth.privacy.events import RATE_UNIT, SampledEvent
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from repsynth.models.network.optimiser import Training
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
-    from repsynth.scoring.stage import StageOne
+    from repsynth.scoring.stage import RunPlan, StageOne
 
 GRADIENTS = "gradients"
 _MOST_CELLS = 2**25
@@ -89,7 +89,7 @@ class Autoregressive(Model, frozen=True):
             )
         return SampledEvent(GRADIENTS, float(CLIP_UNITS), math.inf, rate, rounds, weighted=True)
 
-    def resources(self, plan: ModelPlan, rows: int) -> Resources:
+    def resources(self, plan: "RunPlan", rows: int) -> Resources:
         """Measured on one core: for a record in a round of training 0.35 µs for each column and 0.1 ns for each
         pair of features, hidden units apart; for a round 1 ms, 0.1 ms for each column, and 1 µs for the noise of
         each parameter; for the account of it all a second; and to level a column 50 ms."""
@@ -105,13 +105,13 @@ class Autoregressive(Model, frozen=True):
         warnings = ("rounds are mostly noise at this size; naive-bayes may do better",) if noisy else ()
         return Resources(megabytes, seconds, warnings)
 
-    def _units(self, plan: ModelPlan, rows: float) -> int:
+    def _units(self, plan: "RunPlan", rows: float) -> int:
         """How many hidden units there are to be."""
         from repsynth.models.network.recipe import units_for
 
         return units_for(_of_a_row(plan), rows, len(plan.schema.learned)) if self.hidden is None else self.hidden
 
-    def measure(self, meter: "Meter", stage: "StageOne", plan: ModelPlan, hooks: Hooks) -> "NetworkFit":
+    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NetworkFit":
         """Train; from a checkpoint on where there is one."""
         import numpy as np
 
@@ -221,7 +221,7 @@ class NetworkFit:
         }
 
 
-def _of_a_row(plan: ModelPlan) -> SampledEvent:
+def _of_a_row(plan: "RunPlan") -> SampledEvent:
     """The rounds as they are for a single row, where several may be one person's."""
     assert plan.training is not None
     return plan.training.of_a_row(plan.schema.rows_per_person)
