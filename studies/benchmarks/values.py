@@ -36,16 +36,10 @@ from threadpoolctl import threadpool_limits
 
 import repsynth
 from repsynth import datasets
+from repsynth.arrays import Floats
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.evaluation.distances import (
-    Distances,
-    Grid,
-    fraction_equal,
-    fraction_of_multiples,
-    measure_distances,
-    median_error,
-)
+from repsynth.evaluation.distances import Distances, Grid, measure_distances
 from repsynth.evaluation.matrix import Fill, numbers_of, points_of_records, records_of
 from repsynth.evaluation.utility import fit_boosting
 from repsynth.pipeline.run import run
@@ -305,6 +299,28 @@ def predictions(table: str, split: Split, learn: Records, *, boosted: bool) -> d
     if boosted:
         found["GB"] = fit_boosting(points).auroc(held_out)
     return found
+
+
+def median_error(real: Floats, synthetic: Floats) -> float:
+    """How much larger the synthetic median is than the real one, as a fraction of that."""
+    if not len(real) or not len(synthetic):
+        return float("nan")
+    true, made = float(np.median(real)), float(np.median(synthetic))
+    if true == 0:
+        return 0.0 if made == 0 else float(np.copysign(np.inf, made))
+    return (made - true) / abs(true)
+
+
+def fraction_equal(numbers: Floats, value: float) -> float:
+    return float(np.mean(numbers == value)) if len(numbers) else float("nan")
+
+
+def fraction_of_multiples(numbers: Floats, unit: float) -> float:
+    """The fraction of numbers that are whole multiples of a unit, to the precision of floats."""
+    if not len(numbers):
+        return float("nan")
+    units = numbers / unit
+    return float(np.mean(np.isclose(units, np.rint(units), rtol=1e-12, atol=1e-9)))
 
 
 def no_figures(split: Split, made: Records, found: Distances) -> dict[str, float]:

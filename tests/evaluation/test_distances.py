@@ -10,10 +10,7 @@ from repsynth.evaluation.distances import (
     FREQUENT,
     TRIPLES,
     Grid,
-    fraction_equal,
-    fraction_of_multiples,
     measure_distances,
-    median_error,
     sample_triples,
     total_variation,
 )
@@ -130,19 +127,6 @@ def test_tables_without_records_are_refused() -> None:
 def test_total_variation_does_not_depend_on_the_numbers_of_records() -> None:
     assert total_variation(np.array([0, 1]), np.array([0, 1] * 500)) == 0
     assert total_variation(np.array([0]), np.array([9, 9, 9])) == 1
-
-
-def test_errors_of_medians() -> None:
-    assert median_error(np.array([-200.0]), np.array([-100.0])) == 0.5
-    assert median_error(np.zeros(3), np.zeros(2)) == 0
-    assert median_error(np.zeros(3), np.array([-5.0])) == -np.inf
-    assert np.isnan(median_error(np.zeros(0), np.zeros(2)))
-
-
-def test_fractions_of_no_numbers_are_undefined() -> None:
-    assert np.isnan(fraction_equal(np.zeros(0), 0))
-    assert np.isnan(fraction_of_multiples(np.zeros(0), 10))
-    assert fraction_of_multiples(np.array([999.999, 1_000_000.0, -3000.0, 1.0]), 1000) == 0.5
 
 
 def test_three_way_distances_see_what_pairs_do_not() -> None:

@@ -25,7 +25,6 @@ from repsynth.models.groups import NONE, choose_groups, coarser, probabilities_w
 from repsynth.models.marginal.model import MarginalFit
 from repsynth.models.marginal.tables import Tables
 from repsynth.models.marginal.tree import Tree, rake, rake_three
-from repsynth.models.sampling import quota
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
@@ -170,20 +169,6 @@ def test_raking_meets_its_margins() -> None:
     pair = rake(generator.random((3, 4)), ab.sum(axis=1), ab.sum(axis=0), passes=200)
     assert pair.sum(axis=1) == pytest.approx(ab.sum(axis=1))
     assert pair.sum(axis=0) == pytest.approx(ab.sum(axis=0), abs=1e-9)
-
-
-def test_quotas_come_out_even_in_every_row_and_do_not_follow_the_order() -> None:
-    generator = np.random.default_rng(1)
-    given_rows = generator.integers(0, 3, 3000)
-    probabilities = np.array([[0.5, 0.5], [0.1, 0.9], [1.0, 0.0]])
-    drawn = quota(given_rows, probabilities, generator)
-    for row in range(3):
-        count = int((given_rows == row).sum())
-        expected = pytest.approx(probabilities[row] * count, abs=1)
-        assert np.bincount(drawn[given_rows == row], minlength=2) == expected
-    order = generator.integers(0, 10, 3000)
-    ordered = quota(given_rows, probabilities, generator, order)
-    assert abs(np.corrcoef(ordered[given_rows == 0], order[given_rows == 0])[0, 1]) < 0.02
 
 
 def seeded(table: pa.Table, schema: Schema, seed: int = 1, **options: Any) -> Release:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from repsynth.arrays import Floats, Ints
 from repsynth.models.naive_bayes.fit import _Mixture
-from repsynth.models.sampling import Line, Quotas, quota
+from repsynth.models.sampling import Line, Quotas
 from repsynth.models.shapes import Shape
 from repsynth.schema import Integer, Number
 from repsynth.scoring.bins import Bins
@@ -69,6 +70,12 @@ def test_a_level_decides_as_exact_fractions_do(table: list[list[float]], levels:
             assert probabilities[value] > 0
             before = ends[value - 1] if value else 0
             assert before - Fraction(2, TOP) <= Fraction(one, TOP) <= ends[value] + Fraction(2, TOP)
+
+
+def quota(given: Ints, probabilities: Floats, generator: np.random.Generator, order: Ints | None = None) -> Ints:
+    """For each record a value drawn by the row of `probabilities` that `given` names."""
+    line = Line.of(given, len(probabilities), generator, order)
+    return line.put(Quotas.of(probabilities).along(line, generator))
 
 
 @pytest.mark.parametrize("count", [1_000, 50_000])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -28,8 +29,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import MU_PER_ETA, SampledEvent
-from repsynth.release.folder import release_json_schema
-from repsynth.release.format import arrays_of
+from repsynth.release.format import ReleaseFile, arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import RULES
 
@@ -124,7 +124,9 @@ def test_a_split_release_there_and_back(sim: datasets.Dataset, tmp_path: Path) -
 
 def test_the_json_follows_its_schema(release: Release, tmp_path: Path) -> None:
     release.save(tmp_path / "release")
-    jsonschema.validate(json.loads((tmp_path / "release" / "release.json").read_text()), release_json_schema())
+    jsonschema.validate(
+        json.loads((tmp_path / "release" / "release.json").read_text()), msgspec.json.schema(ReleaseFile)
+    )
 
 
 def test_only_plain_arrays_no_pickle(release: Release, tmp_path: Path) -> None:

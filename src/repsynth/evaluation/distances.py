@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.errors import DataError
 from repsynth.schema import Discrete, Numeric, Schema
@@ -70,7 +70,6 @@ class Grid:
         return cls(column.steps, np.zeros(0, dtype=np.int64), np.unique(np.array(starts, dtype=np.int64) - 1))
 
     def of(self, codes: Ints) -> Ints:
-        """The cell of each record."""
         own, intervals = len(self.own), len(self.ends) + 1
         cell = 1 + own + np.searchsorted(self.ends, codes, side="left")
         if own:
@@ -93,15 +92,12 @@ class Distances:
     """Total variation distances: 0 where two tables of counts agree, 1 where they share no cell."""
 
     one_way: dict[str, float]
-    """Of each column."""
     two_way: dict[tuple[str, str], float]
-    """Of each pair of columns."""
     three_way: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Of some triples of columns, where they were asked for."""
 
     @property
     def mean_one_way(self) -> float:
-        """The mean over columns."""
         return float(np.mean(list(self.one_way.values())))
 
     @property
@@ -175,7 +171,6 @@ def _cells(
 
 
 def _crossed(one: tuple[Ints, Ints], two: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-    """The cells of two columns together."""
     size = max(two[0].max(), two[1].max()) + 1
     return one[0] * size + two[0], one[1] * size + two[1]
 
@@ -192,40 +187,3 @@ def total_variation(one: Ints, two: Ints) -> float:
     size = int(max(one.max(), two.max())) + 1
     fractions = [np.bincount(cells, minlength=size) / len(cells) for cells in (one, two)]
     return float(np.abs(fractions[0] - fractions[1]).sum() / 2)
-
-
-def median_error(real: Floats, synthetic: Floats) -> float:
-    """How much larger the synthetic median is than the real one, as a fraction of that.
-
-    >>> median_error(np.array([100.0, 200.0, 900.0]), np.array([150.0, 250.0, 350.0]))
-    0.25
-    """
-    if not len(real) or not len(synthetic):
-        return float("nan")
-    true, made = float(np.median(real)), float(np.median(synthetic))
-    if true == 0:
-        return 0.0 if made == 0 else float(np.copysign(np.inf, made))
-    return (made - true) / abs(true)
-
-
-def fraction_equal(numbers: Floats, value: float) -> float:
-    """The fraction of numbers with this very value.
-
-    >>> fraction_equal(np.array([0.0, 0.0, 7.0, 8.0]), 0)
-    0.5
-    """
-    return float(np.mean(numbers == value)) if len(numbers) else float("nan")
-
-
-def fraction_of_multiples(numbers: Floats, unit: float) -> float:
-    """The fraction of numbers that are whole multiples of a unit, to the precision of floats.
-
-    >>> fraction_of_multiples(np.array([1000.0, 1500.0, 0.0, -2000.0]), 1000)
-    0.75
-    >>> fraction_of_multiples(np.array([0.1, 0.3]), 0.1)
-    1.0
-    """
-    if not len(numbers):
-        return float("nan")
-    units = numbers / unit
-    return float(np.mean(np.isclose(units, np.rint(units), rtol=1e-12, atol=1e-9)))

@@ -39,23 +39,12 @@ def systematic(probabilities: Floats, rows: int, generator: np.random.Generator)
     return generator.permutation(np.repeat(np.arange(len(probabilities)), np.diff(upto, prepend=0)))
 
 
-def quota(given: Ints, probabilities: Floats, generator: np.random.Generator, order: Ints | None = None) -> Ints:
-    """For each record a value drawn by the row of `probabilities` that `given` names, in even quotas per row.
-
-    With `order`, the records of a row are lined up by it and the levels go round by the golden section:
-    even in every stretch, so that values do not correlate with `order` and vary less than independent ones.
-    """
-    line = Line.of(given, len(probabilities), generator, order)
-    return line.put(Quotas.of(probabilities).along(line, generator))
-
-
 @dataclass(frozen=True)
 class Line:
     """Records lined up by row, then by `order`, then at random."""
 
     records: Ints
     rows: int
-    """How many rows there are."""
     ordered: bool
     keys: NDArray[Any]
     width: int

@@ -68,7 +68,6 @@ def check_private(place: Path) -> None:
 
 
 def packed_and_described(release: Release) -> tuple[bytes, bytes]:
-    """The two files of a release."""
     buffer = BytesIO()
     np.savez_compressed(buffer, **arrays_of(release))  # type: ignore[arg-type]
     packed = buffer.getvalue()
@@ -95,11 +94,6 @@ def load_release(folder: Path) -> Release:
         _damaged(folder, f"release.json: {error}")
     except _MISFITS:
         _damaged(folder, "its parts do not fit each other")
-
-
-def release_json_schema() -> dict[str, Any]:
-    """The JSON Schema of `release.json`."""
-    return msgspec.json.schema(ReleaseFile)
 
 
 def _read(path: Path) -> bytes:
@@ -134,7 +128,6 @@ def _parse(folder: Path, text: bytes) -> dict[str, Any]:
 
 
 def read_arrays(folder: Path, packed: bytes) -> Arrays:
-    """The plain arrays of a packed file."""
     try:
         with zipfile.ZipFile(BytesIO(packed)) as archive:
             if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
