@@ -76,7 +76,6 @@ class Targets:
 
     @property
     def member_deciles(self) -> Ints:
-        """The deciles of the members alone."""
         return self.deciles[self.member]
 
 

@@ -58,7 +58,6 @@ class Knob:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     def describe(self) -> str:
@@ -200,7 +199,6 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         return owners[0]
 
     def dump(self, part: Part) -> dict[str, Any]:
-        """A part as plain data."""
         return {"name": part.name, **msgspec.to_builtins(part)}
 
     def load(self, table: Mapping[str, Any]) -> Part:

@@ -61,7 +61,6 @@ class Campaign:
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def carry_out(self, method: str, run: int) -> Result:
-        """One run of one plan."""
         plan, victims = self.plans[method], self.victims
         number = list(self.plans).index(method)
         seen = observe(plan, victims, seed=self.seed, run=run, method=number)

@@ -168,7 +168,6 @@ def methods_of(plan: Plan, *, power: bool = False) -> dict[str, Plan]:
 
 
 def summarise(campaign: Campaign, results: dict[str, list[Result]]) -> Exposure:
-    """All lines."""
     groups = list(_groups(campaign.victims.deciles))
     attacks = {method: _attacks(found, campaign.victims.deciles) for method, found in results.items()}
     if (
@@ -247,11 +246,9 @@ class _Claim:
 
     @cached_property
     def best(self) -> Best:
-        """The best that any attack can do."""
         return best_attack(self.plan.loss, self.influence, self.plan.delta)
 
     def line(self, method: str, decile: int | None, targets: int) -> Line:
-        """As a line."""
         best = self.best
         area, gain, at_1, at_01 = (
             Estimate(value, value, value) for value in (best.area, best.advantage, best.rate_at_1, best.rate_at_01)

@@ -46,7 +46,6 @@ class Trials:
         return cls(scores[seen], present[seen], runs, targets)
 
     def take(self, rows: Bools) -> "Trials":
-        """Some of them."""
         return Trials(self.scores[rows], self.present[rows], self.runs[rows], self.targets[rows])
 
     @property

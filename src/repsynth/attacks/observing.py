@@ -37,7 +37,6 @@ class SharedEngine(LocalEngine):
     last: dict[str, Ints] = field(default_factory=dict)
 
     def sum(self, kernel: Kernel) -> Ints:
-        """As any engine."""
         base, present = (total_of(kernel, records) for records in self.data)
         self.last["base"] = base
         return base + present
@@ -107,7 +106,6 @@ class WatchedMeter(Meter):
     watch: Watch | None = None
 
     def measure(self, statistic: Statistic, *, mu: float) -> Ints:
-        """As any meter."""
         noisy = super().measure(statistic, mu=mu)
         assert isinstance(self.engine, SharedEngine)
         assert self.watch is not None

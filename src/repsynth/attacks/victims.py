@@ -88,7 +88,6 @@ class Owners:
         return cls(np.arange(count), count)
 
     def rows_of(self, chosen: Bools) -> Bools:
-        """The rows of some targets."""
         found: Bools = chosen[self.target]
         return found
 
@@ -176,7 +175,6 @@ def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, se
 
 
 def check_asked(targets: int, seed: int) -> None:
-    """Refuse numbers that mean nothing."""
     if targets < 1:
         raise ConfigError("there must be one target at least; give --targets")
     if seed < 0:
@@ -264,7 +262,6 @@ def _disjoint(records: Records, holdout: Records, notes: list[str]) -> Records:
 
 
 def note_columns(records: Records, schema: Schema, notes: list[str]) -> None:
-    """What is odd about columns."""
     notes += [
         f"every cell of column '{column.name}' is missing or cannot be read: it tells nothing"
         for column in schema.learned

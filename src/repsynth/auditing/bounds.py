@@ -44,7 +44,6 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """What the attack says of the claim."""
         return BREACH if self.exceeded else DOUBTFUL if self._exceeds(self.lower_mu) else HOLDS
 
     def _exceeds(self, mu: float) -> bool:
@@ -72,7 +71,6 @@ class Finding:
 
     @property
     def claimed_epsilon(self) -> float:
-        """The claim as an ε."""
         return self.claim.epsilon(self.delta) if self.claim else float(epsilon_of(self.claimed_mu, self.delta))
 
     @property

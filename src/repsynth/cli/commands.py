@@ -57,7 +57,6 @@ from repsynth.storage.atomic import beside, check_place
 
 
 def schema(options: argparse.Namespace) -> None:
-    """Write a draft schema."""
     check_new(options.output, "-o")
     reading = reading_of(options)
     described = None if options.metadata is None else load_sdv(options.metadata)
@@ -74,7 +73,6 @@ def schema(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Look at a table through its schema."""
     reading = reading_of(options)
     checked = check_table(open_source(options.data, reading), reading.declared(load_schema(options.schema)))
     print_result(options, msgspec.to_builtins(checked), lambda console: render_curator.check(console, checked))
@@ -88,7 +86,6 @@ def check_new(path: Path, flag: str) -> None:
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Show a plan."""
     made = plan_of(options)
     rows = made.public_rows or options.rows
     if rows < 1:
@@ -108,7 +105,6 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def synthesize(options: argparse.Namespace) -> None:
-    """Make a release and a synthetic table."""
     made = plan_of(options)
     suffix = ".csv" if all(is_text_file(part) for part in options.data) else ".parquet"
     output = options.output or Path(f"synthetic{suffix}")
@@ -186,7 +182,6 @@ def _save(release: Release, folder: Path) -> Path:
 
 
 def sample(options: argparse.Namespace) -> None:
-    """Draw rows from a release."""
     check_table_path(options.output)
     release = Release.load(options.release)
     asked, drawn = {"seed": options.seed, "label": options.label, "where": options.where}, Drawn()
@@ -232,7 +227,6 @@ def _how_completed(drawn: Drawn) -> str:
 
 
 def inspect(options: argparse.Namespace) -> None:
-    """Show a release."""
     release = Release.load(options.release)
 
     def tell(console: Console) -> None:
@@ -244,7 +238,6 @@ def inspect(options: argparse.Namespace) -> None:
 
 
 def risk(options: argparse.Namespace) -> None:
-    """Write the curator's dossier."""
     check_table_path(options.output, (".parquet",))
     release = Release.load(options.release)
     summary = write_dossier(open_source(options.data, reading_of(options)), release, options.output)
@@ -259,7 +252,6 @@ def risk(options: argparse.Namespace) -> None:
 
 
 def ledger_init(options: argparse.Namespace) -> None:
-    """Give a dataset its budget."""
     limit = make_budget(epsilon=options.epsilon, mu=options.mu, rho=options.rho, delta=options.delta)
     check_place(options.ledger)
     ledger = Ledger.create(options.ledger)
@@ -269,7 +261,6 @@ def ledger_init(options: argparse.Namespace) -> None:
 
 
 def ledger_show(options: argparse.Namespace) -> None:
-    """Show what was spent."""
     ledger = Ledger(options.ledger)
     names = ledger.datasets() if options.dataset is None else (options.dataset,)
     balances = [ledger.balance(name) for name in names]
@@ -307,7 +298,6 @@ def audit(options: argparse.Namespace) -> int:
 
 
 def demo(options: argparse.Namespace) -> None:
-    """The whole way on simulated people."""
     folder: Path = options.output
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -334,7 +324,6 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def completion(options: argparse.Namespace) -> None:
-    """Print what makes a shell complete commands."""
     from argcomplete.shell_integration import shellcode
 
     script = shellcode(["repsynth"], shell=options.shell)
@@ -342,7 +331,6 @@ def completion(options: argparse.Namespace) -> None:
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """The plan that the flags ask for."""
     kept = {} if options.plan is None else read_settings(options.plan)
     borrowed = None if options.scores_from is None else borrow(options.scores_from)
     settings = Settings.of(**with_given(kept, settings_of(options)))

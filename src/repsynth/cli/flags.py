@@ -18,7 +18,6 @@ _BUDGET_KNOBS = ("epsilon", "mu", "rho", "delta")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """All settings of a run, in their groups, and the schema."""
     parser.add_argument("--schema", type=Path, required=True, help="schema.toml: what is publicly known")
     parser.add_argument(
         "--plan", type=Path, metavar="TOML", help="settings from a file; flags beside it count more (plan --save)"
@@ -44,26 +43,22 @@ def add_table(parser: argparse.ArgumentParser, *names: str, help: str, **options
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """How tables are written, and what is read of a database."""
     group = parser.add_argument_group("the table")
     for knob in knobs_of(Reading):
         _add(group, knob, knob.describe())
 
 
 def reading_of(options: argparse.Namespace) -> Reading:
-    """How tables are written, as far as flags say so."""
     return Reading(**{name: value for name in READING if (value := getattr(options, name)) is not None})
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
-    """The knobs of a budget alone."""
     for knob in knobs_of(Settings):
         if knob.name in _BUDGET_KNOBS:
             _add(parser, knob, knob.describe())
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """Where sums are computed."""
     for knob in knobs_of(Place):
         _add(parser, knob, knob.describe())
 

@@ -64,7 +64,6 @@ def _check_private(path: Path) -> None:
 
 
 def explore(options: argparse.Namespace) -> None:
-    """Write the page to choose a plan with."""
     from repsynth.report.page import explore_page
 
     _check(options)

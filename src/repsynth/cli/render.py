@@ -35,7 +35,6 @@ OVER = "over the releases in which a record weighs no more"
 
 
 def release(console: Console, release: Release) -> None:
-    """A release's account as tables."""
     privacy = release.privacy
     if not release.publishable:
         console.print("[bold red]NOT PRIVATE[/bold red]: the noise came from a seed; for experiments only.\n")
@@ -99,7 +98,6 @@ def model(plan: Plan) -> str:
 
 
 def warnings(console: Console, texts: Iterable[str]) -> None:
-    """What a user should know, a line each."""
     for text in texts:
         console.print(f"[yellow]warning:[/yellow] {escape(text)}")
 
@@ -107,7 +105,6 @@ def warnings(console: Console, texts: Iterable[str]) -> None:
 def outcome(
     console: Console, release: Release, folder: Path, output: Path, rows: int, texts: Iterable[str]
 ) -> None:
-    """What `synthesize` did, in a few lines."""
     privacy = release.privacy
     console.print(f"Spent {guarantee(privacy.epsilon, privacy.delta)}.")
     console.print(model(release.plan))
@@ -130,7 +127,6 @@ def outcome(
 
 
 def demo(console: Console, folder: Path, rows: int) -> None:
-    """Where the demo left its files."""
     table = make_table("file", "what it is")
     for name, what in (
         ("people.csv", "6,000 simulated people, 2 % of them outliers"),
@@ -181,7 +177,6 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
 
 
 def balance_data(balance: Balance) -> dict[str, Any]:
-    """A dataset's budget as plain data."""
     return {
         "dataset": balance.dataset,
         "unit": balance.unit,
@@ -211,7 +206,6 @@ def balance_data(balance: Balance) -> dict[str, Any]:
 
 
 def balance(console: Console, balance: Balance) -> None:
-    """A dataset's budget as a table with a bar."""
     limit = balance.limit
     protects = "" if balance.unit is None else f", protecting {balance.unit}: {escape(balance.neighbours or '')}"
     console.print(
@@ -272,7 +266,6 @@ def audit_data(findings: list[Finding], publishable: bool) -> dict[str, Any]:
 
 
 def audit(console: Console, findings: list[Finding], private: bool, runs: int) -> None:
-    """An audit as a table, a verdict on every line, and one on all."""
     if private:
         console.print("[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n")
     headers = ("claimed ε ≤", "guaranteed ε ≤", "proven ε ≥", "share proven")
@@ -318,7 +311,6 @@ def _print_verdict(console: Console, findings: list[Finding]) -> None:
 
 
 def _print_borrowed(console: Console, release: Release) -> None:
-    """Where scores came from, and what that means for who was in both tables."""
     borrowed, privacy = release.stage.borrowed, release.privacy
     if borrowed is None:
         return

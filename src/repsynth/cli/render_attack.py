@@ -23,7 +23,6 @@ _TOP = 10
 
 
 def exposure(console: Console, found: Exposure, folder: Path) -> None:
-    """Tables for the most outlying and for all targets, by decile, guesses, and what was proven."""
     console.print("[bold red]PRIVATE[/bold red]: attacks on the data itself; for the curator only.\n")
     console.print(
         f"{found.targets:,} of {found.rows:,} {found.unit} were attacked, each in half of {found.runs:,} runs of "
@@ -60,7 +59,6 @@ def estimate(seconds: float) -> str:
 
 
 def _who(console: Console, attacks: Iterable[str]) -> None:
-    """What each attacker has."""
     console.print("\n[bold]What the attacker has[/bold], each on top of the one before")
     table = make_table("attack", "", right_from=99)
     for name in attacks:
@@ -120,7 +118,6 @@ def _rate(line: Line, found: Estimate | None) -> str:
 
 
 def _deciles(console: Console, found: Exposure) -> None:
-    """By decile: the strongest attack that was carried out, and the bound."""
     name = "shadow runs, release"
     methods = list(dict.fromkeys(line.method for line in found.lines))
     console.print(

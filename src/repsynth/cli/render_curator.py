@@ -15,7 +15,6 @@ _PRIVATE = "[bold red]PRIVATE[/bold red]: what follows depends on the data; for 
 
 
 def draft_data(draft: Draft) -> dict[str, Any]:
-    """The decisions of a draft as plain data."""
     return {
         "publishable": False,
         "rows": draft.rows,
@@ -27,7 +26,6 @@ def draft_data(draft: Draft) -> dict[str, Any]:
 
 
 def draft(console: Console, draft: Draft, path: Path) -> None:
-    """What each column was taken for and why, and what to look at."""
     console.print(_PRIVATE)
     table = make_table("column", "type", "why", right_from=3)
     by_warning: dict[str, list[str]] = {}
@@ -50,7 +48,6 @@ def draft(console: Console, draft: Draft, path: Path) -> None:
 
 
 def check(console: Console, checked: TableCheck) -> None:
-    """What becomes of each column's cells, and what to do about it."""
     console.print(_PRIVATE)
     headers = ("empty", "unreadable", "undeclared", "special", "below min", "above max", "rounded")
     table = make_table("column", "type", *headers)

@@ -37,7 +37,6 @@ _NARROW = 100
 
 
 def evaluation(console: Console, found: "Evaluation") -> None:
-    """Every measure in a line, what it is made of, and what was left out."""
     console.print(f"[bold red]PRIVATE[/bold red]: {escape(found.stamp.removeprefix('PRIVATE: '))}\n")
     rows = ", ".join(f"{count:,} {name}" for name, count in found.rows.items())
     label = f" Label: {escape(found.label)}." if found.label else ""
@@ -188,5 +187,4 @@ def _points(standard_error: float) -> str:
 
 
 def written(console: Console, folder: Path, names: list[str]) -> None:
-    """Where the files are."""
     console.print(f"Wrote {', '.join(names)} to {escape(str(folder))}")

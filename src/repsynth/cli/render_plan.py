@@ -26,7 +26,6 @@ _LONG = 120.0
 
 
 def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
-    """A plan as plain data."""
     delta, resources = plan.delta, plan.model.resources(plan, rows)
     return {
         "budget": {
@@ -55,7 +54,6 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
 
 
 def plan(console: Console, plan: Plan, rows: int) -> None:
-    """A plan as tables."""
     budget = plan.budget
     # What is trained satisfies no such μ and ρ.
     gaussian = "" if plan.mu is None or plan.rho is None else f"   ({gaussian_terms(plan.mu, plan.rho)})"
@@ -213,7 +211,6 @@ def _row_sensitivity(plan: Plan, charge: Charge) -> float:
 
 
 def _print_resources(console: Console, plan: Plan, rows: int) -> None:
-    """What a model takes."""
     resources = plan.model.resources(plan, rows)
     taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
     console.print(

@@ -36,7 +36,6 @@ _MEASURING = {
 
 
 def schema(options: argparse.Namespace) -> None:
-    """Write a draft schema, or a measured one."""
     if options.to_sdv is not None:
         to_metadata(options)
         return
@@ -62,7 +61,6 @@ def to_metadata(options: argparse.Namespace) -> None:
 
 
 def measured(options: argparse.Namespace) -> None:
-    """Write a schema whose types, bounds and values were measured."""
     check_new(options.output, "-o")
     if options.epsilon is None:
         raise ConfigError("a measured schema costs privacy; say how much with --epsilon")

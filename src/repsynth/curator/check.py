@@ -76,7 +76,6 @@ class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing to look at."""
         return not self.findings and not any(column.findings for column in self.columns)
 
 
@@ -203,7 +202,6 @@ _WANTED = {
 
 
 def _of_undeclared(tally: Tally, column: Discrete, rows: int) -> Iterator[str]:
-    """Cells that are none of the values."""
     frequent = _frequent(tally, rows)
     codes = {t: count for t, count in frequent.items() if t.lower() not in MARKERS or not column.missing}
     if codes:

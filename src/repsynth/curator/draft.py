@@ -109,7 +109,6 @@ def check_described(described: Mapping[str, Described], names: Sequence[str]) ->
 
 
 def _with(column: Decision, follows: Follows | None) -> Decision:
-    """The decision, and that the column follows from another one."""
     if follows is None:
         return column
     where = "" if follows.whole else " in the rows looked at"

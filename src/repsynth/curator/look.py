@@ -38,7 +38,6 @@ class Look:
 
     @classmethod
     def of(cls, name: str, column: pa.ChunkedArray) -> "Look":
-        """Look at a column of a table."""
         values = column.combine_chunks()
         values = values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
         values = plain_array(values)
@@ -64,7 +63,6 @@ class Look:
 
     @property
     def rows(self) -> int:
-        """How many rows the table has."""
         return len(self.codes)
 
     @property
@@ -74,12 +72,10 @@ class Look:
 
     @property
     def distinct(self) -> int:
-        """How many different values there are."""
         return len(self.values)
 
     @property
     def is_text(self) -> bool:
-        """Whether the cells are text."""
         return is_text(self.values.type)
 
     @cached_property
@@ -99,7 +95,6 @@ class Look:
 
 
 def read_table(opened: Source) -> pa.Table:
-    """The whole table."""
     if (mark := other_mark(opened)) is not None:
         raise DataError(f"{opened.place}: has one column only; {say_delimiter(mark)}")
     if len(set(opened.names)) < len(opened.names):

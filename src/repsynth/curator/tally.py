@@ -42,7 +42,6 @@ class Tally:
     """The declared values that occur, or of a number two codes at most."""
 
     def add(self, array: pa.Array, codes: Ints) -> None:
-        """Count the cells of a batch and the codes that they became."""
         array = plain_array(array)
         blank = _blank(array)
         unread = (codes == MISSING) & ~blank
@@ -80,7 +79,6 @@ class Tally:
 
 
 def _blank(array: pa.Array) -> Bools:
-    """The cells with nothing in them."""
     if is_text(array.type) or array.type == CELLS:
         nothing = pc.equal(pc.binary_length(read_text(array)), 0)
     elif pa.types.is_floating(array.type):
@@ -131,7 +129,6 @@ class FrequentTexts:
         self.counts: Counter[str] = Counter()
 
     def add(self, texts: pa.Array) -> None:
-        """Count the texts of a batch."""
         shortened = pc.utf8_slice_codeunits(texts, 0, _LONGEST_TEXT)
         for pair in pc.value_counts(shortened).to_pylist():
             self.counts[pair["values"] or ""] += pair["counts"]
@@ -158,7 +155,6 @@ class IdTally:
         self._limit = 2**64
 
     def add(self, array: pa.Array) -> None:
-        """Count the ids of a batch."""
         array = plain_array(array)
         blank = _blank(array)
         self.missing += int(blank.sum())

@@ -62,7 +62,6 @@ class Fingerprints:
         self._lock = Lock()
 
     def of(self, texts: pa.Array) -> "Prints":
-        """The fingerprint of each text."""
         parts = [
             self._some(texts.slice(start, _SOME).cast(pa.large_binary())) for start in range(0, len(texts), _SOME)
         ]
@@ -107,7 +106,6 @@ class Expanded:
         self._given = 0
 
     def __call__(self, count: int) -> bytes:
-        """The next ones."""
         self._given += count
         return self._stream.digest(self._given)[self._given - count :]
 
@@ -121,7 +119,6 @@ class Prints:
 
     @classmethod
     def joined(cls, parts: "Sequence[Prints]") -> "Prints":
-        """One after the other."""
         none = np.zeros(0, dtype=np.uint64)
         return cls(
             np.concatenate([none, *(part.first for part in parts)]),
@@ -129,7 +126,6 @@ class Prints:
         )
 
     def take(self, rows: Ints) -> "Prints":
-        """Some of them."""
         return Prints(self.first[rows], self.second[rows])
 
 
@@ -167,7 +163,6 @@ class Run:
 
     @classmethod
     def joined(cls, runs: "Sequence[Run]") -> "Run":
-        """One after the other."""
         none = np.zeros(0, dtype=np.int64)
         return cls(
             Prints.joined([run.prints for run in runs]),

@@ -49,7 +49,6 @@ class Notation:
 
     @classmethod
     def of(cls, column: Integer | Number) -> "Notation":
-        """The notation that a column declares."""
         if isinstance(column, Number):
             return cls(column.prefix, column.thousands, column.decimal, column.decimals)
         return cls(column.prefix, column.thousands, "," if column.thousands == "." else ".")
@@ -105,7 +104,6 @@ def seconds_of(text: str, dates: DateFormat | None) -> int | None:
 
 
 def date_format(column: Datetime) -> DateFormat | None:
-    """The format that a column declares."""
     return None if column.dates is None else DateFormat(column.dates)
 
 

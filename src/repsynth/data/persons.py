@@ -28,7 +28,6 @@ class PersonTable(EncodedTable):
 
     @property
     def person(self) -> Person:
-        """Whose rows belong together."""
         assert self.schema.person is not None
         return self.schema.person
 

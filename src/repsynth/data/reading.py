@@ -99,7 +99,6 @@ class Reading(Knobs, frozen=True):
 
 
 READING = tuple(knob.name for knob in knobs_of(Reading))
-"""The knobs by name."""
 
 AS_USUAL = Reading()
 

@@ -31,12 +31,10 @@ class Whose:
     factors: Ints
 
     def take(self, rows: Ints | Bools) -> "Whose":
-        """Of some of the records."""
         return Whose(self.places[rows], self.factors[rows])
 
     @classmethod
     def joined(cls, parts: "Sequence[Whose]") -> "Whose":
-        """Of one batch after the other."""
         none = np.zeros(0, dtype=np.int64)
         places, factors = [whose.places for whose in parts], [whose.factors for whose in parts]
         return cls(np.concatenate([none, *places]), np.concatenate([none, *factors]))
@@ -97,7 +95,6 @@ def factors_of(rows: Ints, most: int) -> Ints:
 
 
 def no_records() -> Records:
-    """No record at all, whatever the columns."""
     return Records(rows=0, codes=_NoCodes())
 
 

@@ -72,13 +72,9 @@ def write_table(
 class Writer(Protocol):
     """A context that writes a table to a file, piece by piece."""
 
-    def __enter__(self) -> Self:
-        """The file is open."""
-        ...
+    def __enter__(self) -> Self: ...
 
-    def __exit__(self, *error: object) -> None:
-        """The file is closed."""
-        ...
+    def __exit__(self, *error: object) -> None: ...
 
     def ready(self, piece: pa.Table) -> Any:
         """What is to be written of a piece; several threads may ask at a time."""

@@ -53,7 +53,6 @@ def load(name: str, *, data_dir: str | Path | None = None) -> Dataset:
 
 
 def schema_text(name: str) -> str:
-    """The text of a dataset's `schema.toml`."""
     return (resources.files(__name__) / f"{name}.toml").read_text(encoding="utf-8")
 
 

@@ -63,7 +63,6 @@ def start_of(kind: Kind) -> int:
 
 
 BINS = sum(len(edges_of(kind)) - 1 for kind in Kind)
-"""The bins of a column."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,6 @@ class DraftPlan:
 
     @property
     def loss(self) -> Loss:
-        """What a record loses."""
         return Loss.of_measured(self.measured)
 
     @property

@@ -24,7 +24,6 @@ class Associations:
     matrix: Floats
 
     def pairs(self) -> dict[tuple[str, str], float]:
-        """By pair of columns."""
         rows, columns = np.triu_indices(len(self.names), 1)
         return {
             (self.names[i], self.names[j]): float(self.matrix[i, j])

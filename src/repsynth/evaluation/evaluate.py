@@ -61,14 +61,12 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What follows from the release alone; this part is public."""
 
     def __getitem__(self, name: str) -> Measure:
-        """A measure by its name."""
         return next(measure for measure in self.measures if measure.name == name)
 
 
 def evaluate_tables(
     inputs: Inputs, release: Release | None = None, on_step: Callable[[str], None] = lambda step: None
 ) -> Evaluation:
-    """All measures of opened tables."""
     work = _Work(inputs, on_step)
     # One thread: where others use the machine, too, several wait for each other at full load, many times as long.
     with threadpool_limits(1):

@@ -120,7 +120,6 @@ class Inputs:
 
     @cached_property
     def label_column(self) -> Discrete | Numeric | None:
-        """The label's column."""
         return next((column for column in self.schema.learned if column.name == self.label), None)
 
     @cached_property
@@ -142,7 +141,6 @@ class Inputs:
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """What the codes of labels stand for."""
         column = self.label_column
         return column.values if isinstance(column, Discrete) else ("up to the median", "above the median")
 
@@ -166,7 +164,6 @@ class Inputs:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd about the tables."""
         found = []
         if self.holdout is not None:
             overlap = overlapping(self.train, self.holdout) if self.all_rows is None else 0.0

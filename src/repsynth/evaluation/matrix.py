@@ -57,7 +57,6 @@ class Points:
         return len(self.labels)
 
     def take(self, rows: Ints | Bools) -> "Points":
-        """Some of the records."""
         return Points(self.numbers[rows], self.codes[rows], self.labels[rows], self.sizes)
 
 
@@ -131,7 +130,6 @@ class Space:
         return cls(np.zeros(columns), np.ones(columns), points.sizes)
 
     def place(self, points: Points) -> Floats:
-        """The coordinates of each record."""
         parts = [(points.numbers - self.centre) / self.scale]
         parts += [_one_hot(points.codes[:, j], size) for j, size in enumerate(self.sizes)]
         return np.hstack(parts)

@@ -64,7 +64,6 @@ class Attacks:
 
 
 def make_attacks(to_synthetic: Floats, to_reference: Floats) -> Attacks:
-    """Both attacks from the distances to nearest neighbours."""
     density = to_reference.mean(axis=1) / np.maximum(to_synthetic.mean(axis=1), 1e-12)
     return Attacks(distance=-to_synthetic[:, 0], density=density)
 

@@ -56,7 +56,6 @@ class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The column and its value."""
         return f"{self.column} {self.value}" if self.column == DECILE else f"{self.column} = {self.value}"
 
     @property

@@ -24,7 +24,6 @@ class Classifier:
     used: Ints | None = None
 
     def place(self, points: Points) -> Floats:
-        """The coordinates that it looks at."""
         placed = self.space.place(points)
         return placed if self.used is None else placed[:, self.used]
 

@@ -129,7 +129,6 @@ def _tables(evaluation: "Evaluation") -> dict[str, list[Sequence[Any]]]:
 
 
 def evaluation_markdown(evaluation: "Evaluation") -> str:
-    """The summary that a curator reads."""
     rows = ", ".join(f"{count:,} {name}" for name, count in evaluation.rows.items())
     lines = [
         "# What the synthetic table is good for",

@@ -54,9 +54,7 @@ class Choice(Protocol):
     choices. One record moves every utility by at most `unit`, whatever was chosen before."""
 
     @property
-    def name(self) -> str:
-        """What it is called in plans, releases and reports."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def rounds(self) -> int:
@@ -89,9 +87,7 @@ class Rounds(Protocol):
     was released before, earlier rounds included."""
 
     @property
-    def name(self) -> str:
-        """What it is called in plans, releases and reports."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def sensitivity(self) -> float:
@@ -151,5 +147,4 @@ class Count:
     weighted: bool = False
 
     def total(self, records: Records) -> Ints:
-        """One per record."""
         return np.array([records.rows], dtype=np.int64)

@@ -26,9 +26,7 @@ class Cells(Protocol):
     """A public function of a row as it stands, with integer values."""
 
     @property
-    def name(self) -> str:
-        """What the measurement is called."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -40,18 +38,14 @@ class Cells(Protocol):
         """The largest L2 norm of the function's value on any one row."""
         ...
 
-    def total(self, rows: pa.RecordBatch) -> Ints:
-        """The sum over a batch."""
-        ...
+    def total(self, rows: pa.RecordBatch) -> Ints: ...
 
 
 class Values(Protocol):
     """Which text each cell of some columns counts for."""
 
     @property
-    def name(self) -> str:
-        """What the measurement is called."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def columns(self) -> tuple[str, ...]:

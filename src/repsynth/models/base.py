@@ -130,9 +130,7 @@ class Keeper(Protocol):
         """What the rounds before have taught."""
         ...
 
-    def begin(self, start: Fit) -> None:
-        """Training is about to begin."""
-        ...
+    def begin(self, start: Fit) -> None: ...
 
     def save(self, state: "Arrays") -> None:
         """Keep what was learnt, durably, before any of it is shown."""
@@ -216,7 +214,6 @@ class Model(Knobs, frozen=True):
         return Resources(0.0, run_seconds(plan, rows))
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> Fit:
-        """Carry out stage 2."""
         raise ConfigError(f"the model {self.name} does not say how to measure")
 
     def load(self, kept: Kept) -> Fit:
@@ -224,5 +221,4 @@ class Model(Knobs, frozen=True):
         raise ConfigError(f"the model {self.name} does not say how to load a fit")
 
     def purpose(self, name: str) -> str:
-        """What a measurement is of."""
         return next((text for start, text in self.purposes.items() if name.startswith(start)), "")

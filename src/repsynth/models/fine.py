@@ -116,7 +116,6 @@ class Fine:
         return Shape.of(seen, 0, within @ spread)
 
     def dump(self) -> "Arrays":
-        """What has to be kept."""
         starts = (bins.starts for bins in self.statistic.bins)
         return {
             "fine_columns": np.array(self.columns, dtype=np.int64),

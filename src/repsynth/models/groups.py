@@ -36,7 +36,6 @@ class Groups:
 
     @property
     def count(self) -> int:
-        """How many groups there are."""
         return int(self.of_bin.max()) + 1
 
     @property
@@ -49,7 +48,6 @@ class Groups:
         return records.look_up(self.bins.column.name, self.of_codes, self.bins.starts)
 
     def of_codes(self, codes: Ints) -> Ints:
-        """The group of each code."""
         return self.of_bin[self.bins.of_codes(codes)]
 
     def places(self, records: Records) -> Ints:
@@ -61,7 +59,6 @@ class Groups:
         return np.where(group == NONE, self.count, group)
 
     def sum_up(self, per_bin: Floats) -> Floats:
-        """The sum over the bins of each group."""
         inside = self.of_bin != NONE
         return np.bincount(self.of_bin[inside], per_bin[inside], minlength=self.count).astype(np.float64)
 

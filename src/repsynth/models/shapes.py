@@ -51,7 +51,6 @@ class Shape:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
         return len(self.probabilities)
 
     @cached_property

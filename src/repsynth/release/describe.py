@@ -32,7 +32,6 @@ _STAGE_ONE = {
 
 
 def release_data(release: Release) -> dict[str, Any]:
-    """A release's account as plain data."""
     privacy, threshold, above = release.privacy, release.threshold, release.privacy.fraction_above
     in_records = {name: asdict(noise) for name, noise in noise_in_records(release).items()}
     return {
@@ -150,5 +149,4 @@ def mu_of_event(event: Event) -> float | None:
 
 
 def purpose(name: str, model: Model) -> str:
-    """What a measurement is of, in a few words."""
     return _STAGE_ONE.get(name) or model.purpose(name)

@@ -53,13 +53,11 @@ class BudgetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, plan: Plan) -> "BudgetFile":
-        """The budget of a plan."""
         if plan.training is not None and plan.settings.epsilon is not None:
             return cls(plan.delta, epsilon=plan.settings.epsilon)
         return cls(plan.delta, mu=plan.budget.mu)
 
     def load(self, *, trained: bool) -> Budget:
-        """The same as a value."""
         require(self.epsilon is None or trained, "its charges are not its budget's")
         return make_budget(mu=self.mu, epsilon=self.epsilon, delta=self.delta)
 
@@ -113,7 +111,6 @@ class ScoresFromFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def describe(release: Release, digest: str) -> ReleaseFile:
-    """The file of a release whose arrays have this digest."""
     plan = release.plan
     threshold = None if plan.borrowed else release.threshold  # another one's is kept with its release
     return ReleaseFile(

@@ -36,7 +36,6 @@ class Given:
     records: Records
 
     def part(self, start: int, rows: int) -> Records:
-        """Some of the rows."""
         return self.records.take(np.arange(start, start + rows))
 
 

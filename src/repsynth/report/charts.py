@@ -48,7 +48,6 @@ class Line:
     intervals: Sequence[tuple[float, float]] | None = None
     dashed: bool = False
     marked: bool = False
-    """Whether each point is marked."""
 
 
 def bars(

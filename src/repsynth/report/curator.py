@@ -69,7 +69,6 @@ def curator_facts(
     attack: Path | None = None,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> CuratorFacts:
-    """All that the curator's page shows."""
     exposure = None if attack is None else read_exposure(attack)
     on_step("reading")
     inputs = Inputs.open(train, release.sample(seed=0), holdout, release.schema)  # the same rows whenever asked
@@ -118,7 +117,6 @@ def _measures(evaluation: Evaluation) -> Table:
 
 
 def read_exposure(folder: Path) -> Exposure:
-    """What `repsynth attack` left in its folder."""
     try:
         return msgspec.json.decode((folder / "exposure.json").read_bytes(), type=Exposure)
     except (OSError, msgspec.MsgspecError):

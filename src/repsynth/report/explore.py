@@ -292,7 +292,6 @@ def _toml(settings: Settings, models: dict[str, Model], rules: list[Rule]) -> di
 
 
 def _start(schema: Schema, settings: Settings, release: Release | None) -> dict[str, Any]:
-    """Where the sliders start."""
     rule = settings.weights
     start = {
         "epsilon": settings.epsilon,

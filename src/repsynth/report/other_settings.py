@@ -30,7 +30,6 @@ class Cost:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """As text."""
         return (
             self.setting,
             at_most(self.largest, 3),

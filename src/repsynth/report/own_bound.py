@@ -179,7 +179,6 @@ def _grid(column: Number) -> dict[str, Any]:
 
 @singledispatch
 def _score(score: Score) -> dict[str, Any]:
-    """The tables of a score function."""
     raise TypeError(type(score).__name__)
 
 

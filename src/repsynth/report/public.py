@@ -66,7 +66,6 @@ class PublicFacts:
 
 
 def public_facts(release: Release, folder: Path) -> PublicFacts:
-    """All that the public page shows."""
     privacy, expected = release.privacy, expected_errors(release)
     mu = [] if privacy.mu is None else [Fact("in Gaussian differential privacy", f"μ = {at_most(privacy.mu)}")]
     return PublicFacts(

@@ -49,7 +49,6 @@ class RecordLosses:
         return cls(person, *columns)
 
     def take(self, rows: Ints | Bools) -> "RecordLosses":
-        """Keep some of the rows."""
         columns = [self.weight, self.influence, self.realised, self.guaranteed]
         return RecordLosses(self.person[rows], *(column[rows] for column in columns))
 

@@ -41,7 +41,6 @@ class Category:
 
     @property
     def size(self) -> int:
-        """How many values there are."""
         return len(self.values)
 
     @cached_property
@@ -69,12 +68,10 @@ class Boolean:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The two values as text."""
         return ("false", "true")
 
     @property
     def size(self) -> int:
-        """Always two."""
         return 2
 
 
@@ -145,14 +142,12 @@ class Number:
 
     @property
     def unit(self) -> float:
-        """The distance between two positions."""
         if self.step is not None:
             return self.step
         return (self.max - self.min) / _NUMBER_STEPS if self.decimals is None else float(f"1e-{self.decimals}")
 
     @property
     def positions(self) -> int:
-        """How many codes there are, with the special values."""
         return self.steps + 1 + len(self.special)
 
 
@@ -169,7 +164,6 @@ class Datetime:
 
     @property
     def unit(self) -> timedelta:
-        """The distance between two positions."""
         whole_days = not isinstance(self.min, datetime) and not isinstance(self.max, datetime)
         return timedelta(days=1) if whole_days else timedelta(seconds=1)
 
@@ -185,7 +179,6 @@ class Datetime:
 
     @property
     def positions(self) -> int:
-        """How many codes there are, with the special values."""
         return self.steps + 1 + len(self.special)
 
 

@@ -87,7 +87,6 @@ def parse_condition(text: str, schema: Schema) -> Condition:
 
 
 def columns_of(condition: Condition) -> frozenset[str]:
-    """The columns that a condition speaks of."""
     match condition:
         case Both(parts) | Either(parts):
             return frozenset[str]().union(*map(columns_of, parts))
@@ -211,7 +210,6 @@ class _Reader:
             raise self._wrong(f"{text!r} is no time for '{column.name}'; write it as 2020-01-31") from None
 
     def _operand(self) -> "Discrete | Numeric | _Sum | str":
-        """A column, a text, or a sum."""
         kind, token = self._peek()
         if kind == "text":
             self._at += 1

@@ -54,7 +54,6 @@ class DateFormat:
 
     @property
     def has_time(self) -> bool:
-        """Whether it names a time of day."""
         return "%H" in self.text
 
     @property
@@ -74,7 +73,6 @@ class DateFormat:
             return None
 
     def write(self, time: datetime) -> str:
-        """The text of a time."""
         month = _MONTHS[time.month - 1]
         texts = {"B": month, "b": month[:3], "Y": f"{time.year:04}", "y": f"{time.year % 100:02}"}
         return _DIRECTIVE.sub(

@@ -84,7 +84,6 @@ class Total:
 
 
 def total_of(rule: Follows, schema: Schema) -> Total:
-    """The sum that a column equals."""
     assert rule.equals is not None
     condition = parse_condition(f"`{rule.column}` = {rule.equals}", schema)
     column = next(column for column in schema.columns if column.name == rule.column)

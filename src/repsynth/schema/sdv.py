@@ -33,7 +33,6 @@ class Described:
 
 
 def load_sdv(path: str | Path) -> dict[str, Described]:
-    """Read and check a file of metadata."""
     path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:

@@ -205,7 +205,6 @@ def _label(label: Any, tables: dict[str, Any], report: Report) -> str | None:
 
 
 def _person(table: Any, tables: dict[str, Any], report: Report) -> Person | None:
-    """Whose rows belong together."""
     if table is None:
         return None
     if not isinstance(table, dict) or "column" not in table or table.keys() - {"column", "rows"}:

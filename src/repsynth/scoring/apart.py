@@ -43,7 +43,6 @@ class Spread:
 
     @property
     def groups(self) -> int:
-        """How many groups there are."""
         return int(self.of_cell.max()) + 1
 
     @cached_property

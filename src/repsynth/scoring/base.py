@@ -51,9 +51,7 @@ class Score(Protocol):
         """The smallest score that any record can have is no smaller than this."""
         ...
 
-    def of(self, records: Records) -> Ints:
-        """The score of each record."""
-        ...
+    def of(self, records: Records) -> Ints: ...
 
     def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
         """Bounds on what noise makes of scores, on the table with these true counts and on the same table without

@@ -124,11 +124,9 @@ class Bins:
         return alone
 
     def of(self, records: Records) -> Ints:
-        """The bin of each record."""
         return records.look_up(self.column.name, self.of_codes, self.starts)
 
     def of_codes(self, codes: Ints) -> Ints:
-        """The bin of each code."""
         found = codes if self.starts is None else interval_of(codes, self.starts)
         return np.where(codes == MISSING, self.count - 1, found)
 

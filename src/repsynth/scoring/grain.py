@@ -55,15 +55,12 @@ class Grains:
 
     @property
     def count(self) -> int:
-        """How many cells there are."""
         return len(self.powers) * (len(self.powers) + 1) // 2 + 1
 
     def of(self, records: Records) -> Ints:
-        """The cell of each record."""
         return records.look_up(self.column.name, self.of_codes)
 
     def of_codes(self, codes: Ints) -> Ints:
-        """The cell of each code."""
         values = self._values(codes)
         magnitude = np.abs(values)
         # A round number may lie anywhere in its interval: 1 counts as one even where the middle is below it.

@@ -32,13 +32,9 @@ class Cells(Protocol):
     """A public cell for every record."""
 
     @property
-    def count(self) -> int:
-        """How many cells there are."""
-        ...
+    def count(self) -> int: ...
 
-    def of(self, records: Records) -> Ints:
-        """The cell of each record."""
-        ...
+    def of(self, records: Records) -> Ints: ...
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,6 @@ class Histograms:
         return counts_of(self.bins, self.counts, column)
 
     def sigma_of(self, column: int) -> float:
-        """The noise of one column's bins."""
         return self.sigmas[column] if self.sigmas else self.sigma
 
     def clean(self, column: int) -> Floats:

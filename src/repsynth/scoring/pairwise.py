@@ -106,7 +106,6 @@ class Pairwise(Scorer, frozen=True):
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
     ) -> "PairwiseScore":
-        """Choose the pairs and measure them."""
         spreads = _spreads(histograms, label)
         if PAIRS not in charges:
             return make_score(spreads, (), (), np.zeros(0, dtype=np.int64), 1.0, histograms.rows)
@@ -172,7 +171,6 @@ class PairTables:
 
     @classmethod
     def of(cls, spreads: Sequence[Spread], pairs: Sequence[Pair], name: str) -> "PairTables":
-        """Tables in the groups of the columns' spreads."""
         return cls(tuple(s.cells for s in spreads), tuple(s.of_cell for s in spreads), tuple(pairs), name)
 
     @property
@@ -182,7 +180,6 @@ class PairTables:
 
     @cached_property
     def shapes(self) -> tuple[Pair, ...]:
-        """Rows and columns of each table."""
         count = [int(of_cell.max()) + 1 for of_cell in self.groups]
         return tuple((count[a], count[b]) for a, b in self.pairs)
 
@@ -196,7 +193,6 @@ class PairTables:
         return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
 
     def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
-        """The tables one by one."""
         ends = np.cumsum([rows * columns for rows, columns in self.shapes])[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(flat, ends), self.shapes, strict=True)]
 
@@ -238,7 +234,6 @@ class PairChoice:
         return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds, forest)
 
     def total(self, records: Records) -> Ints:
-        """The tables of all pairs."""
         return self.tables.total(records)
 
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
@@ -304,12 +299,10 @@ class PairwiseScore:
 
     @property
     def columns(self) -> int:
-        """All features."""
         return len(self.cells)
 
     @property
     def lowest(self) -> int:
-        """The smallest score that any record can have is no smaller than this."""
         levels = []
         for k in range(len(self.factors)):
             least = [
@@ -320,7 +313,6 @@ class PairwiseScore:
         return int(self._largest(levels)[0])
 
     def of(self, records: Records) -> Ints:
-        """The score of each record."""
         cell = [bins.of(records) for bins in self.cells]
         group = {i: self.groups[i][cell[i]] for pair in self.pairs for i in pair}
         levels = []
@@ -350,7 +342,6 @@ class PairwiseScore:
         """None: which pairs count, and in which groups, depends on the noise."""
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
-        """The choice and the tables."""
         from repsynth.mechanism.kernels import Chosen
 
         if not self.pairs:
@@ -359,7 +350,6 @@ class PairwiseScore:
         return {CHOICE: Chosen(choice, self.chosen), PAIRS: PairTables.of(self.spreads, self.pairs, PAIRS)}
 
     def dump(self) -> Arrays:
-        """What was measured, and the look-up tables made of it."""
         arrays: Arrays = {"pair_chosen": np.array(self.chosen, dtype=np.int64), "pair_counts": self.counts}
         if not self.forest:
             arrays["pair_level_factors"] = np.array(self.factors, dtype=np.int64)

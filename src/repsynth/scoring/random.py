@@ -28,7 +28,6 @@ class Random(Scorer, frozen=True):
 
     @property
     def targets_outliers(self) -> bool:
-        """No."""
         return False
 
     def measure(
@@ -54,11 +53,9 @@ class RandomScore:
 
     @property
     def columns(self) -> int:
-        """All features."""
         return len(self.names)
 
     def of(self, records: Records) -> Ints:
-        """The score of each record."""
         return _hashed([records.codes[name] for name in self.names], records.rows, self.salt)
 
     def tails(self, exact: Histograms, most: float = 1.0) -> None:

@@ -187,14 +187,12 @@ class Ranges:
     zoom: Look
 
     def kernels(self) -> dict[str, ColumnHistograms]:
-        """The public functions that were summed up."""
         return {
             RANGES: ColumnHistograms((*self.first.bins, *self.equal.bins, *self.grains), RANGES),
             ZOOM: ColumnHistograms(self.zoom.bins, ZOOM),
         }
 
     def dump(self) -> Arrays:
-        """What has to be kept."""
         arrays: Arrays = {
             "range_columns": np.array(self.columns, dtype=np.int64),
             "range_counts": self.first.counts,
@@ -259,7 +257,6 @@ class Ranges:
 def measure_ranges(
     meter: Meter, schema: Schema, charges: Mapping[str, Charge], on_zoom: Callable[[], None]
 ) -> Ranges:
-    """Both looks."""
     columns = wide_columns(schema)
     wide = [column for i in columns if isinstance(column := schema.learned[i], Numeric)]
     numbers = [column for column in wide if not isinstance(column, Datetime)]

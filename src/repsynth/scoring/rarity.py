@@ -57,7 +57,6 @@ class Rarity(Scorer, frozen=True):
         return make_rarity(histograms, label)
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RarityScore":
-        """The kept tables."""
         scored = tuple(bins for bins in histograms.bins if bins.column.name != label)
         scale = floats(arrays["score_scale"], len(scored), positive=True, infinite=True)
         numeric = all(b.starts is not None or s == math.inf for b, s in zip(scored, scale, strict=True))
@@ -112,7 +111,6 @@ class RarityScore:
 
     @property
     def columns(self) -> int:
-        """All features."""
         return len(self._of_column)
 
     @cached_property
@@ -122,11 +120,9 @@ class RarityScore:
 
     @property
     def lowest(self) -> int:
-        """The smallest score that any record can have is no smaller than this."""
         return sum(max(int(self.rarity[i].min()) for i in places) for places in self._of_column)
 
     def of(self, records: Records) -> Ints:
-        """The score of each record."""
         score = np.zeros(records.rows, dtype=np.int64)
         for part in self._parts:
             score += records.look_up(part.bins[0].column.name, part.of_codes, part.starts)
@@ -159,7 +155,6 @@ class RarityScore:
         return {}
 
     def dump(self) -> Arrays:
-        """The tables of all columns."""
         return {
             "score_centre": np.array(self.centre, dtype=np.float64),
             "score_scale": np.array(self.scale, dtype=np.float64),

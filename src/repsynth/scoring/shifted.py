@@ -34,7 +34,6 @@ class ShiftedScore:
         return self.score.lowest + min(int(self.shifts.min()), 0)
 
     def of(self, records: Records) -> Ints:
-        """The score of each record."""
         moved: Ints = self.score.of(records) + self.shifts[row_of(records, self.label)]
         return moved
 
@@ -43,7 +42,6 @@ class ShiftedScore:
         return self.score.tails(exact, most)
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
-        """Those of the score."""
         return self.score.kernels()
 
     def dump(self) -> Arrays:

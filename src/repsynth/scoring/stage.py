@@ -121,7 +121,6 @@ class RunPlan(Protocol):
 
 
 def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None]) -> StageOne:
-    """Measure what stage 2 starts from."""
     schema, charges = plan.schema, plan.charges
     rows = float(plan.public_rows or 0)
     if plan.public_rows is None:
@@ -180,7 +179,6 @@ def solved_rule(plan: RunPlan, threshold: Threshold | None, *, lowest: int) -> R
 
 
 def histograms_for(scorer: Scorer, histograms: Histograms, ranges: Ranges | None) -> Histograms:
-    """The histograms that a scorer works with."""
     return histograms if scorer.by_located else scored_histograms(histograms, ranges)
 
 

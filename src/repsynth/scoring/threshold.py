@@ -341,7 +341,6 @@ class _Fit:
 
     @classmethod
     def of(cls, counts: Floats, drawn_above: Floats, *, rows: float, sigma: float) -> "_Fit":
-        """The fits to the counts of bins."""
         shifts, log_stretches = (
             axis.ravel() for axis in np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-1.5, 1, 26), indexing="ij")
         )

@@ -137,7 +137,6 @@ class Targeted(Rule, frozen=True):
     ] = 0.2
 
     def weight(self, above: Floats, span: float) -> Floats:
-        """A step at the threshold."""
         return np.where(above > 0, self.outlier_weight, 1.0)
 
     def at_most(self, weight: float) -> "Targeted":
@@ -160,7 +159,6 @@ class Removal(Rule, frozen=True):
     by_distance: ClassVar[bool] = True
 
     def weight(self, above: Floats, span: float) -> Floats:
-        """All or nothing."""
         return np.where(above > 0, 0.0, 1.0)
 
 

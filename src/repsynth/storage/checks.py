@@ -52,7 +52,6 @@ def integer(table: Mapping[str, Any], name: str, least: int, most: int) -> int:
 
 
 def flag(table: Mapping[str, Any], name: str) -> bool:
-    """The True or False of this name."""
     value = table.get(name)
     require(isinstance(value, bool), f"its {name} is neither true nor false")
     return bool(value)

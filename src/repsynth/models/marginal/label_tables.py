@@ -69,7 +69,6 @@ class LabelTables:
 
     @property
     def labels(self) -> int:
-        """How many labels there are."""
         return self.groups[self.label].count
 
     @property
@@ -79,12 +78,10 @@ class LabelTables:
 
     @cached_property
     def shapes(self) -> tuple[Pair, ...]:
-        """Rows and columns of each table."""
         return tuple((self.labels, len(offset)) for offset in self.offsets)
 
     @property
     def entries(self) -> int:
-        """How many numbers are measured."""
         return self.labels * (1 + sum(len(offset) for offset in self.offsets))
 
     def squared_norm(self, records: Records) -> Ints:
@@ -153,7 +150,6 @@ class LabelTables:
         return first / self.mass_unit
 
     def describe(self) -> dict[str, Any]:
-        """What a release's file says of it."""
         return {"name": self.name, "pairs": self.pairs, "constant": self.constant, "clip": self.clip}
 
     def split(self, flat: NDArray[Any]) -> dict[Cross, Floats]:

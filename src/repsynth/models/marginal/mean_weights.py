@@ -69,7 +69,6 @@ class Weights:
         return np.sqrt((1 - weights) / weights)
 
     def of(self, tables: Tables | LabelTables) -> MeanWeights:
-        """Those of a statistic."""
         return self.with_label if isinstance(tables, LabelTables) else self.in_tables
 
 

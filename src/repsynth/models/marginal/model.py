@@ -272,14 +272,12 @@ class MarginalFit:
         return ModelErrors(tuple(tables), tuple(means))
 
     def sampler(self) -> "Tree | Pool":
-        """The fitted model."""
         from repsynth.models.marginal.fit import fit_views
 
         views = self._views
         return fit_views(views, self.measured, max_cells=_max_cells(self.plan))[0]
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
-        """Which tables were measured, and their cells."""
         views = self._views
         centred = [m.tables for m in self.measured if _centred(m.tables)]
         return {"tables": [m.tables.describe() for m in self.measured]}, {

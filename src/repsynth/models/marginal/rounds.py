@@ -69,7 +69,6 @@ def measure_tables(
     max_cells: int,
     on_step: Callable[[str], None],
 ) -> tuple[Fine | None, tuple[Measured, ...]]:
-    """Carry out the measurements of stage 2; what they leave behind, in order."""
     fine = None
     if FINE in charges:
         on_step(FINE)

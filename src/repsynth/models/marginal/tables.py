@@ -42,12 +42,10 @@ class Tables:
 
     @cached_property
     def shapes(self) -> tuple[Cross, ...]:
-        """The groups of each table's columns."""
         return tuple(tuple(self.groups[i].count for i in cross) for cross in self.pairs)
 
     @property
     def entries(self) -> int:
-        """How many numbers are measured."""
         return int(self.starts[-1])
 
     @cached_property
@@ -77,7 +75,6 @@ class Tables:
         return {pair: np.broadcast_to(cell, shape) for pair, shape in zip(self.pairs, self.shapes, strict=True)}
 
     def describe(self) -> dict[str, Any]:
-        """What a release's file says of it."""
         return {"name": self.name, "pairs": self.pairs}
 
     def split(self, flat: NDArray[np.generic]) -> dict[Cross, Floats]:
@@ -106,7 +103,6 @@ class TableChoice:
     weighted: bool = True
 
     def total(self, records: Records) -> Ints:
-        """The weighted tables of all candidates."""
         return self.tables.total(records)
 
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:

@@ -71,7 +71,6 @@ class Tree:
         return tuple((self.groups[i], self.groups[j]) for i, j in pairs)
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
-        """Synthetic records; all of one label where its code is given."""
         codes = {}
         for column, line, group in self._walk(rows, generator, label):
             shape = self._shapes[column]
@@ -158,7 +157,6 @@ class Tree:
         return Records(rows=len(next(iter(drawn.values()))), codes=codes)
 
     def decode(self, drawn: Ints, generator: np.random.Generator) -> Records:
-        """From groups to values."""
         return values_of(drawn, self._shapes, self.label, generator)
 
 
@@ -224,7 +222,6 @@ def fit_tree(
 def _margins(
     i: int, label: int | None, by_label: dict[int, NoisyTable], edges: dict[Pair, NoisyTable]
 ) -> list[NoisyTable]:
-    """What each table says of a column."""
     if i == label:
         return [_margin(table, 1) for table in by_label.values()]
     of_label = [_margin(by_label[i], 0)] if i in by_label else []

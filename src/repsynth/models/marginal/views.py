@@ -75,7 +75,6 @@ class Views:
 
     @property
     def label_pairs(self) -> list[Pair]:
-        """Label × column."""
         assert self.label is not None
         return [(self.label, i) for i in self.features]
 
@@ -103,7 +102,6 @@ class Views:
         return [(i + columns, j + columns, k + columns) for i, j, k in fit[:MOST_TRIPLES]]
 
     def size(self, cross: Cross) -> int:
-        """How many cells a table has."""
         return math.prod(self.all_groups[i].count for i in cross)
 
     def spare_pairs(self, measured: Sequence[Measured]) -> Sequence[Cross]:

@@ -110,7 +110,6 @@ class NaiveBayesSampler:
         return np.where(number[:, None], density, 0.0)  # of others, labels have the same fraction
 
     def _draw(self, given: Ints, generator: np.random.Generator) -> Records:
-        """Records of these labels."""
         rows = len(given)
         column_of_label = self.schema.label_column
         codes = {column_of_label.name: given} if column_of_label else {}
@@ -249,7 +248,6 @@ class _Ranked:
         return found
 
     def codes(self, line: Line, generator: np.random.Generator) -> Ints:
-        """Along a line of the labels."""
         part = self.quotas.along(line, generator)
         inside = generator.random(len(part))
         inside += self._place.take(part)

@@ -30,7 +30,6 @@ class NaiveBayes(Model, frozen=True):
     purposes: ClassVar[Mapping[str, str]] = {SUMS: "weighted sums by label"}
 
     def cautions(self, schema: "Schema") -> tuple[str, ...]:
-        """Nothing but the label relates its columns."""
         if schema.label_column is not None or len(schema.learned) == 1:
             return ()
         return (
@@ -39,7 +38,6 @@ class NaiveBayes(Model, frozen=True):
         )
 
     def shares(self, schema: "Schema") -> tuple[Share, ...]:
-        """One measurement."""
         return (Share(SUMS, 1.0),)
 
     def sensitivity(self, schema: "Schema", name: str) -> float:
@@ -64,7 +62,6 @@ class NaiveBayes(Model, frozen=True):
         )
 
     def load(self, kept: Kept) -> "NaiveBayesFit":
-        """The statistic and its noisy sums."""
         from repsynth.models.naive_bayes.statistic import Contribution, WeightedSums, families_by_place
         from repsynth.storage.checks import flag, floats, integer, ints, require
 
@@ -107,11 +104,9 @@ class NaiveBayesFit:
         return self.statistic.influence(records)
 
     def kernels(self, *, choices: bool = True) -> "dict[str, WeightedSums]":
-        """The sums."""
         return {SUMS: self.statistic}
 
     def choices(self) -> dict[str, Made]:
-        """None."""
         return {}
 
     def norms(self, records: "Records") -> "tuple[Floats, Floats]":
@@ -163,7 +158,6 @@ class NaiveBayesFit:
         return ModelErrors(tuple(tables), tuple(means))
 
     def sampler(self) -> "NaiveBayesSampler":
-        """The fitted model."""
         from repsynth.models.naive_bayes.fit import fit_naive_bayes
 
         return fit_naive_bayes(
@@ -176,7 +170,6 @@ class NaiveBayesFit:
         )
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
-        """The contribution, and the sums."""
         contribution = self.statistic.contribution
         split = self.statistic.split_at is not None
         return {"constant": contribution.constant, "clip": contribution.clip, "split": split}, {

@@ -157,7 +157,6 @@ class Contribution:
 
     @property
     def blocks(self) -> "Blocks":
-        """Where the parts of u lie."""
         ends = np.cumsum([1, sum(len(offset) for offset in self.offsets), len(self.numeric), len(self.numeric)])
         constant, one_hot, numbers, squares = (
             slice(int(a), int(b)) for a, b in zip([0, *ends], ends, strict=False)

@@ -106,7 +106,6 @@ class Autoregressive(Model, frozen=True):
         return Resources(megabytes, seconds, warnings)
 
     def _units(self, plan: "RunPlan", rows: float) -> int:
-        """How many hidden units there are to be."""
         from repsynth.models.network.recipe import units_for
 
         return units_for(_of_a_row(plan), rows, len(plan.schema.learned)) if self.hidden is None else self.hidden
@@ -183,7 +182,6 @@ class NetworkFit:
         return self.network.influence(records)
 
     def kernels(self, *, choices: bool = True) -> "dict[str, Training]":
-        """The rounds."""
         from repsynth.models.network.optimiser import State, Training
 
         return {
@@ -191,7 +189,6 @@ class NetworkFit:
         }
 
     def choices(self) -> dict[str, Made]:
-        """None."""
         return {}
 
     def norms(self, records: "Records") -> None:
@@ -205,13 +202,11 @@ class NetworkFit:
         return self.network.log_likelihoods(self.parameters, self.network.parts(records))
 
     def sampler(self) -> "Autoregression":
-        """The trained network, levelled."""
         from repsynth.models.network.network import fit_network
 
         return fit_network(self.network, self.parameters)
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
-        """Structure and parameters."""
         network = self.network
         return {}, {
             "parameters": self.parameters,

@@ -40,7 +40,6 @@ SMOOTH_FEATURES = 8
 """Features of a numeric column at most."""
 
 MOST_HIDDEN = 256
-"""Hidden units at most."""
 
 TOP = 4.0
 """What a hidden unit says at most."""
@@ -157,12 +156,10 @@ class Network:
         return np.stack(columns, axis=1).astype(np.int32)
 
     def unpack(self, parameters: Floats) -> Layers:
-        """The parameters by what they do."""
         biases, couplings, into = np.split(parameters, np.cumsum([self.width, self.mask.sum()]))
         return Layers(biases, _filled(self.mask, couplings), _filled(self.into_mask, into))
 
     def pack(self, layers: Layers) -> Floats:
-        """The other way round."""
         return np.concatenate([layers.biases, layers.couplings[self.mask], layers.into[self.into_mask]])
 
     def start(self) -> Floats:
@@ -223,7 +220,6 @@ class Autoregression:
         return pairs_with_label(self.network.groups, self.network.stage.schema.label)
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
-        """Synthetic records; all of one label where its code is given."""
         pieces = [
             self.draw_groups(min(_AT_ONCE, rows - start), generator, label)
             for start in range(0, max(rows, 1), _AT_ONCE)

@@ -34,7 +34,6 @@ class State:
         return cls(start, np.zeros(network.size), start)
 
     def dump(self) -> Arrays:
-        """As arrays."""
         numbers = np.array([self.gain, float(self.round)])
         return {
             "numbers": numbers,
@@ -75,7 +74,6 @@ class Training:
         return float(self.unit)
 
     def kernel(self) -> Gradients:
-        """The gradients at the parameters of this round."""
         return self._at(self.recipe, self.state.parameters)
 
     def examples(self) -> Iterator[Gradients]:
