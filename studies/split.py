@@ -43,7 +43,6 @@ def load_split(name: str, seed: int, data_dir: str | None) -> Split:
 
 
 def split_rows(labels: Ints, seed: int) -> tuple[Ints, Ints, Ints]:
-    """The rows of the three parts."""
     rest, test = train_test_split(np.arange(len(labels)), test_size=0.3, stratify=labels, random_state=seed)
     train, validation = train_test_split(rest, test_size=0.2, stratify=labels[rest], random_state=seed)
     return train, validation, test

@@ -216,7 +216,6 @@ def sample(options: argparse.Namespace) -> None:
 
 
 def _how_completed(drawn: Drawn) -> str:
-    """By which probabilities rows were completed, in words."""
     if drawn.effective_size is None:
         return "The other columns follow the model's probabilities given these, exactly."
     rest = "" if drawn.weighted == drawn.kept else f"; {drawn.kept - drawn.weighted:,} by a simpler model, exactly"

@@ -29,7 +29,6 @@ _TITLES = {
     "outliers": "Who pays",
     "intervals of the release": "Whether the release keeps its word",
 }
-"""The heading above the first of these measures."""
 
 
 _NARROW = 100

@@ -32,7 +32,6 @@ _MEASURING = {
     "ledger": "--ledger",
     "dataset": "--dataset",
 }
-"""What says how to measure, and its flag."""
 
 
 def schema(options: argparse.Namespace) -> None:

@@ -177,7 +177,6 @@ def _column(tally: Tally, rows: int, label: str | None) -> ColumnCheck:
 
 
 def _of_cells(tally: Tally, rows: int, *, is_label: bool) -> Iterator[str]:
-    """What is said of any column."""
     lost = tally.missing + tally.unread
     if is_label and lost:
         yield f"{percent(lost, rows)} of the labels are empty or not declared: such rows teach the model little"

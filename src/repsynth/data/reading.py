@@ -79,7 +79,6 @@ class Reading(Knobs, frozen=True):
 
     @property
     def given(self) -> frozenset[str]:
-        """The knobs that somebody has set."""
         return frozenset(name for name in READING if getattr(self, name) is not None)
 
     def declared(self, schema: Schema) -> Schema:

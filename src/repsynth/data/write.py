@@ -162,7 +162,6 @@ def _header(schema: pa.Schema) -> list[pa.Buffer]:
 
 
 def _as_csv(table: pa.Table, *, header: bool) -> pa.Buffer:
-    """As Arrow writes it."""
     import pyarrow.csv as pacsv
 
     written = pa.BufferOutputStream()

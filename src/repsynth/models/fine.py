@@ -88,7 +88,6 @@ class Fine:
         return {i: k for k, i in enumerate(self.columns)}
 
     def shapes(self, histograms: Histograms, all_groups: tuple[Groups, ...]) -> tuple[Shape, ...]:
-        """For each column, which codes the records of a group have."""
         return tuple(self._kept_shape(histograms, i, groups) for i, groups in enumerate(all_groups))
 
     def _kept_shape(self, histograms: Histograms, i: int, groups: Groups) -> Shape:

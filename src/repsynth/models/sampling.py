@@ -88,7 +88,6 @@ class Line:
 
     @cached_property
     def row(self) -> Ints:
-        """That of each place in the line."""
         return (self.keys if self.width == 1 else self.keys // self.keys.dtype.type(self.width)).astype(np.int64)
 
     @cached_property
@@ -166,7 +165,6 @@ class Quotas:
         return np.repeat(np.tile(np.arange(self.values), self.rows), counts.ravel())
 
     def at(self, row: Ints, level: Levels) -> Ints:
-        """The value of each level in its row."""
         if len(level) < _FEW:
             return self._search(row, level)
         bits, guide = self._guide

@@ -66,7 +66,6 @@ class Shape:
         return Quotas.of(self.probabilities)
 
     def along(self, line: Line, generator: np.random.Generator) -> Ints:
-        """A code for each place in a line of the rows."""
         return self._codes(self._quotas.along(line, generator), generator.random(len(line.records)))
 
     def codes(self, row: Ints, level: Levels, inside: Floats) -> Ints:

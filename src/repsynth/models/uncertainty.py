@@ -141,7 +141,6 @@ def group_ends(groups: Groups) -> tuple[Floats, Floats]:
 
 
 def value_names(groups: Groups) -> tuple[str, ...]:
-    """The categories of each group of a discrete column."""
     names: list[list[str]] = [[] for _ in range(groups.count)]
     every = (*getattr(groups.bins.column, "values", ()), "missing")
     for value, group in zip(every, groups.of_bin.tolist(), strict=True):

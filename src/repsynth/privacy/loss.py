@@ -160,7 +160,6 @@ class Loss:
         return dataclasses.replace(self, weighted_mu=weight * self.weighted_mu, trainings=in_full + scaled)
 
     def epsilon_at(self, influence: ArrayLike, delta: float) -> Floats:
-        """The ε of records with these influences."""
         rest = self._without_failure(delta)
         if not self.trainings and rest > 0:
             return epsilon_of(self.mu_at(influence), rest)

@@ -30,7 +30,6 @@ def epsilon(mu: float, trainings: tuple[SampledEvent, ...], delta: float) -> flo
 
 
 def delta(mu: float, trainings: tuple[SampledEvent, ...], epsilon: float) -> float:
-    """The δ at this ε."""
     return min(float(_accountant(mu, trainings).get_delta(epsilon)) + _COMPOSITION_ERROR, 1.0)
 
 

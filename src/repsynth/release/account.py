@@ -243,7 +243,6 @@ class _ScoreBins:
         return cls(starts[order], counts[order], shares[order], unsure[order], sigma, rows)
 
     def fraction(self, kept: Bools) -> NoisyFraction:
-        """The fraction of the records in some of the bins."""
         noise = self.sigma * math.sqrt(max(float(self.parts[kept].sum()), 1.0))
         error = math.hypot(noise, float(self.unsure[kept].sum()))
         return NoisyFraction.of(float(self.counts[kept].sum()) / self.rows, error / self.rows)

@@ -18,7 +18,6 @@ SYMBOLS = {
     "*": string.ascii_lowercase,
     "^": string.digits + "abcdef",
 }
-"""What each symbol stands for."""
 
 FAKES = (
     *("name", "first_name", "last_name", "user_name", "email", "phone_number", "address", "street_address"),

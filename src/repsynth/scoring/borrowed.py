@@ -28,7 +28,6 @@ class Borrowed:
     score: Score = field(compare=False)
     threshold: Threshold = field(compare=False)
     weights: WeightFunction = field(compare=False)
-    """The weights in the earlier release."""
     histograms: Histograms = field(compare=False)
     sigma: float = field(compare=False)
     """The noise of its histogram of scores."""

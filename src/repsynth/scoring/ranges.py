@@ -27,7 +27,6 @@ from repsynth.scoring.histograms import ColumnHistograms, counts_of, intervals_o
 from repsynth.storage.checks import ints, require
 
 RANGES, ZOOM = "ranges", "zoom"
-"""The two looks."""
 
 NOISE = 2.0
 """The noise of a bin in each look, in units of that of the histograms."""

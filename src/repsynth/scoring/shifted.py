@@ -50,7 +50,6 @@ class ShiftedScore:
 
 
 def with_threshold(score: Score, threshold: Threshold | None, label: Discrete | None) -> Score:
-    """The score that a threshold belongs to."""
     if threshold is None or threshold.shifts is None or label is None:
         return score
     return ShiftedScore(score, label, threshold.shifts)

@@ -53,7 +53,6 @@ class Views:
 
     @classmethod
     def of_tables(cls, stage: StageOne, tables: Tables | LabelTables, fine: Fine | None) -> "Views":
-        """The views that tables were measured with."""
         columns = len(stage.histograms.bins)
         return cls(stage, tables.groups[:columns], tables.groups[columns:], fine)
 

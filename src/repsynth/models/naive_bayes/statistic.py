@@ -101,7 +101,6 @@ class Moments:
         return np.where(none, 0.0, np.rint((z * z - 1) * (SQUARE * UNIT))).astype(np.int64)
 
     def squared_norm(self, codes: Ints) -> Ints:
-        """What both add to a squared norm."""
         return self.linear(codes) ** 2 + self.square(codes) ** 2
 
     def _z(self, codes: Ints) -> Floats:
@@ -126,7 +125,6 @@ class _OneHot:
         return np.where(codes == MISSING, self.column.size, codes)
 
     def squared_norm(self, codes: Ints) -> Ints:
-        """What it adds to a squared norm."""
         return np.append(_squared_norms(self.offset), 0)[self.cells(codes)]
 
 
