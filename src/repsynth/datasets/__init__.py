@@ -124,7 +124,9 @@ def _path(name: str, data_dir: str | Path | None) -> Path:
         raise DataError(f"{name}: put {_FILES[name]} into a folder and name the folder in REPSYNTH_DATA")
     path = Path(folder) / _FILES[name]
     if not path.is_file():
-        raise DataError(f"{shown(path)}: no such file; put {_FILES[name]} there, or name its folder in REPSYNTH_DATA")
+        raise DataError(
+            f"{shown(path)}: no such file; put {_FILES[name]} there, or name its folder in REPSYNTH_DATA"
+        )
     return path
 
 
