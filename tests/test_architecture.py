@@ -41,13 +41,13 @@ ROLES = {"__init__", "base", "model", "fit"}
 HEAVY = {
     "pandas": {"data"},
     "polars": {"data"},
-    "adbc_driver_manager": {"data"},
-    "adbc_driver_postgresql": {"data"},
-    "duckdb": {"data"},
-    "pyreadstat": {"data"},
-    "python_calamine": {"data"},
+    "adbc_driver_manager": {"data.sources.sql"},
+    "adbc_driver_postgresql": {"data.sources.sql"},
+    "duckdb": {"data.sources.sql"},
+    "pyreadstat": {"data.sources.statistics"},
+    "python_calamine": {"data.sources.excel"},
     "faker": {"data"},
-    "sqlite3": {"data", "privacy"},
+    "sqlite3": {"data.sources.sql", "privacy"},
     "sklearn": {"datasets", "evaluation", "cli", "estimator"},
     "matplotlib": set(),
     "threadpoolctl": {"models", "attacks", "evaluation"},
@@ -235,7 +235,7 @@ def test_starting_loads_nothing_heavy() -> None:
 
 
 MESSAGES = {"encode", "base", "csv", "parquet", "frames", "meter", "local"}
-MESSAGES |= {"ipc", "several", "databases", "sqlite", "duckdb", "postgresql", "excel", "statistics"}
+MESSAGES |= {"ipc", "several", "sql", "excel", "statistics"}
 MESSAGES |= {"work", "counting", "clusters", "on_dask", "on_spark", "scout", "persons", "fingerprints"}
 """Modules whose code holds cells in its hands."""
 

@@ -1016,7 +1016,7 @@ FAULTS = [
     ),
     Fault(
         "cells of several kinds all become texts",
-        "data.sources.sqlite",
+        "data.sources.sql",
         "return read_cells(cells) if",
         "return pa.array([None if c is None else str(c) for c in cells]) if",
         PLACES + "test_cells_of_sqlite_each_have_their_own_type",
@@ -1072,7 +1072,7 @@ FAULTS = [
     ),
     Fault(
         "an address is shown with its password",
-        "data.sources.databases",
+        "data.sources.sql",
         "full, shown(text),",
         "full, text,",
         DATABASES + "test_an_address_is_shown_without_its_password",
@@ -1086,7 +1086,7 @@ FAULTS = [
     ),
     Fault(
         "DuckDB reads other files, and guesses types",
-        "data.sources.duckdb",
+        "data.sources.sql",
         '"enable_external_access": "false"',
         '"enable_external_access": "true"',
         DATABASES + "test_a_query_of_duckdb_reaches_no_other_file",

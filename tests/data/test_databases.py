@@ -17,7 +17,7 @@ import repsynth
 from repsynth.cli.main import main
 from repsynth.data.reading import Reading
 from repsynth.data.sources import open_source
-from repsynth.data.sources.databases import parse_address
+from repsynth.data.sources.sql import parse_address
 from repsynth.errors import ConfigError, RepsynthWarning
 from repsynth.pipeline.payment import open_payer
 from repsynth.pipeline.run import run

@@ -12,16 +12,16 @@ from typing import Any
 
 from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.data.sources.base import File, Source, check_columns, other_mark
-from repsynth.data.sources.databases import is_address, parse_address
 from repsynth.data.sources.several import is_pattern, join_sources, open_folder, open_pattern
+from repsynth.data.sources.sql import is_address, parse_address
 from repsynth.errors import ConfigError, DataError, has_controls, printable, shown
 
 __all__ = ["ADDRESSES", "FILES", "OBJECTS", "Source", "check_columns", "is_text_file", "open_source"]
 
 _CSV = "repsynth.data.sources.csv:open_csv"
 _STATISTICS = "repsynth.data.sources.statistics:open_statistics"
-_SQLITE = "repsynth.data.sources.sqlite:open_sqlite"
-_DUCKDB = "repsynth.data.sources.duckdb:open_duckdb"
+_SQLITE = "repsynth.data.sources.sql:open_sqlite"
+_DUCKDB = "repsynth.data.sources.sql:open_duckdb"
 
 FILES: dict[str, str] = {
     ".csv": _CSV,
@@ -38,8 +38,8 @@ FILES: dict[str, str] = {
 """Who opens a file, by its suffix: "module:function", imported when it is needed."""
 
 ADDRESSES: dict[str, str] = {
-    "postgresql": "repsynth.data.sources.postgresql:open_postgresql",
-    "postgres": "repsynth.data.sources.postgresql:open_postgresql",
+    "postgresql": "repsynth.data.sources.sql:open_postgresql",
+    "postgres": "repsynth.data.sources.sql:open_postgresql",
     "sqlite": _SQLITE,
     "duckdb": _DUCKDB,
 }
