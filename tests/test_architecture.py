@@ -61,7 +61,7 @@ HEAVY = {
     "dask": set(),
     "distributed": {"engines.on_dask"},
     "cloudpickle": {"engines.on_dask"},
-    "pyspark": {"engines.on_spark", "data.sources.cluster_frames"},
+    "pyspark": {"engines.on_spark", "data.sources.frames"},
     "filelock": {"pipeline"},
     "argcomplete": {"cli"},
     "rich": {"cli"},
@@ -234,8 +234,8 @@ def test_starting_loads_nothing_heavy() -> None:
     assert not loaded & {*HEAVY, "scipy", "pyarrow"}
 
 
-MESSAGES = {"encode", "base", "csv", "parquet", "frames", "meter", "local"}
-MESSAGES |= {"ipc", "several", "sql", "excel", "statistics"}
+MESSAGES = {"encode", "base", "csv", "arrow_files", "frames", "meter", "local"}
+MESSAGES |= {"folders", "sql", "excel", "statistics"}
 MESSAGES |= {"work", "counting", "clusters", "on_dask", "on_spark", "scout", "persons", "fingerprints"}
 """Modules whose code holds cells in its hands."""
 

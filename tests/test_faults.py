@@ -988,28 +988,28 @@ FAULTS = [
     # Where tables come from.
     Fault(
         "names of folders read as numbers",
-        "data.sources.several",
+        "data.sources.folders",
         "None if value == _NOTHING else unquote(value)",
         "None if value == _NOTHING else unquote(value).lstrip('0')",
         PLACES + "test_folders_that_are_named_like_numbers_but_for_one_read_alike",
     ),
     Fault(
         "the last of several files left out",
-        "data.sources.several",
+        "data.sources.folders",
         "for source in sources:\n            yield from",
         "for source in sources[:-1]:\n            yield from",
         PLACES + "test_columns_in_the_names_of_folders_are_columns",
     ),
     Fault(
         "names of folders in messages",
-        "data.sources.several",
+        "data.sources.folders",
         '_CELL.sub(r"\\1=.../", file.relative_to(root).as_posix())',
         "file.relative_to(root).as_posix()",
         PLACES + "test_the_names_of_folders_are_cells_and_not_shown",
     ),
     Fault(
         "the first row of a file without a header shown",
-        "data.sources.several",
+        "data.sources.folders",
         '_NO_HEADER = ("csv", "excel")',
         "_NO_HEADER = ()",
         PLACES + "test_a_second_file_without_a_header_line_shows_no_cell",
@@ -1059,7 +1059,7 @@ FAULTS = [
     Fault(
         "a file may change while it is read",
         "data.sources.base",
-        "if _state(file.path) != opened:",
+        "if state_of(path)[: len(before)] != before:",
         "if False:",
         PLACES + "test_nor_may_a_file_change_while_it_is_read",
     ),

@@ -47,7 +47,7 @@ from repsynth.schema import Schema, parse_schema
 def test_the_same_codes_from_every_place_however_often_it_is_read(
     kind: str, place: Callable[..., Place], people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("parquet", "ipc", "sql", "excel", "statistics"):  # ten batches, none left over
+    for module in ("arrow_files", "sql", "excel", "statistics"):  # ten batches, none left over
         monkeypatch.setattr(f"repsynth.data.sources.{module}.BATCH_ROWS", people.num_rows // 10)
     source, expected = place(kind, people).open(), codes_of(open_source(people), schema)
     assert max(max(codes) for codes in expected.values()) > 0

@@ -23,7 +23,7 @@ from conftest import ALL_TYPES, make_people
 from repsynth import Budget, Ledger
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
-from repsynth.data.sources import Source, frames, open_source, parquet, stretches
+from repsynth.data.sources import Source, arrow_files, frames, open_source, stretches
 from repsynth.engines import names
 from repsynth.engines.clusters import ClusterEngine, sum_of
 from repsynth.engines.codes import Part
@@ -127,7 +127,7 @@ def connect(cluster: Any, source: Source) -> Iterator[Pretended]:
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     monkeypatch.setitem(names.CLUSTERS, "pretended", f"{__name__}:connect")
-    monkeypatch.setattr(parquet, "PIECE_ROWS", 150)
+    monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
     monkeypatch.setattr(stretches, "RANGE", 9000)
     return HERE

@@ -12,7 +12,7 @@ from typing import Any
 
 from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.data.sources.base import File, Source, check_columns, other_mark
-from repsynth.data.sources.several import is_pattern, join_sources, open_folder, open_pattern
+from repsynth.data.sources.folders import is_pattern, join_sources, open_folder, open_pattern
 from repsynth.data.sources.sql import is_address, parse_address
 from repsynth.errors import ConfigError, DataError, has_controls, printable, shown
 
@@ -25,11 +25,11 @@ _DUCKDB = "repsynth.data.sources.sql:open_duckdb"
 
 FILES: dict[str, str] = {
     ".csv": _CSV,
-    ".parquet": "repsynth.data.sources.parquet:open_parquet",
-    ".pq": "repsynth.data.sources.parquet:open_parquet",
+    ".parquet": "repsynth.data.sources.arrow_files:open_parquet",
+    ".pq": "repsynth.data.sources.arrow_files:open_parquet",
     ".tsv": _CSV,
     **{f"{text}.{packed}": _CSV for text in (".csv", ".tsv") for packed in ("gz", "bz2", "zst")},
-    **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "repsynth.data.sources.ipc:open_ipc"),
+    **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "repsynth.data.sources.arrow_files:open_ipc"),
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), _SQLITE),
     ".duckdb": _DUCKDB,
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.sources.excel:open_excel"),
@@ -52,8 +52,8 @@ OBJECTS: dict[str, str] = {
     "pyarrow.RecordBatch": "repsynth.data.sources.frames:open_arrow",
     "pandas.DataFrame": "repsynth.data.sources.frames:open_pandas",
     "polars.DataFrame": "repsynth.data.sources.frames:open_polars",
-    "dask.DataFrame": "repsynth.data.sources.cluster_frames:open_dask",
-    "pyspark.DataFrame": "repsynth.data.sources.cluster_frames:open_spark",
+    "dask.DataFrame": "repsynth.data.sources.frames:open_dask",
+    "pyspark.DataFrame": "repsynth.data.sources.frames:open_spark",
 }
 """Who opens an object, by its library and type."""
 

@@ -17,6 +17,7 @@ from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Numb
 BATCH_ROWS = 131_072
 UNREADABLE = (OSError, pa.ArrowException, ValueError, MemoryError)  # what Arrow raises on damaged files
 Errors = tuple[type[BaseException], ...]
+State = tuple[int, ...]
 Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 Ask = Callable[[Sequence[Callable[[], Ints]]], list[Ints]]
 """Has functions worked out on the machines of a cluster, each of which finds a few integers."""
@@ -267,39 +268,27 @@ def quietly(
     return reading
 
 
-def steady(read: Reader, file: File) -> Reader:
-    """Refuse a file that is another one than when it was opened, before and after each reading: a table is summed
-    over as a whole, and what several readings find must be of one table."""
-    opened = _state(file.path)
-
-    def check() -> None:
-        if _state(file.path) != opened:
-            raise DataError(f"{file.place}: changed since it was opened; start again when nobody writes to it")
-
-    return _around(read, check)
-
-
-def written(path: Path) -> tuple[int, int] | None:
-    """How large a file is and when it was written: the same on all machines that see it."""
+def state_of(path: Path) -> State:
+    """Return a file's size, time of writing and inode; nothing where it is gone."""
     try:
-        status = path.stat()
+        found = path.stat()
     except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns
+        return ()
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def unchanged(read: Reader, path: Path, before: tuple[int, int] | None, place: str) -> Reader:
-    """As `steady`, for a part of a file that another machine reads."""
+def steady(read: Reader, file: File) -> Reader:
+    """Refuse a file that is not as it was when it was opened."""
+    return unchanged(read, file.path, state_of(file.path), file.place)
+
+
+def unchanged(read: Reader, path: Path, before: State, place: str) -> Reader:
+    """Refuse a file whose state does not start with `before`, before and after each reading. Several readings must
+    find the same table, as each sums over all of it."""
 
     def check() -> None:
-        if before is not None and written(path) != before:
+        if state_of(path)[: len(before)] != before:
             raise DataError(f"{place}: changed since it was opened; start again when nobody writes to it")
-
-    return _around(read, check)
-
-
-def _around(read: Reader, check: Callable[[], None]) -> Reader:
-    """What checks before and after each reading."""
 
     def reading(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         check()
@@ -307,14 +296,6 @@ def _around(read: Reader, check: Callable[[], None]) -> Reader:
         check()
 
     return reading
-
-
-def _state(path: Path) -> tuple[int, ...] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def lacks_extra(what: str, extra: str) -> ConfigError:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from repsynth.data.sources.base import UNREADABLE, Ask, File, Source, quietly, steady, unchanged, written
+from repsynth.data.sources.base import UNREADABLE, Ask, File, Source, State, quietly, state_of, unchanged
 from repsynth.data.sources.stretches import Stretch, stretches
 from repsynth.errors import DataError
 
@@ -38,11 +38,11 @@ def open_csv(file: File) -> Source:
     encoding = reading.encoding or "utf-8"
     names = _header(file, encoding, delimiter)
     dropped = _Dropped()
-    whole = CsvPiece(path.absolute(), file.place, delimiter, encoding, dropped)
-    piece = replace(whole, before=written(path))
+    whole = CsvPiece(path.absolute(), file.place, delimiter, encoding, dropped, state_of(path))
     plain = delimiter == "," and encoding == "utf-8" and path.suffix.lower() not in COMPRESSED
 
     def pieces(ask: Ask) -> Sequence[CsvPiece]:
+        piece = replace(whole, before=whole.before[:2])  # another machine may see another inode
         parts = stretches(path.absolute(), ask) if plain else []  # where rows end can be told there alone
         return [replace(piece, file=part) for part in parts] or [piece]
 
@@ -52,7 +52,7 @@ def open_csv(file: File) -> Source:
         names,
         nothing,
         nothing,
-        steady(whole, file),
+        whole,
         pieces=pieces,
         files=(str(path.absolute()),),
         place=file.place,
@@ -91,8 +91,8 @@ class CsvPiece:
     delimiter: str
     encoding: str
     dropped: "_Dropped"
-    before: tuple[int, int] | None = None
-    """What the file was when it was opened, where that is looked at here."""
+    before: State
+    """The file's state when it was opened."""
 
     def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Its batches."""

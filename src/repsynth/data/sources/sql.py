@@ -177,7 +177,7 @@ def _open_database(
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with connect() as connection:
             for batch in run(connection, _select(map(_name_in_sql, columns), rows))[1]:
-                yield batch.rename_columns(list(columns))
+                yield pa.RecordBatch.from_arrays(batch.columns, names=list(columns))
 
     quiet = quietly(read, f"{file.place}: cannot be read as {engine}", errors=errors)
     return _source(engine, found.names, found.types, steady(quiet, file), file.place)

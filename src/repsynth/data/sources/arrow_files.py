@@ -1,4 +1,4 @@
-"""Parquet files."""
+"""Parquet files, and Arrow's own file and stream formats, which Feather is one of."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,16 +13,21 @@ from repsynth.data.sources.base import (
     Ask,
     File,
     Source,
+    State,
     quietly,
+    state_of,
     steady,
     unchanged,
-    written,
 )
 from repsynth.data.sources.recorded import recorded_dtypes
 from repsynth.errors import DataError
 
 PIECE_ROWS = 2**21
 """Rows of a piece, unless a row group has more."""
+
+_FILE, _OLD = b"ARROW1", b"FEA1"
+_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""What stands at the end of a stream."""
 
 
 def open_parquet(file: File) -> Source:
@@ -37,14 +42,12 @@ def open_parquet(file: File) -> Source:
     types = tuple(arrow_schema.types)
     # Each different text of a row group once: most columns of text hold few.
     texts = [name for name, kind in zip(names, types, strict=True) if pa.types.is_string(kind)]
-
     groups = tuple(range(metadata.num_row_groups))
-    whole = ParquetPiece(str(file.path.absolute()), file.place, tuple(texts), groups)
-
-    piece = replace(whole, before=written(file.path))
+    whole = ParquetPiece(str(file.path.absolute()), file.place, tuple(texts), groups, state_of(file.path))
 
     def pieces(ask: Ask) -> Sequence[ParquetPiece]:
-        rows = [metadata.row_group(group).num_rows for group in whole.groups]
+        piece = replace(whole, before=whole.before[:2])  # another machine may see another inode
+        rows = [metadata.row_group(group).num_rows for group in groups]
         return [replace(piece, groups=some) for some in _bundles(rows)] or [piece]
 
     return Source(
@@ -52,7 +55,7 @@ def open_parquet(file: File) -> Source:
         names,
         types,
         recorded_dtypes(arrow_schema),
-        steady(whole, file),
+        whole,
         metadata.num_rows,
         pieces=pieces,
         files=(whole.path,),
@@ -68,8 +71,8 @@ class ParquetPiece:
     place: str
     texts: tuple[str, ...]
     groups: tuple[int, ...]
-    before: tuple[int, int] | None = None
-    """What the file was when it was opened, where that is looked at here."""
+    before: State
+    """The file's state when it was opened."""
 
     def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Their batches."""
@@ -94,3 +97,48 @@ def _bundles(rows: Sequence[int]) -> list[tuple[int, ...]]:
             found.append((group,))
             held = count
     return found
+
+
+def open_ipc(file: File) -> Source:
+    """An Arrow file or stream, which is also what Feather is since its second version."""
+    path = str(file.path)
+    try:
+        with file.path.open("rb") as opened:
+            start = opened.read(6)
+            opened.seek(max(0, file.path.stat().st_size - 8))
+            end = opened.read(8)
+        is_file = start == _FILE
+        if not start.startswith(_OLD):
+            with pa.OSFile(path) as opened, _reader(opened, is_file, None) as found:
+                arrow_schema = found.schema
+    except UNREADABLE:
+        raise DataError(f"{file.place}: not an Arrow file, or a damaged one") from None
+    if start.startswith(_OLD):
+        raise DataError(f"{file.place}: a Feather file of the first version; write it again with a newer library")
+    if not is_file and end != _END:
+        raise DataError(f"{file.place}: an Arrow stream without an end; it may be cut off")
+    names = tuple(arrow_schema.names)
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        chosen = [names.index(name) for name in columns]
+        with pa.OSFile(path) as opened, _reader(opened, is_file, chosen) as found:
+            batches = map(found.get_batch, range(found.num_record_batches)) if is_file else found
+            for batch in batches:
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    yield batch.select(list(columns)).slice(start, BATCH_ROWS)
+
+    return Source(
+        "arrow",
+        names,
+        tuple(arrow_schema.types),
+        recorded_dtypes(arrow_schema),
+        steady(quietly(read, f"{file.place}: cannot be read as Arrow"), file),
+        place=file.place,
+    )
+
+
+def _reader(
+    opened: pa.NativeFile, is_file: bool, columns: list[int] | None
+) -> "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader":
+    options = pa.ipc.IpcReadOptions(included_fields=columns)
+    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(opened, options=options)
