@@ -151,6 +151,14 @@ def test_cells_of_sqlite_each_have_their_own_type(tmp_path: Path) -> None:
     assert len(set(together)) > 5
     assert together[1] == together[-1], "2.5 as a number and as text"
     assert layout_of(open_source(path), MIXED_SCHEMA).columns[0].type == "string"
+    assert together[7] == together[2], "1 as bytes and as text"
+    codes(1, "x")
+    leading = parse_schema(
+        "one_row_per_person = true\n"
+        "[columns.a]\ntype = 'category'\nvalues = ['01', 'x']\n[columns.b]\ntype = 'number'\nmin = 0\nmax = 1\n"
+    )
+    with pytest.raises(DataError, match=r"^column 'a' is stored as numbers, "):
+        codes_of(open_source(path), leading)
     assert codes() == [(-1, -1)], "text that is no UTF-8"
 
 
