@@ -78,8 +78,8 @@ class ObservedMeter(Meter):
         self.seen.append(Measured(asked, self.engine.sum(asked), released, self.events[-1]))
         return released
 
-    def train(self, rounds: Rounds, event: SampledEvent, *, done: int = 0) -> None:
-        super().train(_ObservedRounds(rounds, self, event), event, done=done)
+    def train(self, rounds: Rounds, event: SampledEvent) -> None:
+        super().train(_ObservedRounds(rounds, self, event), event)
 
 
 @dataclass

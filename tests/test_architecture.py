@@ -62,7 +62,6 @@ HEAVY = {
     "distributed": {"engines.on_dask"},
     "cloudpickle": {"engines.on_dask"},
     "pyspark": {"engines.on_spark", "data.sources.frames"},
-    "filelock": {"pipeline"},
     "argcomplete": {"cli"},
     "rich": {"cli"},
 }

@@ -466,9 +466,9 @@ def one_sample_for_all_rounds() -> Fault:
 
 def a_round_for_free() -> Fault:
     def make(original: Any) -> Any:
-        def trained(self: Meter, rounds: Any, event: Any, *, done: int = 0) -> None:
+        def trained(self: Meter, rounds: Any, event: Any) -> None:
             more = msgspec.structs.replace(event, rounds=event.rounds + 1, sigma=event.sigma * 2)
-            original(self, rounds, more, done=done)
+            original(self, rounds, more)
             self.events[-1] = event
 
         return trained

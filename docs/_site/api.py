@@ -58,7 +58,7 @@ def _entry(name: str) -> str:
         return f".. autoclass:: {name}\n\n{_knobs(thing)}"
     if issubclass(thing, Exception):
         return f".. autoclass:: {name}\n"
-    return f".. autoclass:: {name}\n   :members:\n   :exclude-members: on_saved\n"
+    return f".. autoclass:: {name}\n   :members:\n"
 
 
 def _knobs(kind: Any) -> str:

@@ -13,7 +13,7 @@ scoring      stage 1: histograms -> scores -> threshold -> weights
 models       stage 2: weighted measurements, and the model that follows
 planning     settings -> plan: what will be measured and what it will cost
 release      what a run leaves behind: sample from it, ask what it cost
-pipeline     carry out a plan: pay, measure, keep checkpoints
+pipeline     carry out a plan: pay, measure
 curator      for the curator only: draft of a schema, check of a table, dossier, guaranteed losses
 domain       a schema that is measured instead of written down                           (charges)
 auditing     attack the mechanism, and compare with its claims

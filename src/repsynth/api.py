@@ -78,7 +78,6 @@ def synthesize(
     schema: Schema | str | Path,
     *,
     settings: Settings | str | Path | None = None,
-    checkpoint: str | Path | None = None,
     ledger: "str | Path | Ledger | None" = None,
     dataset: str | None = None,
     engine: str | None = None,
@@ -93,10 +92,9 @@ def synthesize(
     `table_name` or `query` what is read of a database. The budget is one of `epsilon` (with `delta`), `mu` or
     `rho`; `model`, `weights` and `scorer` are names or objects, and their own settings may stand beside them.
     Everything is checked before data is opened. With a `ledger`, the cost is set aside in the budget of
-    `dataset` before the data is opened. A model that is trained can be given a folder for its `checkpoint`: the
-    same call goes on from there if it was killed. The folder stays until the release is saved. `scores_from` is
-    an earlier release of a table with the same columns, or its folder: score function and threshold are taken
-    from there, cost this table nothing, and are kept.
+    `dataset` before the data is opened. A run that is interrupted has spent it. `scores_from` is an
+    earlier release of a table with the same columns, or its folder: score function and threshold are taken from
+    there, cost this table nothing, and are kept.
 
     With `engine="dask"` or `"spark"` the workers of a `cluster` read the table and add up, and the release is the
     same bit for bit: the cluster is an address, a Dask `Client` or a `SparkSession`, the one at hand, or a local
@@ -124,17 +122,14 @@ def synthesize(
     from repsynth.pipeline.payment import open_payer
     from repsynth.pipeline.run import run
 
-    if not isinstance(checkpoint, str | Path | None):
-        raise ConfigError("the checkpoint must be the path of a folder")
     reading = taken_from(knobs)
     made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
-    folder = None if checkpoint is None else Path(checkpoint)
     known = cautions(made, made.public_rows)
     for text in known:
         warnings.warn(text, RepsynthWarning, stacklevel=2)
     source = open_source(table, reading)
     payer = open_payer(ledger, dataset)
-    release = run(made, source, payer=payer, checkpoint=folder, engine=engine, cluster=cluster)
+    release = run(made, source, payer=payer, engine=engine, cluster=cluster)
     for text in release.warnings:
         if text not in known:
             _warn_of_what_is_paid_for(text)

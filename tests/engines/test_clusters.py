@@ -196,15 +196,15 @@ def check_interrupted(folder: Path, engine: str, cluster: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        while process.poll() is None and not (folder / "r.checkpoint" / "run.json").exists():
-            time.sleep(0.05)  # until the training has begun
+        while process.poll() is None and not ledger.balance("people").spendings:
+            time.sleep(0.05)  # until the run has begun
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
     assert process.returncode == 130, said
     lines = [line for line in said.splitlines() if "WARN" not in line and "log level" not in line]
     assert "Traceback" not in said
     assert "nterrupted" in lines[-1]
-    assert {path.name for path in set(folder.iterdir()) - before} <= {"r.checkpoint"}
+    assert set(folder.iterdir()) == before
     assert [spent.finished for spent in ledger.balance("people").spendings] == [False]
 
 

@@ -179,15 +179,6 @@ def test_a_training_is_charged_once_and_has_all_its_rounds() -> None:
     assert all(5 < noisy < 35 for noisy in quiet.noisy)
 
 
-@pytest.mark.parametrize("done", [2, 5])
-def test_a_training_that_goes_on_is_charged_whole_and_does_what_is_left(done: int) -> None:
-    rounds = Rounds()
-    meter = Meter(ENGINE if done < 5 else Unread(), mu=1.0, delta=1e-6)  # type: ignore[arg-type]
-    meter.train(rounds, TRAINING, done=done)
-    assert meter.events == [TRAINING]
-    assert len(rounds.noisy) == 5 - done
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"sensitivity": 0.9}, {"rate": 0.3}, {"rounds": 10_001}, {"sigma": 0.2}, {"sigma": 0.5}],

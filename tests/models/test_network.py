@@ -33,16 +33,22 @@ from repsynth.engines.subsample import sample_rows
 from repsynth.errors import ConfigError, LedgerError, ReleaseError
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
+from repsynth.models.base import Round
 from repsynth.models.network import gradients as gradients_module
+from repsynth.models.network import train
 from repsynth.models.network.gradients import Gradients
 from repsynth.models.network.network import TOP, Network
 from repsynth.models.network.optimiser import State, Training
 from repsynth.models.network.recipe import CLIP_UNITS, GAIN, HIDDEN, Recipe, units_for
+from repsynth.pipeline.payment import Payer
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.privacy import pld
+from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.gaussian import epsilon_of
+from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.ledger import _loss as ledger_loss
 from repsynth.privacy.loss import Loss, calibrate
 from repsynth.privacy.pld import is_training
@@ -838,3 +844,65 @@ def test_the_gain_counts_in_the_norm(wide: tuple[Network, np.ndarray], monkeypat
     assert len(told) > 3
     monkeypatch.setattr(gradients_module, "_SLACK", (1 - 1e-6) / math.sqrt(1 - GAIN**2))
     assert not any(gradients.total(part[None]).any() for part in told)
+
+
+def test_a_ledger_composes_trainings_with_everything_else(tmp_path: Path, schema: Schema) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-6))
+    plan = make_plan(schema, Settings.of(**{**SMALL, "epsilon": 1.0}))
+    charges = {name: charge.mu for name, charge in plan.charges.items()}
+    for _ in range(2):
+        ledger.reserve("data", charges, training=plan.training, what="training")
+    balance = ledger.balance("data")
+    assert 1.3 < balance.spent_epsilon < 1.8, "less than the sum"
+    assert balance.spent_epsilon >= balance.epsilon(balance.spent)
+    left = balance.remaining.mu
+    assert left is not None
+    with pytest.raises(LedgerError, match="this run costs"):
+        ledger.reserve("data", {"all": left * 1.0001}, what="too much")
+    ledger.reserve("data", {"all": left}, what="the rest")
+    assert 1.99 < ledger.balance("data").spent_epsilon <= 2.0
+    with pytest.raises(LedgerError, match="this run costs"):
+        ledger.reserve("data", charges, training=plan.training, what="too much")
+
+
+def test_a_ledger_kept_at_a_tiny_delta_takes_no_training(tmp_path: Path, schema: Schema) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-20))
+    plan = make_plan(schema, Settings.of(**{**SMALL, "epsilon": 0.1}))
+    charges = {name: charge.mu for name, charge in plan.charges.items()}
+    with pytest.raises(LedgerError, match="accounted for down to"):
+        ledger.reserve("data", charges, training=plan.training, what="training")
+
+
+def test_without_its_library_nothing_is_spent(
+    people: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(schema, Settings.of(**SMALL))
+    run(plan, open_source(people)).save(tmp_path / "release")
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", plan.budget)
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(ConfigError, match=r"install repsynth\[autoregressive\]"):
+        run(plan, open_source(people), payer=Payer(ledger, "data"))
+    assert not ledger.balance("data").spendings
+    loaded = Release.load(tmp_path / "release")
+    assert loaded.sample(5).num_rows == 5, "drawing does not need it"
+    pld._accountant.cache_clear()
+    with pytest.raises(ConfigError, match=r"install repsynth\[autoregressive\]"):
+        make_plan(schema, Settings.of(**{**SMALL, "epsilon": 1.7}))
+
+
+def test_what_is_shown_counts_the_rounds_so_far(
+    people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "_SECONDS", 0.0)
+    monkeypatch.setattr(train, "_PAUSE", 0.0)
+    plan = make_plan(schema, Settings.of(**SMALL))
+    assert plan.training is not None
+    shown: list[Round] = []
+    run(plan, open_source(people), on_round=shown.append)
+    assert [each.done for each in shown] == list(range(1, plan.training.rounds + 1))
+    for each in (shown[0], shown[14], shown[-1]):
+        so_far = Loss.of([structs.replace(plan.training, rounds=each.done)])
+        assert each.epsilon == pytest.approx((Loss(plan.loss.floor_mu, 0.0) + so_far).epsilon(1e-6))

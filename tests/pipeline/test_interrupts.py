@@ -26,6 +26,7 @@ import json, os, resource, signal, sys, tempfile
 from repsynth.cli import main
 from repsynth.data import write
 from repsynth.engines import codes
+from repsynth.models.network.optimiser import Training
 from repsynth.release import release
 import repsynth.data.sources.csv, repsynth.engines.local, repsynth.release.folder
 
@@ -57,6 +58,8 @@ def run(when, how, folder, scratch, command):
         after(codes.Codes, "_part", 1, how)
     elif when == "measuring":
         after(codes.Block, "of", 40, how)
+    elif when == "training":
+        after(Training, "advance", 3, how)
     elif when == "writing":
         after(write._CsvWriter, "write", 2, how)
     return main(command)
@@ -116,18 +119,21 @@ ENDS = {"Ctrl-C": (signal.SIGINT, 130), "terminated": (signal.SIGTERM, -signal.S
 ENDS |= {"killed": (signal.SIGKILL, -signal.SIGKILL)}
 
 
-@pytest.mark.parametrize("when", ["reading", "measuring"])
+@pytest.mark.parametrize("when", ["reading", "measuring", "training"])
 @pytest.mark.parametrize("end", [*ENDS, "full disk"])
 def test_a_run_that_is_cut_short_is_spent_and_leaves_nothing(
     when: str, end: str, folder: Path, forked: Ask
 ) -> None:
-    if end == "full disk" and when == "measuring":
+    if end == "full disk" and when != "reading":
         pytest.skip("by then all is written that a run writes before its end")
     how, code = ("full", 2) if end == "full disk" else (int(ENDS[end][0]), ENDS[end][1])
-    command = [*COMMAND.split(), "--ledger", "ledger.db"]
+    model = ["--model", "autoregressive", "--epochs", "1"] if when == "training" else []
+    command = [*COMMAND.split(), *model, "--ledger", "ledger.db"]
     assert forked(when, how, folder, folder / "scratch", command) == code, (folder / "err").read_text()
     said = (folder / "err").read_text()
     assert "Traceback" not in said
+    if end == "Ctrl-C":
+        assert said == "interrupted; this run has spent its budget\n"
     assert said.count("\n") == (1 if code > 0 else 0)
     if end == "full disk":
         assert f"{folder / 'scratch'}: the encoded table cannot be kept there" in said

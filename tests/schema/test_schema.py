@@ -106,7 +106,7 @@ def test_grids_forms_and_special_values_are_read() -> None:
 
 
 def test_what_is_not_declared_is_not_written() -> None:
-    """Releases and checkpoints of earlier versions have none of these keys, and are compared as dictionaries."""
+    """A schema that is written and read again says no more than before."""
     schema = Schema(columns=(Integer(name="a", min=0, max=1), Number(name="b", min=0.0, max=1.0)))
     assert schema_to_dict(schema)["columns"] == {
         "a": {"type": "integer", "min": 0, "max": 1},

@@ -55,6 +55,8 @@ from repsynth.schema import load_schema
 from repsynth.schema.sdv import load_sdv
 from repsynth.storage.atomic import beside, check_place
 
+_SPENT = "interrupted; this run has spent its budget"
+
 
 def schema(options: argparse.Namespace) -> None:
     check_new(options.output, "-o")
@@ -114,8 +116,6 @@ def synthesize(options: argparse.Namespace) -> None:
         raise ConfigError(f"{shown(options.release)}: already exists; name another folder with --release")
     payer = open_payer(options.ledger, options.dataset)
     source = open_source(options.data, reading_of(options))
-    checkpoint = options.release.with_name(f"{options.release.name}.checkpoint") if made.training else None
-    resumed = checkpoint is not None and (checkpoint / "run.json").exists()
     with _progress(options) as progress:
         rounds = made.training.rounds if made.training else 0
         task = progress.add_task("", total=len(made.steps) + rounds)
@@ -125,10 +125,7 @@ def synthesize(options: argparse.Namespace) -> None:
 
         def on_step(step: str) -> None:
             progress.update(task, description=step, advance=1)
-            if made.training is not None and step == made.training.name:
-                options.interrupted = "interrupted; run the same command again to go on with the training"
-                if resumed:
-                    sys.stderr.write(f"Going on with the training in {checkpoint}\n")
+            options.interrupted = _SPENT
 
         def on_round(done: Round) -> None:
             spent = fixed_at_most(done.epsilon, 3)
@@ -143,7 +140,6 @@ def synthesize(options: argparse.Namespace) -> None:
             on_rows=on_rows,
             payer=payer,
             rows=options.rows,
-            checkpoint=checkpoint,
             engine=options.engine,
             cluster=options.cluster,
         )

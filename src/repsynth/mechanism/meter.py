@@ -85,8 +85,8 @@ class Meter:
         self.events.append(event)
         return chosen
 
-    def train(self, rounds: Rounds, event: SampledEvent, *, done: int = 0) -> None:
-        """Carry out the rounds of a training, those that are `done` already apart.
+    def train(self, rounds: Rounds, event: SampledEvent) -> None:
+        """Carry out the rounds of a training.
 
         All of them are charged before the first one: a training that is cut short has spent the whole. Which
         records take part in a round, and how many, stays in here.
@@ -100,10 +100,8 @@ class Meter:
             raise ConfigError(f"{rounds.name}: this cannot be accounted for; nothing was measured")
         self._check(event)
         self.events.append(event)
-        if done == event.rounds:
-            return  # the data need not be read again
         held = self.engine.held(rounds.parts)
-        for _ in range(done, event.rounds):
+        for _ in range(event.rounds):
             noisy, _ = add_gaussian(
                 held.sampled(event.rate, self.entropy).sum(rounds.kernel()),
                 name=rounds.name,

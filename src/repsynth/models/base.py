@@ -109,7 +109,7 @@ class Fit(Protocol):
 @dataclass(frozen=True)
 class Round:
     """How far a training has come. The loss, in nats per record, is measured with the gradients; `epsilon` is
-    what was spent by then, stage 1 included. Both are as of the last time that they were kept."""
+    what was spent by then, stage 1 included. Both are as of their last update."""
 
     done: int
     of: int
@@ -117,33 +117,12 @@ class Round:
     epsilon: float
 
 
-class Keeper(Protocol):
-    """Where a training is kept while it goes on."""
-
-    @property
-    def start(self) -> Fit | None:
-        """What training began from, where it goes on; None where it begins."""
-        ...
-
-    @property
-    def state(self) -> "Arrays | None":
-        """What the rounds before have taught."""
-        ...
-
-    def begin(self, start: Fit) -> None: ...
-
-    def save(self, state: "Arrays") -> None:
-        """Keep what was learnt, durably, before any of it is shown."""
-        ...
-
-
 @dataclass(frozen=True)
 class Hooks:
-    """Who is told how a run gets on, and who keeps a training."""
+    """Callbacks that report the progress of a run."""
 
     on_step: Callable[[str], None] = lambda step: None
     on_round: Callable[[Round], None] = lambda done: None
-    keeper: Keeper | None = None
 
 
 @dataclass(frozen=True)

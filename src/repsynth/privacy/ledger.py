@@ -5,9 +5,6 @@ it is done; a reservation that is never committed (a crash, a kill, a power cut)
 are only ever added, each with a hash over itself and its predecessor, so that one that was edited or
 removed is noticed. Costs are events, composed exactly, not a sum of epsilons; and the total holds whatever a run's
 settings were chosen by, what earlier runs released included (see `balance`).
-
-A training notes here what it has learnt so far before it keeps it: it goes on from the state noted last, or not at
-all.
 """
 
 import getpass
@@ -15,11 +12,10 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -82,19 +78,6 @@ _MIGRATIONS = (
     DROP TABLE old;
     """,
 )
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run has come, as far as the ledger knows."""
-
-    entry: str
-    """The hash of the entry that reserved it: no other ledger has it."""
-    state: str
-    """The hash of what its training had learnt when it was kept last; empty where nothing was."""
-    token: str
-    """By which a training went on in earlier versions; empty where none did."""
-    finished: bool
 
 
 class Ledger:
@@ -219,7 +202,6 @@ class Ledger:
                 "what": what,
                 "who": _user(),
                 "when": _now(),
-                "mark": secrets.token_hex(16),  # so that no entry of another ledger has the same hash
                 **({} if measured is None else {"schema": measured.mark}),
                 **({} if person is None else {"person": person.column}),
                 **({"one_row_per_person": True} if one_row_per_person else {}),
@@ -231,27 +213,10 @@ class Ledger:
         """Note that a run came to its end."""
         with self._transaction() as connection:
             name = _find(connection, dataset, self.path)
-            progress = _progress(connection, name, run)
-            if progress is None or progress.finished:
+            rows = connection.execute("SELECT kind FROM entry WHERE dataset = ? AND run = ?", (name, run))
+            if {kind for (kind,) in rows} != {"reserve"}:
                 raise LedgerError(f"{self.path}: '{name}' has no open run of that name to commit")
             _append(connection, name, "commit", run, {"when": _now()})
-
-    def progress(self, dataset: str, run: str) -> Progress | None:
-        """How far a run has come; None where there is none of that name."""
-        with self._transaction() as connection:
-            return _progress(connection, _find(connection, dataset, self.path), run)
-
-    def note(self, dataset: str, run: str, *, done: int, state: str, after: str) -> None:
-        """Note the hash of what a training has learnt in its first `done` rounds, before it is kept or shown.
-        Refused where anything but `after` was noted last: then the training has gone on elsewhere."""
-        with self._transaction() as connection:
-            name = _find(connection, dataset, self.path)
-            progress = _progress(connection, name, run)
-            if progress is None or progress.finished or progress.state != after:
-                raise LedgerError(
-                    f"{self.path}: '{name}', {run}: this training has gone on elsewhere; this process stops"
-                )
-            _append(connection, name, "state", run, {"round": done, "state": state, "when": _now()})
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -405,21 +370,6 @@ def _declared(entry: dict[str, Any]) -> Schema:
     column = entry.get("person")
     person = None if column is None else Person(column=str(column), rows=1)
     return Schema(columns=(), person=person, one_row_per_person=entry.get("one_row_per_person") is True)
-
-
-def _progress(connection: sqlite3.Connection, dataset: str, run: str) -> Progress | None:
-    rows = connection.execute(
-        "SELECT kind, content, hash FROM entry WHERE dataset = ? AND run = ? ORDER BY number", (dataset, run)
-    ).fetchall()
-    last = {kind: (content, kept) for kind, content, kept in rows}
-    if "reserve" not in last:
-        return None
-    return Progress(
-        entry=last["reserve"][1],
-        state=str(json.loads(last["state"][0])["state"]) if "state" in last else "",
-        token=str(json.loads(last["claim"][0])["token"]) if "claim" in last else "",
-        finished="commit" in last,
-    )
 
 
 def _bound(events: list[dict[str, Any]], loss: Loss, balance: Balance, path: Path) -> Bound:

@@ -7,7 +7,7 @@ post-processing: fit, sample, and tell what it cost.
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,6 @@ class Release:
     fit: Fit
     events: tuple[Event, ...]
     publishable: bool = True
-    on_saved: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
-    """Called once it is safely on disk: a checkpoint is not needed any more."""
 
     def __repr__(self) -> str:
         stamp = "" if self.publishable else ", NOT PRIVATE"
@@ -309,9 +307,7 @@ class Release:
         """Write the release folder: JSON and npz, whole or not at all."""
         from repsynth.release.folder import save_release
 
-        saved = save_release(self, Path(folder))
-        self.on_saved()
-        return saved
+        return save_release(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Release":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from repsynth.errors import ConfigError, ReleaseError
+from repsynth.errors import ConfigError
 from repsynth.models.base import Hooks, Kept, Made, Model, Resources, run_seconds
 from repsynth.privacy.events import RATE_UNIT, SampledEvent
 
@@ -111,32 +111,14 @@ class Autoregressive(Model, frozen=True):
         return units_for(_of_a_row(plan), rows, len(plan.schema.learned)) if self.hidden is None else self.hidden
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NetworkFit":
-        """Train; from a checkpoint on where there is one."""
-        import numpy as np
-
+        """Train."""
         from repsynth.models.network.network import Network
-        from repsynth.models.network.optimiser import State
-        from repsynth.models.network.recipe import Recipe
         from repsynth.models.network.train import train
 
         assert plan.training is not None
         hooks.on_step(GRADIENTS)
-        start = hooks.keeper.start if hooks.keeper else None
-        if start is None:
-            network = Network.of(stage, self._units(plan, stage.histograms.rows))
-            start = NetworkFit(network, _of_a_row(plan), np.zeros(network.size))
-            if hooks.keeper:
-                hooks.keeper.begin(start)
-        assert isinstance(start, NetworkFit)
-        network, kept = start.network, hooks.keeper.state if hooks.keeper else None
-        try:
-            begun = State.start(network, Recipe.of(network, _of_a_row(plan)))
-            state = begun if kept is None else State.load(kept, network, plan.training.rounds)
-        except (ReleaseError, KeyError):
-            raise ConfigError(
-                "the checkpoint is damaged; remove its folder to start anew (what it spent stays spent)"
-            ) from None
-        parameters = train(meter, network, plan.training, state, plan.delta, hooks)
+        network = Network.of(stage, self._units(plan, stage.histograms.rows))
+        parameters = train(meter, network, plan.training, plan.delta, hooks)
         return NetworkFit(network, _of_a_row(plan), parameters)
 
     def load(self, kept: Kept) -> "NetworkFit":

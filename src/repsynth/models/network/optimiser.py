@@ -11,8 +11,6 @@ from repsynth.models.network.gradients import Gradients
 from repsynth.models.network.network import Network
 from repsynth.models.network.recipe import AVERAGED, GAIN, LARGEST_GAIN, MOMENTUM, Recipe, pace
 from repsynth.privacy.events import SampledEvent
-from repsynth.scoring.base import Arrays
-from repsynth.storage.checks import floats, require
 
 _SHOWN = 20  # rounds that the displayed gain is averaged over
 
@@ -32,24 +30,6 @@ class State:
         """Independent columns."""
         start = recipe.start(network)
         return cls(start, np.zeros(network.size), start)
-
-    def dump(self) -> Arrays:
-        numbers = np.array([self.gain, float(self.round)])
-        return {
-            "numbers": numbers,
-            "parameters": self.parameters,
-            "velocity": self.velocity,
-            "average": self.average,
-        }
-
-    @classmethod
-    def load(cls, arrays: Arrays, network: Network, rounds: int) -> "State":
-        """From a checkpoint's file."""
-        gain, done = floats(arrays["numbers"], 2)
-        require(0 <= done <= rounds, "its number of rounds is out of range")
-        names = ("parameters", "velocity", "average")
-        parameters, velocity, average = (np.array(floats(arrays[name], network.size)) for name in names)
-        return cls(parameters, velocity, average, gain, int(done))
 
 
 @dataclass
