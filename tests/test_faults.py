@@ -39,7 +39,6 @@ MEASURE = "domain/test_measure.py::"
 CLUSTERS = "engines/test_clusters.py::"
 SAME_BITS = CLUSTERS + "test_the_release_is_the_same_bit_for_bit"
 REFUSED = CLUSTERS + "test_a_sum_is_refused_unless_it_is_one_of_all_parts"
-ROUND = CLUSTERS + "test_who_takes_part_in_a_round_is_the_same_wherever_the_rows_are"
 IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
 
 OF_PERSONS = "engines/test_cluster_persons.py::"
@@ -406,32 +405,11 @@ FAULTS = [
         OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
     ),
     Fault(
-        "persons may be counted in another order again",
-        "engines.counting",
-        "_digest([*digests, together.first.tobytes()])",
-        "_digest(digests)",
-        OF_PERSONS + "test_persons_counted_in_another_order_are_refused",
-    ),
-    Fault(
         "a part may go by another count than others",
         "engines.counting",
         "if records.count != self.count:",
         "if False:",
         OF_PERSONS + "test_a_part_of_another_count_is_refused_at_any_later_time",
-    ),
-    Fault(
-        "each part takes persons by their places in it",
-        "engines.counting",
-        "alone * ALONE + np.array(self.starts)[part] + row",
-        "alone * ALONE + row",
-        OF_PERSONS + "test_persons_take_part_with_all_their_rows_as_in_one_process",
-    ),
-    Fault(
-        "a training on a cluster forgets what rows count",
-        "engines.counting",
-        "self.kernel.total(held.rows[same]) * int(factor)",
-        "self.kernel.total(held.rows[same]) * UNITS",
-        OF_PERSONS + "test_persons_take_part_with_all_their_rows_as_in_one_process",
     ),
     Fault(
         "a task shows its key",
@@ -838,6 +816,27 @@ FAULTS = [
         NOISE + "test_bits_that_leave_two_choices_open_are_extended",
     ),
     Fault(
+        "all rounds have one key",
+        "engines.subsample",
+        "key, found = entropy(KEY_BYTES),",
+        "key, found = bytes(KEY_BYTES),",
+        "engines/test_local.py::test_each_record_has_random_bytes_of_its_own",
+    ),
+    Fault(
+        "all rounds of persons have one key",
+        "engines.local",
+        "rows = self.owners.rows_taking_part(rate, entropy(KEY_BYTES))",
+        "rows = self.owners.rows_taking_part(rate, bytes(KEY_BYTES))",
+        RUNS + "test_persons_take_part_with_all_their_rows_or_none",
+    ),
+    Fault(
+        "a training on a cluster is paid for",
+        "pipeline.run",
+        'if plan.training is not None and name != "local":',
+        "if False:",
+        CLUSTERS + "test_a_training_on_a_cluster_is_refused_before_anything_is_spent",
+    ),
+    Fault(
         "one random number too many takes part",
         "engines.subsample",
         "drawn < round(",
@@ -882,14 +881,6 @@ FAULTS = [
         "isinstance(found, np.ndarray) and",
         REFUSED,
     ),
-    Fault(
-        "each part samples as if it were the first",
-        "engines.work",
-        "taking_part(self.starts[number],",
-        "taking_part(0,",
-        ROUND,
-    ),
-    Fault("all rounds have one key", "engines.clusters", "key=entropy(KEY_BYTES)", "key=bytes(KEY_BYTES)", ROUND),
     Fault(
         "a worker passes the message of another library on",
         "engines.work",

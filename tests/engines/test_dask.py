@@ -91,7 +91,7 @@ def files_and_frames_give_the_same_bits(client: Client, folder: Path) -> None:
     check_same_bits(plan_of("naive-bayes"), folder / "people.csv", "dask")  # the client at hand
     check_same_bits(plan_of("naive-bayes"), make_people(500), "dask", client.scheduler.address)
     frame = dask.dataframe.from_pandas(make_people(500).to_pandas(), npartitions=3)
-    check_same_bits(plan_of("autoregressive"), frame, None, here=frame.compute())
+    check_same_bits(plan_of("mst"), frame, None, here=frame.compute())
 
 
 def plan_of_visits(model: str) -> Plan:
@@ -106,7 +106,7 @@ def persons_are_found_wherever_their_rows_are(client: Client, folder: Path) -> N
     check_same_bits(plan_of_visits("naive-bayes"), folder / "visits.csv", "dask")
     check_same_bits(plan_of_visits("naive-bayes"), visits(), "dask")
     frame = dask.dataframe.from_pandas(visits(500).to_pandas(), npartitions=3)
-    check_same_bits(plan_of_visits("autoregressive"), frame, None, here=frame.compute())
+    check_same_bits(plan_of_visits("mst"), frame, None, here=frame.compute())
     wait_until_all_is_let_go(client)
 
 
@@ -149,12 +149,12 @@ def types_that_could_change_a_reading_are_refused() -> None:
 
 
 def killed_workers_change_nothing(client: Client, table: Path, plans: Callable[[str], Plan]) -> None:
-    """One between two measurements and, of a training, one between two rounds: what they held is made again."""
-    for model, when in (("naive-bayes", "histograms"), ("autoregressive", 1)):
+    """Between two measurements: what they held is made again."""
+    for model, when in (("naive-bayes", "histograms"), ("mst", "tables")):
         plan = plans(model)
         killed: list[int] = []
 
-        def kill(now: str | int, when: str | int = when, killed: list[int] = killed) -> None:
+        def kill(now: str, when: str = when, killed: list[int] = killed) -> None:
             if now == when:
                 worker = min(client.run(os.getpid).values())
                 os.kill(worker, signal.SIGKILL)
@@ -166,7 +166,6 @@ def killed_workers_change_nothing(client: Client, table: Path, plans: Callable[[
             engine="dask",
             cluster=client,
             on_step=kill,
-            on_round=lambda done, kill=kill: kill(done.done),
         )
         assert len(killed) == 1
         assert same_release(run(plan, open_source(table), noise_seed=5), there)

@@ -1,7 +1,5 @@
 """The local engine: exact sums, and who takes part decided exactly."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from repsynth.data.records import ALONE, Records
 from repsynth.engines import subsample
 from repsynth.engines.local import LocalEngine
 from repsynth.engines.opening import check_engine
-from repsynth.engines.subsample import Owners, chosen, expand, sample_rows, taking_part
+from repsynth.engines.subsample import Owners, chosen, expand, sample_rows
 from repsynth.errors import ConfigError
 from repsynth.privacy.events import RATE_UNIT
 
@@ -24,7 +22,7 @@ def test_exactly_so_many_of_all_random_numbers_take_part(so_many: int) -> None:
 def test_each_person_takes_part_by_bytes_of_their_own() -> None:
     """Those at the place of their first row, as if each had one row; rows without an id have others."""
     key, rows = bytes(range(32)), 2**16 + 5_000
-    whole = taking_part(0, rows, 0.3, key)
+    whole = sample_rows(rows, 0.3, lambda count: key)
     assert Owners.of(np.arange(rows)).rows_taking_part(0.3, key).tolist() == whole.tolist()
     alone = Owners.of(ALONE + np.arange(rows)).rows_taking_part(0.3, key)
     both = len(np.intersect1d(whole, alone))
@@ -51,13 +49,12 @@ def test_each_record_has_random_bytes_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 
 def test_who_takes_part_follows_from_the_key_and_the_place_alone() -> None:
-    """However the table is cut, at blocks or not; another key or another block gives other numbers."""
+    """Not on how many records follow; another key or another block gives other numbers."""
     rows, key = 2 * 2**16 + 999, bytes(range(32))
-    whole = taking_part(0, rows, 0.3, key)
-    for cuts in ([1, 5], [2**16], [65_535, 65_537, 131_072], [0, rows]):
-        ends = [0, *cuts, rows]
-        parts = [start + taking_part(start, stop - start, 0.3, key) for start, stop in pairwise(ends)]
-        assert np.concatenate(parts).tolist() == whole.tolist()
+    whole = sample_rows(rows, 0.3, lambda count: key)
+    assert abs(len(whole) - 0.3 * rows) < 8 * (0.21 * rows) ** 0.5
+    for fewer in (1, 5, 2**16 - 1, 2**16, 2**16 + 1, 2**17):
+        assert sample_rows(fewer, 0.3, lambda count: key).tolist() == whole[whole < fewer].tolist()
     assert expand(key, 0, 64) != expand(key, 1, 64)
     assert expand(key, 0, 64) != expand(bytes(32), 0, 64)
     assert expand(key, 0, 64) == expand(key, 0, 128)[:64]

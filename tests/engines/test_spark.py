@@ -171,7 +171,7 @@ def executors_of(session: Session) -> list[int]:
 
 
 def a_killed_executor_changes_nothing(session: Session, table: Path, schema: Schema) -> None:
-    plan = plan_of("autoregressive", schema)
+    plan = plan_of("mst", schema)
     killed: list[int] = []
 
     def kill(executor: int) -> None:
@@ -183,8 +183,7 @@ def a_killed_executor_changes_nothing(session: Session, table: Path, schema: Sch
         noise_seed=5,
         engine="spark",
         cluster=session,
-        on_step=lambda step: kill(min(executors_of(session))) if step == "scores" else None,
-        on_round=lambda done: kill(max(executors_of(session))) if done.done == 1 else None,
+        on_step=lambda step: kill(max(executors_of(session))) if step in ("scores", "tables") else None,
     )
     assert len(killed) == 2
     assert same_release(run(plan, open_source(table), noise_seed=5), there)
@@ -240,7 +239,7 @@ def a_killed_task_changes_nothing(session: Session, table: Path, schema: Schema)
 
 
 def test_the_command_line_with_a_spark_master(spark: None, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own process, as a user has it: a release and a table; and Ctrl-C while it trains."""
+    """Its own process, as a user has it: a release and a table; and Ctrl-C while it runs."""
     (folder / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
     command = (
         "synthesize people.csv --schema schema.toml --epsilon 1 --model mst --engine spark --cluster local[2]"

@@ -387,7 +387,6 @@ def test_the_bound_holds_even_if_the_clip_does_not(
 @pytest.mark.slow
 def test_training_needs_no_machine_learning_library() -> None:
     code = """
-one_row_per_person = true
 import sys
 import numpy as np, pyarrow as pa
 from repsynth import synthesize

@@ -1,9 +1,9 @@
 """What an engine is: the only way from records to numbers. The data never leaves it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
-from repsynth.arrays import Int32s, Ints
+from repsynth.arrays import Ints
 from repsynth.data.records import Records
 from repsynth.data.sources import Source
 from repsynth.schema import Schema
@@ -21,7 +21,7 @@ class Kernel(Protocol):
 
 
 class Engine(Protocol):
-    """Records that can be summed over, sampled, and, by the curator alone, looked at one by one.
+    """Records that can be summed over and, by the curator alone, looked at one by one.
 
     Where several records may be one person's, sums are in `units`: a record adds its value times what it counts,
     which is `units` at most, and all records of a person together count `rows_per_person` times `units` at most.
@@ -46,22 +46,6 @@ class Engine(Protocol):
         """The exact sum of a kernel: integers, so that order and partition of the records do not matter."""
         ...
 
-    def held(self, parts: Callable[[Records], Int32s]) -> "Held":
-        """What many passes need of each record, worked out once: a row of integers."""
-        ...
-
     def per_record(self) -> Iterator[Records]:
         """The records themselves, batch by batch: for the curator's private files and for audits."""
-        ...
-
-
-class Held(Protocol):
-    """A row of integers of each record, from which samples are drawn."""
-
-    def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> "Held":
-        """A random part: every person independently with probability `rate`, with all their records."""
-        ...
-
-    def sum(self, kernel: Kernel) -> Ints:
-        """The exact sum of a kernel over these rows."""
         ...

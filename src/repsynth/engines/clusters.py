@@ -6,29 +6,19 @@ No record comes here, and no noise is drawn there. What Dask and Spark do differ
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from repsynth.arrays import Int32s, Ints
+from repsynth.arrays import Ints
 from repsynth.data.fingerprints import SEED_BYTES
 from repsynth.data.records import UNITS, Records, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
-from repsynth.engines.counting import (
-    Ask,
-    ByCount,
-    EncodeOwned,
-    FirstCount,
-    HoldPersons,
-    Reply,
-    SamplePersons,
-    Settle,
-)
-from repsynth.engines.subsample import KEY_BYTES
-from repsynth.engines.work import EncodeCompact, Failed, Hold, Lengths, Look, SampleTotal, Task, Total
+from repsynth.engines.counting import Ask, ByCount, EncodeOwned, FirstCount, Reply, Settle
+from repsynth.engines.work import EncodeCompact, Failed, Look, Task, Total
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Person, Schema
 
@@ -43,10 +33,6 @@ class Parts(Protocol):
     """Parts of a table on the workers of a cluster."""
 
     def __len__(self) -> int: ...
-
-    def kept(self, task: Task) -> "Parts":
-        """What a task makes of each part, kept where it was made."""
-        ...
 
     def added(self, task: Task) -> Any:
         """What a task finds in each part, added up in a tree; why, where one failed."""
@@ -120,38 +106,9 @@ class ClusterEngine:
         """By the workers, each over its own parts."""
         return sum_of(self.parts, self._checked(Total(kernel)), like=kernel.total(no_records()))
 
-    def held(self, parts: Callable[[Records], Int32s]) -> "ClusterHeld":
-        """Kept by the workers; how many rows each part has is known here."""
-        hold, sample = (Hold, SampleTotal) if self.person is None else (HoldPersons, SamplePersons)
-        rows = self.parts.kept(self._checked(hold(parts)))
-        lengths = sum_of(rows, Lengths(len(rows)))
-        starts = np.cumsum(lengths) - lengths
-        return ClusterHeld(rows, tuple(map(int, starts)), parts(no_records()), sample)
-
     def per_record(self) -> Iterator[Records]:
         """Refused: records stay where they are."""
         raise ConfigError("records on a cluster are not looked at one by one; give the table as a file")
-
-
-@dataclass(frozen=True)
-class ClusterHeld:
-    """Rows of integers on a cluster, or those of them who take part in a round."""
-
-    rows: Parts
-    starts: tuple[int, ...]
-    nothing: Int32s
-    sample: type[SampleTotal] | type[SamplePersons]
-    rate: float = 1.0
-    key: bytes | None = None
-
-    def sampled(self, rate: float, entropy: Callable[[int], bytes]) -> "ClusterHeld":
-        """The key is drawn here; each worker expands it for its own records."""
-        return replace(self, rate=rate, key=entropy(KEY_BYTES))
-
-    def sum(self, kernel: Kernel) -> Ints:
-        """By the workers, each over its own rows."""
-        task = self.sample(kernel, self.starts, self.rate, self.key)
-        return sum_of(self.rows, task, like=kernel.total(self.nothing))
 
 
 def _pieces(cluster: Cluster, source: Source, encode: Task) -> Parts:

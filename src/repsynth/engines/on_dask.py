@@ -167,10 +167,6 @@ class DaskParts:
     def __len__(self) -> int:
         return len(self.futures)
 
-    def kept(self, task: Task) -> Parts:
-        """Made when it is needed, where the part is."""
-        return self.cluster._kept(_make, task, self.futures)
-
     def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> Parts:
         """From worker to worker; the parts as they were are let go."""
         cluster, parts = self.cluster, len(self)

@@ -194,7 +194,7 @@ class SparkCluster:
     def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
         """Each item goes with the task of its part."""
         parts = SparkParts(self, self.context.parallelize(items, len(items)), len(items))
-        return parts.kept(task) if task else parts
+        return self.keep(parts._each(task), len(items)) if task else parts
 
     def frame(self, source: Source, encode: EncodeCompact | EncodeOwned) -> Parts:
         """Encoded partition by partition, as Arrow batches."""
@@ -265,10 +265,6 @@ class SparkParts:
 
     def __len__(self) -> int:
         return self.count
-
-    def kept(self, task: Task) -> Parts:
-        """Where the part is."""
-        return self.cluster.keep(self._each(task), self.count)
 
     def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> Parts:
         """By two shuffles: their files lie on the executors' disks until they are let go."""

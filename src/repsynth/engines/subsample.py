@@ -1,9 +1,8 @@
 """Who takes part in a round: decided exactly, by random numbers that are expanded from a key.
 
 The key is drawn where noise is drawn, afresh for each round. The number of a record follows from the key and from
-the record's place in the table, by a cryptographic hash: it does not matter how the table is cut into parts, who
-works on them, in which order, or how often. Where several rows may be one person's, the place is that of the
-person's first row: all of them take part, or none.
+the record's place in the table, by a cryptographic hash. Where several rows may be one person's, the place is that
+of the person's first row: all of them take part, or none.
 """
 
 import hashlib
@@ -28,22 +27,10 @@ def sample_rows(count: int, rate: float, entropy: Callable[[int], bytes]) -> Int
     >>> sample_rows(3, 1.0, os.urandom).tolist()
     [0, 1, 2]
     """
-    return taking_part(0, count, rate, entropy(KEY_BYTES))
-
-
-def taking_part(start: int, count: int, rate: float, key: bytes) -> Ints:
-    """The same for `count` records from place `start` of the table on; positions count from there.
-
-    >>> whole = taking_part(0, 1000, 0.5, bytes(32))
-    >>> parts = [taking_part(0, 700, 0.5, bytes(32)), 700 + taking_part(700, 300, 0.5, bytes(32))]
-    >>> np.array_equal(np.concatenate(parts), whole)
-    True
-    """
-    found = [np.zeros(0, dtype=np.int64)]
-    for block in range(start // _BLOCK, -(-(start + count) // _BLOCK)):
-        first, stop = max(start - block * _BLOCK, 0), min(start + count - block * _BLOCK, _BLOCK)
-        drawn = np.frombuffer(expand(key, block, 2 * stop), dtype="<u2")[first:]
-        found.append(block * _BLOCK + first - start + chosen(drawn, rate))
+    key, found = entropy(KEY_BYTES), [np.zeros(0, dtype=np.int64)]
+    for start in range(0, count, _BLOCK):
+        drawn = np.frombuffer(expand(key, start // _BLOCK, 2 * min(count - start, _BLOCK)), dtype="<u2")
+        found.append(start + chosen(drawn, rate))
     return np.concatenate(found)
 
 

@@ -4,21 +4,19 @@ Codes stay where they were made: where a part is carried to another worker, it i
 fails does not raise, because clusters write what is raised, and what it was raised from, into their logs.
 """
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repsynth.arrays import Int32s, Ints
+from repsynth.arrays import Ints
 from repsynth.data.encode import EncodedTable, encode_batch
-from repsynth.data.records import Records, Whose, no_records
 from repsynth.data.sources import Source
 from repsynth.data.sources.base import Reader
 from repsynth.engines.base import Kernel
 from repsynth.engines.codes import Codes, Part
-from repsynth.engines.subsample import taking_part
 from repsynth.errors import RepsynthError
 from repsynth.schema import Schema
 
@@ -77,7 +75,7 @@ class Made:
     def value(self) -> Any:
         """Made at the first use."""
         task, source, number = self._made_of
-        return task(source.value if isinstance(source, Made) else source, number)
+        return task(source, number)
 
     def __reduce__(self) -> Any:
         return Made, self._made_of
@@ -109,25 +107,9 @@ class Compact:
     def __sizeof__(self) -> int:  # by which a cluster decides where to work
         return sum(array.nbytes for part in self.chunks for array in part.codes.values())
 
-    @property
-    def rows(self) -> int:
-        """How many records there are."""
-        return self._codes().rows
-
     def sum(self, kernel: Kernel) -> Ints:
         """As `Codes`."""
-        return self._codes().sum(kernel)
-
-    def each(self, function: Callable[[Records], Any]) -> Iterable[Any]:
-        """As `Codes`."""
-        return self._codes().each(function)
-
-    def whose(self) -> Iterable[Whose]:
-        """As `Codes`."""
-        return self._codes().whose()
-
-    def _codes(self) -> Codes:
-        return Codes.again(self.schema, self.chunks)
+        return Codes.again(self.schema, self.chunks).sum(kernel)
 
 
 @dataclass(frozen=True)
@@ -162,50 +144,6 @@ class Total:
     def __call__(self, records: Codes | Compact, number: int) -> Ints:
         """Exact."""
         return counted_once(records.sum(self.kernel))
-
-
-@dataclass(frozen=True)
-class Hold:
-    """What a training needs of each record of a part."""
-
-    parts: Callable[[Records], Int32s]
-
-    def __call__(self, records: Codes | Compact, number: int) -> Int32s:
-        """A row of integers of each."""
-        return np.concatenate([self.parts(no_records()), *records.each(self.parts)])
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """How many rows each part has: zeros but at its own number."""
-
-    parts: int
-
-    def __call__(self, rows: Sized, number: int) -> Ints:
-        """For one part."""
-        found = np.zeros(self.parts, dtype=np.int64)
-        found[number] = len(rows)
-        return counted_once(found)
-
-
-@dataclass(frozen=True)
-class SampleTotal:
-    """The sum of a kernel over those rows of a part who take part in a round; over all of them without a key.
-
-    Who does follows from the key, so that a task that is run twice finds the same.
-    """
-
-    kernel: Kernel
-    starts: tuple[int, ...]
-    """Where in the table each part begins."""
-    rate: float
-    key: bytes | None
-
-    def __call__(self, rows: Int32s, number: int) -> Ints:
-        """For one part."""
-        if self.key is not None:
-            rows = rows[taking_part(self.starts[number], len(rows), self.rate, self.key)]
-        return counted_once(self.kernel.total(rows))
 
 
 @dataclass(frozen=True)

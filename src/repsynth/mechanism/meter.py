@@ -15,6 +15,7 @@ import numpy as np
 
 from repsynth.arrays import Ints
 from repsynth.engines.base import Engine
+from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import OUT, Choice, Rounds, Statistic
 from repsynth.mechanism.noise import Entropy, add_gaussian, choose_exponential
@@ -98,6 +99,8 @@ class Meter:
             )
         if not is_training(rate=event.rate, noise=event.noise, rounds=event.rounds):
             raise ConfigError(f"{rounds.name}: this cannot be accounted for; nothing was measured")
+        if not isinstance(self.engine, LocalEngine):
+            raise ConfigError(f"{rounds.name}: a training runs on one machine; nothing was measured")
         self._check(event)
         self.events.append(event)
         held = self.engine.held(rounds.parts)

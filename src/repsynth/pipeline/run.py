@@ -9,7 +9,7 @@ from repsynth.data.anew import check_ids
 from repsynth.data.imitate import layout_of
 from repsynth.data.sources import Source, check_columns
 from repsynth.engines.local import LocalEngine
-from repsynth.engines.opening import engine_for
+from repsynth.engines.opening import check_engine, engine_for
 from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import FINEST
 from repsynth.mechanism.meter import Meter
@@ -50,6 +50,7 @@ def run(
     check_columns(source, plan.schema)
     layout = layout_of(source, plan.schema)
     _check(plan, rows)
+    _check_training(plan, source, engine)
     with engine_for(source, plan.schema, engine, cluster) as open_engine, paid(payer, plan):
         entropy = os.urandom if noise_seed is None else seeded_entropy(noise_seed)
         opened = open_engine(_watched(source, on_rows), plan.schema)
@@ -97,3 +98,12 @@ def _check(plan: Plan, rows: int | None) -> None:
         if max(sensitivity, columns) / charge.per_row > LARGEST_SIGMA:
             raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     plan.model.require()
+
+
+def _check_training(plan: Plan, source: Source, engine: str | None) -> None:
+    """Refuse to train on a cluster."""
+    name = engine or source.engine or "local"
+    check_engine(name)
+    if plan.training is not None and name != "local":
+        remedy = "leave --engine out" if source.engine is None else "give the table as a file"
+        raise ConfigError(f"the model {plan.model.name} trains on one machine; {remedy}, or use --model aim")
