@@ -112,8 +112,6 @@ def seeds(target: str) -> Path:
     for model in ("naive-bayes", "aim", "autoregressive"):
         release = synthesize(sim.table.slice(0, 500), sim.schema, epsilon=4.0, model=model).save(FOLDER / model)
         SOUND[model] = _files(release)
-    for folder in ("mst-targeted", "neural-hinge-exp"):  # of the first version
-        SOUND[folder] = _files(Path(__file__).parent.parent / "tests" / "releases" / "0.1.0" / folder)
     if target == "schema":
         for name in datasets.NAMES:
             (corpus / name).write_text(datasets.schema_text(name))

@@ -2,7 +2,6 @@
 nothing outside the asked folder, no formulas for spreadsheets, no more memory than is stated."""
 
 import json
-import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -178,16 +177,23 @@ def test_a_far_cell_is_found_where_a_chunk_ends_inside_its_name(
         excel._check_size(File.at(path))  # not the reader, which would take the memory
 
 
-PLAIN = Path(__file__).parent / "releases" / "0.2.0.dev5" / "naive-bayes-uniform"
 CONTROLS = ["\x1b[2J", "\x9b2J", "\x7f", "\r", "\n", "\0", "\u202e", "\u2066", "\u200f", "\u061c"]
+
+
+@pytest.fixture(scope="module")
+def plain() -> Release:
+    table = pa.table({"age": [20, 30] * 50, "smoker": ["yes", "no"] * 50})
+    schema = "one_row_per_person = true\nlabel = 'smoker'\ncolumns.age = {type = 'integer', min = 0, max = 99}\n"
+    schema += "columns.smoker = {type = 'category', values = ['yes', 'no']}"
+    return synthesize(table, parse_schema(schema), epsilon=1.0, delta=1e-6, model="naive-bayes", weights="uniform")
 
 
 @pytest.mark.parametrize("mark", CONTROLS)
 def test_no_control_character_reaches_a_terminal(
-    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mark: str, plain: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(PLAIN, "release")
+    plain.save("release")
     named, escaped = f"age{mark}", json.dumps(f"age{mark}")
     column = "{type = 'category', values = ['a', 'b']}"
     declared = f"one_row_per_person = true\ncolumns.a = {column}\n"

@@ -4,7 +4,7 @@
     ├── SchemaError      the schema file is wrong; carries all its problems at once
     ├── ConfigError      the settings are wrong or cannot be met; raised before the data is opened
     ├── DataError        the table cannot be read, or its columns are not the schema's
-    ├── ReleaseError     a release folder is damaged, newer than this version, or in the way
+    ├── ReleaseError     a release folder is damaged, of another version, or in the way
     └── LedgerError      the ledger is damaged, out of reach, or does not cover the cost
 
 A message says what is wrong, where, and what to do. It never quotes a value of the data: column

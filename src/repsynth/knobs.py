@@ -133,28 +133,15 @@ class Registry(dict[str, type[Part]], Generic[Part]):
     >>> stoves = Registry("stove", [Kettle])
     >>> stoves.dump(stoves.make("kettle", degrees=40))
     {'name': 'kettle', 'degrees': 40.0}
-
-    A kind that has got another name is still found by the one that it had:
-
-    >>> Registry("stove", [Kettle], renamed={"pot": "kettle"}).load({"name": "pot"})
-    Kettle(degrees=90.0)
     """
 
-    def __init__(
-        self, what: str, kinds: Iterable[type[Part]], *, renamed: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, what: str, kinds: Iterable[type[Part]]) -> None:
         super().__init__({kind.name: kind for kind in kinds})
         self.what = what
-        self._renamed = dict(renamed or {})
-
-    def current(self, name: str) -> str:
-        """What a kind is called now, where earlier versions called it so."""
-        return self._renamed.get(name, name)
 
     def make(self, part: str | Part, **knobs: Any) -> Part:
         """A part from its name and knobs; or the given part, if it could be made from a file again."""
         if isinstance(part, str):
-            part = self.current(part)
             kind = self.get(part)
             if kind is None:
                 raise ConfigError(
@@ -205,7 +192,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         """A part from plain data, which may be a stranger's."""
         knobs = dict(table)
         name = knobs.pop("name", None)
-        if not isinstance(name, str) or self.current(name) not in self:
+        if not isinstance(name, str) or name not in self:
             known = f"'{name[:40]}'" if isinstance(name, str) else "without a name"
             raise ConfigError(f"it has a {self.what} {known}, which this version lacks")
         return self.make(name, **knobs)

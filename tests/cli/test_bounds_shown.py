@@ -167,7 +167,7 @@ def evaluation_folder(release: str, folder: Path) -> str:
         "",
         "--outlier-epsilon 0.431 --model mst",
         "--scores-from release",
-        pytest.param("--model neural --epochs 2.5", marks=pytest.mark.slow),
+        pytest.param("--model autoregressive --epochs 2.5", marks=pytest.mark.slow),
     ],
 )
 def test_plan(knobs: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from repsynth.data.records import ALONE, Records
+from repsynth.data.records import ALONE, UNITS, Records, Whose
 from repsynth.engines import subsample
 from repsynth.engines.local import LocalEngine
 from repsynth.engines.opening import check_engine
 from repsynth.engines.subsample import Owners, chosen, expand, sample_rows
 from repsynth.errors import ConfigError
+from repsynth.mechanism.noise import seeded_entropy
 from repsynth.privacy.events import RATE_UNIT
+from repsynth.schema import Person
 
 
 @pytest.mark.parametrize("so_many", [1, 3277, RATE_UNIT // 2, RATE_UNIT])
@@ -72,6 +74,13 @@ def test_what_is_held_is_summed_over_those_who_take_part(monkeypatch: pytest.Mon
         subsample, "expand", lambda *_: np.array([0, 2**15, 2**15 - 1, 2**16 - 1], dtype="<u2").tobytes()
     )
     assert held.sampled(0.5, bytes).sum(Sum()).tolist() == [4]
+
+
+def test_persons_have_a_fresh_key_in_each_round() -> None:
+    whose = Whose(np.arange(1000) // 2, np.full(1000, UNITS))
+    records = Records(rows=1000, codes={"a": np.arange(1000)}, whose=whose)
+    held = LocalEngine([records], person=Person(column="who", rows=2)).held(lambda part: part.codes["a"][:, None])  # type: ignore[arg-type,return-value]
+    assert len({held.sampled(0.5, seeded_entropy(k)).owners.of_rows.tobytes() for k in range(8)}) == 8  # type: ignore[union-attr]
 
 
 def test_an_unknown_engine_is_one_clear_line() -> None:

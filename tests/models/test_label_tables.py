@@ -153,16 +153,23 @@ def test_offsets_that_are_no_probabilities_are_refused(
         Release.load(rewritten(release, tmp_path / "release", {name: wrong(arrays_of(release)[name])}))
 
 
-@pytest.mark.parametrize("change", [{"clip": 0}, {"clip": 2**31}, {"constant": 0}, {"clip": None}])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"clip": 0}, "its clip is out of range"),
+        ({"clip": 2**31}, "its clip is out of range"),
+        ({"constant": 0}, "its clip is out of range"),
+        ({"clip": None}, "its label's tables have no clip"),
+    ],
+)
 def test_a_clip_that_a_run_could_not_have_is_refused(
-    change: dict[str, Any], sim: datasets.Dataset, tmp_path: Any
+    change: dict[str, Any], why: str, sim: datasets.Dataset, tmp_path: Any
 ) -> None:
-    """Without a clip the file would be one of plain counts, which are more."""
     release = released(sim, epsilon=1.0)
     assert isinstance(release.fit, MarginalFit)
     tables = [m.tables.describe() for m in release.fit.measured]
     tables[0] = {key: value for key, value in (tables[0] | change).items() if value is not None}
-    with pytest.raises(repsynth.ReleaseError):
+    with pytest.raises(repsynth.ReleaseError, match=why):
         Release.load(rewritten(release, tmp_path / "release", {}, fit={"tables": tables}))
 
 

@@ -722,19 +722,14 @@ def test_a_training_that_claims_to_be_another_is_refused(
         Release.load(rewritten(trained, tmp_path / "release", {}, events=events, plan=plan))
 
 
-@pytest.mark.parametrize(("scale", "taken"), [(0.5, True), (2.0**-14, True), (0.75, False), (2.0**-15, False)])
-def test_a_training_is_in_the_units_of_some_version(
-    scale: float, taken: bool, trained: Release, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("scale", [0.5, 0.75, 2.0])
+def test_a_training_in_other_units_is_refused(scale: float, trained: Release, tmp_path: Path) -> None:
     """Sensitivity and noise on the same scale: the same cost."""
     described = json.loads((trained.save(tmp_path / "whole") / "release.json").read_text())
     for event in (described["events"][-1], described["plan"]["training"]):
         event |= {"sensitivity": event["sensitivity"] * scale, "sigma": event["sigma"] * scale}
     changes = {"events": described["events"], "plan": described["plan"]}
     folder = rewritten(trained, tmp_path / "release", {}, **changes)
-    if taken:
-        assert Release.load(folder).privacy.epsilon == pytest.approx(trained.privacy.epsilon)
-        return
     with pytest.raises(ReleaseError, match="training is out of range"):
         Release.load(folder)
 

@@ -381,9 +381,7 @@ def test_a_ledger_keeps_rows_and_persons_apart(tmp_path: Path) -> None:
     [
         ((), None),
         (({"person": Person(column="patient", rows=3)},), "one person with all their rows"),
-        (({"one_row_per_person": True},), "one person, who has one row"),
-        (({},), "one row"),
-        (({"one_row_per_person": True}, {}), "one row"),
+        (({}, {}), "one person, who has one row"),
     ],
 )
 def test_a_ledger_names_the_unit_of_its_runs(

@@ -17,7 +17,7 @@ from repsynth.errors import ConfigError, SchemaError
 from repsynth.knobs import Knob, knobs_of
 from repsynth.models.registry import MODELS
 from repsynth.planning.settings import PARTS, Settings, keywords
-from repsynth.planning.settings_file import read_settings, settings_to_toml, with_given
+from repsynth.planning.settings_file import read_settings, settings_to_toml
 from repsynth.schema import Category, Integer, Schema, parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import RULES, Rule, make_weights
@@ -122,8 +122,7 @@ def test_numbers_of_numpy_are_kept_as_plain_ones() -> None:
     ]
 
 
-def test_names_of_the_first_version_are_understood() -> None:
-    assert Settings.of(outlier_share=0.2).outlier_fraction == 0.2
+def test_random_weights_are_targeted_ones_dealt_out_at_random() -> None:
     dealt = Settings.of(weights="random")
     assert (dealt.weights, dealt.scorer) == (repsynth.Targeted(), repsynth.Random())
 
@@ -226,15 +225,3 @@ NUMBER = Integer(name="a", min=0, max=9)
 def test_a_schema_made_in_python_is_checked_as_that_of_a_file(schema: Schema) -> None:
     with pytest.raises(SchemaError):
         repsynth.plan(schema, epsilon=1.0)
-
-
-def test_a_model_is_still_found_by_the_name_that_it_had(tmp_path: Path) -> None:
-    """In keywords, on the command line and in files; what is written says the new one."""
-    made = Settings.of(epsilon=1.0, model="neural", epochs=3)
-    assert made == Settings.of(epsilon=1.0, model=repsynth.Autoregressive(epochs=3))
-    path = tmp_path / "plan.toml"
-    path.write_text('epsilon = 1.0\n[model]\nname = "neural"\nepochs = 3.0\n')
-    assert Settings.of(**read_settings(path)) == made
-    assert 'name = "autoregressive"' in settings_to_toml(made)
-    assert "neural" not in MODELS
-    assert Settings.of(**with_given(read_settings(path), {"model": "neural"})).model == repsynth.Autoregressive()

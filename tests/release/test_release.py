@@ -170,10 +170,34 @@ def test_not_a_release(tmp_path: Path) -> None:
         Release.load(tmp_path)
 
 
-def test_a_newer_format_asks_for_an_upgrade(release: Release, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [3, 4, 99])
+def test_a_release_of_another_version_is_refused_in_one_line(
+    number: int, release: Release, tmp_path: Path
+) -> None:
     folder = release.save(tmp_path / "release")
-    _edit(folder, {"format": 99})
-    with pytest.raises(ReleaseError, match="newer version"):
+    _edit(folder, {"format": number})
+    with pytest.raises(ReleaseError) as refused:
+        Release.load(folder)
+    assert str(refused.value) == (
+        f"{folder}: written by another version of repsynth (format {number}); this one reads format 5: read it "
+        "with that version, or make it again"
+    )
+
+
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_a_release_must_declare_its_unit_of_privacy(borrowed: bool, people: pa.Table, tmp_path: Path) -> None:
+    """Its own schema, and that of a release that its scores come from."""
+    schema = parse_schema(ALL_TYPES)
+    asked = {"epsilon": 2.0, "delta": 1e-6, "model": "naive-bayes", "weights": "targeted"}
+    release = synthesize(people, schema, **asked)
+    if borrowed:
+        release = synthesize(people, schema, **asked, scores_from=release)
+    folder = release.save(tmp_path / "release")
+    described = json.loads((folder / "release.json").read_text())
+    file = described["scores_from"]["described"] if borrowed else described
+    del file["schema"]["one_row_per_person"]
+    _edit(folder, described)
+    with pytest.raises(ReleaseError, match="its schema does not declare the unit of privacy"):
         Release.load(folder)
 
 
@@ -277,7 +301,7 @@ def test_weights_where_every_record_pays_in_full_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Even if nobody compared the charges with the settings."""
-    monkeypatch.setattr("repsynth.release.format.check_split", lambda *plan, **known: None)
+    monkeypatch.setattr("repsynth.release.format._check_charges", lambda *plan, **known: None)
 
     def change(described: Described) -> None:
         if where != "charges":
@@ -501,7 +525,7 @@ def test_a_measurement_cannot_pass_for_a_choice(
 ) -> None:
     """A choice has no sensitivity to be checked, and may be scaled by weights. Even if nobody compared the charges
     with the settings."""
-    monkeypatch.setattr("repsynth.release.format.check_split", lambda *plan, **known: None)
+    monkeypatch.setattr("repsynth.release.format._check_charges", lambda *plan, **known: None)
     for name in ("count", "scores", "histograms"):
         if name not in Release.load(saved(model)).plan.charges:
             continue

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from browser import Browser, needs_axe, needs_browser
-from conftest import STAYS, make_people, make_stays
+from conftest import STAYS, make_stays
 
 from repsynth import Release, datasets, parse_schema, risk, synthesize
 from repsynth.cli import main
@@ -34,7 +34,6 @@ from repsynth.report.side_by_side import Cells, columns_side_by_side
 from repsynth.schema import Boolean, Category, Integer, Schema
 
 NASTY = ["</script><script>alert(1)</script>", 'a"b', "[x]", "{{ 7 * 7 }}", "😀", "שלום עולם", "__proto__"]
-RELEASES = Path(__file__).parents[1] / "releases"
 
 
 @dataclass(frozen=True)
@@ -297,15 +296,12 @@ def chromium() -> Iterator[Browser]:
         yield browser
 
 
-def odd_page(kind: str, folder: Path) -> Path:
-    """The page of a release with nasty names, or of one that an older version made."""
-    if kind == "old":
-        page = curator_page(RELEASES / "0.1.0" / "mst-hinge-exp", make_people(300))
-    else:
-        schema, table = nasty_table()
-        release = synthesize(table, schema, epsilon=2.0, delta=1e-6, model="mst")
-        page = curator_page(release.save(folder / "release"), table)
-    path = folder / f"private-{kind}.html"
+def nasty_page(folder: Path) -> Path:
+    """The page of a release with nasty names."""
+    schema, table = nasty_table()
+    release = synthesize(table, schema, epsilon=2.0, delta=1e-6, model="mst")
+    page = curator_page(release.save(folder / "release"), table)
+    path = folder / "private.html"
     path.write_text(page, encoding="utf-8")
     return path
 
@@ -313,14 +309,11 @@ def odd_page(kind: str, folder: Path) -> Path:
 def nasty_table() -> tuple[Schema, pa.Table]:
     values = json.dumps(NASTY, ensure_ascii=False)
     columns = "".join(
-        (
-            "one_row_per_person = true\n"
-            f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
-        )
+        f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
         for name in NASTY
     )
     table = pa.table({name: [NASTY[i * (k + 1) % 7] for i in range(400)] for k, name in enumerate(NASTY)})
-    return parse_schema(f"label = {json.dumps(NASTY[0])}\n{columns}"), table
+    return parse_schema(f"one_row_per_person = true\nlabel = {json.dumps(NASTY[0])}\n{columns}"), table
 
 
 @needs_browser
@@ -352,17 +345,15 @@ def test_everybody_can_read_it(sim: Made, chromium: Browser, width: int, dark: b
 @needs_browser
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
-@pytest.mark.parametrize("kind", ["nasty", "old"])
-def test_odd_releases_make_pages_that_work(kind: str, chromium: Browser, tmp_path: Path) -> None:
-    page = odd_page(kind, tmp_path)
+def test_nasty_names_make_pages_that_work(chromium: Browser, tmp_path: Path) -> None:
+    page = nasty_page(tmp_path)
     assert page.stat().st_size < 3_000_000
     chromium.open(page, width=390)
     assert chromium.complaints == []
     assert chromium.too_wide() <= 0
     assert chromium.run("document.querySelectorAll('script').length") == 0
     titles = set(chromium.run("[...document.querySelectorAll('figcaption strong')].map((it) => it.textContent)"))
-    names = {"nasty": NASTY, "old": ["age", "smoker"]}[kind]
-    assert {f"{name}." for name in names} <= titles
+    assert {f"{name}." for name in NASTY} <= titles
 
 
 def test_inputs_of_another_schema_are_refused(sim: Made) -> None:

@@ -219,19 +219,6 @@ def test_a_page_of_nasty_names_works_in_a_browser_and_on_paper(chromium: Browser
     assert chromium.pdf(tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
-KEPT = Path(__file__).parents[1] / "releases"
-
-
-@pytest.mark.parametrize("kind", ["mst-targeted", "naive-bayes-uniform", "aim-cap"])
-@pytest.mark.parametrize("version", sorted(path.name for path in KEPT.iterdir() if path.is_dir()))
-def test_releases_of_older_versions_have_a_page(version: str, kind: str) -> None:
-    folder = KEPT / version / kind
-    text = html.unescape(public_page(folder))
-    account = json.loads((folder / "account.json").read_text(encoding="utf-8"))
-    assert f"repsynth {version}, format" in text
-    assert f"ε = {at_most(account['epsilon'])} at δ" in text
-
-
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
 def test_a_wide_release_still_makes_a_small_page(tmp_path: Path) -> None:
     """200 columns, and a category of 3,000 values."""

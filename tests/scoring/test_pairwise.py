@@ -1,6 +1,5 @@
 """The pairwise scorer: its claims, its files, and that it finds rare combinations of ordinary values."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from conftest import ALL_TYPES, make_people
 
 import repsynth
 from repsynth.curator.guarantee import why_none
-from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.mechanism.kernels import Chosen
 from repsynth.pipeline.run import run
@@ -37,8 +35,8 @@ from repsynth.scoring.bins import Bins
 from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.pairwise import (
     CHOICE,
+    FACTORS,
     PAIRS,
-    UNIT,
     PairChoice,
     Pairwise,
     PairwiseScore,
@@ -139,51 +137,9 @@ def test_no_pair_is_chosen_twice_and_in_a_forest_none_closes_a_circle() -> None:
     total = choice.total(records_of(make_people(50), SCHEMA))
     pairs = choice.tables.pairs
     chosen = (pairs.index((0, 1)), pairs.index((1, 2)))
-    for forest, closed in ((False, set()), (True, {(0, 2)})):
-        utilities = replace(choice, forest=forest).utilities(total, chosen)[1:]
-        assert {pairs[k] for k in np.flatnonzero(utilities == utilities.min())} == {(0, 1), (1, 2)} | closed
+    utilities = choice.utilities(total, chosen)[1:]
+    assert {pairs[k] for k in np.flatnonzero(utilities == utilities.min())} == {(0, 1), (1, 2)}
     assert len(score.pairs) == len(set(score.pairs)) >= 2  # type: ignore[attr-defined]
-
-
-def test_scores_of_earlier_versions_stay_what_they_were(tmp_path: Path) -> None:
-    """Every sharpness was a level of its own, and their factors are not in the file."""
-    release = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2)
-    now = release.stage.unmoved_score
-    assert isinstance(now, PairwiseScore)
-    generator = np.random.default_rng(1)
-    levels = len(SHARPNESS)
-
-    def some(like: np.ndarray) -> np.ndarray:
-        return generator.integers(-NAT, NAT, (levels, *like.shape[1:]))
-
-    first, shape = now.chosen[:1], now.gains[0].shape[1:]
-    apart, gains = tuple(map(some, now.apart)), (some(now.gains[0]),)
-    earlier = replace(
-        now,
-        apart=apart,
-        gains=gains,
-        pairs=now.pairs[:1],
-        chosen=first,
-        counts=now.counts[: shape[0] * shape[1]],
-        forest=True,
-    )
-    assert earlier.factors == tuple(round(UNIT * 2 / sharpness) for sharpness in SHARPNESS)
-    arrays = earlier.dump()
-    assert "pair_level_factors" not in arrays
-    again = Pairwise().load(release.stage.histograms, SCHEMA.label, arrays)
-    records = records_of(make_people(50), SCHEMA)
-    (a, b), cell = now.pairs[0], [bins.of(records) for bins in now.cells]
-    level = np.sum([each[:, place] for each, place in zip(apart, cell, strict=True)], axis=0)
-    level -= gains[0][:, now.groups[a][cell[a]], now.groups[b][cell[b]]]
-    beyond = (level - now.few) * np.array(earlier.factors)[:, None] // UNIT
-    assert np.array_equal(again.of(records), now.few + beyond.max(axis=0))
-    choice = again.kernels()[CHOICE]
-    assert isinstance(choice, Chosen)
-    assert isinstance(choice.choice, PairChoice)
-    assert choice.choice.forest
-    circle = np.array([all_pairs(len(now.cells)).index(pair) for pair in ((0, 1), (1, 2), (0, 2))])
-    with pytest.raises(repsynth.ReleaseError, match="not a forest"):
-        Pairwise().load(release.stage.histograms, SCHEMA.label, arrays | {"pair_chosen": circle})
 
 
 def test_a_score_is_the_largest_mean_over_neighbouring_sharpness() -> None:
@@ -327,21 +283,6 @@ def test_no_number_of_rows_makes_a_utility_overflow() -> None:
     assert moved.max() <= huge.unit
 
 
-def test_a_release_whose_pairs_are_a_forest_keeps_its_scores(tmp_path: Path) -> None:
-    """One of version 0.2.0.dev4, with the scores that it gave to some records."""
-    folder = Path(__file__).parent / "forest"
-    kept = json.loads((folder / "scores.json").read_text())
-    records = Records(rows=len(kept["scores"]), codes={k: np.array(v) for k, v in kept["codes"].items()})
-    release = repsynth.Release.load(folder)
-    for each in (release, repsynth.Release.load(release.save(tmp_path / "again"))):
-        assert each.score.of(records).tolist() == kept["scores"]
-        assert each.score.lowest == kept["lowest"]
-        choice = each.score.kernels()[CHOICE]
-        assert isinstance(choice, Chosen)
-        assert isinstance(choice.choice, PairChoice)
-        assert choice.choice.forest
-
-
 def scored(mu: float = 30.0) -> tuple[repsynth.Release, PairwiseScore]:
     release = run(make(mu=mu), open_source(make_people(2000)), noise_seed=2)
     score = release.stage.unmoved_score
@@ -361,15 +302,13 @@ def test_gains_are_shrunk_by_the_noise_that_their_tables_have(mu: float) -> None
         assert np.abs(one - other).max() <= 1  # in units of 2⁻¹⁶ nats
 
 
-@pytest.mark.parametrize("forest", [False, True])
-def test_no_record_scores_less_than_the_lowest_where_all_pairs_say_that_it_is_frequent(forest: bool) -> None:
+def test_no_record_scores_less_than_the_lowest_where_all_pairs_say_that_it_is_frequent() -> None:
     _, score = scored()
-    levels = len(replace(score, forest=forest).factors)
+    levels = len(FACTORS)
     alike = replace(
         score,
         apart=tuple(np.full((levels, each.shape[1]), 3 * NAT) for each in score.apart),
         gains=tuple(np.full((levels, *each.shape[1:]), NAT) for each in score.gains),
-        forest=forest,
     )
     assert set(alike.of(records_of(make_people(50), SCHEMA)).tolist()) == {alike.lowest}
 
@@ -388,20 +327,6 @@ def test_the_choice_that_an_audit_attacks_is_the_one_that_was_made(tmp_path: Pat
         for k in range(ran.rounds):
             before = again.chosen[:k]
             assert np.array_equal(again.choice.utilities(total, before), ran.utilities(total, before))
-
-
-def test_in_a_forest_what_two_trees_connect_is_connected_throughout() -> None:
-    release, score = scored()
-    choice = PairChoice.of(score.spreads, score.rows, 4, forest=True)
-    total, pairs = choice.total(records_of(make_people(50), SCHEMA)), choice.tables.pairs
-    trees = ((0, 1), (2, 3), (1, 2))
-    utilities = choice.utilities(total, tuple(pairs.index(pair) for pair in trees))[1:]
-    out = {pairs[k] for k in np.flatnonzero(utilities == utilities.min())}
-    assert out == {(a, b) for a, b in pairs if b <= 3}
-    circle = np.array([pairs.index(pair) for pair in (*trees, (0, 3))])
-    arrays = {name: array for name, array in score.dump().items() if name != "pair_level_factors"}
-    with pytest.raises(repsynth.ReleaseError, match="not a forest"):
-        Pairwise().load(release.stage.histograms, SCHEMA.label, arrays | {"pair_chosen": circle})
 
 
 def test_more_pairs_than_a_run_chooses_and_scores_that_overflow_are_refused() -> None:

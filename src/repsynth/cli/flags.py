@@ -13,7 +13,6 @@ from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
 
 _GROUP_OF_PART = {"weights": OUTLIERS, "scorer": OUTLIERS, "model": MODEL}
-_OLD_FLAGS = {"outlier_fraction": "--outlier-share"}
 _BUDGET_KNOBS = ("epsilon", "mu", "rho", "delta")
 
 
@@ -87,8 +86,6 @@ def _add(parser: argparse._ActionsContainer, knob: Knob, text: str) -> None:
         metavar=extra.get("metavar"),
         help=text.replace("%", "%%"),
     )
-    if knob.name in _OLD_FLAGS:
-        parser.add_argument(_OLD_FLAGS[knob.name], dest=knob.name, type=_type(knob), help=argparse.SUPPRESS)
 
 
 def _type(knob: Knob) -> Callable[[str], Any]:

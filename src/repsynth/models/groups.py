@@ -90,7 +90,6 @@ def coarser(histograms: Histograms, i: int, groups: Groups, most: int = _COARSE)
     """The groups of a numeric column taken together to so many of about equal mass; others stay as they are."""
     if groups.bins.starts is None or groups.count <= most:
         return groups
-    # The counts as they were measured: earlier releases, which do not keep these groups, were made so.
     counts = histograms.noisy(i) if histograms.clear(i) else np.append(histograms.probabilities[i], 0.0)
     mass = np.maximum(groups.sum_up(counts)[: groups.in_order], 1e-9)
     middle = (np.cumsum(mass) - mass / 2) / mass.sum()

@@ -6,6 +6,4 @@ from repsynth.models.marginal.model import Aim, Mst
 from repsynth.models.naive_bayes.model import NaiveBayes
 from repsynth.models.network.model import Autoregressive
 
-MODELS: Registry[Model] = Registry(
-    "model", [NaiveBayes, Mst, Aim, Autoregressive], renamed={"neural": "autoregressive"}
-)
+MODELS: Registry[Model] = Registry("model", [NaiveBayes, Mst, Aim, Autoregressive])

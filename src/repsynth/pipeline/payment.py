@@ -31,7 +31,6 @@ class Payer:
             training=plan.training,
             measured=plan.schema.measured,
             person=plan.schema.person,
-            one_row_per_person=plan.schema.one_row_per_person,
         )
 
 

@@ -25,10 +25,6 @@ from repsynth.scoring.ranges import look_shares
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 from repsynth.scoring.weights import RULES, Rule, check_rule
 
-SPLIT = 2
-"""How a budget is split into charges: to be counted up with every change of that, be it a default of a model, so
-that the charges of a release are worked out again only where they would come out the same."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -48,8 +44,6 @@ class Plan:
     """Score function and threshold, where they come from an earlier release."""
     why: str | None = None
     """Why this model, where none was named; in words that may be published."""
-    split: int | None = SPLIT
-    """How its budget was split; None where an earlier version did not write it."""
 
     @cached_property
     def loss(self) -> Loss:

@@ -121,9 +121,6 @@ class Settings(Knobs, frozen=True, kw_only=True):
         knobs = {name: value for name, value in knobs.items() if value is not None}
         if knobs.get("model") == AUTO:
             del knobs["model"]
-        for old, new in _RENAMED.items():
-            if old in knobs:
-                knobs.setdefault(new, knobs.pop(old))
         if knobs.get("weights") == "random":  # an ablation: the weights of `targeted`, dealt out at random
             if knobs.get("scorer", "random") not in ("random", Random()):
                 raise ConfigError(
@@ -157,10 +154,6 @@ class Settings(Knobs, frozen=True, kw_only=True):
             if part in table
         }
         return cls.of(**{**table, **parts})
-
-
-_RENAMED = {"outlier_share": "outlier_fraction"}
-"""Names of the first version."""
 
 
 def load_part(part: str, table: dict[str, Any]) -> Any:

@@ -80,7 +80,7 @@ class Balance:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more is spent than the limit allows, which an earlier version may have let happen."""
+        """Whether more is spent than the limit allows. The ledger reserves no such run."""
         return not (self._allows(self.spent) if self._exact else self._holds(self.spent_bound))
 
     @property

@@ -33,13 +33,13 @@ from repsynth.privacy.pld import SMALLEST_DELTA, is_training
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Measured, Person, Schema
 
-VERSION = 3
+VERSION = 4
 _SCHEMA = "schema"
 """The name of the event by which a run pays for a measured schema."""
 
 _BUSY_SECONDS = 60.0
 _APPLICATION = 0x52455053
-_MIGRATIONS = (
+_TABLES = (
     """
     CREATE TABLE entry (
         number INTEGER PRIMARY KEY,
@@ -48,35 +48,11 @@ _MIGRATIONS = (
         run TEXT NOT NULL,
         content TEXT NOT NULL,
         hash TEXT NOT NULL
-    ) STRICT;
-    CREATE TABLE head (number INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;
+    ) STRICT
     """,
-    """
-    ALTER TABLE entry RENAME TO old;
-    CREATE TABLE entry (
-        number INTEGER PRIMARY KEY,
-        dataset TEXT NOT NULL,
-        kind TEXT NOT NULL CHECK (kind IN ('init', 'reserve', 'claim', 'commit')),
-        run TEXT NOT NULL,
-        content TEXT NOT NULL,
-        hash TEXT NOT NULL
-    ) STRICT;
-    INSERT INTO entry SELECT * FROM old;
-    DROP TABLE old;
-    """,
-    """
-    ALTER TABLE entry RENAME TO old;
-    CREATE TABLE entry (
-        number INTEGER PRIMARY KEY,
-        dataset TEXT NOT NULL,
-        kind TEXT NOT NULL CHECK (kind IN ('init', 'reserve', 'claim', 'state', 'commit')),
-        run TEXT NOT NULL,
-        content TEXT NOT NULL,
-        hash TEXT NOT NULL
-    ) STRICT;
-    INSERT INTO entry SELECT * FROM old;
-    DROP TABLE old;
-    """,
+    "CREATE TABLE head (number INTEGER NOT NULL, hash TEXT NOT NULL) STRICT",
+    f"PRAGMA user_version = {VERSION}",
+    f"PRAGMA application_id = {_APPLICATION}",
 )
 
 
@@ -156,14 +132,14 @@ class Ledger:
         training: SampledEvent | None = None,
         measured: Measured | None = None,
         person: Person | None = None,
-        one_row_per_person: bool = False,
     ) -> str:
         """Set the cost of a run aside before it opens the data; the run's name in the ledger.
 
         `charges` holds the μ of each measurement to come, `training` the rounds of training where there are
         any. What a `measured` schema has cost is set aside with the first run that names it, and with no other.
         That run must fit by bounds, since its settings may depend on the schema.
-        All runs of a dataset protect the same: records, or the persons of one column of ids.
+        All runs of a dataset protect the same: the persons of one column of ids or, without `person`, persons who
+        have one row each.
         Refused, with nothing written, where the total would be exceeded.
         """
         if not (charges or measured) or not all(math.isfinite(mu) and mu > 0 for mu in charges.values()):
@@ -176,7 +152,6 @@ class Ledger:
             events.append(rounds)
         with self._transaction() as connection:
             name = _find(connection, dataset, self.path)
-            _refuse_twins(connection, name, self.path)
             schema = None
             if measured is not None and measured.mark not in _schemas(connection, name):
                 events.append({"kind": "gaussian", "name": _SCHEMA, "mu": measured.mu})
@@ -204,7 +179,6 @@ class Ledger:
                 "when": _now(),
                 **({} if measured is None else {"schema": measured.mark}),
                 **({} if person is None else {"person": person.column}),
-                **({"one_row_per_person": True} if one_row_per_person else {}),
             }
             _append(connection, name, "reserve", run, content)
             return run
@@ -230,7 +204,7 @@ class Ledger:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    _migrate(connection, self.path)
+                    _begin(connection, self.path)
                     _verify(connection, self.path)
                     yield connection
                     connection.execute("COMMIT")
@@ -247,20 +221,22 @@ class Ledger:
             raise LedgerError(_damage(self.path, "it is not a ledger, or it is corrupted")) from None
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _begin(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in an empty file. Refuse what is no ledger, and a ledger of another version: misread, it
+    would forget what was spent."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    if version > VERSION:
-        raise LedgerError(f"{path}: written by a newer version of repsynth; upgrade repsynth")
-    if version > 0 and application != _APPLICATION:
-        raise LedgerError(f"{path}: a database, but not a ledger of repsynth; check the path")
-    if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
-        raise LedgerError(f"{path}: a database, but not a ledger of repsynth; check the path")
-    for step in _MIGRATIONS[version:]:
-        for statement in step.split(";"):
+    empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    if (version, application, empty) == (0, 0, True):
+        for statement in _TABLES:
             connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    elif application != _APPLICATION:
+        raise LedgerError(f"{path}: a database, but not a ledger of repsynth; check the path")
+    elif version != VERSION:
+        raise LedgerError(
+            f"{path}: written by another version of repsynth (format {version}); this one reads format {VERSION}: "
+            "begin another ledger, in another file, with a budget that leaves room for what this one has spent"
+        )
 
 
 def _verify(connection: sqlite3.Connection, path: Path) -> None:
@@ -326,18 +302,7 @@ def _find(connection: sqlite3.Connection, dataset: str, path: Path) -> str:
     names = [name for name in _datasets(connection) if same_name(name, dataset)]
     if not names:
         raise LedgerError(f"{path}: no budget for '{shown(dataset)}'; give it one with repsynth ledger init")
-    return dataset if dataset in names else names[0]
-
-
-def _refuse_twins(connection: sqlite3.Connection, dataset: str, path: Path) -> None:
-    """Earlier versions told names apart that are one now."""
-    names = [name for name in _datasets(connection) if same_name(name, dataset)]
-    if len(names) > 1:
-        listed = " and ".join(f"'{name}'" for name in names)
-        raise LedgerError(
-            f"{path}: {listed} are one name, with a budget each; nothing more is spent from them: begin another "
-            "ledger, with a budget that leaves room for what they have spent together"
-        )
+    return names[0]
 
 
 def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balance:
@@ -348,7 +313,7 @@ def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balanc
     limit = Budget.gaussian(mu=start["mu"], delta=start["delta"])
     balance = Balance(dataset, None, None, limit, ())
     finished = {run for kind, run, _ in rows if kind == "commit"}
-    spendings = []
+    spendings, columns = [], set()
     for kind, run, content in rows:
         if kind == "reserve":
             entry = json.loads(content)
@@ -358,25 +323,21 @@ def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balanc
             after_schema = _SCHEMA in measured and measured != {_SCHEMA}
             told = (entry["who"], entry["what"], entry["when"])
             spendings.append(Spending(run, *told, loss, bound, run in finished, after_schema))
-    declared = [_declared(json.loads(content)) for kind, _, content in rows if kind == "reserve"]
-    if not declared:
+            columns.add(entry.get("person"))
+    if not columns:
         return balance
-    common = declared[0] if all(each == declared[0] for each in declared) else Schema(columns=())
-    return replace(balance, unit=unit_of(common), neighbours=neighbours_of(common), spendings=tuple(spendings))
-
-
-def _declared(entry: dict[str, Any]) -> Schema:
-    """What the schema of a run said of persons."""
-    column = entry.get("person")
-    person = None if column is None else Person(column=str(column), rows=1)
-    return Schema(columns=(), person=person, one_row_per_person=entry.get("one_row_per_person") is True)
+    if len(columns) > 1:
+        raise LedgerError(_damage(path, "its runs protect different persons"))
+    (column,) = columns
+    schema = Schema(columns=(), person=None if column is None else Person(column=str(column), rows=1))
+    return replace(balance, unit=unit_of(schema), neighbours=neighbours_of(schema), spendings=tuple(spendings))
 
 
 def _bound(events: list[dict[str, Any]], loss: Loss, balance: Balance, path: Path) -> Bound:
-    """What the events of a run count for beside other runs; earlier versions did not note it of a training."""
+    """What the events of a run count for beside other runs."""
     noted = [event["bound"] for event in events if "bound" in event]
     if len(noted) != len(loss.trainings):
-        return balance.bound(loss)
+        raise LedgerError(_damage(path, "it holds a training without its bound"))
     bounds = [Bound(float(each["mu"]), float(each["failure"])) for each in noted]
     if not all(0 < each.mu < math.inf and 0 <= each.failure <= 1 for each in bounds):
         raise LedgerError(_damage(path, "it holds a bound that is out of range"))

@@ -1,4 +1,7 @@
-"""Who is protected, what a neighbouring table is, and what a synthetic row represents."""
+"""Who is protected, what a neighbouring table is, and what a synthetic row represents.
+
+A schema here declares its unit of privacy (`check_unit`): `[person]`, or else one row per person.
+"""
 
 from repsynth.schema import Person, Schema
 
@@ -10,16 +13,14 @@ LEAST_DELTA = 1e-20
 
 
 def unit_of(schema: Schema) -> str:
-    """Return who is protected. Only what the schema says of persons is said here.
+    """Return who is protected.
 
     >>> unit_of(Schema(columns=(), person=Person(column="patient", rows=3)))
     'one person with all their rows'
-    >>> unit_of(Schema(columns=(), one_row_per_person=True)), unit_of(Schema(columns=()))
-    ('one person, who has one row', 'one row')
+    >>> unit_of(Schema(columns=(), one_row_per_person=True))
+    'one person, who has one row'
     """
-    if schema.person is not None:
-        return "one person with all their rows"
-    return "one person, who has one row" if schema.one_row_per_person else "one row"
+    return "one person with all their rows" if schema.person else "one person, who has one row"
 
 
 def neighbours_of(schema: Schema) -> str:
@@ -27,16 +28,15 @@ def neighbours_of(schema: Schema) -> str:
 
     >>> neighbours_of(Schema(columns=(), person=Person(column="patient", rows=3)))
     "all rows of one person, those with one id in 'patient', replaced by null records, which contribute nothing"
-    >>> neighbours_of(Schema(columns=()))
-    'one row replaced by the null record, which contributes nothing: adding or removing one row'
+    >>> neighbours_of(Schema(columns=(), one_row_per_person=True))
+    'one row replaced by the null record, which contributes nothing: adding or removing one person'
     """
     if schema.person is not None:
         return (
             f"all rows of one person, those with one id in '{schema.person.column}', replaced by null records, "
             "which contribute nothing"
         )
-    who = "person" if schema.one_row_per_person else "row"
-    return f"one row replaced by the null record, which contributes nothing: adding or removing one {who}"
+    return "one row replaced by the null record, which contributes nothing: adding or removing one person"
 
 
 def of_persons(person: Person) -> str:
@@ -53,21 +53,16 @@ def of_persons(person: Person) -> str:
     )
 
 
-def unit_name(schema: Schema) -> str:
-    """Return "person" where the schema says what a person is, else "row"."""
-    return "person" if schema.person or schema.one_row_per_person else "row"
-
-
 def row_meaning(schema: Schema) -> str:
     """What a row of the synthetic table represents.
 
-    >>> row_meaning(Schema(columns=())), row_meaning(Schema(columns=(), one_row_per_person=True))
-    ('one row of the real table', 'one person')
+    >>> row_meaning(Schema(columns=(), one_row_per_person=True))
+    'one person'
     >>> row_meaning(Schema(columns=(), person=Person(column="patient")))
     'one random row of a random person, so each person counts once, however many rows they have'
     """
     if schema.person is None:
-        return "one person" if schema.one_row_per_person else "one row of the real table"
+        return "one person"
     if schema.person.rows == 1:
         return "one random row of a random person, so each person counts once, however many rows they have"
     return f"a random row, where each person counts as {schema.person.rows:,} rows at most"

@@ -4,7 +4,6 @@ release   the release itself: sample from it, ask what it cost
 account   what it cost, in every unit a reader may want
 format    what is in its files;  folder: reading and writing them
 charged   whether its charges are those of its settings
-first     files of the first version
 """
 
 from repsynth.release.release import Release

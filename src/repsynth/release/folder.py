@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.errors import ConfigError, ReleaseError, RepsynthError, has_controls, shown
-from repsynth.release import first
 from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, describe
 from repsynth.release.release import Release
 from repsynth.scoring.base import Arrays
@@ -83,8 +82,6 @@ def load_release(folder: Path) -> Release:
         _damaged(folder, "arrays.npz is not the file that release.json describes")
     arrays = read_arrays(folder, packed)
     try:
-        if described.get("format") == first.FORMAT:
-            described, arrays = first.upgrade(described, arrays)
         return assemble(msgspec.convert(described, ReleaseFile), arrays)
     except ReleaseError as error:
         _damaged(folder, str(error))
@@ -119,10 +116,10 @@ def _parse(folder: Path, text: bytes) -> dict[str, Any]:
     if has_controls(described):
         _damaged(folder, "release.json: a name or a value has a control character")
     version = described.get("format")
-    if isinstance(version, int) and version > FORMAT:
+    if isinstance(version, int) and version != FORMAT:
         raise ReleaseError(
-            f"{shown(folder)}: written by a newer version of repsynth (format {version}, this one reads up to "
-            f"{FORMAT}); upgrade repsynth"
+            f"{shown(folder)}: written by another version of repsynth (format {version}); this one reads format "
+            f"{FORMAT}: read it with that version, or make it again"
         )
     return described
 

@@ -1,6 +1,6 @@
 """`release.json`: what is in it, and how a release becomes it and is made of it again.
 
-A release carries its plan, so it is checked against its own charges and never against today's defaults.
+A release carries its plan. Its charges must be those that the settings in the plan make.
 """
 
 import math
@@ -19,14 +19,13 @@ from repsynth.data.layout import DTYPE, Layout
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Fit, Kept, Made
-from repsynth.planning.plan import Plan
+from repsynth.planning.plan import Plan, make_charges
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, Event, ExponentialEvent, GaussianEvent, SampledEvent
 from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
-from repsynth.release.charged import check_split
 from repsynth.release.lending import borrowed_from, kept_arrays, their_arrays
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Id, Numeric, Schema, schema_from_dict, schema_to_dict
@@ -41,7 +40,10 @@ from repsynth.scoring.threshold import Threshold, follows, rows_of
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage.checks import ints, positive, require
 
-FORMAT = 4
+FORMAT = 5
+"""To be counted up with every change of what a release says, or of how its charges follow from its settings."""
+
+_CLOSE = 1e-6
 
 
 class BudgetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +74,6 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ceiling: float
     training: SampledEvent | None
     why: str | None = None
-    split: int | None = None
 
 
 class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +82,6 @@ class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: int
     fraction: float
     fraction_error: float
-    reading: int | None = None
 
 
 class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,11 +127,10 @@ def describe(release: Release, digest: str) -> ReleaseFile:
             ceiling=plan.ceiling,
             training=plan.training,
             why=plan.why,
-            split=plan.split,
         ),
         rows=release.rows,
         events=release.events,
-        threshold=ThresholdFile(threshold.value, threshold.fraction, threshold.fraction_error, threshold.reading)
+        threshold=ThresholdFile(threshold.value, threshold.fraction, threshold.fraction_error)
         if threshold
         else None,
         weights_start=release.weights.start,
@@ -172,10 +171,10 @@ def stage_arrays(stage: StageOne) -> Arrays:
 def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     """The release from its parts; an error of ours where they contradict each other."""
     require(file.format == FORMAT, "its format is not known")
-    schema = schema_from_dict(file.schema)
+    schema = _schema(file.schema)
     plan = replace(_plan(file.plan, schema), borrowed=_borrowed(file, schema, arrays))
     _check_events(file.events, plan)
-    check_split(plan, scored=file.scores_from is None)
+    _check_charges(plan, scored=file.scores_from is None)
     _check_layout(file.layout, schema)
     stage = _stage(file, plan, arrays)
     gaussian = {event.name: event for event in file.events if isinstance(event, GaussianEvent)}
@@ -195,9 +194,9 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     require(re.fullmatch("[0-9a-f]{64}", digest) is not None, "it does not say where its scores came from")
     require(theirs.format == FORMAT and theirs.scores_from is None, "its scores came from elsewhere twice")
     require(theirs.fit == {} and theirs.threshold is not None, "its scores from elsewhere have no threshold")
-    plan = _plan(theirs.plan, schema_from_dict(theirs.schema))
+    plan = _plan(theirs.plan, _schema(theirs.schema))
     _check_events(theirs.events, plan)
-    check_split(plan, scored=True)
+    _check_charges(plan, scored=True)
     stage = _stage(theirs, plan, their_arrays(arrays))
     _check_scores_were_paid_for(theirs.events, stage)
     borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
@@ -254,8 +253,27 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
         ceiling=file.ceiling,
         training=file.training,
         why=file.why,
-        split=file.split,
     )
+
+
+def _schema(described: dict[str, Any]) -> Schema:
+    schema = schema_from_dict(described)
+    declared = schema.person is not None or schema.one_row_per_person
+    require(declared, "its schema does not declare the unit of privacy")
+    return schema
+
+
+def _check_charges(plan: Plan, *, scored: bool) -> None:
+    """The charges are those that the settings make. Their sum alone does not tell: what every record pays in full
+    decides what an outlier loses, and a file that claimed less of it would claim a smaller loss."""
+    charges, again = plan.charges, make_charges(plan.schema, plan.settings, plan.budget, scored=scored)
+    same = again.keys() == charges.keys() and all(_same(charges[name], again[name]) for name in again)
+    require(same, "its charges are not its settings'")
+
+
+def _same(one: Charge, other: Charge) -> bool:
+    alike = (one.weighted, one.choice) == (other.weighted, other.choice)
+    return alike and math.isclose(one.mu, other.mu, rel_tol=_CLOSE)
 
 
 def _check_rule(rule: Rule, settings: Settings, ceiling: float) -> None:
@@ -406,7 +424,7 @@ def _threshold(described: ReleaseFile, plan: Plan, arrays: Arrays, label: Discre
         shifts = ints(arrays["threshold_shifts"], rows_of(label), most=2**50)
     rows = 1 if shifts is None else len(shifts)
     counts = ints(arrays["threshold_counts"], rows * (len(edges) + 1)).reshape(rows, -1)
-    threshold = Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts, file.reading)
+    threshold = Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts)
     require(file.fraction == plan.outlier_fraction, "its threshold's fraction is not its plan's")
     sigma = _sigma(described, SCORES)
     followed = follows(threshold, rows=described.rows, sigma=sigma, label=label)

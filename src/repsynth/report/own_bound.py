@@ -25,7 +25,7 @@ from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeri
 from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.bins import Bins
-from repsynth.scoring.pairwise import UNIT, PairwiseScore
+from repsynth.scoring.pairwise import FACTORS, UNIT, PairwiseScore
 from repsynth.scoring.random import SPAN, RandomScore
 from repsynth.scoring.rarity import EXTREMES, FARTHEST, RarityScore, histograms_by_column
 from repsynth.scoring.shifted import ShiftedScore
@@ -220,8 +220,7 @@ def _(score: PairwiseScore) -> dict[str, Any]:
         "gains": [each.tolist() for each in score.gains],
         "few": score.few,
         "order": [[i, list(told)] for i, told in score.order],
-        "least": None if score.forest else 0,
-        "factors": list(score.factors),
+        "factors": list(FACTORS),
         "unit": UNIT,
     }
 

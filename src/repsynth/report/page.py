@@ -10,9 +10,9 @@ import repsynth
 from repsynth.errors import ConfigError
 from repsynth.evaluation.measures import STEPS
 from repsynth.evaluation.palette import colours_of_page
-from repsynth.privacy.neighbours import of_persons, row_meaning, unit_name
+from repsynth.privacy.neighbours import of_persons, row_meaning
 from repsynth.release.release import Release
-from repsynth.schema import Schema
+from repsynth.schema import Schema, check_unit
 
 CURATOR_STEPS = ("reading", *STEPS, "losses", "drawing")
 """What the curator's page is made of, in this order."""
@@ -84,9 +84,10 @@ def explore_page(schema: Schema, release: Release | None = None) -> str:
     """The page for choosing a plan: sliders over the closed forms; with a release, it starts at its settings.
 
     >>> from repsynth.schema import Boolean
-    >>> "Save plan.toml" in explore_page(Schema(columns=(Boolean(name="smoker"),)))
+    >>> "Save plan.toml" in explore_page(Schema(columns=(Boolean(name="smoker"),), one_row_per_person=True))
     True
     """
+    check_unit(schema)
     template = _template("explore.html")
     from repsynth.report.explore import explore_facts
 
@@ -97,7 +98,6 @@ def explore_page(schema: Schema, release: Release | None = None) -> str:
         released=release is not None,
         notes=[] if release is None else facts["release"]["notes"],
         persons=None if schema.person is None else of_persons(schema.person),
-        unit=unit_name(schema),
         row=row_meaning(schema),
         rows_per_person=schema.rows_per_person,
         version=repsynth.__version__,

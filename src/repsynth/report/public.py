@@ -12,7 +12,7 @@ import numpy as np
 import repsynth
 from repsynth.planning.cautions import csv_cautions
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons, row_meaning, unit_name
+from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons, row_meaning
 from repsynth.privacy.shown import at_most, fixed_at_most
 from repsynth.release.describe import mu_of_event
 from repsynth.release.expected import Z, expected_errors
@@ -49,7 +49,6 @@ class PublicFacts:
     epsilon: str
     delta: str
     neighbours: str
-    unit: str
     row: str
     promise: Promise
     outliers: Promise | None
@@ -73,7 +72,6 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         epsilon=at_most(privacy.epsilon),
         delta=at_most(privacy.delta, 3),
         neighbours=neighbours_of(release.schema),
-        unit=unit_name(release.schema),
         row=row_meaning(release.schema),
         promise=Promise("anybody", at_most(privacy.epsilon), _right(float(privacy.advantage))),
         outliers=_outliers(release),

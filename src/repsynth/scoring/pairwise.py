@@ -62,16 +62,12 @@ _MOST_PAIRS, _RECORDS_PER_NOISE = 12, 40.0
 _SMALL = 60.0  # records times the tables' μ: of fewer, no pair stands above its noise
 _MOST_GROUPS, _FEWEST_GROUPS, _MOST_CELLS = 20, 4, 2_000_000
 _CHOICE_PART = 0.2  # of the pairs' share
-_SMOOTH, _SMOOTH_IN_FOREST = 4, 3  # the place of the λ by which pairs are compared
+_SMOOTH = 4  # the place of the λ by which pairs are compared
 _SCALE = 2.0  # the sharpness at which a score is in nats: so it spreads about as far as that of `rarity`
 _TOGETHER = 3  # neighbouring λ that make one level
 _LEVELS = [SHARPNESS[k : k + _TOGETHER] for k in range(len(SHARPNESS) - _TOGETHER + 1)]
 FACTORS = tuple(round(UNIT * _SCALE * sum(1 / x for x in level) / _TOGETHER) for level in _LEVELS)
 """What a score of each level is multiplied by, in units of 1/UNIT."""
-
-FACTORS_IN_FOREST = tuple(round(UNIT * _SCALE / sharpness) for sharpness in SHARPNESS)
-"""The same where every sharpness is a level of its own, as in releases that do not name their factors: their pairs
-are a forest."""
 
 _RAREST = 0.02  # of the product of the margins: no table makes a combination rarer than that
 
@@ -128,20 +124,15 @@ class Pairwise(Scorer, frozen=True):
         require(len(set(pairs)) == len(pairs), "a pair of columns is there twice")
         most = min(_MOST_PAIRS, max(len(spreads) - 1, 0))
         require(len(pairs) <= most, "it has more pairs of columns than are chosen")
-        forest = "pair_level_factors" not in arrays
-        require(not forest or _is_forest(pairs), "its pairs of columns are not a forest")
-        factors = FACTORS_IN_FOREST if forest else FACTORS
-        require(
-            forest or ints(arrays["pair_level_factors"]).tolist() == list(factors), "its factors are not known"
-        )
+        require(ints(arrays["pair_level_factors"]).tolist() == list(FACTORS), "its factors are not known")
         cells = tuple(_read_cells(i, spread, arrays) for i, spread in enumerate(spreads))
         groups = tuple(_read_groups(arrays[f"pair_groups_{i}"], bins) for i, bins in enumerate(cells))
-        levels = len(factors)
+        levels = len(FACTORS)
         shapes = [(levels, int(groups[a].max()) + 1, int(groups[b].max()) + 1) for a, b in pairs]
         gains = [_levels(arrays[f"pair_gain_{k}"], shape) for k, shape in enumerate(shapes)]
         apart = [_levels(arrays[f"apart_{i}"], (levels, b.count)) for i, b in enumerate(cells)]
         largest = sum(int(np.abs(each).max()) for each in (*apart, *gains))
-        require(largest * max(factors) < _HIGHEST, "its scores are out of range")
+        require(largest * max(FACTORS) < _HIGHEST, "its scores are out of range")
         rows = sum(shape[1] * shape[2] for shape in shapes)
         return PairwiseScore(
             cells=cells,
@@ -153,7 +144,6 @@ class Pairwise(Scorer, frozen=True):
             counts=ints(arrays["pair_counts"], rows),
             spreads=spreads,
             rows=histograms.rows,
-            forest=forest,
         )
 
 
@@ -201,7 +191,6 @@ class PairTables:
 class PairChoice:
     """Which pairs to measure: those whose smoothed table is farthest from the product of its margins.
 
-    Those of earlier versions' releases are a `forest`: no pair's columns were connected by others before it.
     `smooth` holds for each column a public matrix of whole numbers whose columns add up to `UNIT` at most. So one
     record moves a smoothed table by at most `UNIT`² in all its cells together, and with it every utility.
     """
@@ -211,17 +200,16 @@ class PairChoice:
     expected: tuple[Ints, ...]
     """The smoothed product of the released margins of each pair: public."""
     rounds: int
-    forest: bool = False
     name: str = CHOICE
     unit: int = UNIT**2
     weighted: bool = False
 
     @classmethod
-    def of(cls, spreads: Sequence[Spread], rows: float, rounds: int, *, forest: bool = False) -> "PairChoice":
+    def of(cls, spreads: Sequence[Spread], rows: float, rounds: int) -> "PairChoice":
         """The choice among all pairs: everything in it follows from the released histograms."""
         smooth = []
         for spread in spreads:
-            close = spread.group_closeness(SHARPNESS[_SMOOTH_IN_FOREST if forest else _SMOOTH])
+            close = spread.group_closeness(SHARPNESS[_SMOOTH])
             smooth.append(np.floor(close / close.sum(axis=0) * UNIT).astype(np.int64))
         pairs = all_pairs(len(spreads))
         one_way = [
@@ -231,7 +219,7 @@ class PairChoice:
         expected = tuple(
             np.rint(np.clip(np.outer(one_way[a], one_way[b]), 0.0, _MOST)).astype(np.int64) for a, b in pairs
         )
-        return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds, forest)
+        return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds)
 
     def total(self, records: Records) -> Ints:
         return self.tables.total(records)
@@ -251,9 +239,6 @@ class PairChoice:
             for (a, b), table, expected in zip(pairs, self.tables.split(total), expectations, strict=True)
         ]
         taken = np.isin(np.arange(len(pairs)), chosen)
-        if self.forest:
-            part = _connected([pairs[k] for k in chosen])
-            taken = np.array([part.get(a, a) == part.get(b, b) for a, b in pairs])
         return np.append(OUT if not taken.all() else 0, np.where(taken, OUT, distances)).astype(np.int64)
 
 
@@ -274,13 +259,6 @@ class PairwiseScore:
     counts: Ints
     spreads: tuple[Spread, ...]
     rows: float
-    forest: bool = False
-    """Whether it is of an earlier version, with other levels, that took off what all pairs tell."""
-
-    @property
-    def factors(self) -> tuple[int, ...]:
-        """What each level is multiplied by, in units of 1/UNIT."""
-        return FACTORS_IN_FOREST if self.forest else FACTORS
 
     @cached_property
     def order(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -304,32 +282,32 @@ class PairwiseScore:
     @property
     def lowest(self) -> int:
         levels = []
-        for k in range(len(self.factors)):
+        for k in range(len(FACTORS)):
             least = [
                 int(self.apart[i][k].min()) - sum(int(self.gains[pair][k].max()) for pair in told)
                 for i, told in self.order
             ]
-            levels.append(np.array([sum(least if self.forest else (max(each, 0) for each in least))]))
+            levels.append(np.array([sum(max(each, 0) for each in least)]))
         return int(self._largest(levels)[0])
 
     def of(self, records: Records) -> Ints:
         cell = [bins.of(records) for bins in self.cells]
         group = {i: self.groups[i][cell[i]] for pair in self.pairs for i in pair}
         levels = []
-        for k in range(len(self.factors)):
+        for k in range(len(FACTORS)):
             level = np.zeros(records.rows, dtype=np.int64)
             for i, told in self.order:
                 left = self.apart[i][k][cell[i]]
                 for pair in told:
                     a, b = self.pairs[pair]
                     left = left - self.gains[pair][k][group[a], group[b]]
-                level += left if self.forest else np.maximum(left, 0)
+                level += np.maximum(left, 0)
             levels.append(level)
         return self._largest(levels)
 
     def _largest(self, levels: Sequence[Ints]) -> Ints:
         """The largest over all levels of what is beyond log rows, over the sharpness, in nats at `_SCALE`."""
-        beyond = [(level - self.few) * factor // UNIT for level, factor in zip(levels, self.factors, strict=True)]
+        beyond = [(level - self.few) * factor // UNIT for level, factor in zip(levels, FACTORS, strict=True)]
         largest: Ints = self.few + np.maximum.reduce(beyond)
         return largest
 
@@ -346,13 +324,12 @@ class PairwiseScore:
 
         if not self.pairs:
             return {}
-        choice = PairChoice.of(self.spreads, self.rows, len(self.chosen), forest=self.forest)
+        choice = PairChoice.of(self.spreads, self.rows, len(self.chosen))
         return {CHOICE: Chosen(choice, self.chosen), PAIRS: PairTables.of(self.spreads, self.pairs, PAIRS)}
 
     def dump(self) -> Arrays:
         arrays: Arrays = {"pair_chosen": np.array(self.chosen, dtype=np.int64), "pair_counts": self.counts}
-        if not self.forest:
-            arrays["pair_level_factors"] = np.array(self.factors, dtype=np.int64)
+        arrays["pair_level_factors"] = np.array(FACTORS, dtype=np.int64)
         for i, bins in enumerate(self.cells):
             arrays |= {f"apart_{i}": self.apart[i].ravel(), f"pair_groups_{i}": self.groups[i]}
             if bins.starts is not None:
@@ -444,24 +421,6 @@ def _spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:
 
 def _features(schema: Schema) -> list[str]:
     return [column.name for column in schema.learned if column.name != schema.label]
-
-
-def _connected(pairs: Sequence[Pair]) -> dict[int, int]:
-    """For each column in a pair, a name for all columns that it is connected with."""
-    part = {i: i for pair in pairs for i in pair}
-    for a, b in pairs:
-        old, new = part[b], part[a]
-        part = {column: new if p == old else p for column, p in part.items()}
-    return part
-
-
-def _is_forest(pairs: Sequence[Pair]) -> bool:
-    """Whether each pair connects what those before it did not."""
-    for k, (a, b) in enumerate(pairs):
-        part = _connected(pairs[:k])
-        if part.get(a, a) == part.get(b, b):
-            return False
-    return True
 
 
 def _read_cells(i: int, spread: Spread, arrays: Arrays) -> Bins:

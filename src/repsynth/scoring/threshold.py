@@ -30,12 +30,6 @@ from repsynth.scoring.weights import FULL, WeightFunction
 READABLE = 200.0
 """Records times μ from which on the noisy counts are read directly."""
 
-READING = 2
-"""How a threshold is read off its histogram. A change of that counts it up and keeps the way before for the
-releases that were read by it: one that cannot be read again is refused. In 1, more records were needed for a
-threshold by label, and it was never fitted; versions up to 0.2.0.dev2, which did not write it, have read theirs in
-this way."""
-
 MOST_BINS = 48
 
 FEW = 50.0
@@ -123,8 +117,6 @@ class Threshold:
     fraction: float
     fraction_error: float
     shifts: Ints | None = None
-    reading: int | None = None
-    """The `READING` by which it was found; None where an earlier version did not write it, which is 1."""
 
     def moved_edges(self, row: int) -> Ints:
         """The edges of a row's bins, moved as its scores are."""
@@ -172,7 +164,7 @@ class ScoreBins:
         else:
             fit = _Fit.of(noisy, _DRAWN_ABOVE, rows=rows, sigma=sigma)
             value, error = fit.value(self.edges, fraction), fit.error(fraction)
-        return Threshold(value, self.edges, counts[None], fraction, error, reading=READING)
+        return Threshold(value, self.edges, counts[None], fraction, error)
 
 
 def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
@@ -192,7 +184,7 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
         own, _ = _read(edges, row, fraction=fraction, rows=records, sigma=sigma)
         values.append(min(own if records >= FEW * sigma else common, highest))
     shifts = common - np.array(values, dtype=np.int64)
-    return Threshold(common, edges, counts, fraction, error, shifts, READING)
+    return Threshold(common, edges, counts, fraction, error, shifts)
 
 
 def _fit_by_label(edges: Ints, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
@@ -204,22 +196,18 @@ def _fit_by_label(edges: Ints, counts: Ints, *, fraction: float, rows: float, si
     for k, row in enumerate(noisy):
         if (records := float(row.sum())) > _LEAST_OF_LABEL * sigma:
             values[k] = min(every.shifted(row, rows=records, sigma=sigma).value(edges, fraction), highest)
-    return Threshold(common, edges, counts, fraction, every.error(fraction), common - values, READING)
+    return Threshold(common, edges, counts, fraction, every.error(fraction), common - values)
 
 
 def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
-    """Whether a threshold is the one that its own histogram says, read as it says that it was.
+    """Whether a threshold is the one that its own histogram says.
 
     Another processor may round a logarithm otherwise: a thousandth of a nat counts as the same.
     """
-    if threshold.reading not in (None, 1, READING):
-        return False  # nobody here could tell
     by = label if threshold.shifts is not None else None
     readable = rows / sigma >= READABLE
-    if by is not None and threshold.reading != READING and not readable:
-        return False  # few records had one threshold for all labels
     told = {_tells_labels(label, (1 + off) * rows / sigma) for off in (-_ROUNDED, _ROUNDED)}
-    if threshold.reading == READING and (by is not None) not in told:
+    if (by is not None) not in told:
         return False  # whether each label has its own follows from public numbers
     if not readable and len(threshold.edges) != len(_DRAWN_ABOVE if by is None else _FEW_DRAWN_ABOVE):
         return False

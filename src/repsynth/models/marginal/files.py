@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from repsynth.models.groups import NONE, coarser, of_finer, read_groups
+from repsynth.models.groups import NONE, of_finer, read_groups
 from repsynth.models.marginal.fit import FOREST
 from repsynth.models.marginal.label_tables import UNIT, LabelTables
 from repsynth.models.marginal.rounds import LABEL_TABLES, MEAN_NOISE, most_tables
@@ -20,8 +20,7 @@ from repsynth.storage.checks import ints, require
 
 
 class TablesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A measurement: the views that its tables cross; of the label's tables also their constant and clip, which
-    plain counts, as earlier releases have them, do without."""
+    """A measurement: the views that its tables cross; of the label's tables also their constant and clip."""
 
     name: str
     pairs: tuple[tuple[int, ...], ...]
@@ -37,13 +36,7 @@ def read_tables(
     require(len(files) > 0, "its parts are not its model's")
     require([file.name for file in files] == list(sigmas), "its measurements are out of order")
     groups = tuple(read_groups(arrays[f"groups_{i}"], bins) for i, bins in enumerate(stage.histograms.bins))
-    # Earlier releases do not keep their coarse groups: they follow from the histograms.
-    coarse = tuple(
-        read_groups(arrays[f"coarse_{i}"], each.bins)
-        if f"coarse_{i}" in arrays
-        else coarser(stage.histograms, i, each)
-        for i, each in enumerate(groups)
-    )
+    coarse = tuple(read_groups(arrays[f"coarse_{i}"], each.bins) for i, each in enumerate(groups))
     for fine, other in zip(groups, coarse, strict=True):
         inside = fine.of_bin != NONE
         whole = np.array_equal(of_finer(fine, other)[fine.of_bin[inside]], other.of_bin[inside])
@@ -62,11 +55,11 @@ def read_tables(
 
 def _statistic(file: TablesFile, views: Views, arrays: Arrays) -> Tables | LabelTables:
     stage = views.stage
+    of_label = views.label is not None and list(file.pairs) == views.label_pairs
     if file.constant is None or file.clip is None:
+        require(not of_label, "its label's tables have no clip")
         return Tables(views.all_groups, file.pairs, stage.score, stage.weights, file.name)
-    require(
-        views.label is not None and list(file.pairs) == views.label_pairs, "its label's tables are not all there"
-    )
+    require(of_label, "its label's tables are not all there")
     require(0 < file.constant <= 2**30 and 0 < file.clip <= 2**30, "its clip is out of range")
     offsets = []
     for k, (_, i) in enumerate(file.pairs):

@@ -103,7 +103,6 @@ def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> 
 
     def counted(weights: Ints) -> Ints:
         """What records of these weights count for where the label's tables are measured."""
-        # Earlier releases have plain counts there.
         return tables.clipped(records, weights) if isinstance(tables, LabelTables) else weights
 
     both = [stage.weights.of(each) for each in (scores, _levelled(stage, scores))]

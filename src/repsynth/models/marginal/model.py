@@ -226,17 +226,11 @@ class MarginalFit:
         return first.norms(records) if _centred(first) else (np.ones(records.rows), np.ones(records.rows))
 
     def label_masses(self) -> "tuple[Floats, float] | None":
-        """As the label's tables say; of earlier releases, the mean over them."""
-        import numpy as np
-
+        """As the label's tables say."""
         first = self.measured[0]
-        if self.stage.schema.label_column is None:
+        if not _centred(first.tables):
             return None
-        if _centred(first.tables):
-            return first.tables.masses(first.noisy), first.sigma / first.tables.mass_unit
-        tables = list(first.tables.split(first.noisy).values())
-        noise = first.sigma / first.tables.unit * sum(table.shape[1] for table in tables) ** 0.5 / len(tables)
-        return np.mean([table.sum(axis=1) for table in tables], axis=0), noise
+        return first.tables.masses(first.noisy), first.sigma / first.tables.mass_unit
 
     def errors(self) -> "ModelErrors":
         """Of the measured tables; means by the label of the numeric columns that they cross it with."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 GRADIENTS = "gradients"
 _MOST_CELLS = 2**25
-_UNITS = [2.0**k for k in range(12, 27)]  # grid units of the clip norm, in this version and in earlier ones
 _NOISY_ROUND = 0.02  # of the clip norm and the expected sample
 
 
@@ -127,11 +126,12 @@ class Autoregressive(Model, frozen=True):
 
         from repsynth.models.groups import read_groups
         from repsynth.models.network.network import LARGEST_PARAMETER, MOST_HIDDEN, Network
+        from repsynth.models.network.recipe import CLIP_UNITS
         from repsynth.storage.checks import floats, ints, require
 
         require(not kept.described and kept.plan.training is not None, "its parts are not its model's")
         event = _of_a_row(kept.plan)
-        require(event.sensitivity in _UNITS, "its training is out of range")
+        require(event.sensitivity == CLIP_UNITS, "its training is out of range")
         stage, arrays = kept.stage, kept.arrays
         groups = tuple(read_groups(arrays[f"groups_{i}"], bins) for i, bins in enumerate(stage.histograms.bins))
         features = []

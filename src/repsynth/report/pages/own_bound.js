@@ -143,7 +143,7 @@ const OwnBound = (() => {
         score.order.forEach(([i, told]) => {
           let left = score.apart[i][k][cells[i]];
           told.forEach((p) => { left -= score.gains[p][k][group(score.pairs[p][0])][group(score.pairs[p][1])]; });
-          level += score.least === null ? left : Math.max(left, score.least);
+          level += Math.max(left, 0);
         });
         return Math.floor(((level - score.few) * factor) / score.unit);
       });
