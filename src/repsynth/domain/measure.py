@@ -241,7 +241,7 @@ def _paid(payer: Payer | None, plan: DraftPlan) -> Iterator[None]:
         yield
         return
     what = f"a measured schema, ε = {at_most(plan.budget.epsilon)}"
-    run = payer.ledger.reserve(payer.dataset, {}, what=what, measured=plan.measured, one_row_per_person=True)
+    run = payer.ledger.reserve(payer.dataset, {}, what=what, measured=plan.measured)
     yield
     with contextlib.suppress(LedgerError):  # it counts as spent all the same, and the schema is not lost
         payer.ledger.commit(payer.dataset, run)
