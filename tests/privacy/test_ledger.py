@@ -202,19 +202,6 @@ def test_bad_input_is_not_charged(ledger: Ledger, schema: Schema, tmp_path: Path
     assert ledger.balance("data").spendings == ()
 
 
-@pytest.mark.parametrize("declared", [(True, True), (True, False), (False, True), (False, False)])
-def test_a_total_is_for_persons_only_where_every_run_said_who_they_are(
-    declared: tuple[bool, bool], ledger: Ledger
-) -> None:
-    """An entry of an earlier version did not say that a person has one row."""
-    assert ledger.balance("data").unit is None
-    for each in declared:
-        ledger.reserve("data", {"all": 0.1}, what="x", one_row_per_person=each)
-    balance = ledger.balance("data")
-    assert balance.unit == ("one person, who has one row" if all(declared) else "one row")
-    assert (balance.neighbours or "").endswith("one person" if all(declared) else "one row")
-
-
 FAKE = """
 one_row_per_person = true
 [columns.person]
