@@ -187,13 +187,11 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
 
 
 def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
-    """The meter sums for a charge; the guarantee and the audit sum for the curator. Imitation reads back what it
-    made of public values, to see whether a storage type can hold them; the draft looks at the cells, the check
-    at what becomes of them. Who looks up their own bound types their values in, and who has rows completed
-    brings them."""
+    """The meter sums for a charge; the guarantee and the audit sum for the curator. The draft looks at
+    the cells, the check at what becomes of them. Who looks up their own bound types their values in, and who has
+    rows completed brings them."""
     readers = {
         "data.encode",
-        "data.imitate",
         "data.persons",
         "engines.local",
         *("engines.work", "engines.counting"),

@@ -172,14 +172,15 @@ def fit(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def draw(task: dict[str, Any], path: Path) -> dict[str, Any]:
     """A sample that is written, and what pyarrow takes to write the same table alone."""
-    from repsynth.data.decode import stored_schema
+    from repsynth.data.decode import arrow_schema
     from repsynth.data.write import write_table
 
     release, _, _ = release_of(task["model"], 14, path)
     out, rows = path.with_name(f"drawn{task['suffix']}"), task["rows"]
-    pieces = release.pieces(rows, seed=1, compact=True)
+    csv = out.suffix == ".csv"
+    pieces = release.pieces(rows, seed=1, csv=csv)
     with Peak() as peak:
-        taken, clock = timed(lambda: write_table(pieces, stored_schema(release.layout), out))
+        taken, clock = timed(lambda: write_table(pieces, arrow_schema(release.schema, csv=csv), out))
     size = out.stat().st_size
     out.unlink()
     table = release.sample(rows // 8, seed=1)

@@ -1,6 +1,6 @@
-"""Cells come back as they stood: numbers, forms of text, special values, and every storage type."""
+"""Cells come back as the schema declares them: numbers, forms of text, special values, one type per column."""
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,32 +9,33 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, synthesize
-from repsynth.data.decode import decode, to_kind
+from repsynth.data.decode import Kind, arrow_schema, decode, to_kind
 from repsynth.data.encode import EncodedTable, encode_batch
-from repsynth.data.imitate import layout_of
-from repsynth.data.layout import ColumnLayout, Layout
 from repsynth.data.records import Records, join
-from repsynth.data.sources import open_source
+from repsynth.data.sources import check_columns, open_source
 from repsynth.data.write import write_table
-from repsynth.errors import ReleaseError
 from repsynth.schema import Boolean, Category, Column, Datetime, Integer, Number, Schema, parse_schema
 
 DAYS = {"min": date(2020, 1, 1), "max": date(2029, 12, 31)}
+TRUTH = Category(name="a", values=("false", "true"))
+WHOLE = Integer(name="a", min=0, max=100)
+REAL = Number(name="a", min=0.0, max=100.0)
+CENTS = Number(name="a", min=0.0, max=100.0, decimals=2)
+DAY = Datetime(name="a", **DAYS)
+SECOND = Datetime(name="a", min=datetime(2020, 1, 1), max=datetime(2029, 12, 31))
+WORD = Category(name="a", values=("x", "y"))
 
 
-def there_and_back(table: Any, column: Column) -> Any:
+def there_and_back(table: Any, column: Column, kind: Kind = "arrow", *, csv: bool = False) -> Any:
     """Encoded and decoded, without anything in between."""
     schema = Schema(one_row_per_person=True, columns=(column,))
-    source = open_source(table)
-    records = join(list(EncodedTable(source, schema)), [column.name])
-    layout = layout_of(source, schema)
-    return to_kind(decode(records, schema, layout), layout)
+    records = join(list(EncodedTable(open_source(table), schema)), [column.name])
+    return to_kind(decode(records, schema, csv=csv), schema, kind)
 
 
 def codes_of(cells: Any, column: Column, arrow_type: pa.DataType | None = None) -> list[int]:
@@ -45,10 +46,9 @@ def codes_of(cells: Any, column: Column, arrow_type: pa.DataType | None = None) 
     return codes
 
 
-def value_of(code: int, column: Column, arrow_type: str = "double") -> Any:
+def value_of(code: int, column: Column) -> Any:
     records = Records(rows=1, codes={column.name: np.array([code])})
-    layout = Layout("arrow", (ColumnLayout(column.name, arrow_type),))
-    return decode(records, Schema(one_row_per_person=True, columns=(column,)), layout)[column.name][0].as_py()
+    return decode(records, Schema(one_row_per_person=True, columns=(column,)))[column.name][0].as_py()
 
 
 # --- numbers ----------------------------------------------------------------------------------------------
@@ -107,9 +107,7 @@ def test_a_wide_range_keeps_small_numbers() -> None:
 def test_positions_on_a_grid_come_back_as_themselves(column: Number | Integer) -> None:
     positions = np.unique(np.linspace(0, column.steps, 1000).astype(np.int64))
     schema = Schema(one_row_per_person=True, columns=(column,))
-    natural = "double" if isinstance(column, Number) else "int64"
-    layout = Layout("arrow", (ColumnLayout("a", natural),))
-    out = decode(Records(rows=len(positions), codes={"a": positions}), schema, layout)
+    out = decode(Records(rows=len(positions), codes={"a": positions}), schema)
     assert codes_of(out["a"].combine_chunks(), column) == positions.tolist()
 
 
@@ -151,7 +149,7 @@ COMMA = Number(name="a", min=0.0, max=10.0, decimal=",")
 SWISS_DAY = Datetime(name="a", dates="%d.%m.%Y", **DAYS)
 SAS_DAY = Datetime(name="a", dates="%d%b%Y", **DAYS)
 US_TIME = Datetime(name="a", dates="%m/%d/%y %H:%M:%S", min=datetime(2020, 1, 1), max=datetime(2029, 12, 31))
-ISO = Datetime(name="a", special=("9999-12-31",), **DAYS)  # objects of these come back as times
+ISO = Datetime(name="a", special=("9999-12-31",), **DAYS)
 
 FORMS: list[tuple[Column, list[str]]] = [
     (PRICE, ["$0.00", "$1,234.50", "-$5.25", "$999,999.99"]),
@@ -175,30 +173,38 @@ FORMS: list[tuple[Column, list[str]]] = [
 def test_text_comes_back_in_its_form(column: Column, cells: list[str], tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("\n".join(["a", *(f'"{cell}"' for cell in cells)]) + "\n", encoding="utf-8")
-    back = there_and_back(path, column)
+    back = there_and_back(path, column, csv=True)
     write_table([lambda: back], back.schema, tmp_path / "out.csv")
     lines = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
     assert [line.strip('"') for line in lines[1:]] == cells
-
-    arrow = pa.table({"a": pa.array(cells, pa.large_string())})
-    assert there_and_back(arrow, column)["a"].cast(pa.string()).to_pylist() == cells
-    assert there_and_back(arrow, column).schema == arrow.schema
-    categorical = pa.table({"a": pa.array(cells).dictionary_encode()})
-    assert there_and_back(categorical, column).schema == categorical.schema
-    polar = pl.DataFrame({"a": cells})
-    assert there_and_back(polar, column).equals(polar)
-    for dtype in ["string", "category"] if column == ISO else ["str", object, "string", "category"]:
-        frame = pd.DataFrame({"a": pd.Series(cells, dtype=dtype)})
-        assert there_and_back(frame, column)["a"].tolist() == cells
+    if column != ISO:
+        assert there_and_back(path, column)["a"].to_pylist() == cells
+        assert there_and_back(pl.DataFrame({"a": cells}), column, "polars")["a"].to_list() == cells
+        assert there_and_back(pd.DataFrame({"a": cells}), column, "pandas")["a"].tolist() == cells
 
 
-def test_decimals_are_all_written_to_a_csv_file_and_stay_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("column", "lines"),
+    [
+        (Number(name="a", min=-5.0, max=10.0, decimals=2), ["2.50", "-3.00"]),
+        (Number(name="a", min=-5.0, max=10.0, decimals=2, storage="float32"), ["2.50", "-3.00"]),
+        (Number(name="a", min=-5.0, max=10.0, decimals=2, special=("-9",)), ['"2.50"', '"-3.00"', '"-9"']),
+        (Number(name="a", min=-5.0, max=10.0, decimals=0), ["2", "-3"]),
+        (Number(name="a", min=-5.0, max=10.0), ["2.5", "-3"]),
+        (SECOND, ['"2020-01-31T12:30:00"']),
+        (DAY, ["2020-01-31"]),
+        (Category(name="a", values=("0", "1")), ["1", "0"]),
+        (Category(name="a", values=("00", "1")), ['"1"', '"00"']),
+        (Boolean(name="a"), ["true", "false"]),
+    ],
+    ids=repr,
+)
+def test_a_csv_file_has_declared_decimals_and_iso_times(column: Column, lines: list[str], tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
-    path.write_text("a\n2.50\n-3.00\n")
-    out = there_and_back(path, Number(name="a", min=-5.0, max=10.0, decimals=2))
-    assert out["a"].type == pa.decimal128(4, 2)
+    path.write_text("\n".join(["a", *lines]) + "\n")
+    out = there_and_back(path, column, csv=True)
     write_table([lambda: out], out.schema, tmp_path / "out.csv")
-    assert (tmp_path / "out.csv").read_text().split() == ['"a"', "2.50", "-3.00"]
+    assert (tmp_path / "out.csv").read_text().split() == ['"a"', *lines]
 
 
 @pytest.mark.parametrize(
@@ -230,63 +236,6 @@ def test_cells_in_a_form(column: Column, cells: list[Any], codes: list[int]) -> 
         assert codes_of([cell.encode() for cell in cells], column) == codes
 
 
-def test_numbers_that_came_as_numbers_stay_numbers() -> None:
-    for arrow_type in (pa.int16(), pa.float64()):
-        column = FRANC if pa.types.is_integer(arrow_type) else PRICE
-        table = pa.table({"a": pa.array([1, 1000], pa.int64() if column is FRANC else arrow_type)})
-        assert there_and_back(table, column).equals(table)
-    days = pa.table({"a": pa.array([date(2020, 1, 1)])})
-    assert there_and_back(days, SWISS_DAY).equals(days)
-    numbers = pa.table({"a": pa.array([20200131, 20291231], pa.int32())})
-    assert there_and_back(numbers, Datetime(name="a", dates="%Y%m%d", **DAYS)).equals(numbers)
-
-
-DAY_NUMBERS = Datetime(name="a", dates="%Y%m%d", **DAYS)
-WORDS = Integer(name="a", min=0, max=10, special=("refused",))
-GUESSED = [
-    pd.Series([1, 2]),
-    pd.Series([1.5, None]),
-    pd.Series([1, "4,000"]),
-    pd.Series(["1", "4,000"]),
-    pd.Series([1, 2], dtype=object),
-    pd.Series([True, False]),
-    pd.Series([20200131, "x"]),
-    pd.Series([2**63]),
-    pd.Series([date(2020, 1, 31)]),
-    pd.Series([datetime(2020, 1, 31)]),
-    pd.Series([datetime(2020, 1, 31)]).dt.tz_localize("UTC"),
-    pd.Series([timedelta(seconds=1)]),
-    pd.Series([], dtype=object),
-]
-
-
-@pytest.mark.parametrize("column", [PRICE, EURO, FRANC, COMMA, SWISS_DAY, US_TIME, DAY_NUMBERS, WORDS], ids=repr)
-@pytest.mark.parametrize("backend", [None, "numpy_nullable", "pyarrow"])
-def test_what_pandas_guesses_from_cells_does_not_show_in_columns_with_a_form(column: Column, backend: Any) -> None:
-    """One odd cell makes a column of numbers one of objects; the layout is published and must not tell."""
-    series = [cells if backend is None else cells.convert_dtypes(dtype_backend=backend) for cells in GUESSED]
-    if backend is not None:  # what Arrow or the nullable types cannot hold stays as pandas guessed it
-        own = "[pyarrow]" if backend == "pyarrow" else ("Int64", "Float64", "UInt64", "boolean", "string")
-        series = [cells for cells in series if str(cells.dtype).endswith(own)]
-    assert len({str(cells.dtype) for cells in series}) > 3
-    schema = Schema(one_row_per_person=True, columns=(column,))
-    layouts = {layout_of(open_source(pd.DataFrame({"a": cells})), schema) for cells in series}
-    dtype = {None: None, "numpy_nullable": "string", "pyarrow": "pyarrow"}[backend]
-    assert layouts == {Layout("pandas", (ColumnLayout("a", "string", dtype),))}
-
-
-def test_chosen_dtypes_of_columns_with_a_form_are_kept_as_text() -> None:
-    for cells in ([1, 1000], ["Fr. 1", "Fr. 1'000"]):
-        for dtype in ("string", "category", pd.ArrowDtype(pa.string())):
-            frame = pd.DataFrame({"a": pd.Series(cells).astype(dtype)})
-            out = there_and_back(frame, FRANC)
-            assert str(out["a"].dtype) == str(frame["a"].dtype)
-            assert out["a"].tolist() == ["Fr. 1", "Fr. 1'000"]
-    for dtype in ("int8", "float32", "Int64", "int64[pyarrow]"):
-        out = there_and_back(pd.DataFrame({"a": pd.Series([1, 100], dtype=dtype)}), FRANC)
-        assert out["a"].tolist() == ["Fr. 1", "Fr. 100"]
-
-
 CELLS = st.one_of(
     st.text(alphabet="0123456789.,'$-+eE Fr\u00a0", max_size=12),
     st.binary(max_size=8),
@@ -313,7 +262,6 @@ def test_no_cell_in_a_form_raises_or_depends_on_others(cells: list[bytes]) -> No
         ([-9, 5], [11, 5]),
         ([-9.0, 5.0, -9.5], [11, 5, 0]),
         ([Decimal("-9.00"), Decimal("5.00")], [11, 5]),
-        ([timedelta(seconds=-9), timedelta(seconds=5)], [11, 5]),
         (["7", "7.0", "8"], [13, 13, 8]),  # a special value wins over a number
     ],
     ids=str,
@@ -331,41 +279,6 @@ def test_special_times() -> None:
     assert codes_of([datetime(9999, 12, 31), datetime(9999, 12, 31, 1)], column) == [first, column.steps]
 
 
-def test_special_numbers_come_back_as_numbers_in_storage_that_holds_them() -> None:
-    column = Integer(name="a", min=0, max=100, special=("-9", "999"))
-    for cells in (
-        pa.array([5, -9, 999], pa.int16()),
-        pa.array([5.0, -9.0, 999.0]).cast(pa.decimal128(7, 2)),
-        pa.array([timedelta(seconds=5), timedelta(seconds=-9), timedelta(seconds=999)], pa.duration("ms")),
-    ):
-        table = pa.table({"a": cells})
-        assert there_and_back(table, column).equals(table), cells.type
-    tight = pa.table({"a": pa.array([5, -9], pa.int8())})
-    assert there_and_back(tight, column).schema.field("a").type == pa.int64()
-    half = Integer(name="a", min=0, max=100, special=("0.5",))
-    assert there_and_back(pa.table({"a": [5.0, 0.5]}), half)["a"].to_pylist() == [5.0, 0.5]
-    day = Datetime(name="a", special=("9999-12-31",), **DAYS)
-    table = pa.table({"a": pa.array([date(2020, 1, 1), date(9999, 12, 31)])})
-    assert there_and_back(table, day).equals(table)
-    frame = pd.DataFrame({"a": [5, -9, 999]})
-    assert there_and_back(frame, column).equals(frame)
-
-
-def test_a_word_makes_a_column_text_whatever_it_came_in() -> None:
-    """The type must not show whether the word was there."""
-    column = Integer(name="a", min=0, max=10, special=("refused",))
-    for table in (pa.table({"a": [5, 7]}), pa.table({"a": ["5", "7"]})):
-        assert there_and_back(table, column)["a"].to_pylist() == ["5", "7"]
-    without, with_it = pd.DataFrame({"a": [5, 7]}), pd.DataFrame({"a": [5, "refused"]}, dtype=object)
-    assert there_and_back(without, column)["a"].tolist() == ["5", "7"]
-    assert there_and_back(with_it, column)["a"].tolist() == ["5", "refused"]
-    assert there_and_back(without, column)["a"].dtype == there_and_back(with_it, column)["a"].dtype
-    nullable = pd.DataFrame({"a": pd.array([5, None], dtype="Int64")})
-    assert there_and_back(nullable, column)["a"][0] == "5"
-    day = Datetime(name="a", special=("unknown",), **DAYS)
-    assert there_and_back(pa.table({"a": [date(2020, 1, 1)]}), day)["a"].to_pylist() == ["2020-01-01"]
-
-
 @pytest.mark.parametrize(
     "column",
     [
@@ -379,28 +292,13 @@ def test_a_word_makes_a_column_text_whatever_it_came_in() -> None:
 def test_a_drawn_number_does_not_turn_into_a_special_value(column: Integer | Number | Datetime) -> None:
     positions = np.unique(np.linspace(0, column.steps, 4001).astype(np.int64))
     schema = Schema(one_row_per_person=True, columns=(column,))
-    storage = "string" if isinstance(column, Datetime) else "double"
-    out = decode(Records(len(positions), {"a": positions}), schema, Layout("arrow", (ColumnLayout("a", storage),)))
+    out = decode(Records(len(positions), {"a": positions}), schema)
     codes = codes_of(out["a"].combine_chunks(), column)
     assert max(codes) <= column.steps
     assert np.abs(np.array(codes) - positions).max() <= max(2, column.steps * 2e-6)
 
 
-def test_a_layout_that_cannot_hold_the_special_values_is_refused() -> None:
-    schema = Schema(one_row_per_person=True, columns=(Integer(name="a", min=0, max=10, special=("refused",)),))
-    with pytest.raises(ReleaseError):
-        decode(Records(1, {"a": np.array([0])}), schema, Layout("arrow", (ColumnLayout("a", "int64"),)))
-
-
 # --- storage types ----------------------------------------------------------------------------------------
-
-TRUTH = Category(name="a", values=("false", "true"))
-WHOLE = Integer(name="a", min=0, max=100)
-REAL = Number(name="a", min=0.0, max=100.0)
-CENTS = Number(name="a", min=0.0, max=100.0, decimals=2)
-DAY = Datetime(name="a", **DAYS)
-SECOND = Datetime(name="a", min=datetime(2020, 1, 1), max=datetime(2029, 12, 31))
-WORD = Category(name="a", values=("x", "y"))
 
 
 @pytest.mark.parametrize("column", [Boolean(name="a"), TRUTH])
@@ -426,7 +324,7 @@ def test_truth_values_of_any_kind(column: Column, cells: pd.Series) -> None:
 
 @pytest.mark.parametrize(
     "cell",
-    [np.float32(1.0), np.float64(1), np.int8(1), 1.0, Decimal(1), timedelta(seconds=1), np.timedelta64(1, "s")],
+    [np.float32(1.0), np.float64(1), np.int8(1), 1.0, Decimal(1)],
 )
 def test_an_object_reads_like_a_typed_cell(cell: object) -> None:
     frame = pd.DataFrame({"a": pd.Series([cell, None], dtype=object)})
@@ -435,93 +333,68 @@ def test_an_object_reads_like_a_typed_cell(cell: object) -> None:
         assert records.codes["a"].tolist() == [1, -1]
 
 
-ARROW: list[tuple[Column, pa.Array]] = [
-    (WHOLE, pa.array([10**9, 2 * 10**9], pa.duration("ns"))),
-    (WHOLE, pa.array([timedelta(seconds=1), timedelta(seconds=90)])),
-    (REAL, pa.array([timedelta(seconds=1.5)], pa.duration("ms"))),
-    (REAL, pa.array([timedelta(seconds=1)], pa.duration("s"))),
-    (CENTS, pa.array([Decimal("1.50"), Decimal("99.99")], pa.decimal128(5, 2))),
-    (CENTS, pa.array([Decimal("1.50")], pa.decimal128(38, 10))),
-    (REAL, pa.array([Decimal("1.50"), Decimal("99.25")], pa.decimal128(10, 2))),
-    (WHOLE, pa.array([Decimal(1), Decimal(100)], pa.decimal128(10, 0))),
-    (WHOLE, pa.array([Decimal(1), Decimal(100)], pa.decimal128(10, 2))),
-    (Category(name="a", values=("1", "2")), pa.array([Decimal(1)], pa.decimal128(3, 0))),
-    (WORD, pa.array(["x", "y"]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.large_string()))),
+NOON = Datetime(name="a", special=("1900-01-01 12:00",), **DAYS)
+TEXT = pa.dictionary(pa.int32(), pa.string())
+TYPES: list[tuple[Column, list[str | None], pa.DataType, str]] = [
+    (WORD, ["x", "y"], TEXT, "category"),
+    (Category(name="a", values=("x", "1")), ["x", "1"], TEXT, "category"),
+    (Category(name="a", values=("01", "2")), ["01", "2"], TEXT, "category"),
+    (Category(name="a", values=("1" * 16, "2")), ["1" * 16, "2"], TEXT, "category"),
+    (Category(name="a", values=("-1", "2")), ["-1", "2"], pa.int64(), "int64"),
+    (Category(name="a", values=("1", "2"), missing=True), ["1", None], pa.int64(), "Int64"),
+    (Boolean(name="a"), ["true", "false"], pa.bool_(), "bool"),
+    (Boolean(name="a", missing=True), ["true", None], pa.bool_(), "boolean"),
+    (WHOLE, ["1", "100"], pa.int64(), "int64"),
+    (Integer(name="a", min=0, max=9, missing=True), ["1", "2"], pa.int64(), "Int64"),
+    (Integer(name="a", min=0, max=9, special=("-9", "999")), ["1", "-9", "999"], pa.int64(), "int64"),
+    (Integer(name="a", min=0, max=9, special=("0.5",)), ["1", "0.5"], pa.float64(), "float64"),
+    (Integer(name="a", min=0, max=9, special=("007",)), ["1", "007"], pa.string(), "str"),
+    (CENTS, ["1.25", "99.99"], pa.float64(), "float64"),
+    (Number(name="a", min=0.0, max=9.0, missing=True), ["1.5", None], pa.float64(), "float64"),
+    (DAY, ["2020-01-31"], pa.date32(), "datetime64[ms]"),
+    (ISO, ["2020-01-31", "9999-12-31"], pa.date32(), "datetime64[ms]"),
+    (SECOND, ["2020-01-31T12:30:00"], pa.timestamp("s"), "datetime64[s]"),
+    (NOON, ["2020-01-31", "1900-01-01 12:00"], pa.timestamp("s"), "datetime64[s]"),
+    (Integer(name="a", min=0, max=9, storage="int8"), ["1", "9"], pa.int8(), "int8"),
+    (Integer(name="a", min=0, max=9, storage="uint16", missing=True), ["1", None], pa.uint16(), "UInt16"),
+    (Integer(name="a", min=0, max=9, special=("-9",), storage="float32"), ["1", "-9"], pa.float32(), "float32"),
+    (Integer(name="a", min=0, max=9, storage="large_string"), ["1", "9"], pa.large_string(), "str"),
+    (Number(name="a", min=0.0, max=9.0, decimals=1, storage="float32"), ["0.1", "9"], pa.float32(), "float32"),
+    (Category(name="a", values=("1", "2"), storage="uint8"), ["1", "2"], pa.uint8(), "uint8"),
+    (Category(name="a", values=("1", "x"), storage="string"), ["1", "x"], pa.string(), "str"),
+    (Boolean(name="a", storage="int8"), ["true", "false"], pa.int8(), "int8"),
+    (Datetime(name="a", storage="timestamp[ns]", **DAYS), ["2020-01-31"], pa.timestamp("ns"), "datetime64[ns]"),
 ]
 
 
-@pytest.mark.parametrize(("column", "cells"), ARROW, ids=lambda value: str(getattr(value, "type", "")))
-def test_arrow_types_come_back(column: Column, cells: pa.Array, tmp_path: Path) -> None:
-    table = pa.table({"a": cells})
-    assert there_and_back(table, column).equals(table)
-    pq.write_table(table, tmp_path / "t.parquet")
-    assert there_and_back(tmp_path / "t.parquet", column).equals(pq.read_table(tmp_path / "t.parquet"))
-    if not pa.types.is_dictionary(cells.type):
-        frame = pl.from_arrow(table)
-        assert there_and_back(frame, column).equals(frame)
-        assert there_and_back(frame, column).schema == frame.schema
+@pytest.mark.parametrize(("column", "cells", "kind", "dtype"), TYPES, ids=lambda value: str(value)[:70])
+def test_each_column_comes_out_in_the_type_that_its_schema_says(
+    column: Column, cells: list[str | None], kind: pa.DataType, dtype: str
+) -> None:
+    """Storage of the input and cells that were drawn make no difference; all values come back."""
+    schema = Schema(one_row_per_person=True, columns=(column,))
+    codes = codes_of(cells, column, pa.string())
+    assert -1 not in [code for code, cell in zip(codes, cells, strict=True) if cell is not None]
+    for stored in (pa.array(cells), pa.array(cells).dictionary_encode(), pa.array(cells, pa.large_string())):
+        table = there_and_back(pa.table({"a": stored}), column)
+        assert table.schema == arrow_schema(schema) == pa.schema([("a", kind)])
+        for out in (table, to_kind(table, schema, "pandas"), to_kind(table, schema, "polars")):
+            check_columns(open_source(out), schema)
+            (back,) = EncodedTable(open_source(out), schema)
+            assert back.codes["a"].tolist() == codes
+    frame = to_kind(table, schema, "pandas")
+    assert str(frame["a"].dtype) == dtype or dtype == "str"  # object before pandas 3
+    assert to_kind(table.slice(0, 0), schema, "pandas")["a"].dtype == frame["a"].dtype
 
 
-@pytest.mark.parametrize(
-    ("column", "cells"),
-    [
-        (CENTS, pa.array([Decimal("1.5")], pa.decimal128(4, 1))),
-        (CENTS, pa.array([Decimal("1.50")], pa.decimal128(4, 2))),  # 100.00 does not fit
-        (Integer(name="a", min=0, max=10**15), pa.array([1], pa.duration("ns"))),
-        (
-            Category(name="a", values=tuple(map(str, range(200)))),
-            pa.array(["1"]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())),
-        ),
-    ],
-    ids=lambda value: str(getattr(value, "type", "")),
-)
-def test_types_that_cannot_hold_the_domain_are_left(column: Column, cells: pa.Array) -> None:
-    table = pa.table({"a": cells})
-    out = there_and_back(table, column)
-    assert out["a"].type != cells.type
-    assert codes_of(out["a"].combine_chunks(), column) == codes_of(cells, column, cells.type)
-
-
-PYARROW: list[tuple[Column, pa.Array]] = [
-    *ARROW,
-    (WHOLE, pa.array([1, None, 3])),
-    (WHOLE, pa.array([1, 3], pa.uint8())),
-    (REAL, pa.array([1.5, None])),
-    (REAL, pa.array([1.5], pa.float32())),
-    (Boolean(name="a"), pa.array([True, None])),
-    (WORD, pa.array(["x", "y"])),
-    (WORD, pa.array(["x", "y"], pa.large_string())),
-    (WORD, pa.array(["x", "y", None]).dictionary_encode()),
-    (DAY, pa.array([date(2020, 1, 1), None])),
-    (SECOND, pa.array([datetime(2021, 7, 1, 12)], pa.timestamp("us", tz="Europe/Berlin"))),
-    (SECOND, pa.array([datetime(2021, 7, 1, 12)], pa.timestamp("ns"))),
-    (SWISS_DAY, pa.array(["01.01.2020"])),
-]
-
-
-@pytest.mark.parametrize(("column", "cells"), PYARROW, ids=lambda value: str(getattr(value, "type", "")))
-def test_pandas_columns_that_are_arrow_come_back(column: Column, cells: pa.Array) -> None:
-    frame = pd.DataFrame({"a": pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([cells])))})
-    out = there_and_back(frame, column)
-    assert str(out["a"].dtype) == str(frame["a"].dtype)
-    assert out["a"].array._pa_array.equals(frame["a"].array._pa_array)
-
-
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_pandas_spans_of_time_come_back_as_seconds(unit: str) -> None:
-    """One odd cell among them makes a column of objects, and the dtype must not tell whether there was one."""
-    frame = pd.DataFrame({"a": pd.to_timedelta([1, 90], unit="s").astype(f"timedelta64[{unit}]")})
-    assert there_and_back(frame, WHOLE).equals(pd.DataFrame({"a": [1, 90]}))
-    missing = pd.DataFrame({"a": pd.Series([pd.Timedelta(seconds=1), pd.NaT])})
-    column = Integer(name="a", min=0, max=100, missing=True)
-    assert there_and_back(missing, column).equals(pd.DataFrame({"a": [1.0, None]}))
-    chosen = frame.astype(f"duration[{unit}][pyarrow]")
-    assert there_and_back(chosen, WHOLE).equals(chosen)
+def test_a_category_of_whole_numbers_compares_with_numbers() -> None:
+    frame = there_and_back(pd.DataFrame({"a": ["1", "0"]}), Category(name="a", values=("0", "1")), "pandas")
+    assert (frame["a"] == 1).tolist() == [True, False]
 
 
 @pytest.mark.filterwarnings("ignore:without a label")
 def test_a_release_keeps_all_of_it(tmp_path: Path) -> None:
-    """Saved, loaded and drawn from: every cell is one that the schema allows, in its form and storage."""
+    """Saved, loaded and drawn from: every cell is one that the schema allows, in its form and type."""
     schema = parse_schema(
         """
 one_row_per_person = true
@@ -541,6 +414,7 @@ one_row_per_person = true
         type = "integer"
         min = 0
         max = 9
+        storage = "int8"
         [columns.day]
         type = "datetime"
         min = 2020-01-01
@@ -551,17 +425,17 @@ one_row_per_person = true
     frame = pd.DataFrame(
         {
             "price": ["$1,000.50", "$3.00"] * 50,
-            "wait": pd.array([30, 600] * 50, dtype="int16[pyarrow]"),
-            "code": pd.array([1, 2] * 50, dtype="int8[pyarrow]"),
+            "wait": [30, 600] * 50,
+            "code": [1, 2] * 50,
             "day": ["01.02.2020", "31.12.2020"] * 50,
         }
     )
     synthesize(frame, schema, epsilon=1.0).save(tmp_path / "release")
     out = Release.load(tmp_path / "release").sample(300)
-    assert {n: str(d) for n, d in out.dtypes.items()} == {n: str(d) for n, d in frame.dtypes.items()}
+    assert [str(out[name].dtype) for name in ("wait", "code")] == ["int64", "int8"]
     assert out["price"].str.fullmatch(r"\$[0-9]{1,3}(,[0-9]{3})*\.[0-9]{2}").all()
     assert out["day"].str.fullmatch(r"[0-9]{2}\.[0-9]{2}\.2020").all()
-    assert (out["wait"].astype("int64") % 30 == 0).all()
+    assert (out["wait"] % 30 == 0).all()
     assert out["wait"].between(0, 600).all()
 
 

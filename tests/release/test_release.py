@@ -214,7 +214,7 @@ def test_a_release_must_declare_its_unit_of_privacy(borrowed: bool, people: pa.T
         {"fit": {}},
         {"events": []},
         {"threshold": None},
-        {"layout": {"kind": "csv", "columns": []}},
+        {"kind": "csv"},
         {"schema": {"columns": {}}},
         {"extra": 1},
         {"arrays_sha256": "0" * 64},

@@ -9,7 +9,6 @@ import pyarrow as pa
 from repsynth.arrays import Bools, Floats
 from repsynth.data.decode import decode
 from repsynth.data.following import with_following
-from repsynth.data.imitate import layout_of
 from repsynth.data.records import MISSING, UNITS, Records, Whose, factors_of, join
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
@@ -110,10 +109,9 @@ def empty_record(schema: Schema) -> Records:
 def stored(schema: Schema, parts: Sequence[Records]) -> pa.Table:
     """Encoded records as a table that the pipeline can read again."""
     joined = join(parts, [column.name for column in schema.learned])
-    names = {column.name: pa.nulls(0, pa.string()) for column in schema.columns}
     whose = joined.whose
     joined, _ = with_following(joined, schema)
-    table = decode(joined, schema, layout_of(open_source(pa.table(names)), schema))
+    table = decode(joined, schema)
     if schema.person is None or whose is None:
         return table
     ids = pa.array(whose.places)

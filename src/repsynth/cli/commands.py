@@ -31,7 +31,7 @@ from repsynth.cli.flags import reading_of, settings_of
 from repsynth.curator.check import check_table
 from repsynth.curator.dossier import write_dossier
 from repsynth.curator.draft import make_draft
-from repsynth.data.decode import stored_schema
+from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
 from repsynth.engines.names import CLUSTERS
@@ -349,6 +349,7 @@ def _write_sample(
     drawn: Drawn | None = None,
 ) -> Written:
     total = None if given is not None else release.default_rows if rows is None else rows
+    csv = output.suffix.lower() == ".csv"
     with _progress(options) as progress:
         task = progress.add_task("sampling", total=total, rows=0)
         return write_table(
@@ -360,9 +361,9 @@ def _write_sample(
                 given=given,
                 ignore_rules=ignored,
                 drawn=drawn,
-                compact=True,
+                csv=csv,
             ),
-            stored_schema(release.layout),
+            arrow_schema(release.schema, csv=csv),
             output,
             on_rows=lambda done: progress.update(task, completed=done, rows=done),
         )

@@ -7,7 +7,6 @@ encode    the only gate: every cell becomes a code inside the public domain
           cuts: between which of some positions
 records   a batch of encoded records
 persons   whose rows belong together, in one process;  fingerprints: by what ids are compared
-layout    how a table is stored;  imitate: which layout the synthetic table gets
-decode    from codes back to cells
+decode    from codes back to cells, in one Arrow type per column type
 write     tables to files, a writer for each suffix
 """

@@ -1,7 +1,7 @@
-"""From codes back to cells: synthetic records in the storage types and column order of the table they imitate."""
+"""From codes back to cells: synthetic records in the Arrow types of their schema."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -9,80 +9,101 @@ import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.anew import make_ids
-from repsynth.data.encode import TICKS
-from repsynth.data.layout import PYARROW, Layout, arrow_type_named
-from repsynth.data.notation import EPOCH, Notation, date_format, special_values
+from repsynth.data.notation import EPOCH, Notation, date_format, has_form, numbers_of, special_values
 from repsynth.data.positions import seconds_at, usual, values_at
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources.base import is_text
-from repsynth.errors import ReleaseError
-from repsynth.schema import Category, Column, Datetime, Discrete, Id, Numeric, Schema
+from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
+from repsynth.schema.columns import is_whole_number
+
+Kind = Literal["pandas", "polars", "arrow"]
+"""What a synthetic table comes as."""
+
+_DAY = 86_400
 
 
-def decode(
-    records: Records, schema: Schema, layout: Layout, *, first_id: int = 1, seed: int = 0, compact: bool = False
-) -> pa.Table:
-    """The records as an Arrow table, with ids from the `first_id` on; `seed` decides how those look that have a
-    form. A `compact` one has categories as a dictionary where they are text, which writers make use of."""
-    by_name = {column.name: column for column in schema.columns}
-    arrays, fields = [], []
-    for stored in layout.columns:
-        column = by_name[stored.name]
-        arrow_type = arrow_type_named(stored.type)
-        values = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+def arrow_schema(schema: Schema, *, csv: bool = False) -> pa.Schema:
+    """Return the Arrow types of a synthetic table; for a `csv` file, those whose text is the declared one."""
+    return pa.schema([(column.name, (_csv_type if csv else arrow_type)(column)) for column in schema.columns])
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """Return the type of a synthetic column: the declared `storage`, else one by the column's type and domain.
+
+    >>> arrow_type(Category(name="smoker", values=("0", "1")))
+    DataType(int64)
+    """
+    if column.storage is not None:
+        return pa.type_for_alias(column.storage)
+    match column:
+        case Category():
+            whole = all(map(is_whole_number, column.values))
+            return pa.int64() if whole else pa.dictionary(pa.int32(), pa.string())
+        case Boolean():
+            return pa.bool_()
+        case Id():
+            return pa.string()
+    special = special_values(column)
+    if has_form(column) or None in special or numbers_of(column.special) is None:
+        return pa.string()
+    numbers = np.array(special, dtype=np.float64)
+    if isinstance(column, Datetime):
+        days = column.unit.days == 1 and not (numbers % _DAY).any()
+        return pa.date32() if days else pa.timestamp("s")
+    return pa.int64() if isinstance(column, Integer) and not (numbers % 1).any() else pa.float64()
+
+
+def _csv_type(column: Column) -> pa.DataType:
+    """Numbers have all their declared decimals in a CSV file, and times a T before the clock."""
+    plain = arrow_type(column)
+    if isinstance(column, Number) and column.decimals and pa.types.is_floating(plain):
+        digits = len(str(int(max(abs(column.min), abs(column.max)))))
+        return pa.string() if column.special else pa.decimal128(digits + column.decimals, column.decimals)
+    return pa.string() if pa.types.is_timestamp(plain) else plain
+
+
+def decode(records: Records, schema: Schema, *, first_id: int = 1, seed: int = 0, csv: bool = False) -> pa.Table:
+    """Return the records as an Arrow table of `arrow_schema`, with ids from the `first_id` on. `seed` decides
+    which ids a format gets."""
+    types = arrow_schema(schema, csv=csv)
+    arrays = []
+    for column, kind in zip(schema.columns, types.types, strict=True):
         if isinstance(column, Id):
-            cells = make_ids(column, records.rows, first=first_id, seed=seed).cast(values)
-        elif compact and isinstance(column, Category) and arrow_type in (pa.string(), pa.large_string()):
-            cells = _compact(records.codes[column.name], column, arrow_type)
-            values = arrow_type = cells.type
+            arrays.append(make_ids(column, records.rows, first=first_id, seed=seed).cast(kind))
         elif isinstance(column, Discrete):
-            cells = _discrete(records.codes[column.name], column, values)
+            arrays.append(_discrete(records.codes[column.name], column, kind))
         else:
-            cells = _numeric(records.codes[column.name], column, values)
-        arrays.append(cells if values == arrow_type else _dictionary(cells, column, arrow_type))
-        fields.append(pa.field(stored.name, arrays[-1].type))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+            arrays.append(_numeric(records.codes[column.name], column, kind))
+    return pa.Table.from_arrays(arrays, schema=types)
 
 
-def stored_schema(layout: Layout) -> pa.Schema:
-    """The Arrow types of a table of this layout."""
-    return pa.schema([pa.field(stored.name, arrow_type_named(stored.type)) for stored in layout.columns])
-
-
-def to_kind(table: pa.Table, layout: Layout) -> Any:
-    """The table as the kind of object that came in; an Arrow table where that was a file."""
-    if layout.kind == "pandas":
-        return _to_pandas(table, layout)
-    if layout.kind == "polars":
+def to_kind(table: pa.Table, schema: Schema, kind: Kind) -> Any:
+    """Return the table as a pandas or polars data frame, or as it is."""
+    if kind == "polars":
         import polars
 
         return polars.from_arrow(table)
-    return table
+    return _to_pandas(table, schema) if kind == "pandas" else table
 
 
-def _to_pandas(table: pa.Table, layout: Layout) -> Any:
-    frame = table.to_pandas()
-    dtypes = {stored.name: stored.dtype for stored in layout.columns if stored.dtype not in (None, PYARROW)}
-    frame = frame.astype({name: dtype for name, dtype in dtypes.items() if str(frame[name].dtype) != dtype})
-    for stored in layout.columns:
-        if stored.dtype == PYARROW:
-            import pandas
+def _to_pandas(table: pa.Table, schema: Schema) -> Any:
+    """Whole numbers and booleans are nullable where the schema says `missing`, whatever cells were drawn."""
+    import pandas
 
-            frame[stored.name] = pandas.arrays.ArrowExtensionArray(table[stored.name])
+    def nullable(kind: pa.DataType) -> Any:
+        name = "boolean" if pa.types.is_boolean(kind) else str(kind).replace("int", "Int").replace("u", "U")
+        return pandas.api.types.pandas_dtype(name)
+
+    frame = table.to_pandas(date_as_object=False)
+    for column in schema.columns:
+        kind = table.schema.field(column.name).type
+        if (
+            not isinstance(column, Id)
+            and column.missing
+            and (pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+        ):
+            frame[column.name] = table[column.name].to_pandas(types_mapper=nullable)
     return frame
-
-
-def _dictionary(cells: pa.Array, column: Column, arrow_type: pa.DataType) -> pa.Array:
-    most = column.size if isinstance(column, Discrete) else 2**31
-    if most > 2 ** (arrow_type.index_type.bit_width - 1):
-        raise ReleaseError("a column's type cannot hold its values")
-    return cells.dictionary_encode().cast(arrow_type)
-
-
-def _compact(codes: Ints, column: Category, arrow_type: pa.DataType) -> pa.Array:
-    places = codes.astype(np.int16 if column.size < 2**15 else np.int32)
-    values = pa.array(column.values, type=arrow_type)
-    return pa.DictionaryArray.from_arrays(_masked(places, codes == MISSING), values)
 
 
 def _masked(values: Any, missing: Bools) -> pa.Array:
@@ -90,57 +111,40 @@ def _masked(values: Any, missing: Bools) -> pa.Array:
     return pa.array(values, mask=missing) if missing.any() else pa.array(values)
 
 
-def _discrete(codes: Ints, column: Discrete, arrow_type: pa.DataType) -> pa.Array:
+def _discrete(codes: Ints, column: Discrete, kind: pa.DataType) -> pa.Array:
     missing = codes == MISSING
-    if isinstance(column, Category):
-        return pa.array(column.values, type=pa.string()).cast(arrow_type).take(_masked(codes, missing))
-    truth = _masked(codes == 1, missing)
-    return (truth.cast(pa.int8()) if pa.types.is_floating(arrow_type) else truth).cast(arrow_type)
+    if isinstance(column, Boolean):
+        return _masked(codes == 1, missing).cast(kind)
+    values = pa.array(column.values, type=pa.string())
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(_masked(codes.astype(np.int32), missing), values)
+    return values.cast(kind).take(_masked(codes, missing))
 
 
-def _numeric(codes: Ints, column: Numeric, arrow_type: pa.DataType) -> pa.Array:
+def _numeric(codes: Ints, column: Numeric, kind: pa.DataType) -> pa.Array:
     """Numbers or times in storage of their own kind or as text, and the special values among them."""
     other = (codes == MISSING) | (codes > column.steps)
     positions = usual(np.where(other, 0, codes) if other.any() else codes, column)
-    if is_text(arrow_type) or (isinstance(column, Datetime) and not pa.types.is_temporal(arrow_type)):
-        cells = _texts(positions, other, column).cast(arrow_type)
-        special = pa.array(column.special, type=pa.string()).cast(arrow_type)
-    elif isinstance(column, Datetime):
-        cells = _as_times(seconds_at(positions, column), other, arrow_type)
-        special = _as_times(*_complete(column), arrow_type)
+    if is_text(kind):
+        cells = _texts(positions, other, column).cast(kind)
+        special = pa.array(column.special, type=kind)
     else:
-        cells = _as_numbers(values_at(positions, column), other, arrow_type)
-        special = _as_numbers(*_complete(column), arrow_type)
+        values = seconds_at(positions, column) if isinstance(column, Datetime) else values_at(positions, column)
+        numbers = np.array(special_values(column), dtype=np.float64)
+        cells, special = _as_stored(values, other, kind), _as_stored(numbers, np.isnan(numbers), kind)
     if not column.special:
         return cells
     which = pa.array(codes - column.steps - 1, mask=codes <= column.steps)
     return pc.coalesce(special.take(which), cells)
 
 
-def _complete(column: Numeric) -> tuple[Floats, Bools]:
-    """All special values as numbers, and that none of them is missing."""
-    values = [value for value in special_values(column) if value is not None]
-    if len(values) < len(column.special):
-        raise ReleaseError("a column's type cannot hold its special values")
-    return np.array(values, dtype=np.float64), np.zeros(len(values), dtype=np.bool_)
-
-
-def _as_numbers(values: Any, missing: Bools, arrow_type: pa.DataType) -> pa.Array:
-    if pa.types.is_duration(arrow_type):
-        ticks = _masked(np.rint(values * float(TICKS[arrow_type.unit])), missing)
-        return ticks.cast(pa.int64()).cast(arrow_type)
-    if pa.types.is_decimal(arrow_type):
+def _as_stored(values: Ints | Floats, missing: Bools, kind: pa.DataType) -> pa.Array:
+    """Numbers, or times in seconds since 1970."""
+    if pa.types.is_temporal(kind):
+        return _masked(values.astype(np.int64), missing).cast(pa.timestamp("s")).cast(kind)
+    if pa.types.is_decimal(kind):
         values = values.astype(np.float64)
-    return _masked(values, missing).cast(arrow_type)
-
-
-def _as_times(seconds: Ints | Floats, missing: Bools, arrow_type: pa.DataType) -> pa.Array:
-    times = _masked(seconds.astype(np.int64), missing).cast(pa.timestamp("s"))
-    if pa.types.is_date(arrow_type):
-        times = times.cast(pa.date32())
-    elif pa.types.is_timestamp(arrow_type) and arrow_type.tz:
-        times = times.cast(pa.timestamp("s", tz="UTC"))
-    return times.cast(arrow_type)
+    return _masked(values, missing).cast(kind)
 
 
 def _texts(positions: Ints, missing: Bools, column: Numeric) -> pa.Array:

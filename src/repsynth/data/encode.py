@@ -36,7 +36,7 @@ from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Numb
 from repsynth.schema.columns import plain_number
 from repsynth.schema.dates import DateFormat
 
-TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """How many of a unit are a second."""
 
 _TRUE = ["true", "t", "yes", "y"]
@@ -179,7 +179,7 @@ def _find(values: Ints | Floats, wanted: Sequence[float | None]) -> Ints:
 
 
 def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
-    """The numbers, NaN where a cell is none; spans of time in seconds. Text is matched before it is parsed, so
+    """The numbers, NaN where a cell is none. Text is matched before it is parsed, so
     parsing cannot fail and no cell's reading depends on its neighbours."""
     types = pa.types
     if array.type == CELLS:
@@ -191,8 +191,6 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
         if quick is None:
             return _written_numbers(read_text(array), notation)
         array = quick
-    elif types.is_duration(array.type):
-        return _spans(array)
     elif types.is_decimal(array.type):  # by way of text: straight on, the same number of another scale is another
         array = array.cast(pa.large_string())
     elif not is_number(array.type):
@@ -215,13 +213,6 @@ def _written_numbers(texts: pa.Array, notation: Notation) -> Floats:
 def _trues(array: pa.Array) -> Bools:
     result: Bools = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
     return result
-
-
-def _spans(array: pa.Array) -> Floats:
-    """Seconds: the whole ones and the rest, so that the unit makes no difference."""
-    ticks, per_second = array.cast(pa.int64()), TICKS[array.type.unit]
-    whole, rest = np.divmod(_ints(ticks, null=0), per_second)
-    return np.where(_known(ticks), whole + rest / per_second, np.nan)
 
 
 def _all_numbers(array: pa.Array) -> pa.Array | None:
@@ -253,8 +244,6 @@ def read_text(array: pa.Array) -> pa.Array:
         return pc.if_else(pc.fill_null(whole, False), as_whole, _object_texts(numbers))
     if types.is_decimal(array.type):
         return _object_texts(array.cast(pa.large_string()), Decimal)
-    if types.is_duration(array.type):
-        return read_text(pa.array(read_numbers(array), from_pandas=True))
     if types.is_temporal(array.type):
         return _object_texts(array)
     if is_text(array.type):
@@ -303,7 +292,7 @@ def read_seconds(array: pa.Array, dates: DateFormat | None = None) -> pa.Array:
         return pc.multiply(days.cast(pa.int64()), 86_400)
     if pa.types.is_timestamp(array.type):
         ticks = array.cast(pa.int64())
-        return pa.array(_ints(ticks, null=0) // TICKS[array.type.unit], mask=~_known(ticks))
+        return pa.array(_ints(ticks, null=0) // _TICKS[array.type.unit], mask=~_known(ticks))
     text = read_text(array)
     if dates is not None and dates.is_number:  # whole numbers, also where storage made 20200131.0 of them
         text = read_text(pa.array(read_numbers(text), from_pandas=True))

@@ -1,6 +1,5 @@
 """Tables out: a writer for each suffix, piece by piece."""
 
-import base64
 import contextlib
 import os
 from collections import Counter
@@ -12,8 +11,6 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repsynth.data.csv_rows import csv_rows
-from repsynth.data.encode import plain_array
 from repsynth.data.sources.base import is_text
 from repsynth.errors import ConfigError, shown
 from repsynth.storage.atomic import check_place, unnamed
@@ -86,40 +83,29 @@ class Writer(Protocol):
 
 
 class _ParquetWriter:
-    """Parquet. Texts that come as dictionaries are written as such and read as texts."""
+    """Parquet."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path, self._schema = path, schema
-        self._writer: Any = None
+        import pyarrow.parquet as pq
+
+        # A dictionary of fractions would hold nearly every one of them, and take most of the time.
+        repeated = [field.name for field in schema if not pa.types.is_floating(field.type)]
+        # The least and the largest text would be the same in every piece, and take long.
+        ordered = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
+        self._writer = pq.ParquetWriter(
+            path, schema, use_dictionary=repeated or False, write_statistics=ordered or False
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def ready(self, piece: pa.Table) -> pa.Table:
         return piece
 
     def write(self, ready: pa.Table) -> None:
-        import pyarrow.parquet as pq
-
-        if self._writer is None:
-            # A dictionary of fractions would hold nearly every one of them, and take most of the time.
-            fractions = [field.name for field in self._schema if pa.types.is_floating(field.type)]
-            # The least and the largest text would be the same in every piece, and take long.
-            texts = [field.name for field in ready.schema if pa.types.is_dictionary(field.type)]
-            self._writer = pq.ParquetWriter(
-                self._path,
-                ready.schema,
-                store_schema=False,
-                use_dictionary=[name for name in self._schema.names if name not in fractions] or False,
-                write_statistics=[name for name in self._schema.names if name not in texts] or False,
-            )
-            # The types that a reader finds are the table's, whatever the pieces are made of.
-            types = base64.b64encode(self._schema.serialize().to_pybytes())
-            self._writer.add_key_value_metadata({"ARROW:schema": types})
         self._writer.write_table(ready)
 
 
@@ -129,7 +115,7 @@ class _CsvWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         risky = takes_apostrophe(schema.names)
         self._header = Counter(name for name, is_risky in zip(schema.names, risky, strict=True) if is_risky)
-        self._names = _header(schema)
+        self._names = [_as_csv(_without_formulas(schema.empty_table())[0], header=True)]
         self._file = path.open("wb")
 
     def __enter__(self) -> Self:
@@ -138,13 +124,13 @@ class _CsvWriter:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def ready(self, piece: pa.Table) -> tuple[list[Any], Counter[str]]:
+    def ready(self, piece: pa.Table) -> tuple[pa.Buffer, Counter[str]]:
         safe, apostrophes = _without_formulas(piece)
-        return csv_rows(safe) or [_as_csv(safe, header=False)], apostrophes
+        return _as_csv(safe, header=False), apostrophes
 
-    def write(self, ready: tuple[list[Any], Counter[str]]) -> Counter[str]:
-        texts, apostrophes = ready
-        self._file.writelines([*self._names, *texts])
+    def write(self, ready: tuple[pa.Buffer, Counter[str]]) -> Counter[str]:
+        text, apostrophes = ready
+        self._file.writelines([*self._names, text])
         header, self._header, self._names = self._header, Counter(), []
         return apostrophes + header
 
@@ -157,16 +143,11 @@ WRITERS: dict[str, Callable[[Path, pa.Schema], Writer]] = {
 """For each suffix a writer. A new format is one entry."""
 
 
-def _header(schema: pa.Schema) -> list[pa.Buffer]:
-    return [_as_csv(_without_formulas(schema.empty_table())[0], header=True)]
-
-
 def _as_csv(table: pa.Table, *, header: bool) -> pa.Buffer:
     import pyarrow.csv as pacsv
 
     written = pa.BufferOutputStream()
-    plain = pa.table([plain_array(c.combine_chunks()) for c in table.columns], names=table.column_names)
-    pacsv.write_csv(plain, written, pacsv.WriteOptions(include_header=header, batch_size=max(len(plain), 1)))
+    pacsv.write_csv(table, written, pacsv.WriteOptions(include_header=header, batch_size=max(len(table), 1)))
     return written.getvalue()
 
 

@@ -89,7 +89,7 @@ class Encode:
 
     def __call__(self, read: Reader, number: int) -> Codes:
         """One thread: the other parts are the others' work."""
-        return Codes.of(EncodedTable(Source("piece", (), (), (), read), self.schema), workers=1)
+        return Codes.of(EncodedTable(Source("piece", (), (), read), self.schema), workers=1)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from repsynth.data.anew import check_ids
-from repsynth.data.imitate import layout_of
+from repsynth.data.decode import Kind
 from repsynth.data.sources import Source, check_columns
 from repsynth.engines.local import LocalEngine
 from repsynth.engines.opening import check_engine, engine_for
@@ -22,6 +22,8 @@ from repsynth.scoring.stage import measure_stage_one
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_KINDS: dict[str, Kind] = {"pandas": "pandas", "polars": "polars"}
 
 
 def run(
@@ -48,7 +50,6 @@ def run(
     A failure after the cost was reserved counts as spent.
     """
     check_columns(source, plan.schema)
-    layout = layout_of(source, plan.schema)
     _check(plan, rows)
     _check_training(plan, source, engine)
     with engine_for(source, plan.schema, engine, cluster) as open_engine, paid(payer, plan):
@@ -65,7 +66,7 @@ def run(
         fit = plan.model.measure(meter, stage, plan, Hooks(on_step, on_round))
         return Release(
             plan=plan,
-            layout=layout,
+            kind=_KINDS.get(source.kind, "arrow"),
             stage=stage,
             fit=fit,
             events=tuple(meter.events),

@@ -10,13 +10,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from repsynth import __version__
-from repsynth.data.decode import decode
-from repsynth.data.layout import DTYPE, Layout
-from repsynth.data.records import Records
+from repsynth.data.decode import Kind
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Fit, Kept, Made
 from repsynth.planning.plan import Plan, make_charges
@@ -28,7 +25,7 @@ from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
 from repsynth.release.lending import borrowed_from, kept_arrays, their_arrays
 from repsynth.release.release import Release
-from repsynth.schema import Discrete, Id, Numeric, Schema, schema_from_dict, schema_to_dict
+from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
 from repsynth.scoring.bins import Bins, read_bins
 from repsynth.scoring.borrowed import Borrowed
@@ -91,7 +88,7 @@ class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repsynth: str
     publishable: bool
     schema: dict[str, Any]
-    layout: Layout
+    kind: Kind
     plan: PlanFile
     rows: float
     events: tuple[Event, ...]
@@ -118,7 +115,7 @@ def describe(release: Release, digest: str) -> ReleaseFile:
         repsynth=__version__,
         publishable=release.publishable,
         schema=schema_to_dict(release.schema),
-        layout=release.layout,
+        kind=release.kind,
         plan=PlanFile(
             settings=plan.settings.dump(),
             budget=BudgetFile.of(plan),
@@ -175,14 +172,13 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     plan = replace(_plan(file.plan, schema), borrowed=_borrowed(file, schema, arrays))
     _check_events(file.events, plan)
     _check_charges(plan, scored=file.scores_from is None)
-    _check_layout(file.layout, schema)
     stage = _stage(file, plan, arrays)
     gaussian = {event.name: event for event in file.events if isinstance(event, GaussianEvent)}
     sigmas = {name: event.sigma for name, event in gaussian.items() if name not in stage.kernels()}
     fit = plan.model.load(Kept(stage, plan, file.fit, arrays, sigmas))
     _check_kernels(file.events, stage, fit)
     return Release(
-        plan=plan, layout=file.layout, stage=stage, fit=fit, events=file.events, publishable=file.publishable
+        plan=plan, kind=file.kind, stage=stage, fit=fit, events=file.events, publishable=file.publishable
     )
 
 
@@ -436,18 +432,3 @@ def _bins(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -
     if isinstance(column, Discrete):
         return Bins.discrete(column)
     return read_bins(column, arrays[f"starts_{i}"])
-
-
-def _check_layout(layout: Layout, schema: Schema) -> None:
-    names = [stored.name for stored in layout.columns]
-    require(sorted(names) == sorted(c.name for c in schema.columns), "its layout is not its schema's")
-    for stored in layout.columns:
-        require(stored.dtype is None or DTYPE.fullmatch(stored.dtype) is not None, "it names an unknown dtype")
-    told = [c for c in schema.columns if not isinstance(c, Id)]
-    letters = [replace(c, format="?", fake=None) if isinstance(c, Id) and c.fake else c for c in schema.columns]
-    schema = replace(schema, columns=tuple(letters))  # Faker is for drawing, not for loading
-    ends = {c.name: np.array([0, (c.positions if isinstance(c, Numeric) else c.size) - 1]) for c in told}
-    try:
-        decode(Records(rows=2, codes=ends), schema, layout)
-    except pa.ArrowException:
-        require(False, "a column's type cannot hold its values")

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from repsynth.arrays import Floats
 from repsynth.data.anew import check_ids, room_for_ids
-from repsynth.data.decode import decode, to_kind
-from repsynth.data.layout import Layout
+from repsynth.data.decode import Kind, decode, to_kind
 from repsynth.data.records import Records
 from repsynth.errors import ConfigError, RepsynthWarning
 from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
@@ -66,7 +65,8 @@ class Release:
     """
 
     plan: Plan
-    layout: Layout
+    kind: Kind
+    """What `sample` returns: a "pandas" or "polars" data frame, or an "arrow" table."""
     stage: StageOne
     fit: Fit
     events: tuple[Event, ...]
@@ -183,7 +183,7 @@ class Release:
         if given is None:
             for text in self.support(ignore_rules).cautions(self.default_rows if rows is None else rows):
                 warnings.warn(text, RepsynthWarning, stacklevel=2)
-        return to_kind(pa.concat_tables(batches), self.layout)
+        return to_kind(pa.concat_tables(batches), self.schema, self.kind)
 
     def batches(
         self,
@@ -213,10 +213,10 @@ class Release:
         given: Any = None,
         ignore_rules: Iterable[int] = (),
         drawn: Drawn | None = None,
-        compact: bool = False,
+        csv: bool = False,
     ) -> Iterator[Callable[[], pa.Table]]:
         """The pieces before they are made: by whom, how many at a time and in which order makes no difference to
-        them. `compact` ones have texts of categories as dictionaries, as `write_table` wants them."""
+        them. For a `csv` file, numbers have their declared decimals."""
         asked = None
         if given is not None:
             if rows is not None or label is not None:
@@ -242,7 +242,7 @@ class Release:
                 records = support.draw(size, generator, counted, label=code, where=condition)
             else:
                 records = complete(support, condition, asked.part(start, size), start + 1, generator, counted)
-            return decode(records, self.schema, self.layout, first_id=start + 1, seed=entropy, compact=compact)
+            return decode(records, self.schema, first_id=start + 1, seed=entropy, csv=csv)
 
         return (partial(piece, start) for start in range(0, max(rows, 1), _PIECE))
 

@@ -2,9 +2,11 @@
 
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
+from repsynth.schema.arrow_types import ARROW_TYPES, holds
 from repsynth.schema.columns import (
     Boolean,
     Category,
@@ -21,14 +23,14 @@ from repsynth.schema.made import FAMILIES, read_families, read_id
 from repsynth.schema.mistakes import Report, did_you_mean
 
 _TYPES = ("integer", "number", "category", "boolean", "datetime", "id")
-_BOUNDED = {"type", "min", "max", "missing", "special"}
+_BOUNDED = {"type", "storage", "min", "max", "missing", "special"}
 _KEYS = {
     "integer": _BOUNDED | {"step", "thousands", "prefix"},
     "number": _BOUNDED | {"step", "decimals", "thousands", "decimal", "prefix"},
     "datetime": _BOUNDED | {"dates"},
-    "category": {"type", "values", "missing", *FAMILIES},
-    "boolean": {"type", "missing"},
-    "id": {"type", "format", "fake", "locale"},
+    "category": {"type", "storage", "values", "missing", *FAMILIES},
+    "boolean": {"type", "storage", "missing"},
+    "id": {"type", "storage", "format", "fake", "locale"},
 }
 _LARGEST_INTEGER = 2**52  # positions stay exact in float64
 _MOST_CATEGORIES = 100_000
@@ -67,6 +69,26 @@ def read_column(name: str, table: Any, report: Report) -> Column | None:
         sound = False
     if not sound:
         return None
+    column = _of_type(name, kind, table, missing, report)
+    return column if column is None or "storage" not in table else _stored(column, table["storage"], report)
+
+
+def _stored(column: Column, storage: Any, report: Report) -> Column | None:
+    if not isinstance(storage, str) or storage not in ARROW_TYPES:
+        hint = did_you_mean(storage, ARROW_TYPES)
+        report(column.name, "storage", f"'storage' must be one of {', '.join(ARROW_TYPES)}{hint}")
+        return None
+    if not holds(storage, column):
+        report(
+            column.name,
+            "storage",
+            f"{storage} cannot hold every declared value as it is written; use another 'storage', or leave it out",
+        )
+        return None
+    return replace(column, storage=storage)
+
+
+def _of_type(name: str, kind: str, table: dict[str, Any], missing: bool, report: Report) -> Column | None:
     if kind == "category":
         values = _values(name, table.get("values"), report)
         families = None if values is None else read_families(name, table, values, report)

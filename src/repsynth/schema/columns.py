@@ -38,6 +38,8 @@ class Category:
     prefix: int | None = None
     parent: tuple[tuple[str, str], ...] = ()
     rarest: str | None = None
+    storage: str | None = None
+    """The Arrow type of the synthetic column, where it is not that of the column's type."""
 
     @property
     def size(self) -> int:
@@ -65,6 +67,7 @@ class Boolean:
 
     name: str
     missing: bool = False
+    storage: str | None = None
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -92,6 +95,7 @@ class Integer:
     step: int = 1
     thousands: str = ""
     prefix: str = ""
+    storage: str | None = None
 
     @property
     def steps(self) -> int:
@@ -127,6 +131,7 @@ class Number:
     thousands: str = ""
     decimal: str = "."
     prefix: str = ""
+    storage: str | None = None
 
     @property
     def on_grid(self) -> bool:
@@ -161,6 +166,7 @@ class Datetime:
     missing: bool = False
     special: tuple[str, ...] = ()
     dates: str | None = None
+    storage: str | None = None
 
     @property
     def unit(self) -> timedelta:
@@ -194,6 +200,7 @@ class Id:
     format: str | None = None
     fake: str | None = None
     locale: str | None = None
+    storage: str | None = None
 
     @property
     def is_text(self) -> bool:
@@ -329,6 +336,15 @@ def plain_number(text: str) -> float | None:
     (-9.0, None)
     """
     return float(text) if re.match(_NUMBER, text) and math.isfinite(float(text)) else None
+
+
+def is_whole_number(text: str) -> bool:
+    """Return whether a text is a whole number as a computer writes it, of at most 15 digits.
+
+    >>> is_whole_number("-12"), is_whole_number("012"), is_whole_number("12.0")
+    (True, False, False)
+    """
+    return re.fullmatch("0|-?[1-9][0-9]{0,14}", text) is not None
 
 
 def exactly(number: float) -> Decimal:

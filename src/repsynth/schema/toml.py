@@ -37,7 +37,7 @@ def load_schema(path: str | Path) -> Schema:
     >>> path = Path(tempfile.mkdtemp()) / "schema.toml"
     >>> _ = path.write_text('[columns.smoker]\\ntype = "boolean"\\n')
     >>> load_schema(path).columns
-    (Boolean(name='smoker', missing=False),)
+    (Boolean(name='smoker', missing=False, storage=None),)
     """
     path = Path(path)
     try:

@@ -19,7 +19,6 @@ from repsynth.data.sources.base import (
     steady,
     unchanged,
 )
-from repsynth.data.sources.recorded import recorded_dtypes
 from repsynth.errors import DataError
 
 PIECE_ROWS = 2**21
@@ -54,7 +53,6 @@ def open_parquet(file: File) -> Source:
         "parquet",
         names,
         types,
-        recorded_dtypes(arrow_schema),
         whole,
         metadata.num_rows,
         pieces=pieces,
@@ -131,7 +129,6 @@ def open_ipc(file: File) -> Source:
         "arrow",
         names,
         tuple(arrow_schema.types),
-        recorded_dtypes(arrow_schema),
         steady(quietly(read, f"{file.place}: cannot be read as Arrow"), file),
         place=file.place,
     )

@@ -41,15 +41,13 @@ class File:
 class Source:
     """A table that can be read again and again, a batch at a time.
 
-    `types` holds the Arrow type of each column (None for CSV, which has none; null where each cell has its
-    own) and `dtypes` the pandas dtype where the table came as a data frame or was made of one. `batches` reads
-    some of the columns.
+    `types` holds the Arrow type of each column (None for CSV, which has none; null where each cell has its own).
+    `batches` reads some of the columns.
     """
 
     kind: str
     names: tuple[str, ...]
     types: tuple[pa.DataType | None, ...]
-    dtypes: tuple[str | None, ...]
     batches: Reader
     rows: int | None = None
     """How many rows there are, where that is known without reading: to show how long it takes, no more."""

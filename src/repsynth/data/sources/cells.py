@@ -105,7 +105,7 @@ def _read(value: Any) -> Cell:
         case bool() | np.bool_():
             return Cell("true" if value else "false")
         case timedelta() | np.timedelta64():  # a signed integer to numpy
-            return _number(_span(value))
+            return Cell(str(value), is_text=True)
         case int() | np.integer():
             return Cell(str(int(value)), float(int(value)))
         case float() | np.floating():
@@ -135,16 +135,6 @@ def _decimal_text(value: Decimal) -> str:
     """All its digits, but no zeros at the end: 2.50 is 2.5, and 1E+2 is 100."""
     usual = value.is_finite() and -_MOST_DIGITS < value.adjusted() < _MOST_DIGITS
     return without_zeros(f"{value:f}") if usual else str(value)
-
-
-def _span(value: timedelta | np.timedelta64) -> float:
-    """Seconds: the whole ones and the rest, so that the unit makes no difference."""
-    if isinstance(value, timedelta):
-        rest = value.microseconds * 1000 + getattr(value, "nanoseconds", 0)
-        return float(value.days * 86_400 + value.seconds) + rest / 1e9
-    whole = value.astype("timedelta64[s]")
-    down, rest = divmod(int((value - whole).astype("timedelta64[ns]").astype(np.int64)), 10**9)
-    return float(int(whole.astype(np.int64)) + down) + rest / 1e9
 
 
 def _time(value: date | np.datetime64) -> Cell:

@@ -46,12 +46,10 @@ def open_csv(file: File) -> Source:
         parts = stretches(path.absolute(), ask) if plain else []  # where rows end can be told there alone
         return [replace(piece, file=part) for part in parts] or [piece]
 
-    nothing = (None,) * len(names)
     return Source(
         "csv",
         names,
-        nothing,
-        nothing,
+        (None,) * len(names),
         whole,
         pieces=pieces,
         files=(str(path.absolute()),),

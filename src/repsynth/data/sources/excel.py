@@ -56,7 +56,6 @@ def open_excel(file: File) -> Source:
         "excel",
         names,
         (pa.null(),) * len(names),
-        (None,) * len(names),
         steady(quietly(read, f"{file.place}: cannot be read as a workbook", errors=failures), file),
         place=file.place,
         takes=frozenset(("table_name",)),

@@ -10,13 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from repsynth.data.sources.base import Ask, Reader, Source
-from repsynth.data.sources.recorded import GUESSED
 from repsynth.errors import DataError, printable, shown
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
@@ -92,7 +90,6 @@ def _with_cells(source: Source, cells: dict[str, str | None]) -> Source:
         source,
         names=(*source.names, *cells),
         types=(*source.types, *[pa.string()] * len(cells)),
-        dtypes=(*source.dtypes, *[None] * len(cells)),
         batches=WithCells(source.batches, cells, source.names[0]),
         pieces=lambda ask: [WithCells(piece, cells, source.names[0]) for piece in _pieces(source, ask)],
     )
@@ -131,14 +128,12 @@ def join_sources(sources: Sequence[Source]) -> Source:
         for source in sources:
             yield from source.batches(columns)
 
-    types, dtypes = (
-        [dict(zip(s.names, getattr(s, a), strict=True)) for s in sources] for a in ("types", "dtypes")
-    )
+    found = [dict(zip(source.names, source.types, strict=True)) for source in sources]
+    types = [{each[name] for each in found} for name in first.names]
     rows = [source.rows for source in sources]
     return replace(
         first,
-        types=tuple(_common([each[name] for each in types], pa.null()) for name in first.names),
-        dtypes=tuple(_common([each[name] for each in dtypes], GUESSED) for name in first.names),
+        types=tuple(kinds.pop() if len(kinds) == 1 else pa.null() for kinds in types),
         batches=read,
         pieces=lambda ask: [piece for source in sources for piece in _pieces(source, ask)],
         files=tuple(file for source in sources for file in source.files),
@@ -147,11 +142,6 @@ def join_sources(sources: Sequence[Source]) -> Source:
         takes=frozenset().union(*(source.takes for source in sources)),
         dropped=lambda: sum(source.dropped() for source in sources),
     )
-
-
-def _common(stored: Sequence[Any], otherwise: Any) -> Any:
-    """Return how all files store a column, or `otherwise` where they differ."""
-    return stored[0] if len(set(stored)) == 1 else otherwise
 
 
 def _check_same(first: Source, other: Source) -> None:

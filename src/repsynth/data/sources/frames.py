@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from repsynth.data.sources.base import BATCH_ROWS, Ask, Source
 from repsynth.data.sources.cells import CELLS, read_cells
-from repsynth.data.sources.recorded import recorded_dtypes
 from repsynth.errors import DataError
 
 PIECE_ROWS = 2**18
@@ -24,7 +23,7 @@ _NULLABLE = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean")
 def open_arrow(table: pa.Table | pa.RecordBatch) -> Source:
     """An Arrow table or batch."""
     table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-    return _from_arrow(table, "arrow", recorded_dtypes(table.schema))
+    return _from_arrow(table, "arrow")
 
 
 def open_polars(frame: Any) -> Source:
@@ -43,7 +42,7 @@ def open_pandas(frame: Any) -> Source:
     """
     arrays = [_from_pandas(frame.iloc[:, position]) for position in range(frame.shape[1])]
     table = pa.Table.from_arrays(arrays, names=[str(name) for name in frame.columns])
-    return _from_arrow(table, "pandas", tuple(str(dtype) for dtype in frame.dtypes))
+    return _from_arrow(table, "pandas")
 
 
 def open_dask(frame: Any) -> Source:
@@ -80,9 +79,7 @@ def open_spark(frame: Any) -> Source:
         schema = to_arrow_schema(frame.schema, **({"timezone": "UTC"} if zoned else {}))
     except PySparkException:
         raise DataError("this Spark DataFrame has a column of a type that Arrow lacks; cast or drop it") from None
-    nothing = (None,) * len(schema.names)
-    types = tuple(schema.types)
-    return Source("arrow", tuple(schema.names), types, nothing, _stays, engine="spark", frame=frame)
+    return Source("arrow", tuple(schema.names), tuple(schema.types), _stays, engine="spark", frame=frame)
 
 
 def _stays(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -124,14 +121,12 @@ def _arrow_has(polars_type: Any) -> bool:
     return str(polars_type) not in ("Object", "Int128", "UInt128")
 
 
-def _from_arrow(table: pa.Table, kind: str, dtypes: tuple[str | None, ...] | None = None) -> Source:
+def _from_arrow(table: pa.Table, kind: str) -> Source:
     def pieces(ask: Ask) -> Sequence[TablePiece]:
         return [TablePiece(table.slice(start, PIECE_ROWS)) for start in range(0, max(len(table), 1), PIECE_ROWS)]
 
-    names = tuple(table.column_names)
     types = tuple(map(_storage, table.schema.types))
-    read = TablePiece(table)
-    return Source(kind, names, types, dtypes or (None,) * len(names), read, table.num_rows, pieces=pieces)
+    return Source(kind, tuple(table.column_names), types, TablePiece(table), table.num_rows, pieces=pieces)
 
 
 @dataclass(frozen=True)

@@ -263,7 +263,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def _source(engine: str, names: Sequence[str], types: Sequence[pa.DataType], read: Reader, place: str) -> Source:
     takes = frozenset(_KNOBS.values())
-    return Source(engine.lower(), tuple(names), tuple(types), (None,) * len(names), read, place=place, takes=takes)
+    return Source(engine.lower(), tuple(names), tuple(types), read, place=place, takes=takes)
 
 
 def _rows_of(reading: Reading, place: str, tables: Sequence[str] | None) -> str:

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from repsynth.data.sources.base import BATCH_ROWS, UNREADABLE, File, Source, lacks_extra, quietly, steady
 from repsynth.data.sources.cells import read_cell
-from repsynth.data.sources.recorded import GUESSED
 from repsynth.errors import DataError
 
 _EPOCH = date(1970, 1, 1)
@@ -100,7 +99,6 @@ def open_statistics(file: File) -> Source:
         "statistics",
         names,
         types,
-        (GUESSED,) * len(names),  # by whatever wrote the file, perhaps from the cells
         steady(quietly(read, f"{file.place}: cannot be read", remedy=remedy, errors=failures), file),
         notes.number_rows,
         place=file.place,
