@@ -1,5 +1,6 @@
 """Cells come back as the schema declares them: numbers, forms of text, special values, one type per column."""
 
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,19 @@ from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.records import Records, join
 from repsynth.data.sources import check_columns, open_source
 from repsynth.data.write import write_table
-from repsynth.schema import Boolean, Category, Column, Datetime, Integer, Number, Schema, parse_schema
+from repsynth.schema import (
+    Boolean,
+    Category,
+    Column,
+    Datetime,
+    Discrete,
+    Integer,
+    Number,
+    Numeric,
+    Schema,
+    parse_schema,
+)
+from repsynth.schema.arrow_types import ARROW_TYPES, holds
 
 DAYS = {"min": date(2020, 1, 1), "max": date(2029, 12, 31)}
 TRUTH = Category(name="a", values=("false", "true"))
@@ -385,6 +398,38 @@ def test_each_column_comes_out_in_the_type_that_its_schema_says(
     frame = to_kind(table, schema, "pandas")
     assert str(frame["a"].dtype) == dtype or dtype == "str"  # object before pandas 3
     assert to_kind(table.slice(0, 0), schema, "pandas")["a"].dtype == frame["a"].dtype
+
+
+DOMAINS: list[Discrete | Numeric] = [
+    *(Category(name="a", values=values) for values in (("-128", "127"), ("0", "255"), ("1.0", "2"), ("-0", "1"))),
+    Category(name="a", values=("01", "2")),
+    Boolean(name="a"),
+    *(Integer(name="a", min=low, max=high) for low in (0, -128, -(2**24)) for high in (127, 255, 2**24, 2**52)),
+    *(Integer(name="a", min=0, max=9, special=(word,)) for word in ("-9", "-0.5", "0.1", "N", "007", "1e3")),
+    FRANC,
+    *(Number(name="a", min=0.0, max=high, decimals=2) for high in (100.0, 2.0**24 / 100, 1e6)),
+    *(Number(name="a", min=-1.0, max=1.0, step=0.5, special=(word,)) for word in ("9", "0.1", "0.25", "N")),
+    EURO,
+    SECOND,
+    *(Datetime(name="a", special=(word,), **DAYS) for word in ("9999-12-31", "20200101", "1900-01-01 12:00", "N")),
+    SWISS_DAY,
+]
+
+
+@pytest.mark.parametrize("column", DOMAINS, ids=repr)
+def test_a_storage_that_is_accepted_holds_the_whole_domain(column: Discrete | Numeric) -> None:
+    last = column.size - 1 if isinstance(column, Discrete) else column.steps
+    codes = np.array([0, last // 3, last, -1])
+    if isinstance(column, Numeric):
+        codes = np.append(codes, np.arange(last + 1, column.positions))
+    accepted = [name for name in ARROW_TYPES if holds(name, column)]
+    assert {"string", "large_string"} <= set(accepted)
+    for name in accepted:
+        schema = Schema(one_row_per_person=True, columns=(replace(column, missing=True, storage=name),))
+        out = decode(Records(len(codes), {"a": codes}), schema)
+        check_columns(open_source(out), schema)
+        (back,) = EncodedTable(open_source(out), schema)
+        assert back.codes["a"].tolist() == codes.tolist(), name
 
 
 def test_a_category_of_whole_numbers_compares_with_numbers() -> None:

@@ -210,6 +210,52 @@ def test_mistakes_in_grids_forms_and_special_values(keys: str, message: str) -> 
     assert len(caught.value.problems) == 1
 
 
+FITS = "cannot hold every declared value"
+
+
+@pytest.mark.parametrize(
+    ("keys", "storage", "message"),
+    [
+        ('type = "integer"\nmin = 0\nmax = 127', "int8", None),
+        ('type = "integer"\nmin = 0\nmax = 128', "int8", FITS),
+        ('type = "integer"\nmin = -1\nmax = 9', "uint64", FITS),
+        ('type = "integer"\nmin = 0\nmax = 9\nspecial = [-9]', "uint8", FITS),
+        ('type = "integer"\nmin = 0\nmax = 9\nspecial = ["N"]', "int64", FITS),
+        ('type = "integer"\nmin = 0\nmax = 9\nthousands = ","', "int64", FITS),
+        ('type = "integer"\nmin = 0\nmax = 9\nthousands = ","', "large_string", None),
+        ('type = "integer"\nmin = 0\nmax = 20000000', "float32", FITS),
+        ('type = "integer"\nmin = 0\nmax = 9', "int31", "'storage' must be one of int8, int16, "),
+        ('type = "number"\nmin = 0\nmax = 1\ndecimals = 2', "float32", None),
+        ('type = "number"\nmin = 0\nmax = 1', "int64", FITS),
+        ('type = "number"\nmin = 0\nmax = 1e39', "float32", FITS),
+        ('type = "category"\nvalues = [0, 1]', "int8", None),
+        ('type = "category"\nvalues = ["00", "1"]', "int8", FITS),
+        ('type = "category"\nvalues = ["x"]', "string", None),
+        ('type = "boolean"', "int8", None),
+        ('type = "boolean"', "float64", FITS),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2029-01-01', "date32", None),
+        ('type = "datetime"\nmin = 2020-01-01T00:00:00\nmax = 2029-01-01', "date32", FITS),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2262-01-01', "timestamp[ns]", FITS),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2262-01-01', "timestamp[us]", None),
+        ('type = "datetime"\nmin = 2020-01-01\nmax = 2029-01-01', "int64", FITS),
+        ('type = "id"', "int64", None),
+        ('type = "id"\nformat = "P-###"', "int64", FITS),
+    ],
+)
+def test_a_declared_storage_must_hold_the_domain(keys: str, storage: str, message: str | None) -> None:
+    text = f'[columns.a]\n{keys}\nstorage = "{storage}"\n[columns.b]\ntype = "boolean"\n'
+    if message is None:
+        schema = parse_schema(text)
+        assert schema.columns[0].storage == storage
+        assert schema_from_dict(schema_to_dict(schema)) == schema
+        return
+    with pytest.raises(SchemaError) as caught:
+        parse_schema(text)
+    (problem,) = caught.value.problems
+    assert message in problem
+    assert problem.startswith(f"schema.toml, line {keys.count(chr(10)) + 3}: column 'a': ")
+
+
 @pytest.mark.parametrize(
     "column",
     [
