@@ -1,21 +1,25 @@
-"""Runs tests against a changed copy of a module: the change is made as it is imported, no file is touched.
+"""Run tests against a changed module. No file is touched.
 
-Each run is a process of its own, forked from one that holds the libraries already and nothing of repsynth; or, for
-changes inside of functions, from one that has collected the tests already.
+A server process collects the tests once. For each change it forks a child, replaces the code of the changed
+function there and runs the tests that should notice. A change outside of functions needs a fresh import, so its
+child is forked from a server that has not imported repsynth.
 """
 
+import ast
 import gc
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -32,29 +36,114 @@ _LIBRARIES = (
     "scipy.special",
     "scipy.stats",
 )
-_OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
-_SECONDS = 60  # of a processor: a fault that makes a test hang is one that shows
+_OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly")
+_SECONDS = 60  # of CPU time; a fault that makes a test hang is noticed
 
 
 @dataclass(frozen=True)
 class Change:
-    """A module's other source, and the tests that should notice: their names, as pytest takes them."""
+    """A module's changed source, and the tests that should notice, as pytest names them."""
 
     name: str
     module: str
     source: str
     tests: tuple[str, ...]
     inside: bool = False
-    """Whether it is inside of a function, so that the function can be changed after it was imported."""
+    """Whether the change is inside a function, so that its code can be replaced after import."""
 
 
 def path_of(module: str) -> Path:
-    """Where the source of a module of the package is."""
     return ROOT / "src" / Path(*module.split(".")).with_suffix(".py")
 
 
+# --- changes by syntax tree ---
+
+
+def replaced(source: str, scope: str, find: str, put: str) -> str:
+    """Replace one node in the function or class `scope` of a source.
+
+    `find` must match exactly one node there, whatever its layout and line.
+
+    >>> replaced("def f(x):\\n    return max(x, 1)", "f", "max(x, 1)", "x")
+    'def f(x):\\n    return x'
+    """
+    tree = ast.parse(source)
+    within = tree if not scope else _named(tree, scope.split("."))
+    wanted, new = _node(find), _node(put)
+    found = [node for node in ast.walk(within) if ast.dump(node) == ast.dump(wanted)]
+    if len(found) != 1:
+        raise LookupError(f"'{find}' is {len(found)} times in {scope or 'the module'}")
+    return ast.unparse(ast.fix_missing_locations(_Swap(found[0], new).visit(tree)))
+
+
+def is_inside(source: str, scope: str) -> bool:
+    return bool(scope) and isinstance(_named(ast.parse(source), scope.split(".")), ast.FunctionDef)
+
+
+def same_shape(source: str, changed: str) -> bool:
+    """Whether both sources compile to the same number of functions, so that each can take the other's code."""
+    codes = [list(_codes(compile(text, "module", "exec"))) for text in (source, changed)]
+    return len(codes[0]) == len(codes[1])
+
+
+def _named(tree: ast.AST, names: Sequence[str]) -> ast.AST:
+    for name in names:
+        tree = next(
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+        )
+    return tree
+
+
+def _node(text: str) -> ast.AST:
+    """Return the expression or the statement of a text; `pass` in place of nothing."""
+    (statement,) = ast.parse(text or "pass").body
+    return statement.value if isinstance(statement, ast.Expr) else statement
+
+
+class _Swap(ast.NodeTransformer):
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> Any:
+        return self.new if node is self.old else self.generic_visit(node)
+
+
+# --- a server of outcomes ---
+
+
+class Server:
+    """Two processes that tell the outcome of changes: one with the tests of `files` collected, one fresh."""
+
+    def __init__(self, files: Iterable[str]) -> None:
+        self._files = list(dict.fromkeys(files))
+        self._started: dict[bool, subprocess.Popen[str]] = {}
+
+    def outcome(self, change: Change) -> str:
+        """Return caught, survived, hung, or error where the tests could not be run."""
+        process = self._started.get(change.inside) or self._start(change.inside)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(asdict(change)) + "\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    def close(self) -> None:
+        for process in self._started.values():
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+
+    def _start(self, inside: bool) -> "subprocess.Popen[str]":
+        command = [sys.executable, __file__, *(self._files if inside else [])]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._started[inside] = process
+        return process
+
+
 def outcomes(changes: Iterable[Change], *, workers: int = 1) -> Iterator[tuple[Change, str]]:
-    """For each change, as its tests end: caught, survived, hung, or error where the tests could not be run."""
+    """Yield the outcome of each change as its tests end, from processes that import repsynth afresh."""
     for library in _LIBRARIES:
         importlib.import_module(library)
     assert not any(name.partition(".")[0] == "repsynth" for name in sys.modules)
@@ -64,13 +153,42 @@ def outcomes(changes: Iterable[Change], *, workers: int = 1) -> Iterator[tuple[C
 def outcomes_inside(
     changes: Sequence[Change], tell: Callable[[Change, str], None], *options: str, workers: int = 1
 ) -> None:
-    """Tell the same of changes inside of functions, which takes less: the tests are collected once, with these
-    options of pytest, and functions changed in place."""
+    """Tell the outcome of changes inside of functions; the tests are collected once, with these pytest options."""
     import pytest
 
     os.chdir(ROOT)
     files = dict.fromkeys(test.partition("::")[0] for change in changes for test in change.tests)
-    pytest.main([*_OPTIONS, "-s", *options, *files], plugins=[_Collected(changes, tell, workers)])
+
+    def each(run: Callable[[Change], int]) -> None:
+        for change, outcome in _each(changes, workers, run):
+            tell(change, outcome)
+
+    pytest.main([*_OPTIONS, "-s", *options, *files], plugins=[_Collected(each)])
+
+
+def _serve(files: Sequence[str]) -> None:
+    """Answer each change on standard input with its outcome on standard output."""
+    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    silent = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):  # what pytest and the tests print is not an answer
+        os.dup2(silent, stream)
+
+    def each(run: Callable[[Change], int]) -> None:
+        for line in requests:
+            told = json.loads(line)
+            change = Change(**told | {"tests": tuple(told["tests"])})
+            (_, outcome), *_ = _each([change], 1, run)
+            answers.write(outcome + "\n")
+            answers.flush()
+
+    for library in _LIBRARIES:
+        importlib.import_module(library)
+    if not files:
+        each(_run)
+        return
+    import pytest
+
+    pytest.main([*_OPTIONS, "-s", *files], plugins=[_Collected(each)])
 
 
 def _each(changes: Iterable[Change], workers: int, run: Callable[[Change], int]) -> Iterator[tuple[Change, str]]:
@@ -85,7 +203,8 @@ def _each(changes: Iterable[Change], workers: int, run: Callable[[Change], int])
         done, status = os.waitpid(-1, os.WNOHANG)
         if done in running:
             yield running.pop(done), _told(status)
-        time.sleep(0.02)
+        else:
+            time.sleep(0.01)
 
 
 def _told(status: int) -> str:
@@ -96,16 +215,17 @@ def _told(status: int) -> str:
 
 
 def _fork(change: Change, run: Callable[[Change], int]) -> int:
-    """The number of a process that runs the tests on the changed module."""
+    """Return the number of a process that runs the tests on the changed module."""
     process = os.fork()
     if process:
         return process
     code = 3
     try:
-        resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS + 5))
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)
-        os.dup2(silent, 2)
+        used = int(time.process_time())
+        resource.setrlimit(resource.RLIMIT_CPU, (used + _SECONDS, used + _SECONDS + 5))
+        silent = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(silent, stream)
         code = run(change)
     finally:
         os._exit(code)
@@ -123,15 +243,12 @@ def _run(change: Change) -> int:
 class _Collected:
     """Takes the place of pytest's own loop over the tests that it has collected."""
 
-    changes: Sequence[Change]
-    tell: Callable[[Change, str], None]
-    workers: int
+    each: Callable[[Callable[[Change], int]], None]
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        """In a process for each change."""
+        """Run the tests of each change in a process of its own."""
         self.session = session
-        for change, outcome in _each(self.changes, self.workers, self.run):
-            self.tell(change, outcome)
+        self.each(self.run)
         return True
 
     def run(self, change: Change) -> int:
@@ -152,8 +269,9 @@ def _is_of(test: str, names: Sequence[str]) -> bool:
 
 
 def _change_functions(change: Change) -> int:
-    """Give all functions of a module the code that they have in its other source; how many there are."""
+    """Give all functions of a module the code that they have in its changed source; return how many there are."""
     path = str(path_of(change.module))
+    importlib.import_module(change.module)
     old, new = (
         list(_codes(compile(source, path, "exec")))
         for source in (path_of(change.module).read_text(), change.source)
@@ -182,7 +300,6 @@ class _Changed(importlib.abc.MetaPathFinder):
         self.change = change
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
-        """Of other modules it knows nothing."""
         if name != self.change.module:
             return None
         file = str(path_of(name))
@@ -196,3 +313,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         return compile(self.source, self.path, "exec")
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1:])
