@@ -13,7 +13,7 @@ from repsynth.schema.dates import DateFormat
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+_CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 ISO_TIME = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T]{_CLOCK})?$"
 EPOCH = datetime(1970, 1, 1)
 _BLANK = "[\\s\u00a0\u202f]*"

@@ -49,7 +49,7 @@ def of_persons(person: Person) -> str:
     return (
         f"all rows with one id in '{person.column}' are one person, who counts as {rows} at most; a row without "
         "an id is a person of its own. What is said of a record holds for a person all of whose rows are like it: "
-        "a person's weight is what their rows that count weigh together, over that number"
+        "a person's weight is at most the average weight of their rows"
     )
 
 

@@ -124,11 +124,24 @@ def check_storage(source: Source, schema: Schema) -> None:
         # An object column with numbers and text is what a reader leaves that inferred types chunk by chunk.
         mixed = source.kind == "pandas" and "text" in kinds and len(kinds) > 1
         wrong = sorted(kind for kind in kinds if mixed or not reads_as_text(column, kind))
+        if source.kind == "duckdb" and isinstance(column, Datetime):
+            _check_declared(column, kinds)
         if wrong:
             raise DataError(
                 f"column '{column.name}' is stored as {' and '.join(wrong)}, which may not read as its text "
                 "would, so one record could change how others are read; pass the file, or read it with dtype=str"
             )
+
+
+def _check_declared(column: Datetime, kinds: set[str]) -> None:
+    """Refuse times of DuckDB that the schema does not declare: it infers dates of many forms from a CSV file."""
+    declared = "times" if (column.storage or "").startswith(("date", "timestamp")) else "text"
+    if kinds - {declared, "numbers"}:
+        raise DataError(
+            f"column '{column.name}' is stored as {' and '.join(sorted(kinds))}, and DuckDB may have inferred that "
+            'from its cells; declare storage = "date32" or "timestamp[s]" in the schema if it is the type of the '
+            "table, or pass the file"
+        )
 
 
 def reads_as_text(column: Discrete | Numeric, kind: str) -> bool:
