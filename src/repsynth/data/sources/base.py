@@ -138,7 +138,7 @@ def _check_declared(column: Datetime, kinds: set[str]) -> None:
     declared = "times" if (column.storage or "").startswith(("date", "timestamp")) else "text"
     if kinds - {declared, "numbers"}:
         raise DataError(
-            f"column '{column.name}' is stored as {' and '.join(sorted(kinds))}, and DuckDB may have inferred that "
+            f"column '{column.name}' is stored as {' and '.join(sorted(kinds))}, which DuckDB may have inferred "
             'from its cells; declare storage = "date32" or "timestamp[s]" in the schema if it is the type of the '
             "table, or pass the file"
         )
