@@ -207,7 +207,7 @@ def open_psv(file: File) -> Source:
         yield pa.record_batch({name: pa.array(cells, pa.string()) for name, cells in chosen.items()})
 
     nothing = (None,) * len(header)
-    return Source("psv", tuple(header), nothing, nothing, batches)
+    return Source("psv", tuple(header), nothing, batches)
 
 
 class PsvWriter:

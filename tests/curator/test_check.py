@@ -235,7 +235,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
                 texts = pa.array([f"cell {k} {i}" for i in range(2_000)])
                 yield pa.record_batch({"id": texts, "x": texts})
 
-        source = Source("arrow", ("id", "x"), (pa.string(), pa.string()), (None, None), read)
+        source = Source("arrow", ("id", "x"), (pa.string(), pa.string()), read)
         tracemalloc.start()
         assert check_table(source, schema).rows == 2_000 * batches
         most = tracemalloc.get_traced_memory()[1]

@@ -466,7 +466,7 @@ REFUSED: list[pa.DataType] = [
 
 @pytest.mark.parametrize("kind", REFUSED, ids=str)
 def test_what_cannot_be_read_is_refused_by_its_type_before_any_cell_is_seen(kind: pa.DataType) -> None:
-    unread = Source("arrow", ("a",), (kind,), (None,), lambda columns: pytest.fail("a cell was seen"))
+    unread = Source("arrow", ("a",), (kind,), lambda columns: pytest.fail("a cell was seen"))
     with pytest.raises(
         DataError, match=r"^column 'a' (holds nested values|is of a type that is not read); [^\n]*$"
     ):

@@ -405,7 +405,10 @@ DOMAINS: list[Discrete | Numeric] = [
     Category(name="a", values=("01", "2")),
     Boolean(name="a"),
     *(Integer(name="a", min=low, max=high) for low in (0, -128, -(2**24)) for high in (127, 255, 2**24, 2**52)),
-    *(Integer(name="a", min=0, max=9, special=(word,)) for word in ("-9", "-0.5", "0.1", "N", "007", "1e3")),
+    *(
+        Integer(name="a", min=0, max=9, special=(word,))
+        for word in ("-9", "-0.5", "0.1", "N", "007", "1e3", "1234567890.123456")
+    ),
     FRANC,
     *(Number(name="a", min=0.0, max=high, decimals=2) for high in (100.0, 2.0**24 / 100, 1e6)),
     *(Number(name="a", min=-1.0, max=1.0, step=0.5, special=(word,)) for word in ("9", "0.1", "0.25", "N")),

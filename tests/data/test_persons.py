@@ -200,7 +200,7 @@ def changing(first: list[str | None], then: list[str | None]) -> Source:
     def batches(columns: Any) -> Any:
         return next(passes).batches(columns)
 
-    return Source(source.kind, source.names, source.types, (), batches)
+    return Source(source.kind, source.names, source.types, batches)
 
 
 @pytest.mark.parametrize(

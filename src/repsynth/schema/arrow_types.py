@@ -25,7 +25,8 @@ _TIMES = ("date32", *(f"timestamp[{unit}]" for unit in ("s", "ms", "us", "ns")))
 _TEXT = ("string", "large_string")
 ARROW_TYPES = (*_WHOLE, *_REAL, *_TIMES, *_TEXT)
 
-_NUMERAL = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,12})?")
+_NUMERAL = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
+_LONGEST = 16  # 15 digits and a sign or a point: as many as float64 keeps
 _TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2})?)?")
 _FLOAT32_WHOLE = 2**24
 _FLOAT32_MOST = 3.4e38
@@ -61,7 +62,7 @@ def holds(storage: str, column: Column) -> bool:
 
 def _number(text: str) -> float | None:
     """Return the number that a text is, None for a word or where a number would lose its zeros."""
-    return plain_number(text) if _NUMERAL.fullmatch(text) else None
+    return plain_number(text) if _NUMERAL.fullmatch(text) and len(text) <= _LONGEST else None
 
 
 def _all_fit(storage: str, numbers: Sequence[float | None]) -> bool:
