@@ -327,13 +327,13 @@ def divided_by_the_private_sum_of_weights() -> Fault:
 @contextmanager
 def ledger_committed_before_it_is_reserved() -> Iterator[None]:
     """The cost is noted when the run is over, in place of before it begins."""
-    reserve = Payer.reserve
+    reserve, commit = Payer.reserve, Ledger.commit
 
-    def late(self: Payer, plan: Any) -> None:
-        self.ledger.commit(self.dataset, reserve(self, plan).run)
+    def late(self: Ledger, dataset: str, plan: Any) -> None:
+        commit(self, dataset, reserve(Payer(self, dataset), plan))
 
     reserved = replaced(Payer, "reserve", lambda original: lambda self, plan: plan)
-    with mock.patch.object(Payer, "close", late), reserved:  # a check may stop long before a run is closed
+    with mock.patch.object(Ledger, "commit", late), reserved:  # a check may stop long before a run is closed
         yield
 
 

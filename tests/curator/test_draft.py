@@ -509,7 +509,7 @@ def test_nist(data_dir: Path) -> None:
     if not path.is_file():
         pytest.skip("nist_national2019.csv is not in REPSYNTH_DATA")
     draft = make_draft(path, label="OWN_RENT")
-    schema = parse_schema(draft.text)
+    schema = parse_schema(draft.text.replace("# one_row_per_person = true", "one_row_per_person = true"))
     columns = {column.name: column for column in schema.columns}
     reasons = {column.name: column.reason for column in draft.columns}
     assert columns["PINCP"] == Integer(name="PINCP", min=-9_000, max=1_327_000, special=("N",))

@@ -211,7 +211,17 @@ INTERRUPTIBLE = """
 import signal, sys
 from repsynth.cli import main
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupt(number, frame):
+    place = frame
+    while place is not None:
+        if place.f_code.co_name == "__del__":  # raised there, it would be lost
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            return
+        place = place.f_back
+    signal.default_int_handler(number, frame)
+
+for each in (signal.SIGINT, signal.SIGALRM):
+    signal.signal(each, interrupt)
 raise SystemExit(main(sys.argv[1:]))
 """
 

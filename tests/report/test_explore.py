@@ -404,7 +404,7 @@ def test_the_grid_rises_so_that_the_next_point_is_a_bound() -> None:
 @pytest.mark.parametrize("person", [None, Person(column="who", rows=3)])
 def test_bounds_of_a_trained_model_are_on_the_safe_side(person: Person | None) -> None:
     sim = SCHEMAS["sim"]
-    schema = replace(sim, columns=(*sim.columns, Id(name="who")), person=person, one_row_per_person=False)
+    schema = replace(sim, columns=(*sim.columns, Id(name="who")), person=person, one_row_per_person=person is None)
     drawn = [
         asked(model="autoregressive", epsilon=1.3, rows=3000, outlier_weight=0.23),
         asked(model="autoregressive", epsilon=2.0, outlier_epsilon=1.1),

@@ -21,7 +21,7 @@ DELTAS = (1e-9, 1e-6)
 WEIGHTS = tuple(k / 16 for k in range(1, 17))
 
 _FILE = Path(__file__).parent / "pages" / "trained.json"
-_SCHEMA = Schema(columns=(Boolean(name="a"), Boolean(name="b")))
+_SCHEMA = Schema(columns=(Boolean(name="a"), Boolean(name="b")), one_row_per_person=True)
 _MOST_ROWS = 10**12
 
 
