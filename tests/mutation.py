@@ -38,6 +38,7 @@ _LIBRARIES = (
 )
 _OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly")
 _SECONDS = 60  # of CPU time; a fault that makes a test hang is noticed
+_WAIT = 300  # seconds until a test that waits for something is given up
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def _each(changes: Iterable[Change], workers: int, run: Callable[[Change], int])
 
 def _told(status: int) -> str:
     if os.WIFSIGNALED(status):
-        return "hung" if os.WTERMSIG(status) == signal.SIGXCPU else "caught"
+        return "hung" if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGALRM) else "caught"
     # Pytest: all passed, some failed, interrupted (a module that cannot be imported), and other numbers.
     return {0: "survived", 1: "caught", 2: "caught"}.get(os.waitstatus_to_exitcode(status), "error")
 
@@ -223,6 +224,7 @@ def _fork(change: Change, run: Callable[[Change], int]) -> int:
     try:
         used = int(time.process_time())
         resource.setrlimit(resource.RLIMIT_CPU, (used + _SECONDS, used + _SECONDS + 5))
+        signal.alarm(_WAIT)
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
             os.dup2(silent, stream)

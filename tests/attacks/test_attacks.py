@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import subprocess
 import sys
 import time
@@ -330,7 +331,8 @@ def test_an_interval_stays_on_its_line(width: int, hidden: int, exposures: dict[
     lines = printed.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     line = found_in(exposures["private"], method=UNIFORM, attack="distance", decile=10)
-    shown = f"{line.area.value:.2f} [{line.area.low:.2f}, {line.area.high:.2f}]"
+    shown = f"{line.area.value:.2f} [{math.floor(100 * line.area.low) / 100:.2f}, "
+    shown += f"{math.ceil(100 * line.area.high) / 100:.2f}]"
     assert any(text.startswith("distance ") and shown in text for text in lines)
     without = [text for text in lines if "For want of room" in text]
     assert len(without) == (2 if hidden else 0)

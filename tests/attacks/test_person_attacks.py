@@ -222,7 +222,8 @@ def test_the_command_attacks_persons_and_goes_on(
 
     pacsv.write_csv(stays(sim, 0, 60), "stays.csv")
     pacsv.write_csv(stays(sim, 3000, 60, 60), "others.csv")
-    text = f'person = {{column = "who", rows = 3}}\n{datasets.schema_text("sim")}\n[columns.who]\ntype = "id"\n'
+    text = datasets.schema_text("sim").replace("one_row_per_person = true", 'person = {column = "who", rows = 3}')
+    text += '\n[columns.who]\ntype = "id"\n'
     Path("schema.toml").write_text(text, encoding="utf-8")
     asked = [
         *(
