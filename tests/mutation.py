@@ -132,9 +132,8 @@ class Server:
 
     def close(self) -> None:
         for process in self._started.values():
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
+            with process:  # closes its pipes and waits
+                pass
 
     def _start(self, inside: bool) -> "subprocess.Popen[str]":
         command = [sys.executable, __file__, *(self._files if inside else [])]

@@ -130,8 +130,12 @@ def in_sqlite(table: pa.Table, folder: Path) -> Place:
 
 
 def in_duckdb(table: pa.Table, folder: Path) -> Place:
+    """Times as text: DuckDB's own are read only where the schema declares them."""
     import duckdb
 
+    for place, field in enumerate(table.schema):
+        if pa.types.is_temporal(field.type):
+            table = table.set_column(place, field.name, table[field.name].cast(pa.string()))
     with duckdb.connect(str(folder / "t.duckdb")) as connection:
         connection.register("given", table)
         connection.execute("CREATE TABLE people AS SELECT * FROM given")

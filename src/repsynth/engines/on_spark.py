@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -56,10 +56,11 @@ def connect(cluster: Any, source: Source) -> Iterator["SparkCluster"]:
             opened.check_workers()
             yield opened
     finally:
-        opened.forget()
-        if running is None:
-            session.sparkContext.setLogLevel("OFF")  # of tasks that are ended now, Java would say much
-            session.stop()
+        with suppress(Exception):  # after Ctrl-C, Java may not answer any more
+            opened.forget()
+            if running is None:
+                session.sparkContext.setLogLevel("OFF")  # of tasks that are ended now, Java would say much
+                session.stop()
 
 
 @contextmanager
