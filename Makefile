@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick lint types check docs notebooks mutants machine-mutants fuzz paper data bench clean
+.PHONY: demo test quick nightly lint types check docs notebooks mutants machine-mutants fuzz paper data bench clean
 
 demo: $(VENV)/.core
 	@rm -rf demo && mkdir demo
@@ -12,11 +12,15 @@ demo: $(VENV)/.core
 # All tests. Its environment takes what the trained model needs, too (dp-accounting), and axe-core, which looks at
 # pages in Chromium.
 test: $(VENV)/.dev $(VENV)/.axe
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # Without the slow ones: kills, processes, figures, networks times rules.
 quick: $(VENV)/.dev
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+
+# All tests, and a list of those that take more than five seconds.
+nightly: $(VENV)/.dev $(VENV)/.axe
+	$(BIN)/pytest -n 2 --dist worksteal --durations=0 --durations-min=5
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
