@@ -722,3 +722,22 @@ def test_times_are_refused_where_storage_would_lose_a_special_value(tmp_path: Pa
     for special in (("NA",), ("-9", "None"), ("nan",)):
         assert not accepts(open_source(times), Datetime(name="a", special=special, **DAYS)), special
         assert accepts(open_source(path), Datetime(name="a", special=special, **DAYS)), special
+
+
+@pytest.mark.parametrize(
+    "column", [Category(name="a", values=("NA", "x")), Number(name="a", min=0.0, max=9.0, special=("NA",))]
+)
+def test_a_column_of_missing_cells_alone_is_refused_where_they_may_be_values(
+    column: Column, tmp_path: Path
+) -> None:
+    """Arrow has no type for a column of nothing but NA, and text as soon as one cell is a word."""
+    path = tmp_path / "t.csv"
+    path.write_text("a\nNA\nNA\n")
+    assert pacsv.read_csv(path).schema.types == [pa.null()]
+    assert not accepts(open_source(pacsv.read_csv(path)), column)
+    assert accepts(open_source(path), column)
+
+
+def test_a_prefix_with_digits_is_no_prefix_of_a_number() -> None:
+    assert not reads_as_text(Integer(name="a", min=0, max=99, prefix="1"), "numbers")
+    assert reads_as_text(Integer(name="a", min=0, max=99, prefix="$"), "numbers")

@@ -239,7 +239,7 @@ def test_where_noise_would_choose_the_label_s_tables_are_measured_again(sim: dat
 @pytest.mark.filterwarnings("ignore")
 def test_the_model_agrees_with_a_graphical_model_library() -> None:
     """The tree is the maximum-entropy model of its tables: mirror descent on the graph finds the same one."""
-    mbi = pytest.importorskip("mbi", reason="mbi is not installed; pip install 'repsynth[pgm]'")
+    mbi = pytest.importorskip("mbi", reason="mbi is not installed")
     import jax
 
     generator = np.random.default_rng(0)

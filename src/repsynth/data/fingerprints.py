@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Ints
 from repsynth.data.encode import plain_array, read_text
-from repsynth.data.notation import NULLS, ODD_NUMBER, odd_number
+from repsynth.data.notation import NULLS, ODD_NUMBER, odd_whole
 from repsynth.errors import DataError
 
 NOBODY, UNREAD = -1, -2
@@ -237,8 +237,8 @@ def id_texts(ids: pa.Array) -> pa.Array:
     short = pc.if_else(pc.equal(short, "-0"), "0", short)
     strange = pc.if_else(pc.match_substring_regex(texts, ODD_NUMBER), texts, None)
     if strange.null_count < len(strange):
-        numbers = [None if text is None else odd_number(text) for text in strange.to_pylist()]
-        short = pc.coalesce(read_text(pa.array(numbers, pa.float64())), short)
+        whole = [None if text is None else odd_whole(text) for text in strange.to_pylist()]
+        short = pc.coalesce(pa.array(whole, pa.large_string()), short)
     return pc.if_else(odd, short, texts)
 
 

@@ -141,6 +141,18 @@ def odd_number(text: str) -> float | None:
         return None
 
 
+def odd_whole(text: str) -> str | None:
+    """Return a whole number that `ODD_NUMBER` matches in plain digits; None where it is none.
+
+    >>> odd_whole("0x20000000000001"), odd_whole("9_007"), odd_whole("1_0.5")
+    ('9007199254740993', '9007', None)
+    """
+    try:
+        return str(int(text, 0 if text.lstrip("+-")[1:2].isalpha() else 10))
+    except ValueError:  # no whole number, or one of more digits than Python reads
+        return None
+
+
 @cache
 def numbers_of(texts: tuple[str, ...]) -> list[float | None] | None:
     """Return the number that each declared text is, None for a word.

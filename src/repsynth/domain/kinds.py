@@ -129,6 +129,8 @@ def texts_of(cells: pa.Array) -> pa.Array:
     texts = pc.if_else(pc.is_in(lower, pa.array(["true", "false"], pa.large_string())), lower, texts)
     times = pc.replace_substring(seconds.cast(pa.timestamp("s")).cast(pa.large_string()), " 00:00:00", "")
     texts = pc.coalesce(read_text(numbers), times, texts)
+    texts = pc.replace_substring_regex(texts, "^[+]?(?i:inf|infinity)$", "inf")
+    texts = pc.replace_substring_regex(texts, "^-(?i:inf|infinity)$", "-inf")
     return pc.if_else(pc.is_in(pc.ascii_lower(texts), pa.array(NULLS, pa.large_string())), None, texts)
 
 

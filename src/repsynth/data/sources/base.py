@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from repsynth.arrays import Ints
-from repsynth.data.notation import Notation, date_format, numbers_of
+from repsynth.data.notation import NULLS, Notation, date_format, numbers_of
 from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.data.sources.cells import CELLS, kinds_of_cells
 from repsynth.errors import ConfigError, DataError, shown
@@ -124,6 +124,8 @@ def check_storage(source: Source, schema: Schema) -> None:
         # An object column with numbers and text is what a reader leaves that inferred types chunk by chunk.
         mixed = source.kind == "pandas" and "text" in kinds and len(kinds) > 1
         wrong = sorted(kind for kind in kinds if mixed or not reads_as_text(column, kind))
+        if not kinds and source.engine is None and _is_null_type(types[column.name]) and _declares_nulls(column):
+            wrong = ["missing cells alone"]
         if source.kind == "duckdb" and isinstance(column, Datetime):
             _check_declared(column, kinds)
         if wrong:
@@ -131,6 +133,16 @@ def check_storage(source: Source, schema: Schema) -> None:
                 f"column '{column.name}' is stored as {' and '.join(wrong)}, which may not read as its text "
                 "would, so one record could change how others are read; pass the file, or read it with dtype=str"
             )
+
+
+def _is_null_type(arrow_type: pa.DataType | None) -> bool:
+    return arrow_type is not None and bool(pa.types.is_null(cell_type(arrow_type)))
+
+
+def _declares_nulls(column: Discrete | Numeric) -> bool:
+    """Whether a declared value is a text that readers take for a missing cell."""
+    declared = column.values if isinstance(column, Discrete) else column.special
+    return any(value.strip().lower() in NULLS for value in declared)
 
 
 def _check_declared(column: Datetime, kinds: set[str]) -> None:
@@ -154,7 +166,9 @@ def reads_as_text(column: Discrete | Numeric, kind: str) -> bool:
         case Category(), "numbers":
             return numbers_of(column.values) is not None
         case Integer() | Number(), "numbers":
-            return Notation.of(column).decimal == "." and numbers_of(column.special) is not None
+            notation = Notation.of(column)
+            plain = notation.decimal == "." and not any(map(str.isdigit, notation.prefix))
+            return plain and numbers_of(column.special) is not None
         case Datetime(), "numbers":
             form = date_format(column)
             return (form is None or form.is_number) and numbers_of(column.special) is not None
