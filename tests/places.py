@@ -130,11 +130,11 @@ def in_sqlite(table: pa.Table, folder: Path) -> Place:
 
 
 def in_duckdb(table: pa.Table, folder: Path) -> Place:
-    """Times as text: DuckDB's own are read only where the schema declares them."""
+    """As text: DuckDB's numbers and times are read only where the schema declares them."""
     import duckdb
 
     for place, field in enumerate(table.schema):
-        if pa.types.is_temporal(field.type):
+        if not pa.types.is_boolean(field.type) and not pa.types.is_nested(field.type):
             table = table.set_column(place, field.name, table[field.name].cast(pa.string()))
     with duckdb.connect(str(folder / "t.duckdb")) as connection:
         connection.register("given", table)

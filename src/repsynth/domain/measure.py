@@ -217,7 +217,8 @@ def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str],
     for name, kind in zip(names, source.types, strict=True):
         if kind is not None:
             check_type(name, kind, learned=name not in ids)
-            _check_storage(name, kind, decimal, learned=name not in ids)
+            mark = "," if source.kind == "duckdb" else decimal  # whose numbers may be rounded: text alone
+            _check_storage(name, kind, mark, learned=name not in ids)
     columns = tuple(name for name in names if name not in ids)
     if not columns:
         raise ConfigError("there is no column to measure; leave out fewer ids")

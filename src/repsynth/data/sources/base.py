@@ -109,6 +109,9 @@ def check_columns(source: Source, schema: Schema) -> None:
             check_type(name, arrow_type, learned=name in learned)
             if schema.person is not None and name == schema.person.column:
                 _check_ids(name, arrow_type, source.kind)
+                if source.kind == "duckdb":
+                    storage = next(column.storage for column in schema.columns if column.name == name)
+                    _check_declared(name, storage, {kind_of(arrow_type)})
     check_storage(source, schema)
 
 
@@ -126,8 +129,8 @@ def check_storage(source: Source, schema: Schema) -> None:
         wrong = sorted(kind for kind in kinds if mixed or not reads_as_text(column, kind))
         if not kinds and source.engine is None and _is_null_type(types[column.name]) and _declares_nulls(column):
             wrong = ["missing cells alone"]
-        if source.kind == "duckdb" and isinstance(column, Datetime):
-            _check_declared(column, kinds)
+        if source.kind == "duckdb":
+            _check_declared(column.name, column.storage, kinds)
         if wrong:
             raise DataError(
                 f"column '{column.name}' is stored as {' and '.join(wrong)}, which may not read as its text "
@@ -145,14 +148,20 @@ def _declares_nulls(column: Discrete | Numeric) -> bool:
     return any(value.strip().lower() in NULLS for value in declared)
 
 
-def _check_declared(column: Datetime, kinds: set[str]) -> None:
-    """Refuse times of DuckDB that the schema does not declare: it infers dates of many forms from a CSV file."""
-    declared = "times" if (column.storage or "").startswith(("date", "timestamp")) else "text"
-    if kinds - {declared, "numbers"}:
+def _check_declared(name: str, storage: str | None, kinds: set[str]) -> None:
+    """Refuse numbers and times of DuckDB that the schema does not declare.
+
+    From a CSV file it infers dates of many forms, and whole numbers by its first rows, to which later ones are
+    rounded.
+    """
+    declared = "text"
+    if storage is not None and not storage.endswith("string"):
+        declared = "times" if storage.startswith(("date", "timestamp")) else "numbers"
+    if kinds - {declared, "booleans"}:
         raise DataError(
-            f"column '{column.name}' is stored as {' and '.join(sorted(kinds))}, which DuckDB may have inferred "
-            'from its cells; declare storage = "date32" or "timestamp[s]" in the schema if it is the type of the '
-            "table, or pass the file"
+            f"column '{name}' is stored as {' and '.join(sorted(kinds))}, which DuckDB may have inferred from its "
+            'cells; if it is the type of the table, declare it in the schema (storage = "int64", "float64", '
+            '"date32" or "timestamp[s]"), or pass the file'
         )
 
 
