@@ -79,6 +79,7 @@ def _check_size(file: File) -> None:
                         f"{file.place}: a sheet with {rows:,} rows and {columns:,} columns, most of them empty; "
                         "delete the cells that lie far from the table"
                     )
+    # zipfile raises NotImplementedError for an unknown compression and RuntimeError for an encrypted part.
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, *UNREADABLE):
         raise DataError(f"{file.place}: not a workbook, or a damaged one") from None
 
