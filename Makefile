@@ -9,16 +9,16 @@ demo: $(VENV)/.core
 	@rm -rf demo && mkdir demo
 	$(BIN)/repsynth demo -o demo
 
-# All tests. Its environment takes what the trained model needs, too (dp-accounting), and axe-core, which looks at
-# pages in Chromium.
+# What must pass before a commit: everything that needs no special resource, and one smoke test of each resource.
+RESOURCES := cluster or server or browser or train or attack or notebooks or data or nightly
 test: $(VENV)/.dev $(VENV)/.axe
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal -m "smoke or not ($(RESOURCES))"
 
-# Without the slow ones: kills, processes, figures, networks times rules.
+# While you work: no test that takes more than a second.
 quick: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not (slow or $(RESOURCES))"
 
-# All tests, and a list of those that take more than five seconds.
+# Everything, with a list of the tests that take more than five seconds.
 nightly: $(VENV)/.dev $(VENV)/.axe
 	$(BIN)/pytest -n 2 --dist worksteal --durations=0 --durations-min=5
 
