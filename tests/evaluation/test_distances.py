@@ -5,7 +5,7 @@ import pytest
 
 from repsynth.data.records import MISSING, Records
 from repsynth.errors import DataError
-from repsynth.evaluation.distances import (
+from repsynth.evaluation.fidelity import (
     CELLS,
     FREQUENT,
     TRIPLES,

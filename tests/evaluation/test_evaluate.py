@@ -15,7 +15,7 @@ import repsynth
 from repsynth import ConfigError, DataError
 from repsynth.cli import render_evaluation
 from repsynth.data.sources import open_source
-from repsynth.evaluation.distances import measure_distances
+from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables
 from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.measures import STAMP

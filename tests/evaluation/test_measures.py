@@ -12,14 +12,14 @@ from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.evaluation.associations import correlation_ratio, cramers_v, measure_associations, pearson
 from repsynth.evaluation.coverage import category_coverage, copied, fraction_repeated, range_coverage
-from repsynth.evaluation.distances import TRIPLES, measure_distances
+from repsynth.evaluation.fidelity import TRIPLES, measure_distances
 from repsynth.evaluation.inputs import Inputs, overlapping
 from repsynth.evaluation.matrix import Fill, points_of_records
 from repsynth.evaluation.measures import Measure, compared, show
 from repsynth.evaluation.propensity import measure_propensity
 from repsynth.evaluation.regression import Coefficient, compare_coefficients, fit_newton
 from repsynth.evaluation.subgroups import DECILE, Losses, Subgroup, by_decile, by_subgroup
-from repsynth.evaluation.utility import auroc, fit_boosting, fit_logistic
+from repsynth.evaluation.prediction import auroc, fit_boosting, fit_logistic
 from repsynth.schema import Boolean, Category, Integer, Schema
 
 SCHEMA = Schema(

@@ -19,7 +19,7 @@ from repsynth.data.positions import positions_of
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.evaluation.distances import measure_distances
+from repsynth.evaluation.fidelity import measure_distances
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models.registry import MODELS

@@ -45,20 +45,14 @@ def evaluate(options: argparse.Namespace) -> None:
 
 
 def _expected(options: argparse.Namespace) -> None:
-    from repsynth.evaluation.written import check_folder, evaluation_data, write_expected
+    from repsynth.evaluation.written import evaluation_data
 
     if options.output is not None:
-        check_folder(options.output)
+        raise ConfigError("-o is for the PRIVATE measures; add --train, or leave it out and take --json")
     release = Release.load(options.release)
     expected = expected_errors(release)
-    names = [] if options.output is None else write_expected(expected, options.output)
-    data = {"publishable": release.publishable, **evaluation_data(expected), **_written(options.output, names)}
-
-    def tell(console: Console) -> None:
-        render_evaluation.expected(console, expected)
-        _tell_written(console, options.output, names)
-
-    print_result(options, data, tell)
+    data = {"publishable": release.publishable, **evaluation_data(expected)}
+    print_result(options, data, lambda console: render_evaluation.expected(console, expected))
 
 
 def _evaluate(options: argparse.Namespace) -> None:
@@ -69,11 +63,14 @@ def _evaluate(options: argparse.Namespace) -> None:
         check_private(options.output)
     evaluation = _measure(options)
     names = [] if options.output is None else write_evaluation(evaluation, options.output)
-    data = {**evaluation_data(evaluation), **_written(options.output, names)}
+    data = evaluation_data(evaluation)
+    if options.output is not None:
+        data |= {"folder": str(options.output), "files": names}
 
     def tell(console: Console) -> None:
         render_evaluation.evaluation(console, evaluation)
-        _tell_written(console, options.output, names)
+        if options.output is not None:
+            render_evaluation.written(console, options.output, names)
 
     print_result(options, data, tell)
 
@@ -127,12 +124,3 @@ def step_bar(options: argparse.Namespace, steps: int) -> Iterator[_Step]:
         disable=options.json or not console.is_terminal,
     ) as progress:
         yield _Step(progress, steps)
-
-
-def _written(folder: Path | None, names: list[str]) -> dict[str, object]:
-    return {} if folder is None else {"folder": str(folder), "files": names}
-
-
-def _tell_written(console: Console, folder: Path | None, names: list[str]) -> None:
-    if folder is not None:
-        render_evaluation.written(console, folder, names)

@@ -321,9 +321,6 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--curator", action="store_true", help="the PRIVATE page: what was lost, and who by")
     add_table(report, "--train", help="the table the release was made from")
     add_table(report, "--holdout", help="real rows that the release was not made from, to predict")
-    report.add_argument(
-        "--dossier", type=Path, metavar="FILE", help="what repsynth risk wrote (default: worked out again)"
-    )
     report.add_argument("--attack", type=Path, metavar="DIR", help="what repsynth attack left, to be shown, too")
     add_reading(report)
 
@@ -398,7 +395,7 @@ def _add_evaluate(verbs: Verbs) -> None:
     evaluate.add_argument("--schema", type=Path, help="schema.toml (default: the release's)")
     evaluate.add_argument("--release", type=Path, metavar="DIR", help="release folder; alone, it needs no table")
     evaluate.add_argument("--label", help="the column to predict (default: the schema's label)")
-    evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for files; PRIVATE with tables")
+    evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for all numbers; PRIVATE")
     add_reading(evaluate)
 
 

@@ -21,7 +21,7 @@ def report(options: argparse.Namespace) -> None:
     if options.curator:
         _curator(options)
         return
-    for name in ("train", "holdout", "dossier", "attack"):
+    for name in ("train", "holdout", "attack"):
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name} is for the PRIVATE page alone; add --curator, or leave it out")
     from repsynth.report.page import public_page
@@ -45,7 +45,7 @@ def _curator(options: argparse.Namespace) -> None:
     train = open_source(options.train, reading)
     holdout = None if options.holdout is None else open_source(options.holdout, reading)
     with step_bar(options, len(CURATOR_STEPS)) as step:
-        page = curator_page(options.release, train, holdout, options.dossier, options.attack, on_step=step)
+        page = curator_page(options.release, train, holdout, options.attack, on_step=step)
     _write(options, page, "it is PRIVATE: for the curator only", publishable=False, private=True)
 
 

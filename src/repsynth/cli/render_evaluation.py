@@ -51,7 +51,7 @@ def evaluation(console: Console, found: "Evaluation") -> None:
 
 
 def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
-    from repsynth.evaluation.written import numbers_of_measure
+    from repsynth.evaluation.written import measure_row
 
     # Where there is little room, the last two stay in the words alone.
     numbers = ["value", "best", "real halves", "independent"][: 2 if console.width < _NARROW else None]
@@ -65,7 +65,8 @@ def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
             seen.add(title)
             table.add_row()
             table.add_row(f"[bold]{title}[/bold]")
-        table.add_row(f"  {measure.name}", *numbers_of_measure(measure)[: len(numbers)], escape(measure.words))
+        name, *values, words = measure_row(measure)
+        table.add_row(f"  {name}", *values[: len(numbers)], escape(words))
     console.print(table)
     console.print("\n[bold]Farthest from the best[/bold]")
     for measure in measures:
@@ -77,7 +78,7 @@ def _print_measures(console: Console, measures: "Sequence[Measure]") -> None:
 def _worst(measure: "Measure") -> str:
     from repsynth.evaluation.measures import show
 
-    long = measure.name in ("three-way distance", "k-marginal score")
+    long = measure.name == "three-way distance"
     same = measure.name.startswith("prediction") and len(measure.breakdown) < 3
     if long or same or measure.name.startswith(("outliers", "worst")):
         return ""  # too long, the same for both labels, or shown below
@@ -97,11 +98,7 @@ def _print_groups(console: Console, found: "Evaluation") -> None:
             continue
         console.print(f"\n[bold]{title}[/bold]")
         rows = [group_row(group) for group in groups]
-        shown = [
-            k
-            for k, header in enumerate(GROUP_HEADERS)
-            if not header or (any(row[k] for row in rows) and (console.width >= _NARROW or "AUROC" not in header))
-        ]
+        shown = [k for k, header in enumerate(GROUP_HEADERS) if not header or any(row[k] for row in rows)]
         table = make_table(*(GROUP_HEADERS[k] for k in shown), right_from=1)
         for row in rows:
             table.add_row(*(escape(row[k]) for k in shown))

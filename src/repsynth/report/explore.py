@@ -9,8 +9,10 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -29,7 +31,6 @@ from repsynth.privacy.neighbours import LEAST_DELTA
 from repsynth.privacy.shown import at_least
 from repsynth.release.describe import purpose
 from repsynth.release.release import Release
-from repsynth.report.trained import first_true, grid_for
 from repsynth.schema import Category, Numeric, Schema
 from repsynth.scoring.bins import Bins, how_many_bins
 from repsynth.scoring.ranges import how_many_located, look_sensitivity, look_shares, wide_columns
@@ -187,7 +188,7 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
         "refused": None,
         "cautions": [],
         "noisy": None,
-        "grid": grid_for(settings, model) if isinstance(model, Autoregressive) else None,
+        "grid": _grid_for(settings, model) if isinstance(model, Autoregressive) else None,
     }
     try:
         model.check(schema, settings.max_model_mb)
@@ -336,3 +337,29 @@ def _released(schema: Schema, release: Release) -> dict[str, Any]:
         "scores": [[score, round(fraction, 6)] for score, fraction in fractions.items()],
         "standard_error": None if above is None else above.standard_error,
     }
+
+
+def _grid_for(settings: Settings, model: Autoregressive) -> dict[str, Any] | None:
+    """Return the precomputed losses of a trained model, or None where shares or training are not the defaults.
+
+    Its account has no closed form that a page could run. Between grid points the page takes the next one on the
+    safe side. `studies/benchmarks/trained.py` writes the file.
+    """
+    default, shares = Settings(), ("score_share", "threshold_share", "count_share")
+    same = all(getattr(settings, name) == getattr(default, name) for name in shares)
+    plain = (model.epochs, model.sampling_rate) == (Autoregressive().epochs, Autoregressive().sampling_rate)
+    file = Path(__file__).parent / "pages" / "trained.json"
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, Any]) if same and plain else None
+
+
+def first_true(holds: Callable[[int], bool], most: int) -> int:
+    """Return by bisection the smallest positive integer at which something holds; `most` where it never does.
+
+    >>> first_true(lambda n: n * n > 50, 1000)
+    8
+    """
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
