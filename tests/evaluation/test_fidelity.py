@@ -1,4 +1,4 @@
-"""Distances see what equal bins do not: lost spikes, shifted skew, specials and missing."""
+"""Distances count lost spikes, special codes and missing cells."""
 
 import numpy as np
 import pytest
@@ -20,10 +20,10 @@ INCOME = Integer(name="income", min=0, max=2_000_000)
 REGION = Category(name="region", values=("a", "b", "c"), missing=True)
 
 
-def one_column(real: np.ndarray, made: np.ndarray, **options: object) -> float:
+def one_column(real: np.ndarray, made: np.ndarray) -> float:
     schema = Schema(one_row_per_person=True, columns=(INCOME,))
     records = (Records(rows=len(codes), codes={"income": codes}) for codes in (real, made))
-    return measure_distances(*records, schema, **options).one_way["income"]
+    return measure_distances(*records, schema).one_way["income"]
 
 
 def test_a_value_is_frequent_from_two_percent_of_all_records_on() -> None:
@@ -55,29 +55,17 @@ def test_every_code_has_one_cell() -> None:
 
 def test_special_codes_are_not_numbers_of_the_grid() -> None:
     codes = np.concatenate([np.arange(100), np.full(900, INCOME.steps + 1)])
-    for make in (Grid.strict, Grid.equal):
-        grid = make(INCOME, codes)
-        assert grid.own.tolist() == []
-        assert grid.ends.max() < 100
+    grid = Grid.strict(INCOME, codes)
+    assert grid.own.tolist() == []
+    assert grid.ends.max() < 100
 
 
-def test_a_lost_spike_counts_in_full_where_equal_bins_see_nothing() -> None:
+def test_a_lost_spike_counts_in_full() -> None:
     generator = np.random.default_rng(1)
     real = np.where(generator.random(5000) < 0.3, 0, generator.integers(1, 1_000_000, 5000))
     made = np.where(real == 0, generator.integers(1, 40_000, 5000), real)
     zeros = float(np.mean(real == 0))
     assert one_column(real, made) == pytest.approx(zeros, abs=1e-12)
-    assert one_column(real, made, grid=Grid.equal) < 0.01
-
-
-def test_equal_bins_are_those_of_the_formula() -> None:
-    generator = np.random.default_rng(2)
-    real, made = generator.integers(37, 90_001, 3000), generator.integers(0, 200_000, 3000)
-    low, high = real.min(), real.max()
-    grid = Grid.equal(INCOME, real)
-    for codes in (real, made):
-        cells = np.clip(np.floor((codes - low) / (high - low) * 20), 0, 19)
-        assert np.array_equal(grid.of(codes) - 1, cells)
 
 
 def test_missing_and_specials_are_not_alike() -> None:
@@ -89,10 +77,9 @@ def test_missing_and_specials_are_not_alike() -> None:
 
 def test_constant_and_all_missing_columns_have_distances() -> None:
     constant, nothing = np.full(50, 42), np.full(50, MISSING)
-    for grid in (Grid.strict, Grid.equal):
-        assert one_column(constant, constant, grid=grid) == 0
-        assert one_column(nothing, nothing, grid=grid) == 0
-        assert one_column(nothing, constant, grid=grid) == 1
+    assert one_column(constant, constant) == 0
+    assert one_column(nothing, nothing) == 0
+    assert one_column(nothing, constant) == 1
     assert one_column(constant, constant + 1) == 1
 
 
