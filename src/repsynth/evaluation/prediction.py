@@ -138,12 +138,6 @@ def measure_propensity(
     """Return the larger AUC of logistic regression and boosting by two-fold cross-validation; 0.5 is chance.
 
     Real and synthetic records are equally many. `by_column` is that of boosting.
-
-    >>> from repsynth.schema import Integer
-    >>> schema = Schema(columns=(Integer(name="age", min=0, max=99),))
-    >>> old, young = (Records(rows=200, codes={"age": np.repeat(ages, 100)}) for ages in ([60, 70], [20, 30]))
-    >>> measure_propensity(old, young, schema, np.random.default_rng(0)).auc
-    1.0
     """
     schema = replace(schema, label=None)  # every column may tell
     count = min(real.rows, synthetic.rows, MOST)

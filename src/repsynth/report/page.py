@@ -26,8 +26,8 @@ def public_page(folder: Path) -> str:
     >>> import tempfile
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
-    >>> folder = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6).save(Path(tempfile.mkdtemp()) / "r")
-    >>> "What is my own bound?" in public_page(folder)
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
+    >>> "What is my own bound?" in public_page(release.save(Path(tempfile.mkdtemp()) / "release"))
     True
     """
     release = Release.load(folder)
@@ -47,13 +47,7 @@ def curator_page(
 ) -> str:
     """Return the curator's page of a release and of the table that it was made from. PRIVATE.
 
-    >>> import tempfile
-    >>> from repsynth import datasets, synthesize
-    >>> sim = datasets.load("sim")
-    >>> people = sim.table.slice(0, 300)
-    >>> release = synthesize(people, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
-    >>> "PRIVATE" in curator_page(release.save(Path(tempfile.mkdtemp()) / "r"), people)
-    True
+    `holdout` are real rows that the release was not made from, `attack` is the folder of `repsynth attack`.
     """
     release = Release.load(folder)
     render = _template("curator.html", extras="report,evaluate")
