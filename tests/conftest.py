@@ -14,9 +14,13 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
+from repsynth.data.sources import open_source
+from repsynth.pipeline.run import run
 from repsynth.planning import plan
+from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
 from repsynth.privacy.gaussian import epsilon_of
+from repsynth.release import Release
 from repsynth.schema import Schema, parse_schema
 
 if TYPE_CHECKING:
@@ -250,3 +254,32 @@ columns.age = {type = "integer", min = 0, max = 99}
 columns.ward = {type = "category", values = ["eyes", "birth", "heart"]}
 columns.urgent = {type = "boolean"}
 """
+
+
+def _sim() -> tuple[Schema, pa.Table]:
+    sim = datasets.load("sim")
+    return sim.schema, sim.table
+
+
+TABLES: dict[str, Callable[[], tuple[Schema, pa.Table]]] = {
+    "people": lambda: (parse_schema(ALL_TYPES), make_people(400)),
+    "wide": lambda: (parse_schema(WIDE), make_wide(400)),
+    "stays": lambda: (parse_schema(STAYS), make_stays(150)),
+    "sim": _sim,
+}
+"""The schemas and tables of shared releases, by name."""
+
+
+@cache
+def release_of(model: str = "naive-bayes", name: str = "people") -> Release:
+    """Return the release of a model on a table of `TABLES`, with μ = 3 and δ = 1e-6; the same in every test."""
+    schema, table = TABLES[name]()
+    settings = Settings.of(**{"model": model, "delta": 1e-6, **options_of(model, 3.0)})
+    with same_noise.drawn_from(f"release of {model} on {name}"):
+        return run(plan.make_plan(schema, settings), open_source(table))
+
+
+@pytest.fixture(scope="session")
+def releases() -> Callable[..., Release]:
+    """A function (model, name of a table in `TABLES`) -> Release, which makes each release once per process."""
+    return release_of
