@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import same_noise
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
@@ -38,6 +38,9 @@ pld.epsilon, pld.delta = cache(pld.epsilon), cache(pld.delta)  # type: ignore[as
 # The suite draws the same examples each time; `make fuzz` draws others (--hypothesis-profile=other-examples).
 settings.register_profile("other-examples", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repsynth", settings.get_profile("other-examples"), derandomize=True)
+settings.register_profile(
+    "first-failure", settings.get_profile("repsynth"), phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("repsynth")
 
 
