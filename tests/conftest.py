@@ -76,7 +76,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    limit = terminalreporter.config.getoption("cpu_above")
+    limit = terminalreporter.config.getoption("cpu_above", None)
     if limit is None:
         return
     reports = (report for some in terminalreporter.stats.values() for report in some)
