@@ -11,8 +11,7 @@ from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_contr
 from repsynth.knobs import knobs_of
 from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import PARTS, Settings, keywords
-from repsynth.planning.settings_file import read_settings, with_given
+from repsynth.planning.settings import PARTS, Settings, keywords, read_settings, with_given
 from repsynth.schema import Schema, load_schema, schema_to_dict
 
 if TYPE_CHECKING:

@@ -93,8 +93,7 @@ class Knob:
         raise ConfigError(f"{self.words} is {value:g}; it must {bounds}")
 
     def _wanted(self) -> str:
-        kind = "a number" if float in self.kinds else "a whole number" if int in self.kinds else "text"
-        return f"{kind} or {self.meta.extra['word']}" if self.meta.extra and "word" in self.meta.extra else kind
+        return "a number" if float in self.kinds else "a whole number" if int in self.kinds else "text"
 
 
 def _is_number(value: Any) -> bool:

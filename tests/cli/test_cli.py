@@ -229,21 +229,14 @@ def test_a_lost_mass_is_said_in_plan_and_inspect(folder: Path, capsys: pytest.Ca
     assert told["rule"]["outlier_weight"] == pytest.approx(told["outlier_weight"], abs=1e-3)
 
 
-def test_the_model_that_was_chosen_is_told_everywhere_and_why(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = "--schema schema.toml --epsilon 1 --delta 1e-6 --public-rows 600"
-    line = "Model: naive-bayes, chosen because 600 records are "
+def test_the_default_model_is_named_everywhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = "--schema schema.toml --epsilon 1 --delta 1e-6"
     for command in (f"plan {settings}", f"synthesize people.csv {settings}", "inspect release"):
         assert run(command) == 0
-        assert line in capsys.readouterr().out
+        assert "Model: aim.\n" in capsys.readouterr().out
     for command in (f"plan {settings}", "inspect release"):
         assert run(f"{command} --json") == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["model"] == "naive-bayes"
-        assert told["model_why"].startswith("600 records are ")
-    assert run(f"plan {settings} --model naive-bayes") == 0
-    assert "Model: naive-bayes.\n" in capsys.readouterr().out
+        assert json.loads(capsys.readouterr().out)["model"] == "aim"
 
 
 def test_plan_warns_where_a_run_takes_minutes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,8 +41,7 @@ from repsynth.pipeline.payment import open_payer
 from repsynth.pipeline.run import run
 from repsynth.planning.cautions import written_cautions
 from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import read_settings, settings_to_toml, with_given
+from repsynth.planning.settings import Settings, read_settings, settings_to_toml, with_given
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.shown import fixed_at_most

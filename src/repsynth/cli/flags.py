@@ -9,7 +9,6 @@ from typing import Any
 from repsynth.data.reading import READING, Reading
 from repsynth.engines.names import Place
 from repsynth.knobs import Knob, Registry, knobs_of
-from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
 
 _GROUP_OF_PART = {"weights": OUTLIERS, "scorer": OUTLIERS, "model": MODEL}
@@ -71,7 +70,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 def _add_part(group: argparse._ArgumentGroup, part: str, registry: Registry[Any]) -> None:
     default = Settings.__struct_defaults__[Settings.__struct_fields__.index(part)]
     kinds = "; ".join(f"{name}: {_first_sentence(kind)}" for name, kind in registry.items())
-    name = f"{AUTO}: chosen from public numbers" if default is None else default.name
+    name = "default: aim, or naive-bayes for a single column" if default is None else default.name
     group.add_argument(f"--{part}", metavar="NAME", help=f"{kinds} ({name})".replace("%", "%%"))
     for knob, owners in registry.knobs().values():
         _add(group, knob, f"{', '.join(owners)}: {knob.describe()}")
@@ -89,16 +88,7 @@ def _add(parser: argparse._ActionsContainer, knob: Knob, text: str) -> None:
 
 
 def _type(knob: Knob) -> Callable[[str], Any]:
-    if str in knob.kinds and float in knob.kinds:
-        return _number_or_word
     return float if float in knob.kinds else int if int in knob.kinds else str
-
-
-def _number_or_word(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _first_sentence(kind: type) -> str:

@@ -13,7 +13,6 @@ from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.curator.dossier import Summary
 from repsynth.knobs import knobs_of
 from repsynth.planning.cautions import csv_cautions
-from repsynth.planning.plan import Plan
 from repsynth.privacy.balance import Balance
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.loss import Loss
@@ -80,7 +79,7 @@ def release(console: Console, release: Release) -> None:
     source = "declared public" if release.plan.public_rows is not None else "noisy count"
     what = "Records" if release.schema.person is None else "Rows that count"
     console.print(f"{what}: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.")
-    console.print(f"{model(release.plan)}\n")
+    console.print(f"Model: {release.plan.model.name}.\n")
     _print_borrowed(console, release)
     _print_outliers(console, release)
     warnings(console, [*release.warnings, *csv_cautions(release.schema)])
@@ -90,11 +89,6 @@ def persons(console: Console, schema: Schema) -> None:
     """What several rows of a person mean, where there may be some."""
     if schema.person is not None:
         console.print(f"Persons: {escape(of_persons(schema.person))}.")
-
-
-def model(plan: Plan) -> str:
-    """Which model and, where none was named, why."""
-    return f"Model: {plan.model.name}" + (f", chosen because {escape(plan.why)}." if plan.why else ".")
 
 
 def warnings(console: Console, texts: Iterable[str]) -> None:
@@ -107,7 +101,7 @@ def outcome(
 ) -> None:
     privacy = release.privacy
     console.print(f"Spent {guarantee(privacy.epsilon, privacy.delta)}.")
-    console.print(model(release.plan))
+    console.print(f"Model: {release.plan.model.name}.")
     if privacy.borrowed:
         console.print(
             "Scores came from an earlier release. Guaranteed before the run: records above its threshold lose at "

@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.cli.render import OVER, bar, gaussian_terms, guarantee, make_table, model, persons, warnings
+from repsynth.cli.render import OVER, bar, gaussian_terms, guarantee, make_table, persons, warnings
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
@@ -44,7 +44,6 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "expected_rows": rows,
         "model": plan.model.name,
         "scores_from": _scores_from(plan),
-        "model_why": plan.why,
         "model_megabytes_at_most": resources.megabytes,
         "model_seconds_about": resources.seconds,
         "bins": _planned_bins(plan, rows),
@@ -60,7 +59,7 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     console.print(f"[bold]Budget[/bold]  {guarantee(budget.epsilon, budget.delta)}{gaussian}")
     console.print(f"Neighbours: {neighbours_of(plan.schema)}.")
     persons(console, plan.schema)
-    console.print(f"{model(plan)}\n")
+    console.print(f"Model: {plan.model.name}.\n")
     table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
     for row in _measurements(plan):
         table.add_row(
