@@ -282,14 +282,15 @@ def evaluate(
     release: "Release | str | Path | None" = None,
     label: str | None = None,
     folder: str | Path | None = None,
+    on_step: Callable[[str], None] = lambda step: None,
     **how: Any,
 ) -> "Evaluation":
     """Measure what a synthetic table is good for: PRIVATE, since it is computed from the training table.
 
     Without a synthetic table, one is drawn from the release; without a schema, it is the release's. What needs a
     holdout, real rows that the release was not made from, is left out where there is none (`left_out` says
-    what). With a `folder`, everything is written there, too. How tables are written (`delimiter` and so on) is
-    said of the real ones; a synthetic one is read as this library writes it.
+    what). With a `folder`, everything is written there, too. `on_step` is told each step before it begins.
+    `delimiter` and so on describe the real tables; a synthetic one is read as this library writes it.
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
@@ -297,6 +298,7 @@ def evaluate(
     >>> found.publishable, found["one-way distance"].value < 0.1, "prediction by boosting" in found.left_out
     (False, True, True)
     """
+    from repsynth.release.folder import check_private
     from repsynth.release.release import Release
 
     if synthetic is None and release is None:
@@ -310,11 +312,13 @@ def evaluate(
 
     if folder is not None:
         check_folder(Path(folder))
+        check_private(Path(folder))
+    on_step("reading")
     loaded = release if release is None or isinstance(release, Release) else Release.load(release)
     reading = _reading(how)
     agreed = agreed_schema(None if schema is None else reading.declared(_schema(schema)), loaded)
     drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
-    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, reading), loaded)
+    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, reading), loaded, on_step)
     if folder is not None:
         write_evaluation(found, Path(folder))
     return found

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import repsynth
 from repsynth import ConfigError, DataError
-from repsynth.cli import render_evaluation
+from repsynth.cli import render_curator
 from repsynth.data.sources import open_source
 from repsynth.evaluation.distances import measure_distances
 from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables
@@ -323,7 +323,7 @@ def test_thousands_of_categories_and_names_that_mean_something_elsewhere(tmp_pat
     assert found["one-way distance"].breakdown.keys() == {"$kind_{", "=[bold]🙂"}
     assert "private-distances.csv" in write_evaluation(found, tmp_path / "look")
     printed = io.StringIO()
-    render_evaluation.evaluation(Console(file=printed, width=200), found)
+    render_curator.evaluation(Console(file=printed, width=200), found)
     assert "=[bold]🙂 = a" in printed.getvalue()
 
 
@@ -343,7 +343,7 @@ def test_progress_is_told_step_by_step_and_one_thread_works() -> None:
 
 def test_a_narrow_terminal_shows_whole_names(whole: Evaluation) -> None:
     printed = io.StringIO()
-    render_evaluation.evaluation(Console(file=printed, width=80), whole)
+    render_curator.evaluation(Console(file=printed, width=80), whole)
     for name in (*(measure.name for measure in whole.measures), "How near its tables are", "Who pays"):
         assert f"{name} " in printed.getvalue()
 
@@ -391,7 +391,7 @@ def test_with_persons_the_release_is_compared_with_persons(rows: int) -> None:
     assert evaluation_data(found)["compared_with"] == found.compared_with
     assert f"Compared with {found.compared_with}." in evaluation_markdown(found)
     printed = io.StringIO()
-    render_evaluation.evaluation(Console(file=printed, width=300), found)
+    render_curator.evaluation(Console(file=printed, width=300), found)
     assert f"Compared with {found.compared_with}." in printed.getvalue()
 
 

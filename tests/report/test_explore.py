@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, datasets, parse_schema, report, synthesize
-from repsynth.cli.render_plan import plan_data
+from repsynth.cli.render import plan_data
 from repsynth.errors import ConfigError
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings, read_settings, settings_to_toml

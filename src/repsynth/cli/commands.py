@@ -1,4 +1,4 @@
-"""What each command does: read options, call the library, hand the result to `render`."""
+"""The commands that plan, make and use a release: read options, call the library, hand the result to `render`."""
 
 import argparse
 import os
@@ -25,12 +25,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from repsynth import datasets
-from repsynth.cli import render, render_curator, render_evaluation, render_plan
+from repsynth import api, datasets
+from repsynth.cli import render
 from repsynth.cli.flags import reading_of, settings_of
-from repsynth.curator.check import check_table
-from repsynth.curator.dossier import write_dossier
-from repsynth.curator.draft import make_draft
 from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
@@ -41,49 +38,18 @@ from repsynth.pipeline.payment import open_payer
 from repsynth.pipeline.run import run
 from repsynth.planning.cautions import written_cautions
 from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings, read_settings, settings_to_toml, with_given
+from repsynth.planning.settings import Settings, settings_to_toml
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
 from repsynth.release.expected import expected_errors
-from repsynth.release.lending import borrow
 from repsynth.release.release import Release
 from repsynth.release.support import Drawn
 from repsynth.schema import load_schema
-from repsynth.schema.sdv import load_sdv
 from repsynth.storage.atomic import beside, check_place
 
 _SPENT = "interrupted; this run has spent its budget"
-
-
-def schema(options: argparse.Namespace) -> None:
-    check_new(options.output, "-o")
-    reading = reading_of(options)
-    described = None if options.metadata is None else load_sdv(options.metadata)
-    source = open_source(options.data, reading)
-    draft = make_draft(source, label=options.label, decimal=reading.decimal, described=described)
-    with beside(options.output, private=True) as temporary:
-        temporary.write_text(draft.text, encoding="utf-8")
-    data = {
-        "schema": str(options.output),
-        "confirmed": False,
-        **render_curator.draft_data(draft),
-    }
-    print_result(options, data, lambda console: render_curator.draft(console, draft, options.output))
-
-
-def check(options: argparse.Namespace) -> None:
-    reading = reading_of(options)
-    checked = check_table(open_source(options.data, reading), reading.declared(load_schema(options.schema)))
-    print_result(options, msgspec.to_builtins(checked), lambda console: render_curator.check(console, checked))
-
-
-def check_new(path: Path, flag: str) -> None:
-    """Refuse a file that is there already, or that cannot be written."""
-    check_place(path)
-    if os.path.lexists(path):
-        raise ConfigError(f"{shown(path)}: already exists; choose another name with {flag}")
 
 
 def plan(options: argparse.Namespace) -> None:
@@ -95,10 +61,12 @@ def plan(options: argparse.Namespace) -> None:
         check_new(options.save, "--save")
         with beside(options.save) as temporary:
             temporary.write_text(settings_to_toml(made.settings), encoding="utf-8")
-    data = render_plan.plan_data(made, rows) | ({} if options.save is None else {"saved": str(options.save)})
+
+    def data() -> dict[str, Any]:
+        return render.plan_data(made, rows) | ({} if options.save is None else {"saved": str(options.save)})
 
     def tell(console: Console) -> None:
-        render_plan.plan(console, made, rows)
+        render.plan(console, made, rows)
         if options.save is not None:
             console.print(f"Wrote the settings to {escape(str(options.save))}.")
 
@@ -115,7 +83,7 @@ def synthesize(options: argparse.Namespace) -> None:
         raise ConfigError(f"{shown(options.release)}: already exists; name another folder with --release")
     payer = open_payer(options.ledger, options.dataset)
     source = open_source(options.data, reading_of(options))
-    with _progress(options) as progress:
+    with progress_bar(options) as progress:
         rounds = made.training.rounds if made.training else 0
         task = progress.add_task("", total=len(made.steps) + rounds)
         read_here = options.engine not in CLUSTERS
@@ -153,15 +121,11 @@ def synthesize(options: argparse.Namespace) -> None:
         ) from None
     warnings = [*release.warnings, *written_cautions(output, written.apostrophes)]
     warnings += release.support().cautions(written.rows)
-    data = {
-        "release": str(folder),
-        "output": str(output),
-        "rows": written.rows,
-        **release_data(release),
-        "warnings": warnings,
-    }
+    where = {"release": str(folder), "output": str(output), "rows": written.rows}
     print_result(
-        options, data, lambda console: render.outcome(console, release, folder, output, written.rows, warnings)
+        options,
+        lambda: where | release_data(release) | {"warnings": warnings},
+        lambda console: render.outcome(console, release, folder, output, written.rows, warnings),
     )
 
 
@@ -207,7 +171,7 @@ def sample(options: argparse.Namespace) -> None:
         data |= {"broke_a_rule": support.broken, "pool_effective_size": support.effective_size}
     if options.given is not None:
         data |= {"weighted": drawn.weighted, "effective_size": drawn.effective_size}
-    print_result(options, data, tell)
+    print_result(options, lambda: data, tell)
 
 
 def _how_completed(drawn: Drawn) -> str:
@@ -226,23 +190,9 @@ def inspect(options: argparse.Namespace) -> None:
     def tell(console: Console) -> None:
         render.release(console, release)
         console.print()
-        render_evaluation.expected(console, expected_errors(release))
+        render.expected(console, expected_errors(release))
 
-    print_result(options, release_data(release), tell)
-
-
-def risk(options: argparse.Namespace) -> None:
-    check_table_path(options.output, (".parquet",))
-    release = Release.load(options.release)
-    summary = write_dossier(open_source(options.data, reading_of(options)), release, options.output)
-    data = {"dossier": str(options.output), "publishable": False}
-    if options.show:
-        data["summary"] = msgspec.to_builtins(summary)
-    print_result(
-        options,
-        data,
-        lambda console: render.dossier(console, options.output, summary if options.show else None),
-    )
+    print_result(options, lambda: release_data(release), tell)
 
 
 def ledger_init(options: argparse.Namespace) -> None:
@@ -251,7 +201,7 @@ def ledger_init(options: argparse.Namespace) -> None:
     ledger = Ledger.create(options.ledger)
     ledger.init(options.dataset, limit)
     balance = ledger.balance(options.dataset)
-    print_result(options, render.balance_data(balance), lambda console: render.balance(console, balance))
+    print_result(options, lambda: render.balance_data(balance), lambda console: render.balance(console, balance))
 
 
 def ledger_show(options: argparse.Namespace) -> None:
@@ -263,32 +213,7 @@ def ledger_show(options: argparse.Namespace) -> None:
         for balance in balances:
             render.balance(console, balance)
 
-    print_result(options, {"datasets": [render.balance_data(balance) for balance in balances]}, tell)
-
-
-def audit(options: argparse.Namespace) -> int:
-    """Attack the mechanism; 1 where a claim is exceeded."""
-    from repsynth.auditing.audit import audit as run_audit
-    from repsynth.auditing.targets import made_up_table
-
-    made, private = plan_of(options), bool(options.data)
-    with _progress(options) as progress:
-        task = progress.add_task("attacking", total=5)
-        findings = list(
-            run_audit(
-                made,
-                open_source(options.data, reading_of(options)) if private else made_up_table(made.schema),
-                runs=options.runs,
-                black_box_runs=options.black_box_runs,
-                on_target=lambda name: progress.update(task, description=name, advance=1),
-            )
-        )
-    print_result(
-        options,
-        render.audit_data(findings, not private),
-        lambda console: render.audit(console, findings, private, options.runs),
-    )
-    return int(any(finding.exceeded for finding in findings))
+    print_result(options, lambda: {"datasets": [render.balance_data(balance) for balance in balances]}, tell)
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -314,24 +239,14 @@ def demo(options: argparse.Namespace) -> None:
         render.release(console, release)
         render.demo(console, folder, rows)
 
-    print_result(options, {"folder": str(folder), "rows": rows, **release_data(release)}, tell)
+    print_result(options, lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, tell)
 
 
 def completion(options: argparse.Namespace) -> None:
     from argcomplete.shell_integration import shellcode
 
     script = shellcode(["repsynth"], shell=options.shell)
-    print_result(options, {"script": script}, lambda console: console.out(script, end=""))
-
-
-def plan_of(options: argparse.Namespace) -> Plan:
-    kept = {} if options.plan is None else read_settings(options.plan)
-    borrowed = None if options.scores_from is None else borrow(options.scores_from)
-    settings = Settings.of(**with_given(kept, settings_of(options)))
-    schema = load_schema(options.schema)
-    if hasattr(options, "decimal"):  # of a command that reads a table
-        schema = reading_of(options).declared(schema)
-    return make_plan(schema, settings, borrowed)
+    print_result(options, lambda: {"script": script}, lambda console: console.out(script, end=""))
 
 
 def _write_sample(
@@ -349,7 +264,7 @@ def _write_sample(
 ) -> Written:
     total = None if given is not None else release.default_rows if rows is None else rows
     csv = output.suffix.lower() == ".csv"
-    with _progress(options) as progress:
+    with progress_bar(options) as progress:
         task = progress.add_task("sampling", total=total, rows=0)
         return write_table(
             release.pieces(
@@ -383,24 +298,38 @@ def _passes(progress: Progress, task: TaskID) -> Callable[[int], None]:
     return on_rows
 
 
-class _RowsColumn(ProgressColumn):
-    """How many rows are done, and how many a second."""
+def plan_of(options: argparse.Namespace) -> Plan:
+    schema = load_schema(options.schema)
+    if hasattr(options, "decimal"):  # of a command that reads a table
+        schema = reading_of(options).declared(schema)
+    return api.plan(schema, settings=options.plan, scores_from=options.scores_from, **settings_of(options))
+
+
+def check_new(path: Path, flag: str) -> None:
+    """Refuse a file that is there already, or that cannot be written."""
+    check_place(path)
+    if os.path.lexists(path):
+        raise ConfigError(f"{shown(path)}: already exists; choose another name with {flag}")
+
+
+class _DoneColumn(ProgressColumn):
+    """How many rows are done, and how many a second; of other work, how many steps."""
 
     def render(self, task: Task) -> Text:
         rows, seconds = task.fields.get("rows"), task.elapsed
-        if not rows or not seconds:
-            return Text("")
-        return Text(f"{rows:,} rows, {rows / seconds:,.0f} a second")
+        if rows and seconds:
+            return Text(f"{rows:,} rows, {rows / seconds:,.0f} a second")
+        return Text("" if rows is not None or not task.total else f"{task.completed:,.0f} of {task.total:,.0f}")
 
 
-def _progress(options: argparse.Namespace) -> Progress:
+def progress_bar(options: argparse.Namespace) -> Progress:
     """A bar on the terminal's error stream, gone when done; silent in pipes and with --json."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, highlight=False)
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description:<10}"),
         BarColumn(),
-        _RowsColumn(),
+        _DoneColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
@@ -409,10 +338,12 @@ def _progress(options: argparse.Namespace) -> Progress:
     )
 
 
-def print_result(options: argparse.Namespace, data: dict[str, Any], tell: Callable[[Console], None]) -> None:
+def print_result(
+    options: argparse.Namespace, data: Callable[[], dict[str, Any]], tell: Callable[[Console], None]
+) -> None:
     """One JSON object for machines, or tables for people."""
     if options.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data())).decode() + "\n")
     else:
         # On a terminal, words wrap; in a pipe or a file, lines stay whole.
         console = Console(highlight=False)

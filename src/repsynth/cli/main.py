@@ -128,6 +128,7 @@ A dataset gets a total budget once; each run reserves its whole cost before it o
   repsynth ledger show ledger.db
 """
 
+_CURATOR = {"schema", "check", "risk", "audit", "evaluate", "attack", "report", "explore"}
 _INTERRUPTED = "interrupted; a cost that a ledger had reserved counts as spent"
 
 _COMPLETION = """\
@@ -161,12 +162,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _command(place: str) -> Callable[[argparse.Namespace], int | None]:
-    """What carries a command out; imported only now, so that help comes at once."""
-    module, function = place.split(":")
-    command: Callable[[argparse.Namespace], int | None] = getattr(
-        import_module(f"repsynth.cli.{module}"), function
-    )
+def _command(name: str) -> Callable[[argparse.Namespace], int | None]:
+    """The function of a command; imported only now, so that help comes at once."""
+    module = "curator_commands" if name in _CURATOR else "commands"
+    command: Callable[[argparse.Namespace], int | None] = getattr(import_module(f"repsynth.cli.{module}"), name)
     return command
 
 
@@ -215,7 +214,10 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
 
     schema = _verb(
-        verbs, "schema", "schema_command:schema", "draft a schema from the data, to be confirmed by hand", _SCHEMA
+        verbs,
+        "schema",
+        "draft a schema from the data, to be confirmed by hand",
+        _SCHEMA,
     )
     add_table(schema, "data", help="the table: files, a folder, a 'pattern*' or the address of a database")
     schema.add_argument("--label", help="the column that analysts will predict")
@@ -255,12 +257,12 @@ def _parser() -> argparse.ArgumentParser:
     private.add_argument("--dataset", help="whose budget, where the ledger holds several")
     add_reading(schema)
 
-    check = _verb(verbs, "check", "commands:check", "see what a schema makes of a table: a PRIVATE look", _CHECK)
+    check = _verb(verbs, "check", "see what a schema makes of a table: a PRIVATE look", _CHECK)
     add_table(check, "data", help="the table: files, a folder, a 'pattern*' or the address of a database")
     check.add_argument("--schema", type=Path, required=True, help="schema.toml, confirmed or not")
     add_reading(check)
 
-    plan = _verb(verbs, "plan", "commands:plan", "show what a run would measure and cost; touches no data")
+    plan = _verb(verbs, "plan", "show what a run would measure and cost; touches no data")
     add_settings(plan)
     plan.add_argument(
         "--rows",
@@ -270,9 +272,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     plan.add_argument("--save", type=Path, metavar="TOML", help="write the settings to a file, for --plan")
 
-    synthesize = _verb(
-        verbs, "synthesize", "commands:synthesize", "make a release and a synthetic table", _SYNTHESIZE
-    )
+    synthesize = _verb(verbs, "synthesize", "make a release and a synthetic table", _SYNTHESIZE)
     add_table(synthesize, "data", help="the table: one person per row, or several with [person] in the schema")
     add_settings(synthesize)
     add_reading(synthesize)
@@ -289,7 +289,7 @@ def _parser() -> argparse.ArgumentParser:
     synthesize.add_argument("--dataset", help="whose budget, where the ledger holds several")
     add_place(synthesize)
 
-    sample = _verb(verbs, "sample", "commands:sample", "draw more synthetic rows from a release; costs nothing")
+    sample = _verb(verbs, "sample", "draw more synthetic rows from a release; costs nothing")
     sample.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     sample.add_argument("-n", "--rows", type=int, help="number of rows (default: the released count)")
     sample.add_argument("-o", "--output", type=Path, required=True, help="a .csv or .parquet file")
@@ -310,12 +310,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     sample.add_argument("--seed", type=int, help="draw the same rows again; sampling is free, so this is safe")
 
-    inspect = _verb(verbs, "inspect", "commands:inspect", "what a release cost, and how the loss is spread")
+    inspect = _verb(verbs, "inspect", "what a release cost, and how the loss is spread")
     inspect.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
 
-    report = _verb(
-        verbs, "report", "page_commands:report", "a release as one page that everybody can read", _REPORT
-    )
+    report = _verb(verbs, "report", "a release as one page that everybody can read", _REPORT)
     report.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     report.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
     report.add_argument("--curator", action="store_true", help="the PRIVATE page: what was lost, and who by")
@@ -327,14 +325,12 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--attack", type=Path, metavar="DIR", help="what repsynth attack left, to be shown, too")
     add_reading(report)
 
-    explore = _verb(
-        verbs, "explore", "page_commands:explore", "a page to choose a plan with; touches no data", _EXPLORE
-    )
+    explore = _verb(verbs, "explore", "a page to choose a plan with; touches no data", _EXPLORE)
     explore.add_argument("--schema", type=Path, help="schema.toml, confirmed (default: the release's)")
     explore.add_argument("--release", type=Path, metavar="DIR", help="release folder to start from")
     explore.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
 
-    risk = _verb(verbs, "risk", "commands:risk", "each record's own loss: a PRIVATE file for the curator")
+    risk = _verb(verbs, "risk", "each record's own loss: a PRIVATE file for the curator")
     add_table(risk, "data", help="the table the release was made from")
     risk.add_argument("--release", type=Path, required=True, metavar="DIR", help="release folder")
     risk.add_argument("-o", "--output", type=Path, required=True, help="dossier, a .parquet file; PRIVATE")
@@ -343,7 +339,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_ledger(verbs)
 
-    audit = _verb(verbs, "audit", "commands:audit", "attack the mechanism and compare with its claims", _AUDIT)
+    audit = _verb(verbs, "audit", "attack the mechanism and compare with its claims", _AUDIT)
     add_table(audit, "data", nargs="*", help="a table; made up from the schema if left out")
     add_settings(audit)
     add_reading(audit)
@@ -353,11 +349,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_evaluate(verbs)
     _add_attack(verbs)
 
-    demo = _verb(verbs, "demo", "commands:demo", "the whole way on simulated data")
+    demo = _verb(verbs, "demo", "the whole way on simulated data")
     demo.add_argument(
         "-o", "--output", type=Path, default=Path("demo"), help="folder for all files (default: demo)"
     )
-    completion = _verb(verbs, "completion", "commands:completion", "make a shell complete commands", _COMPLETION)
+    completion = _verb(verbs, "completion", "make a shell complete commands", _COMPLETION)
     completion.add_argument("shell", choices=["bash", "zsh", "fish", "powershell", "tcsh"])
     return parser
 
@@ -374,11 +370,11 @@ def _add_ledger(verbs: Verbs) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parts = ledger.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
-    init = _verb(parts, "init", "commands:ledger_init", "give a dataset its total budget, once")
+    init = _verb(parts, "init", "give a dataset its total budget, once")
     init.add_argument("ledger", metavar="DB", type=Path, help="ledger file, made where there is none")
     add_budget(init)
     init.add_argument("--dataset", default="data", help="its name in the ledger (%(default)s)")
-    show = _verb(parts, "show", "commands:ledger_show", "what was spent, by whom and when, and what remains")
+    show = _verb(parts, "show", "what was spent, by whom and when, and what remains")
     show.add_argument("ledger", metavar="DB", type=Path, help="ledger file")
     show.add_argument("--dataset", help="only this one")
 
@@ -387,7 +383,6 @@ def _add_evaluate(verbs: Verbs) -> None:
     evaluate = _verb(
         verbs,
         "evaluate",
-        "evaluate_command:evaluate",
         "what a synthetic table is good for: a PRIVATE look; or what a release promises",
         _EVALUATE,
     )
@@ -403,9 +398,7 @@ def _add_evaluate(verbs: Verbs) -> None:
 
 
 def _add_attack(verbs: Verbs) -> None:
-    attack = _verb(
-        verbs, "attack", "attack_command:attack", "see who could still be found: a PRIVATE look", _ATTACK
-    )
+    attack = _verb(verbs, "attack", "see who could still be found: a PRIVATE look", _ATTACK)
     attack.set_defaults(interrupted="interrupted; run the same command again to go on where it stopped")
     add_table(attack, "--train", required=True, help="the table")
     add_table(attack, "--holdout", help="people like those, who are not in the table")
@@ -430,9 +423,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _verb(
-    verbs: Verbs, name: str, command: str, summary: str, description: str | None = None
-) -> argparse.ArgumentParser:
+def _verb(verbs: Verbs, name: str, summary: str, description: str | None = None) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
         name,
         help=summary,
@@ -440,5 +431,5 @@ def _verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.set_defaults(command=command)
+    parser.set_defaults(command="_".join(parser.prog.split()[1:]))
     return parser

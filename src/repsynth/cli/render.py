@@ -1,20 +1,22 @@
 """What commands print: tables for people, in the words of the library."""
 
+import math
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
-from repsynth.curator.dossier import Summary
 from repsynth.knobs import knobs_of
-from repsynth.planning.cautions import csv_cautions
+from repsynth.mechanism.meter import sigma_for
+from repsynth.planning.cautions import cautions, csv_cautions
+from repsynth.planning.plan import Plan
 from repsynth.privacy.balance import Balance
-from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
+from repsynth.privacy.events import Charge, Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons
 from repsynth.privacy.shown import (
@@ -22,12 +24,20 @@ from repsynth.privacy.shown import (
     at_most,
     fixed_at_least,
     fixed_at_most,
-    percent_at_least,
     percent_at_most,
 )
 from repsynth.release.describe import Noise, mu_of_event, noise_in_records, purpose
+from repsynth.release.expected import Expected, Mean, Z
 from repsynth.release.release import Release
 from repsynth.schema import Schema
+from repsynth.scoring.bins import choose_bins
+from repsynth.scoring.ranges import RANGES, ZOOM, how_many_located, look_sensitivity, wide_columns
+from repsynth.scoring.stage import HISTOGRAMS, SCORES, solved_rule
+
+_MOST_COLUMNS, _MOST_GROUPS = 20, 12
+_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
+_LONG = 120.0
+"""Seconds of one core beyond which a plan warns of them."""
 
 OVER = "over the releases in which a record weighs no more"
 """What a bound by weight is about: not the one release at hand, but all those that weigh a record so little."""
@@ -120,20 +130,6 @@ def outcome(
     warnings(console, texts)
 
 
-def demo(console: Console, folder: Path, rows: int) -> None:
-    table = make_table("file", "what it is")
-    for name, what in (
-        ("people.csv", "6,000 simulated people, 2 % of them outliers"),
-        ("schema.toml", "what is publicly known about them"),
-        ("release/", "the differentially private release"),
-        ("synthetic.csv", f"{rows:,} synthetic people"),
-        ("summary.txt", "the account above"),
-    ):
-        table.add_row(f"{folder}/{name}", what)
-    console.print(table)
-    console.print(f"More rows at no cost: repsynth sample {folder}/release -n 100 -o more.csv")
-
-
 def count(rows: int) -> str:
     """So many synthetic rows, in words.
 
@@ -141,33 +137,6 @@ def count(rows: int) -> str:
     ('1 synthetic row', '2,000 synthetic rows')
     """
     return f"{rows:,} synthetic row{'' if rows == 1 else 's'}"
-
-
-def dossier(console: Console, output: Path, summary: Summary | None) -> None:
-    """Where the dossier is; its summary only when asked for."""
-    private = "[bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it."
-    console.print(f"Wrote {escape(str(output))}: {private}")
-    if summary is None:
-        return
-    table = make_table("PRIVATE summary", "value", right_from=1)
-    if summary.rows != summary.records:
-        table.add_row("rows", f"{summary.rows:,}")
-    table.add_row("records" if summary.rows == summary.records else "persons", f"{summary.records:,}")
-    table.add_row("largest realised ε", at_most(summary.largest_epsilon))
-    table.add_row("median realised ε", at_most(summary.median_epsilon))
-    table.add_row("largest to median", f"{summary.max_to_median:.2f}")
-    table.add_row("Gini coefficient", f"{summary.gini:.3f}")
-    table.add_row("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}")
-    table.add_row("fraction with a guaranteed ε below the total", percent_at_least(summary.guaranteed_fraction))
-    if summary.protected_fraction is not None and summary.undecided_fraction is not None:
-        table.add_row("mean chance of a record to be protected", f"{summary.protected_fraction:.1%}")
-        table.add_row("fraction for which the noise decides that", f"{summary.undecided_fraction:.1%}")
-    table.add_row("bias bound, from weights", at_most(summary.weight_bias))
-    clipped = "changes from round to round" if summary.clip_bias is None else at_most(summary.clip_bias)
-    table.add_row("bias bound, from clipping", clipped)
-    console.print(table)
-    if summary.no_guarantee:
-        console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
 
 
 def balance_data(balance: Balance) -> dict[str, Any]:
@@ -232,78 +201,6 @@ def balance(console: Console, balance: Balance) -> None:
     )
 
 
-def audit_data(findings: list[Finding], publishable: bool) -> dict[str, Any]:
-    """An audit as plain data. Where a model was trained, there is no μ."""
-    return {
-        "publishable": publishable,
-        "exceeded": any(finding.exceeded for finding in findings),
-        "verdict": overall(findings),
-        "findings": [
-            {
-                "target": f.target,
-                "attack": f.attack,
-                "measurement": f.measurement,
-                "claimed_mu": f.claimed_mu if f.claim is None else None,
-                "guaranteed_mu": f.guaranteed_mu if f.claim is None else None,
-                "lower_mu": f.lower_mu if f.claim is None else None,
-                "claimed_advantage": f.claimed_advantage,
-                "lower_advantage": f.lower_advantage,
-                "claimed_epsilon": f.claimed_epsilon,
-                "guaranteed_epsilon": f.guaranteed_epsilon,
-                "lower_epsilon": f.lower_epsilon,
-                "verdict": f.verdict,
-                "exceeded": f.exceeded,
-            }
-            for f in findings
-        ],
-    }
-
-
-def audit(console: Console, findings: list[Finding], private: bool, runs: int) -> None:
-    if private:
-        console.print("[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n")
-    headers = ("claimed ε ≤", "guaranteed ε ≤", "proven ε ≥", "share proven")
-    table = make_table("record", "attack", "measurement", *headers, "the claim", right_from=3)
-    table.columns[-1].justify = "left"
-    for f in findings:
-        verdict = f.verdict if f.verdict == HOLDS else f"[bold red]{f.verdict}[/bold red]"
-        before = "" if f.guaranteed_epsilon is None else fixed_at_most(f.guaranteed_epsilon)
-        table.add_row(
-            *(f.target, f.attack, f.measurement, fixed_at_most(f.claimed_epsilon), before),
-            fixed_at_least(f.lower_epsilon),
-            "-" if f.share_proven is None else fixed_at_least(f.share_proven, 2),
-            verdict,
-        )
-    console.print(table)
-    console.print(
-        f"Proven: what attacks with {runs:,} runs show at 95 % confidence for all {len(findings)} lines "
-        "together;\nshare proven: of the claimed μ. A claim that holds was not refuted, which does not prove it."
-    )
-    if any(f.claim is not None for f in findings):
-        console.print(
-            "With training, the proven ε is what the attack's advantage alone shows, so it is smaller, and the\n"
-            "share is one of the advantage: a training has no μ."
-        )
-    _print_verdict(console, findings)
-
-
-def _print_verdict(console: Console, findings: list[Finding]) -> None:
-    verdict = overall(findings)
-    if verdict == HOLDS:
-        console.print("No claim was exceeded.")
-        return
-    parts = sorted({f.measurement for f in findings if f.verdict == verdict} - {"all"}) or ["all"]
-    if verdict == DOUBTFUL:
-        console.print(
-            "[yellow]A claim was exceeded at 95 %, but not at 99.999 %[/yellow], as a sound mechanism's is in one "
-            f"audit of twenty at most: run it again with more runs. The measurement: {', '.join(parts)}."
-        )
-        return
-    console.print(
-        f"[bold red]A claim was exceeded[/bold red], at 99.999 %. Look at the measurement: {', '.join(parts)}."
-    )
-
-
 def _print_borrowed(console: Console, release: Release) -> None:
     borrowed, privacy = release.stage.borrowed, release.privacy
     if borrowed is None:
@@ -362,6 +259,308 @@ def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
     assert noise is not None
     times = f" × {event.rounds}" if isinstance(event, SampledEvent) else ""
     return fixed_at_most(noise.sensitivity, 3), f"{fixed_at_least(noise.sigma, 2)}{times}"
+
+
+def demo(console: Console, folder: Path, rows: int) -> None:
+    table = make_table("file", "what it is")
+    for name, what in (
+        ("people.csv", "6,000 simulated people, 2 % of them outliers"),
+        ("schema.toml", "what is publicly known about them"),
+        ("release/", "the differentially private release"),
+        ("synthetic.csv", f"{rows:,} synthetic people"),
+        ("summary.txt", "the account above"),
+    ):
+        table.add_row(f"{folder}/{name}", what)
+    console.print(table)
+    console.print(f"More rows at no cost: repsynth sample {folder}/release -n 100 -o more.csv")
+
+
+def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
+    delta, resources = plan.delta, plan.model.resources(plan, rows)
+    return {
+        "budget": {
+            "epsilon": plan.budget.epsilon,
+            "delta": delta,
+            "mu": plan.mu,
+            "rho": plan.rho,
+        },
+        "neighbours": neighbours_of(plan.schema),
+        "measurements": _measurements(plan),
+        "training": _training(plan, rows),
+        "floor_epsilon": float(plan.whole_loss.epsilon_at(0.0, delta)),
+        "outlier_weight_at_most": _outlier_weight(plan),
+        "max_lost_mass": plan.max_lost_mass,
+        "outlier_epsilon_at_most": float(plan.whole_loss.epsilon_at(_outlier_weight(plan), delta)),
+        "expected_rows": rows,
+        "model": plan.model.name,
+        "scores_from": _scores_from(plan),
+        "model_megabytes_at_most": resources.megabytes,
+        "model_seconds_about": resources.seconds,
+        "bins": _planned_bins(plan, rows),
+        "epsilon_by_weight": {w: float(plan.whole_loss.epsilon_at(w, delta)) for w in _WEIGHTS},
+        "warnings": _warnings(plan, rows),
+    }
+
+
+def plan(console: Console, plan: Plan, rows: int) -> None:
+    budget = plan.budget
+    # What is trained satisfies no such μ and ρ.
+    gaussian = "" if plan.mu is None or plan.rho is None else f"   ({gaussian_terms(plan.mu, plan.rho)})"
+    console.print(f"[bold]Budget[/bold]  {guarantee(budget.epsilon, budget.delta)}{gaussian}")
+    console.print(f"Neighbours: {neighbours_of(plan.schema)}.")
+    persons(console, plan.schema)
+    console.print(f"Model: {plan.model.name}.\n")
+    table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
+    for row in _measurements(plan):
+        table.add_row(
+            row["name"],
+            purpose(row["name"], plan.model),
+            fixed_at_most(row["sensitivity"], 3),
+            "" if row["sigma"] is None else fixed_at_least(row["sigma"], 2),
+            fixed_at_most(row["mu"]),
+            "" if row["share"] is None else f"{row['share']:.1%}",
+        )
+    console.print(table)
+    if plan.borrowed is not None:
+        console.print(
+            f"\n[bold]Scores[/bold]  from an earlier release (SHA-256 {plan.borrowed.digest[:12]}, "
+            f"{guarantee(plan.borrowed.epsilon, plan.borrowed.delta)}): they cost nothing here, and every weight "
+            "is public before the run."
+        )
+    _print_training(console, plan, rows)
+    _print_resources(console, plan, rows)
+
+    console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
+    table = make_table("column", "bins", "records per bin", "noise σ", "noise / records", right_from=1)
+    for row in _planned_bins(plan, rows):
+        table.add_row(
+            escape(row["column"]),
+            f"{row['bins']:,}",
+            f"{row['expected']:,.0f}",
+            f"{row['sigma']:,.0f}",
+            f"{row['relative']:.0%}",
+        )
+    console.print(table)
+
+    given = "guaranteed before the run" if plan.borrowed else OVER
+    console.print(f"\n[bold]What a record of weight w loses at most[/bold], {given}")
+    _print_curve(console, plan)
+    weight = _outlier_weight(plan)
+    if weight < 1:
+        epsilon = plan.settings.outlier_epsilon or float(plan.whole_loss.epsilon_at(weight, budget.delta))
+        console.print(
+            f"Records above the threshold get weight {fixed_at_most(weight, 3)} at most: "
+            f"ε ≤ {at_most(epsilon, 3)}."
+        )
+    elif plan.max_lost_mass is not None:
+        console.print(
+            f"Weights above the threshold will be as small as a mean lost weight of {plan.max_lost_mass:.3g} "
+            "allows; how small is worked out from the released scores."
+        )
+    warnings(console, _warnings(plan, rows))
+
+
+def _scores_from(plan: Plan) -> dict[str, Any] | None:
+    borrowed = plan.borrowed
+    if borrowed is None:
+        return None
+    return {"sha256": borrowed.digest, "epsilon": borrowed.epsilon, "delta": borrowed.delta}
+
+
+def _warnings(plan: Plan, rows: int) -> list[str]:
+    seconds, long = plan.model.resources(plan, rows).seconds, []
+    if seconds > _LONG:
+        long.append(
+            f"a run takes about {seconds / 60:,.0f} minutes of one core; leave out columns that nobody needs, or "
+            "see what another --model takes"
+        )
+    return [*cautions(plan, rows), *long, *csv_cautions(plan.schema)]
+
+
+def _outlier_weight(plan: Plan) -> float:
+    """The largest weight above the threshold; 1 where there is none."""
+    if SCORES not in plan.charges and plan.borrowed is None:
+        return 1.0
+    rule = plan.rule
+    if plan.max_lost_mass is not None:
+        if plan.borrowed is None:
+            return 1.0  # how small it is depends on the noise of the scores
+        rule = solved_rule(plan, plan.borrowed.threshold, lowest=plan.borrowed.score.lowest)
+    return min(plan.ceiling, float(rule.weight(np.array([1e-9]), 1.0)[0]))
+
+
+def _print_curve(console: Console, plan: Plan) -> None:
+    table = make_table("weight", "ε", "attack advantage", "", right_from=0)
+    epsilons = plan.whole_loss.epsilon_at(_WEIGHTS, plan.budget.delta)
+    advantages = plan.whole_loss.advantage_at(_WEIGHTS)
+    whole = max(float(epsilons.max()), 1e-300)  # a tiny budget has no ε at its δ
+    for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True):
+        table.add_row(f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / whole))
+    console.print(table)
+
+
+def _training(plan: Plan, rows: int) -> dict[str, Any] | None:
+    """The rounds of training and their noise, with the batch to expect."""
+    training = plan.training
+    if training is None:
+        return None
+    return {
+        "epochs": training.rate * training.rounds,
+        "rounds": training.rounds,
+        "sampling_rate": training.rate,
+        "expected_batch": training.rate * rows,
+        "noise_multiplier": training.noise,
+        "epsilon_alone": Loss.of([training]).epsilon(plan.budget.delta),
+    }
+
+
+def _print_training(console: Console, plan: Plan, rows: int) -> None:
+    planned = _training(plan, rows)
+    if planned is None:
+        return
+    who = "record" if plan.schema.person is None else "person"
+    console.print(
+        f"\n[bold]Training[/bold]  {planned['epochs']:.3g} epochs: {planned['rounds']:,} rounds, in each a {who} "
+        f"takes part with probability {planned['sampling_rate']:.4g} (about {planned['expected_batch']:,.0f} of "
+        f"{rows:,} records)"
+    )
+    of_a_row = planned["noise_multiplier"] * plan.schema.rows_per_person
+    console.print(
+        f"Noise {at_least(of_a_row)} times the clip norm in each round, the least that keeps "
+        f"all of it within the budget; training alone costs ε = {at_most(planned['epsilon_alone'])}."
+    )
+
+
+def _measurements(plan: Plan) -> list[dict[str, Any]]:
+    rows = []
+    for name, charge in plan.charges.items():
+        sensitivity = _sensitivity(plan, charge)
+        # The exponential mechanism adds no noise to a number.
+        sigma = None if charge.choice else sigma_for(sensitivity, charge.mu)
+        share = None if plan.mu is None else (charge.mu / plan.mu) ** 2
+        rows.append({"name": name, "sensitivity": sensitivity, "sigma": sigma, "mu": charge.mu, "share": share})
+    return rows
+
+
+def _sensitivity(plan: Plan, charge: Charge) -> float:
+    """How much of a measurement is a person's, in records, at most."""
+    return charge.rows * _row_sensitivity(plan, charge)
+
+
+def _row_sensitivity(plan: Plan, charge: Charge) -> float:
+    if charge.name == HISTOGRAMS:
+        return math.sqrt(len(plan.schema.learned))
+    if charge.name in (RANGES, ZOOM):
+        return look_sensitivity(plan.schema, charge.name)
+    if charge.name in plan.scorer.shares(plan.schema):
+        return plan.scorer.sensitivity(plan.schema, charge.name)
+    if not charge.weighted:
+        return 1.0
+    return plan.model.sensitivity(plan.schema, charge.name)
+
+
+def _print_resources(console: Console, plan: Plan, rows: int) -> None:
+    resources = plan.model.resources(plan, rows)
+    taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
+    console.print(
+        f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
+        "as many included; reading and writing files come on top."
+    )
+
+
+def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].per_row)
+    result = []
+    wide = wide_columns(plan.schema) if RANGES in plan.charges else ()
+    for i, bins in enumerate(choose_bins(plan.schema, rows=rows, sigma=sigma, per_bin=plan.per_bin)):
+        # A look may place some more, for round numbers and for what is far off.
+        count = how_many_located(rows, sigma) if i in wide else bins.values
+        expected = rows / count
+        result.append(
+            {
+                "column": bins.column.name,
+                "bins": count,
+                "expected": expected,
+                "sigma": sigma,
+                "relative": sigma / expected,
+            }
+        )
+    return result
+
+
+def expected(console: Console, found: Expected) -> None:
+    """What an analyst may rely on, from the release alone."""
+    console.print(
+        "[bold]What an analyst may rely on[/bold], from the released noise alone (may be published), 95 %:\n"
+    )
+    table = make_table(
+        "column", "bins", "share of a bin", "mean by bins", "noise", "binning, at most", right_from=1
+    )
+    means = {mean.column: mean for mean in found.means}
+    for shares in found.columns[:_MOST_COLUMNS]:
+        table.add_row(
+            escape(shares.column),
+            str(len(shares.bins)),
+            _points(shares.standard_error),
+            *_mean(means.get(shares.column)),
+        )
+    console.print(table)
+    if len(found.columns) > _MOST_COLUMNS:
+        rest = max(shares.standard_error for shares in found.columns[_MOST_COLUMNS:])
+        console.print(f"and {len(found.columns) - _MOST_COLUMNS} more columns, a share {_points(rest)} at most")
+    _print_tables(console, found)
+    if found.group_means:
+        shown = make_table("mean of", "where", "mean by groups", "noise, at least", "lies between", right_from=2)
+        for mean in found.group_means[:_MOST_GROUPS]:
+            shown.add_row(escape(mean.column), escape(mean.by), *_mean(mean)[:2], _ends(mean))
+        console.print()
+        console.print(shown)
+        if len(found.group_means) > _MOST_GROUPS:
+            console.print(f"and {len(found.group_means) - _MOST_GROUPS} more (--json has all)")
+    console.print()
+    for note in found.notes:
+        console.print(escape(note))
+
+
+def _print_tables(console: Console, found: Expected) -> None:
+    by_measurement: dict[str, list[float]] = {}
+    bounds = {table.measurement: table.lower_bound for table in found.tables}
+    for table in found.tables:
+        by_measurement.setdefault(table.measurement, []).append(table.standard_error)
+    if by_measurement:
+        console.print()
+        shown = make_table("the model's tables", "how many", "a cell, from", "to", "", right_from=1)
+        for name, errors in by_measurement.items():
+            least = "at least: weights and clipping come on top" if bounds[name] else ""
+            shown.add_row(name, str(len(errors)), _points(min(errors)), _points(max(errors)), least)
+        console.print(shown)
+
+
+def _mean(mean: Mean | None) -> tuple[str, str, str]:
+    if mean is None:
+        return "", "", ""
+    return _number(mean.mean), f"± {_at_most(Z * mean.standard_error)}", _at_most(mean.binning)
+
+
+def _ends(mean: Mean) -> str:
+    if mean.interval_95 is None:
+        return "not known"
+    low, high = mean.interval_95
+    below = fixed_at_least(low, 0) if abs(low) >= 1000 else at_least(low, 4)
+    above = fixed_at_most(high, 0) if abs(high) >= 1000 else at_most(high, 4)
+    return f"{below} and {above}"
+
+
+def _at_most(value: float) -> str:
+    return fixed_at_most(value, 0) if value >= 100 else at_most(value, 2)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _points(standard_error: float) -> str:
+    return f"± {fixed_at_most(100 * Z * standard_error, 2)} points"
 
 
 def rounded_up(epsilon: float) -> float:
