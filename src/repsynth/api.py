@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from repsynth.data.reading import Reading, taken_from
+from repsynth.data.reading import READING, Reading, taken_from
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
-from repsynth.knobs import knobs_of
 from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import PARTS, Settings, keywords, read_settings, with_given
@@ -29,25 +28,21 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def takes_settings(function: F) -> F:
-    """Show every setting in the signature, where `help` and editors look for it."""
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    names = [*PARTS, *keywords()]
-    extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
-    function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
-    return function
+def _shows(*names: str) -> Callable[[F], F]:
+    """Show keywords in the signature of a function, where `help` and editors look for them."""
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
+        function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
 
 
-def reads_a_table(function: F) -> F:
-    """Show in the signature how a table may be written."""
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    extra = [
-        inspect.Parameter(knob.name, inspect.Parameter.KEYWORD_ONLY, default=None) for knob in knobs_of(Reading)
-    ]
-    function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
-    return function
+takes_settings = _shows(*PARTS, *keywords())
+reads_a_table = _shows(*READING)
 
 
 @takes_settings
@@ -121,8 +116,7 @@ def synthesize(
     from repsynth.pipeline.payment import open_payer
     from repsynth.pipeline.run import run
 
-    reading = taken_from(knobs)
-    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    made, reading = _planned(schema, settings, scores_from, knobs)
     known = cautions(made, made.public_rows)
     for text in known:
         warnings.warn(text, RepsynthWarning, stacklevel=2)
@@ -251,25 +245,16 @@ def risk(table: Any, release: "Release | str | Path", path: str | Path, **how: A
     from repsynth.curator.dossier import write_dossier
     from repsynth.data.sources import open_source
     from repsynth.data.write import check_table_path
-    from repsynth.release.release import Release
 
     check_table_path(Path(path), (".parquet",))
-    loaded = release if isinstance(release, Release) else Release.load(release)
-    return write_dossier(open_source(table, _reading(how)), loaded, Path(path))
+    return write_dossier(open_source(table, _reading(how)), _release(release), Path(path))
 
 
 def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
-    """What a release cost and how the loss is spread, as plain data: what `repsynth inspect --json` prints.
-
-    >>> from repsynth import datasets
-    >>> sim = datasets.load("sim")
-    >>> inspect_release(synthesize(sim.table, sim.schema, epsilon=1.0, model="naive-bayes"))["model"]
-    'naive-bayes'
-    """
+    """What a release cost and how the loss is spread, as plain data: what `repsynth inspect --json` prints."""
     from repsynth.release.describe import release_data
-    from repsynth.release.release import Release
 
-    return release_data(release if isinstance(release, Release) else Release.load(release))
+    return release_data(_release(release))
 
 
 @reads_a_table
@@ -299,22 +284,19 @@ def evaluate(
     (False, True, True)
     """
     from repsynth.release.folder import check_private
-    from repsynth.release.release import Release
 
     if synthetic is None and release is None:
         raise ConfigError("give a synthetic table, or a release to draw one from")
-    try:
-        from repsynth.evaluation.evaluate import evaluate_tables
-        from repsynth.evaluation.inputs import Inputs, agreed_schema
-        from repsynth.evaluation.written import check_folder, write_evaluation
-    except ImportError:
-        raise ConfigError("evaluating needs more packages; pip install 'repsynth[evaluate]'") from None
+    need_scikit_learn()
+    from repsynth.evaluation.evaluate import evaluate_tables
+    from repsynth.evaluation.inputs import Inputs, agreed_schema
+    from repsynth.evaluation.written import check_folder, write_evaluation
 
     if folder is not None:
         check_folder(Path(folder))
         check_private(Path(folder))
     on_step("reading")
-    loaded = release if release is None or isinstance(release, Release) else Release.load(release)
+    loaded = None if release is None else _release(release)
     reading = _reading(how)
     agreed = agreed_schema(None if schema is None else reading.declared(_schema(schema)), loaded)
     drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
@@ -325,17 +307,10 @@ def evaluate(
 
 
 def expected_errors(release: "Release | str | Path") -> "Expected":
-    """Standard errors of shares, means and the model's tables from a release alone: they may be published.
-
-    >>> from repsynth import datasets
-    >>> sim = datasets.load("sim")
-    >>> expected_errors(synthesize(sim.table, sim.schema, epsilon=1.0)).columns[0].column
-    'x1'
-    """
+    """Standard errors of shares, means and the model's tables from a release alone: they may be published."""
     from repsynth.release.expected import expected_errors as expected
-    from repsynth.release.release import Release
 
-    return expected(release if isinstance(release, Release) else Release.load(release))
+    return expected(_release(release))
 
 
 @reads_a_table
@@ -363,8 +338,7 @@ def audit(
     from repsynth.auditing.targets import made_up_table
     from repsynth.data.sources import open_source
 
-    reading = taken_from(knobs)
-    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    made, reading = _planned(schema, settings, scores_from, knobs)
     source = made_up_table(made.schema) if table is None else open_source(table, reading)
     return attack(made, source, runs=runs, black_box_runs=black_box_runs)
 
@@ -401,16 +375,37 @@ def attack(
     >>> found.publishable, found.exceeded
     (False, False)
     """
+    need_scikit_learn()
     from repsynth.attacks.exposure import attack as carry_out
     from repsynth.data.sources import open_source
 
-    reading = taken_from(knobs)
-    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    made, reading = _planned(schema, settings, scores_from, knobs)
     opened = open_source(table, reading)
     others = None if holdout is None else open_source(holdout, reading)
     return carry_out(
         made, opened, others, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed, power=power
     )
+
+
+def need_scikit_learn() -> None:
+    try:
+        import sklearn  # noqa: F401
+    except ImportError:
+        raise ConfigError("this needs scikit-learn; pip install 'repsynth[evaluate]'") from None
+
+
+def _planned(
+    schema: Schema | str | Path, settings: Any, scores_from: Any, knobs: dict[str, Any]
+) -> tuple[Plan, Reading]:
+    reading = taken_from(knobs)
+    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    return made, reading
+
+
+def _release(release: "Release | str | Path") -> "Release":
+    from repsynth.release.release import Release
+
+    return release if isinstance(release, Release) else Release.load(release)
 
 
 def _reading(how: dict[str, Any]) -> Reading:

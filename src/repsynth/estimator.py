@@ -80,7 +80,9 @@ class RepsSynthesizer:
 
     def sample(self, n: int | None = None, *, seed: int | None = None, label: Any = None) -> Any:
         """Synthetic rows, as a table of the kind that was fitted to; as many as there are records, by default."""
-        return self._release().sample(n, seed=seed, label=label)
+        if not self.__sklearn_is_fitted__():
+            raise ConfigError("not fitted yet; call fit with the table first")
+        return self.release_.sample(n, seed=seed, label=label)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All parameters by name."""
@@ -113,11 +115,6 @@ class RepsSynthesizer:
         if self.__sklearn_is_fitted__():
             raise TypeError("a fitted synthesizer is not pickled; keep synthesizer.release_.save(folder) instead")
         return self.get_params()
-
-    def _release(self) -> "Release":
-        if not self.__sklearn_is_fitted__():
-            raise ConfigError("not fitted yet; call fit with the table first")
-        return self.release_
 
 
 _NAMES = ("schema", *(RepsSynthesizer.__init__.__kwdefaults__ or {}))

@@ -642,10 +642,7 @@ def test_a_saved_plan_is_carried_out(folder: Path, capsys: pytest.CaptureFixture
         ("--gamma 3", {"weights": {"name": "hinge-exp", "gamma": 3.0}}),
         ("--weights targeted", {"weights": {"name": "targeted", "outlier_weight": 0.2}}),
         ("--weights targeted --outlier-weight 0.1", {"weights": {"name": "targeted", "outlier_weight": 0.1}}),
-        (
-            "--weights random",
-            {"weights": {"name": "targeted", "outlier_weight": 0.2}, "scorer": {"name": "random"}},
-        ),
+        ("--scorer random", {"scorer": {"name": "random"}}),
         ("--model naive-bayes --public-rows 600", {"model": {"name": "naive-bayes"}, "public_rows": 600}),
     ],
 )
@@ -681,15 +678,6 @@ def test_keywords_beside_a_plan_count_more(folder: Path, capsys: pytest.CaptureF
     assert (settings.epsilon, settings.mu, settings.delta) == (None, 0.3, 1e-6)
     assert settings.weights == repsynth.HingeExp(gamma=4.0)
     assert settings.model == repsynth.Mst()
-
-
-def test_random_weights_still_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = settings_in("synthesize people.csv --schema schema.toml --epsilon 1 --weights random", capsys)
-    assert settings["weights"]["name"] == "targeted"
-    assert settings["scorer"]["name"] == "random"
-    assert any("not protected" in warning for warning in repsynth.Release.load("made").warnings)
-    assert run("plan --schema schema.toml --epsilon 1 --weights random") == 0
-    assert run("audit --schema schema.toml --epsilon 1 --weights random --runs 1 --json") == 2
 
 
 # --- starting ---

@@ -27,7 +27,7 @@ from rich.text import Text
 
 from repsynth import api, datasets
 from repsynth.cli import render
-from repsynth.cli.flags import reading_of, settings_of
+from repsynth.cli.flags import given_settings, reading_of
 from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
@@ -78,9 +78,7 @@ def synthesize(options: argparse.Namespace) -> None:
     suffix = ".csv" if all(is_text_file(part) for part in options.data) else ".parquet"
     output = options.output or Path(f"synthetic{suffix}")
     check_table_path(output)
-    check_place(options.release)
-    if os.path.lexists(options.release):
-        raise ConfigError(f"{shown(options.release)}: already exists; name another folder with --release")
+    check_new(options.release, "--release")
     payer = open_payer(options.ledger, options.dataset)
     source = open_source(options.data, reading_of(options))
     with progress_bar(options) as progress:
@@ -112,7 +110,7 @@ def synthesize(options: argparse.Namespace) -> None:
         )
     folder = _save(release, options.release)
     try:
-        written = _write_sample(options, release, output, options.rows, seed=None)
+        written = _write_sample(options, release, output, options.rows)
     except (RepsynthError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
         raise DataError(
@@ -143,10 +141,10 @@ def _save(release: Release, folder: Path) -> Path:
 def sample(options: argparse.Namespace) -> None:
     check_table_path(options.output)
     release = Release.load(options.release)
-    asked, drawn = {"seed": options.seed, "label": options.label, "where": options.where}, Drawn()
-    ignored = tuple(options.ignore_rule)
+    drawn, ignored = Drawn(), tuple(options.ignore_rule)
+    asked = {name: getattr(options, name) for name in ("seed", "label", "where", "given")}
     written = _write_sample(
-        options, release, options.output, options.rows, given=options.given, ignored=ignored, drawn=drawn, **asked
+        options, release, options.output, options.rows, ignore_rules=ignored, drawn=drawn, **asked
     )
     support = release.support(ignored)
     warnings = [*written_cautions(options.output, written.apostrophes)]
@@ -231,7 +229,7 @@ def demo(options: argparse.Namespace) -> None:
     made = make_plan(load_schema(folder / "schema.toml"), Settings.of(epsilon=1.0, delta=1e-6))
     release = run(made, open_source(folder / "people.csv"))
     release.save(folder / "release")
-    rows = _write_sample(options, release, folder / "synthetic.csv", None, seed=None).rows
+    rows = _write_sample(options, release, folder / "synthetic.csv", None).rows
     with (folder / "summary.txt").open("w", encoding="utf-8") as file:
         render.release(Console(file=file, width=100), release)
 
@@ -250,33 +248,14 @@ def completion(options: argparse.Namespace) -> None:
 
 
 def _write_sample(
-    options: argparse.Namespace,
-    release: Release,
-    output: Path,
-    rows: int | None,
-    *,
-    seed: int | None,
-    label: str | None = None,
-    where: str | None = None,
-    given: Path | None = None,
-    ignored: tuple[int, ...] = (),
-    drawn: Drawn | None = None,
+    options: argparse.Namespace, release: Release, output: Path, rows: int | None, **asked: Any
 ) -> Written:
-    total = None if given is not None else release.default_rows if rows is None else rows
+    total = None if asked.get("given") is not None else release.default_rows if rows is None else rows
     csv = output.suffix.lower() == ".csv"
     with progress_bar(options) as progress:
         task = progress.add_task("sampling", total=total, rows=0)
         return write_table(
-            release.pieces(
-                rows,
-                seed=seed,
-                label=label,
-                where=where,
-                given=given,
-                ignore_rules=ignored,
-                drawn=drawn,
-                csv=csv,
-            ),
+            release.pieces(rows, csv=csv, **asked),
             arrow_schema(release.schema, csv=csv),
             output,
             on_rows=lambda done: progress.update(task, completed=done, rows=done),
@@ -302,7 +281,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     schema = load_schema(options.schema)
     if hasattr(options, "decimal"):  # of a command that reads a table
         schema = reading_of(options).declared(schema)
-    return api.plan(schema, settings=options.plan, scores_from=options.scores_from, **settings_of(options))
+    return api.plan(schema, settings=options.plan, scores_from=options.scores_from, **given_settings(options))
 
 
 def check_new(path: Path, flag: str) -> None:

@@ -16,34 +16,20 @@ from rich.markup import escape
 from repsynth import api
 from repsynth.cli import render, render_curator
 from repsynth.cli.commands import check_new, plan_of, print_result, progress_bar
-from repsynth.cli.flags import reading_of
-from repsynth.curator.check import check_table
-from repsynth.curator.dossier import write_dossier
+from repsynth.cli.flags import given_reading, reading_of
 from repsynth.curator.draft import check_described, make_draft
-from repsynth.data.reading import READING
 from repsynth.data.sources import open_source
-from repsynth.data.write import check_table_path
-from repsynth.domain.measure import measure_schema
 from repsynth.errors import ConfigError, shown
 from repsynth.evaluation.measures import STEPS
 from repsynth.evaluation.written import check_folder, evaluation_data, write_expected
-from repsynth.pipeline.payment import open_payer
 from repsynth.release.expected import expected_errors
+from repsynth.release.folder import check_private
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
 from repsynth.schema.sdv import load_sdv, to_sdv
 from repsynth.storage.atomic import beside
 
-_DELTA = 1e-10
-_MEASURING = {
-    "epsilon": "--epsilon",
-    "delta": "--delta",
-    "one_row_per_person": "--one-row-per-person",
-    "id": "--id",
-    "public_rows": "--public-rows",
-    "ledger": "--ledger",
-    "dataset": "--dataset",
-}
+_MEASURING = ("epsilon", "delta", "one_row_per_person", "id", "public_rows", "ledger", "dataset")
 
 
 def schema(options: argparse.Namespace) -> None:
@@ -53,13 +39,10 @@ def schema(options: argparse.Namespace) -> None:
     if options.private:
         _measured(options)
         return
-    given = [flag for name, flag in _MEASURING.items() if getattr(options, name) is not None]
-    if given:
-        raise ConfigError(f"{given[0]} is for a schema that is measured; add --private, or leave it out")
-    _drafted(options)
-
-
-def _drafted(options: argparse.Namespace) -> None:
+    for name in _MEASURING:
+        if getattr(options, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise ConfigError(f"{flag} is for a schema that is measured; add --private, or leave it out")
     check_new(options.output, "-o")
     reading = reading_of(options)
     described = None if options.metadata is None else load_sdv(options.metadata)
@@ -86,19 +69,22 @@ def _measured(options: argparse.Namespace) -> None:
     check_new(options.output, "-o")
     if options.epsilon is None:
         raise ConfigError("a measured schema costs privacy; say how much with --epsilon")
-    reading = reading_of(options)
-    source = open_source(options.data, reading)
-    described = check_described({} if options.metadata is None else load_sdv(options.metadata), source.names)
-    draft = measure_schema(
-        source,
+    ids = dict.fromkeys(options.id or ())
+    if options.metadata is not None:
+        names = open_source(options.data, reading_of(options)).names
+        described = check_described(load_sdv(options.metadata), names)
+        ids |= {name: None for name, told in described.items() if told.kind == "id"}
+    draft = api.measure_schema(
+        options.data,
         epsilon=options.epsilon,
-        delta=_DELTA if options.delta is None else options.delta,
         one_row_per_person=options.one_row_per_person is True,
         label=options.label,
-        ids=list(dict.fromkeys([*(options.id or ()), *(n for n, told in described.items() if told.kind == "id")])),
-        rows=options.public_rows,
-        decimal=reading.decimal,
-        payer=open_payer(options.ledger, options.dataset),
+        ids=list(ids),
+        public_rows=options.public_rows,
+        ledger=options.ledger,
+        dataset=options.dataset,
+        **({} if options.delta is None else {"delta": options.delta}),
+        **given_reading(options),
     )
     with beside(options.output) as temporary:
         temporary.write_text(draft.text, encoding="utf-8")
@@ -111,23 +97,22 @@ def _print_schema(
     def data() -> dict[str, Any]:
         fields = msgspec.to_builtins(draft)
         del fields["text"]
+        for column in fields["columns"]:
+            del column["lines"]
         return {"schema": str(options.output), **known, **fields}
 
     print_result(options, data, lambda console: tell(console, draft, options.output))
 
 
 def check(options: argparse.Namespace) -> None:
-    reading = reading_of(options)
-    checked = check_table(open_source(options.data, reading), reading.declared(load_schema(options.schema)))
+    checked = api.check_table(options.data, options.schema, **given_reading(options))
     print_result(
         options, lambda: msgspec.to_builtins(checked), lambda console: render_curator.check(console, checked)
     )
 
 
 def risk(options: argparse.Namespace) -> None:
-    check_table_path(options.output, (".parquet",))
-    release = Release.load(options.release)
-    summary = write_dossier(open_source(options.data, reading_of(options)), release, options.output)
+    summary = api.risk(options.data, options.release, options.output, **given_reading(options))
 
     def data() -> dict[str, Any]:
         found = {"summary": msgspec.to_builtins(summary)} if options.show else {}
@@ -186,7 +171,7 @@ def evaluate(options: argparse.Namespace) -> None:
             label=options.label,
             folder=options.output,
             on_step=step,
-            **{name: value for name in READING if (value := getattr(options, name)) is not None},
+            **given_reading(options),
         )
     _print_evaluation(options, found, {}, render_curator.evaluation)
 
@@ -226,10 +211,7 @@ def _step_bar(options: argparse.Namespace, steps: int) -> Iterator[Callable[[str
 
 def attack(options: argparse.Namespace) -> int:
     """Attack a plan; 1 where an attack proves more than is claimed."""
-    try:
-        import sklearn  # noqa: F401
-    except ImportError:
-        raise ConfigError("attacks need scikit-learn; pip install 'repsynth[evaluate]'") from None
+    api.need_scikit_learn()
     from repsynth.attacks.exposure import attack as carry_out
     from repsynth.cli import render_attack  # it needs scikit-learn, too
 
@@ -305,16 +287,12 @@ def _curator_page(options: argparse.Namespace) -> None:
 
 def _check_private_page(path: Path) -> None:
     """A private page says so in its name, and is no part of a release."""
+    check_private(path)
     if "private" not in path.name.lower():
         better = path.with_name(f"private-{path.name}")
         raise ConfigError(
             f"{shown(path)}: the curator's page is PRIVATE, and its name must say so; give -o {shown(better)}"
         )
-    for folder in (path.resolve().parent, *path.resolve().parents):
-        if (folder / "release.json").exists():
-            raise ConfigError(
-                f"{shown(folder)}: is a release, which is public; put the PRIVATE page elsewhere with -o"
-            )
 
 
 def explore(options: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,9 @@ def release(console: Console, release: Release) -> None:
     privacy = release.privacy
     if not release.publishable:
         console.print("[bold red]NOT PRIVATE[/bold red]: the noise came from a seed; for experiments only.\n")
-    gaussian = (
-        "" if privacy.mu is None or privacy.rho is None else f"   ({gaussian_terms(privacy.mu, privacy.rho)})"
-    )
-    console.print(f"[bold]Privacy[/bold]  {guarantee(privacy.epsilon, privacy.delta)}{gaussian}")
-    console.print(f"Neighbours: {neighbours_of(release.schema)}.")
-    persons(console, release.schema)
+    whole = guarantee(privacy.epsilon, privacy.delta)
+    console.print(f"[bold]Privacy[/bold]  {whole}{_gaussian(privacy.mu, privacy.rho)}")
+    _print_unit(console, release.schema)
     others = ", ".join(
         f"{at_most(eps, 3)} at δ = {at_most(d, 6)}" for d, eps in privacy.epsilon_by_delta().items()
     )
@@ -66,14 +63,13 @@ def release(console: Console, release: Release) -> None:
         f"{percent_at_most(privacy.advantage)} "
         f"over guessing, nor find more members than {rates}.\n"
     )
-    table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ")
-    noises = noise_in_records(release)
+    noises, rows = noise_in_records(release), []
     for event in release.events:
         mu = mu_of_event(event)
         charge = "" if mu is None else fixed_at_most(mu)
         noise = _noise(event, noises.get(event.name))
-        table.add_row(event.name, purpose(event.name, release.plan.model), *noise, charge)
-    console.print(table)
+        rows.append((event.name, purpose(event.name, release.plan.model), *noise, charge))
+    print_table(console, ("measurement", "what", "sensitivity", "noise σ", "charge μ"), rows)
     bounded = privacy.loss.training_failure > 0
     accounted = "bounded by a Gaussian" if bounded else "composed as a privacy loss distribution"
     for event in release.events:
@@ -95,8 +91,8 @@ def release(console: Console, release: Release) -> None:
     warnings(console, [*release.warnings, *csv_cautions(release.schema)])
 
 
-def persons(console: Console, schema: Schema) -> None:
-    """What several rows of a person mean, where there may be some."""
+def _print_unit(console: Console, schema: Schema) -> None:
+    console.print(f"Neighbours: {neighbours_of(schema)}.")
     if schema.person is not None:
         console.print(f"Persons: {escape(of_persons(schema.person))}.")
 
@@ -175,19 +171,17 @@ def balance(console: Console, balance: Balance) -> None:
         f"[bold]{escape(balance.dataset)}[/bold]  limit {guarantee(limit.epsilon, limit.delta)} "
         f"(μ = {at_most(limit.mu)}){protects}"
     )
-    if balance.spendings:
-        table = make_table("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "", right_from=4)
-        for s in balance.spendings:
-            table.add_row(
-                s.run,
-                s.when.removesuffix("+00:00").replace("T", " "),
-                escape(s.who),
-                escape(s.what),
-                at_most(balance.epsilon_alone(s)),
-                percent_at_most(balance.share(s.bound)),
-                "" if s.finished else "not finished: counts as spent",
-            )
-        console.print(table)
+    rows = [
+        (
+            *(s.run, s.when.removesuffix("+00:00").replace("T", " "), escape(s.who), escape(s.what)),
+            *(at_most(balance.epsilon_alone(s)), percent_at_most(balance.share(s.bound))),
+            "" if s.finished else "not finished: counts as spent",
+        )
+        for s in balance.spendings
+    ]
+    if rows:
+        headers = ("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "")
+        print_table(console, headers, rows, right_from=4)
     used, remaining = balance.share_spent, balance.remaining
     console.print(f"[{'█' * round(40 * used):░<40}] {percent_at_most(used)} spent")
     if balance.exceeded:
@@ -239,15 +233,9 @@ def _print_outliers(console: Console, release: Release) -> None:
             f"As strong as a mean lost weight of {release.plan.max_lost_mass:.3g} allows, by the released scores: "
             f"{knobs}, which loses about {release.lost_mass:.2g}."
         )
-    table = make_table(
-        "ε at most",
-        f"noisy fraction of {'records' if release.schema.person is None else 'weighted rows'}",
-        "",
-        right_from=0,
-    )
-    for epsilon, fraction in privacy.by_epsilon(rounded_up).items():
-        table.add_row(at_most(epsilon, 3), str(fraction), bar(fraction.value))
-    console.print(table)
+    of_whom = "records" if release.schema.person is None else "weighted rows"
+    rows = [(at_most(eps, 3), str(part), bar(part.value)) for eps, part in privacy.by_epsilon(rounded_up).items()]
+    print_table(console, ("ε at most", f"noisy fraction of {of_whom}", ""), rows, right_from=0)
     paid = "paid for by the earlier release" if privacy.borrowed else "already paid for"
     console.print(f"(the noisy histogram of the scores through their weights: {paid})\n")
 
@@ -262,28 +250,22 @@ def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
 
 
 def demo(console: Console, folder: Path, rows: int) -> None:
-    table = make_table("file", "what it is")
-    for name, what in (
+    files = (
         ("people.csv", "6,000 simulated people, 2 % of them outliers"),
         ("schema.toml", "what is publicly known about them"),
         ("release/", "the differentially private release"),
         ("synthetic.csv", f"{rows:,} synthetic people"),
         ("summary.txt", "the account above"),
-    ):
-        table.add_row(f"{folder}/{name}", what)
-    console.print(table)
+    )
+    print_table(console, ("file", "what it is"), ((f"{folder}/{name}", what) for name, what in files))
     console.print(f"More rows at no cost: repsynth sample {folder}/release -n 100 -o more.csv")
 
 
 def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
-    delta, resources = plan.delta, plan.model.resources(plan, rows)
+    delta, resources, source = plan.delta, plan.model.resources(plan, rows), plan.borrowed
+    scores_from = source and {"sha256": source.digest, "epsilon": source.epsilon, "delta": source.delta}
     return {
-        "budget": {
-            "epsilon": plan.budget.epsilon,
-            "delta": delta,
-            "mu": plan.mu,
-            "rho": plan.rho,
-        },
+        "budget": {"epsilon": plan.budget.epsilon, "delta": delta, "mu": plan.mu, "rho": plan.rho},
         "neighbours": neighbours_of(plan.schema),
         "measurements": _measurements(plan),
         "training": _training(plan, rows),
@@ -293,7 +275,7 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
         "outlier_epsilon_at_most": float(plan.whole_loss.epsilon_at(_outlier_weight(plan), delta)),
         "expected_rows": rows,
         "model": plan.model.name,
-        "scores_from": _scores_from(plan),
+        "scores_from": scores_from,
         "model_megabytes_at_most": resources.megabytes,
         "model_seconds_about": resources.seconds,
         "bins": _planned_bins(plan, rows),
@@ -304,23 +286,20 @@ def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
 
 def plan(console: Console, plan: Plan, rows: int) -> None:
     budget = plan.budget
-    # What is trained satisfies no such μ and ρ.
-    gaussian = "" if plan.mu is None or plan.rho is None else f"   ({gaussian_terms(plan.mu, plan.rho)})"
-    console.print(f"[bold]Budget[/bold]  {guarantee(budget.epsilon, budget.delta)}{gaussian}")
-    console.print(f"Neighbours: {neighbours_of(plan.schema)}.")
-    persons(console, plan.schema)
+    whole = guarantee(budget.epsilon, budget.delta)
+    console.print(f"[bold]Budget[/bold]  {whole}{_gaussian(plan.mu, plan.rho)}")
+    _print_unit(console, plan.schema)
     console.print(f"Model: {plan.model.name}.\n")
-    table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²")
-    for row in _measurements(plan):
-        table.add_row(
-            row["name"],
-            purpose(row["name"], plan.model),
-            fixed_at_most(row["sensitivity"], 3),
+    measured = (
+        (
+            *(row["name"], purpose(row["name"], plan.model), fixed_at_most(row["sensitivity"], 3)),
             "" if row["sigma"] is None else fixed_at_least(row["sigma"], 2),
             fixed_at_most(row["mu"]),
             "" if row["share"] is None else f"{row['share']:.1%}",
         )
-    console.print(table)
+        for row in _measurements(plan)
+    )
+    print_table(console, ("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²"), measured)
     if plan.borrowed is not None:
         console.print(
             f"\n[bold]Scores[/bold]  from an earlier release (SHA-256 {plan.borrowed.digest[:12]}, "
@@ -331,16 +310,15 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     _print_resources(console, plan, rows)
 
     console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
-    table = make_table("column", "bins", "records per bin", "noise σ", "noise / records", right_from=1)
-    for row in _planned_bins(plan, rows):
-        table.add_row(
-            escape(row["column"]),
-            f"{row['bins']:,}",
-            f"{row['expected']:,.0f}",
-            f"{row['sigma']:,.0f}",
-            f"{row['relative']:.0%}",
+    bins = (
+        (
+            *(escape(row["column"]), f"{row['bins']:,}", f"{row['expected']:,.0f}"),
+            *(f"{row['sigma']:,.0f}", f"{row['relative']:.0%}"),
         )
-    console.print(table)
+        for row in _planned_bins(plan, rows)
+    )
+    headers = ("column", "bins", "records per bin", "noise σ", "noise / records")
+    print_table(console, headers, bins, right_from=1)
 
     given = "guaranteed before the run" if plan.borrowed else OVER
     console.print(f"\n[bold]What a record of weight w loses at most[/bold], {given}")
@@ -358,13 +336,6 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             "allows; how small is worked out from the released scores."
         )
     warnings(console, _warnings(plan, rows))
-
-
-def _scores_from(plan: Plan) -> dict[str, Any] | None:
-    borrowed = plan.borrowed
-    if borrowed is None:
-        return None
-    return {"sha256": borrowed.digest, "epsilon": borrowed.epsilon, "delta": borrowed.delta}
 
 
 def _warnings(plan: Plan, rows: int) -> list[str]:
@@ -390,13 +361,14 @@ def _outlier_weight(plan: Plan) -> float:
 
 
 def _print_curve(console: Console, plan: Plan) -> None:
-    table = make_table("weight", "ε", "attack advantage", "", right_from=0)
     epsilons = plan.whole_loss.epsilon_at(_WEIGHTS, plan.budget.delta)
     advantages = plan.whole_loss.advantage_at(_WEIGHTS)
     whole = max(float(epsilons.max()), 1e-300)  # a tiny budget has no ε at its δ
-    for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True):
-        table.add_row(f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / whole))
-    console.print(table)
+    rows = (
+        (f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / whole))
+        for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True)
+    )
+    print_table(console, ("weight", "ε", "attack advantage", ""), rows, right_from=0)
 
 
 def _training(plan: Plan, rows: int) -> dict[str, Any] | None:
@@ -434,17 +406,12 @@ def _print_training(console: Console, plan: Plan, rows: int) -> None:
 def _measurements(plan: Plan) -> list[dict[str, Any]]:
     rows = []
     for name, charge in plan.charges.items():
-        sensitivity = _sensitivity(plan, charge)
+        sensitivity = charge.rows * _row_sensitivity(plan, charge)  # of a person, in records
         # The exponential mechanism adds no noise to a number.
         sigma = None if charge.choice else sigma_for(sensitivity, charge.mu)
         share = None if plan.mu is None else (charge.mu / plan.mu) ** 2
         rows.append({"name": name, "sensitivity": sensitivity, "sigma": sigma, "mu": charge.mu, "share": share})
     return rows
-
-
-def _sensitivity(plan: Plan, charge: Charge) -> float:
-    """How much of a measurement is a person's, in records, at most."""
-    return charge.rows * _row_sensitivity(plan, charge)
 
 
 def _row_sensitivity(plan: Plan, charge: Charge) -> float:
@@ -475,16 +442,8 @@ def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
     for i, bins in enumerate(choose_bins(plan.schema, rows=rows, sigma=sigma, per_bin=plan.per_bin)):
         # A look may place some more, for round numbers and for what is far off.
         count = how_many_located(rows, sigma) if i in wide else bins.values
-        expected = rows / count
-        result.append(
-            {
-                "column": bins.column.name,
-                "bins": count,
-                "expected": expected,
-                "sigma": sigma,
-                "relative": sigma / expected,
-            }
-        )
+        noise = {"sigma": sigma, "relative": sigma / (rows / count)}
+        result.append({"column": bins.column.name, "bins": count, "expected": rows / count, **noise})
     return result
 
 
@@ -493,28 +452,24 @@ def expected(console: Console, found: Expected) -> None:
     console.print(
         "[bold]What an analyst may rely on[/bold], from the released noise alone (may be published), 95 %:\n"
     )
-    table = make_table(
-        "column", "bins", "share of a bin", "mean by bins", "noise", "binning, at most", right_from=1
-    )
     means = {mean.column: mean for mean in found.means}
-    for shares in found.columns[:_MOST_COLUMNS]:
-        table.add_row(
-            escape(shares.column),
-            str(len(shares.bins)),
-            _points(shares.standard_error),
-            *_mean(means.get(shares.column)),
-        )
-    console.print(table)
+    rows = (
+        (escape(each.column), str(len(each.bins)), _points(each.standard_error), *_mean(means.get(each.column)))
+        for each in found.columns[:_MOST_COLUMNS]
+    )
+    headers = ("column", "bins", "share of a bin", "mean by bins", "noise", "binning, at most")
+    print_table(console, headers, rows, right_from=1)
     if len(found.columns) > _MOST_COLUMNS:
         rest = max(shares.standard_error for shares in found.columns[_MOST_COLUMNS:])
         console.print(f"and {len(found.columns) - _MOST_COLUMNS} more columns, a share {_points(rest)} at most")
     _print_tables(console, found)
     if found.group_means:
-        shown = make_table("mean of", "where", "mean by groups", "noise, at least", "lies between", right_from=2)
-        for mean in found.group_means[:_MOST_GROUPS]:
-            shown.add_row(escape(mean.column), escape(mean.by), *_mean(mean)[:2], _ends(mean))
+        groups = (
+            (escape(mean.column), escape(mean.by), *_mean(mean)[:2], _ends(mean))
+            for mean in found.group_means[:_MOST_GROUPS]
+        )
         console.print()
-        console.print(shown)
+        print_table(console, ("mean of", "where", "mean by groups", "noise, at least", "lies between"), groups)
         if len(found.group_means) > _MOST_GROUPS:
             console.print(f"and {len(found.group_means) - _MOST_GROUPS} more (--json has all)")
     console.print()
@@ -527,13 +482,14 @@ def _print_tables(console: Console, found: Expected) -> None:
     bounds = {table.measurement: table.lower_bound for table in found.tables}
     for table in found.tables:
         by_measurement.setdefault(table.measurement, []).append(table.standard_error)
-    if by_measurement:
+    least = {True: "at least: weights and clipping come on top", False: ""}
+    rows = [
+        (name, str(len(errors)), _points(min(errors)), _points(max(errors)), least[bounds[name]])
+        for name, errors in by_measurement.items()
+    ]
+    if rows:
         console.print()
-        shown = make_table("the model's tables", "how many", "a cell, from", "to", "", right_from=1)
-        for name, errors in by_measurement.items():
-            least = "at least: weights and clipping come on top" if bounds[name] else ""
-            shown.add_row(name, str(len(errors)), _points(min(errors)), _points(max(errors)), least)
-        console.print(shown)
+        print_table(console, ("the model's tables", "how many", "a cell, from", "to", ""), rows, right_from=1)
 
 
 def _mean(mean: Mean | None) -> tuple[str, str, str]:
@@ -581,18 +537,23 @@ def guarantee(epsilon: float, delta: float) -> str:
     return f"ε = {at_most(epsilon)} at δ = {at_most(delta, 3)}"
 
 
-def gaussian_terms(mu: float, rho: float) -> str:
-    """The same as μ and ρ, where the whole is Gaussian.
-
-    >>> gaussian_terms(0.23671, 0.028016)
-    'μ = 0.2368, ρ = 0.02802'
-    """
-    return f"μ = {at_most(mu)}, ρ = {at_most(rho)}"
+def _gaussian(mu: float | None, rho: float | None) -> str:
+    """The same as μ and ρ; a training has neither."""
+    return "" if mu is None or rho is None else f"   (μ = {at_most(mu)}, ρ = {at_most(rho)})"
 
 
 def bar(fraction: float) -> str:
     """A bar for a fraction between 0 and 1."""
     return "█" * round(30 * min(max(fraction, 0.0), 1.0))
+
+
+def print_table(
+    console: Console, headers: Sequence[str], rows: Iterable[Sequence[str]], *, right_from: int = 2
+) -> None:
+    table = make_table(*headers, right_from=right_from)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def make_table(*headers: str, right_from: int = 2) -> Table:

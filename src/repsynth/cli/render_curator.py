@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
-from repsynth.cli.render import guarantee, make_table, warnings
+from repsynth.cli.render import guarantee, make_table, print_table, warnings
 from repsynth.curator.check import ColumnCheck, TableCheck
 from repsynth.curator.dossier import Summary
 from repsynth.curator.draft import Draft
@@ -56,8 +56,7 @@ def draft(console: Console, draft: Draft, path: Path) -> None:
             by_warning.setdefault(warning, []).append(_named(column.name))
     console.print(table)
     console.print()
-    for warning in draft.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    warnings(console, draft.warnings)
     for warning, names in by_warning.items():
         console.print(f"[yellow]warning:[/yellow] [bold]{', '.join(names)}[/bold]: {escape(warning)}")
     console.print(
@@ -130,23 +129,23 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
     console.print(f"Wrote {escape(str(output))}: {private}")
     if summary is None:
         return
-    table = make_table("PRIVATE summary", "value", right_from=1)
-    if summary.rows != summary.records:
-        table.add_row("rows", f"{summary.rows:,}")
-    table.add_row("records" if summary.rows == summary.records else "persons", f"{summary.records:,}")
-    table.add_row("largest realised ε", at_most(summary.largest_epsilon))
-    table.add_row("median realised ε", at_most(summary.median_epsilon))
-    table.add_row("largest to median", f"{summary.max_to_median:.2f}")
-    table.add_row("Gini coefficient", f"{summary.gini:.3f}")
-    table.add_row("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}")
-    table.add_row("fraction with a guaranteed ε below the total", percent_at_least(summary.guaranteed_fraction))
+    persons = summary.rows != summary.records
+    rows = [("rows", f"{summary.rows:,}")] if persons else []
+    rows += [
+        ("persons" if persons else "records", f"{summary.records:,}"),
+        ("largest realised ε", at_most(summary.largest_epsilon)),
+        ("median realised ε", at_most(summary.median_epsilon)),
+        ("largest to median", f"{summary.max_to_median:.2f}"),
+        ("Gini coefficient", f"{summary.gini:.3f}"),
+        ("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}"),
+        ("fraction with a guaranteed ε below the total", percent_at_least(summary.guaranteed_fraction)),
+    ]
     if summary.protected_fraction is not None and summary.undecided_fraction is not None:
-        table.add_row("mean chance of a record to be protected", f"{summary.protected_fraction:.1%}")
-        table.add_row("fraction for which the noise decides that", f"{summary.undecided_fraction:.1%}")
-    table.add_row("bias bound, from weights", at_most(summary.weight_bias))
+        rows.append(("mean chance of a record to be protected", f"{summary.protected_fraction:.1%}"))
+        rows.append(("fraction for which the noise decides that", f"{summary.undecided_fraction:.1%}"))
     clipped = "changes from round to round" if summary.clip_bias is None else at_most(summary.clip_bias)
-    table.add_row("bias bound, from clipping", clipped)
-    console.print(table)
+    rows += [("bias bound, from weights", at_most(summary.weight_bias)), ("bias bound, from clipping", clipped)]
+    print_table(console, ("PRIVATE summary", "value"), rows, right_from=1)
     if summary.no_guarantee:
         console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
 
@@ -271,9 +270,7 @@ def _print_groups(console: Console, found: "Evaluation") -> None:
             for k, header in enumerate(GROUP_HEADERS)
             if not header or (any(row[k] for row in rows) and (console.width >= _NARROW or "AUROC" not in header))
         ]
-        table = make_table(*(GROUP_HEADERS[k] for k in shown), right_from=1)
-        for row in rows:
-            table.add_row(*(escape(row[k]) for k in shown))
-        console.print(table)
+        cells = ([escape(row[k]) for k in shown] for row in rows)
+        print_table(console, [GROUP_HEADERS[k] for k in shown], cells, right_from=1)
     if len(marked) > _MOST_GROUPS:
         console.print(f"and {len(marked) - _MOST_GROUPS} more")

@@ -61,37 +61,30 @@ class Plan:
 
     @property
     def model(self) -> Model:
-        """How stage 2 works."""
         return _model(self.settings)
 
     @property
     def scorer(self) -> Scorer:
-        """How records are scored."""
         return self.settings.scorer
 
     @property
     def public_rows(self) -> int | None:
-        """The number of records, where it is public."""
         return self.settings.public_rows
 
     @property
     def outlier_fraction(self) -> float:
-        """The fraction of records that the threshold should leave above it."""
         return self.settings.outlier_fraction
 
     @property
     def max_lost_mass(self) -> float | None:
-        """The largest mean lost weight, where that decides how strong the weights are."""
         return self.settings.max_lost_mass
 
     @property
     def per_bin(self) -> float | None:
-        """Records in a bin of the histograms, in units of its noise, where the model says how many."""
         return self.model.per_bin
 
     @property
     def max_model_mb(self) -> int:
-        """Memory that the model may take."""
         return self.settings.max_model_mb
 
     @property
@@ -112,7 +105,6 @@ class Plan:
 
     @property
     def delta(self) -> float:
-        """The δ at which ε is quoted."""
         return self.budget.delta
 
     @property
