@@ -238,7 +238,7 @@ def risk(table: Any, release: "Release | str | Path", path: str | Path, **how: A
     >>> import tempfile
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
-    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0)
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, model="naive-bayes")
     >>> risk(sim.table, release, Path(tempfile.mkdtemp()) / "dossier.parquet").records
     6000
     """
