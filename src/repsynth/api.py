@@ -79,23 +79,22 @@ def synthesize(
     scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Release":
-    """A differentially private release of a table: the data is read and the budget is spent, once.
+    """Read a table once, spend the budget, and return a differentially private release.
 
-    `table` is a pandas or polars data frame, a pyarrow table, the path of a file or a folder, a list of paths,
-    or the address of a database. `delimiter`, `encoding` and `decimal` say how a CSV file is written,
-    `table_name` or `query` what is read of a database. The budget is one of `epsilon` (with `delta`), `mu` or
-    `rho`; `model`, `weights` and `scorer` are names or objects, and their own settings may stand beside them.
-    Everything is checked before data is opened. With a `ledger`, the cost is set aside in the budget of
-    `dataset` before the data is opened. A run that is interrupted has spent it. `scores_from` is an
-    earlier release of a table with the same columns, or its folder: score function and threshold are taken from
-    there, cost this table nothing, and are kept.
+    `table` is a pandas or polars data frame, a pyarrow table, the path of a file or a folder, a list of paths, the
+    address of a database, or a Dask or Spark DataFrame. `delimiter`, `encoding` and `decimal` describe a CSV file,
+    `table_name` or `query` select from a database. The budget is one of `epsilon` (with `delta`), `mu` or `rho`.
+    `model`, `weights` and `scorer` are names or objects; settings of these parts are further keywords.
+    `scores_from` is an earlier release of a table with the same columns, or its folder: its score function and
+    threshold are used again and cost this table nothing.
 
-    With `engine="dask"` or `"spark"` the workers of a `cluster` read the table and add up, and the release is the
-    same bit for bit: the cluster is an address, a Dask `Client` or a `SparkSession`, the one at hand, or a local
-    one that is started for this call. A Dask or Spark DataFrame may be the `table`; it stays where it lies.
+    Everything is checked before data is opened. With a `ledger`, the cost is reserved in the budget of `dataset`
+    before the data is opened, and a run that is interrupted has spent it. With `engine="dask"` or `"spark"` the
+    workers of a `cluster` (an address, a Dask `Client` or a `SparkSession`; by default the current or a local one)
+    read the table and add up; the release is the same bit for bit.
 
-    What a user should know is warned of (`RepsynthWarning`), as far as it is known before anything is spent; what
-    the release itself shows comes after, and never keeps it from being handed out. `release.warnings` has it all.
+    Warns (`RepsynthWarning`) about problems that are known before any budget is spent, and afterwards about those
+    that the release shows; `release.warnings` lists all of them.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
@@ -130,7 +129,7 @@ def synthesize(
 
 
 def _warn_of_what_is_paid_for(text: str) -> None:
-    """Where warnings are errors, too, this is only shown: the release would be lost, and its budget is spent."""
+    """Show a warning even where warnings are errors: an exception would lose a release that is paid for."""
     try:
         warnings.warn(text, RepsynthWarning, stacklevel=3)
     except RepsynthWarning:
@@ -143,9 +142,9 @@ def _warn_of_what_is_paid_for(text: str) -> None:
 def draft_schema(
     table: Any, *, label: str | None = None, metadata: "str | Path | dict[str, Any] | None" = None, **how: Any
 ) -> str:
-    """The text of a `schema.toml` to be completed by hand, read off the data: NOT private.
+    """The text of a `schema.toml` to be completed by hand, read from the data: NOT private.
 
-    Metadata of SDV, a file or a dictionary, says what columns are, where there is some.
+    `metadata` of SDV, a file or a dictionary, gives the types of columns.
 
     >>> import pyarrow as pa
     >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
@@ -179,8 +178,8 @@ def measure_schema(
     """A schema found by charged, noisy measurements of a table: it may be published and needs no confirmation.
 
     The charge protects one row, so `one_row_per_person` must be declared. Only the names of the columns are taken
-    as public. `ids` are columns that identify people: they are not
-    measured. What it costs goes on into the account of every release that is made with it.
+    as public. `ids` are columns that identify people: they are not measured. The cost is part of the account of
+    every release that is made with the schema.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema

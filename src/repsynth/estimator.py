@@ -1,4 +1,4 @@
-"""The manners of scikit-learn, for those who have their work in its words: construct, fit, sample."""
+"""An estimator in the style of scikit-learn: construct, fit, sample."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 
 class RepsSynthesizer:
-    """A synthesizer to fit to a table once: fitting spends the budget, sampling is free.
+    """A synthesizer in the style of scikit-learn: fitting spends the budget, sampling is free.
 
-    `schema` is a Schema or the path of one; all other parameters are settings of `repsynth.synthesize`. Nothing is
-    checked before `fit`, as scikit-learn wants it. What is learned is in `release_`, which holds differentially
-    private outputs only.
+    `schema` is a Schema or the path of one; all other parameters are settings of `repsynth.synthesize`. Parameters
+    are checked in `fit`. `release_` holds what was learned: differentially private outputs only.
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
@@ -85,7 +84,6 @@ class RepsSynthesizer:
         return self.release_.sample(n, seed=seed, label=label)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All parameters by name."""
         return {name: getattr(self, name) for name in _NAMES}
 
     def set_params(self, **parameters: Any) -> "RepsSynthesizer":

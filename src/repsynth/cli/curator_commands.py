@@ -276,23 +276,18 @@ def _curator_page(options: argparse.Namespace) -> None:
             "the curator's page needs the table that the release was made from; give it with --train"
         )
     _check_page(options)
-    _check_private_page(options.output)
+    check_private(options.output)
+    if "private" not in options.output.name.lower():
+        better = shown(options.output.with_name(f"private-{options.output.name}"))
+        raise ConfigError(
+            f"{shown(options.output)}: the curator's page is PRIVATE, and its name must say so; give -o {better}"
+        )
     reading = reading_of(options)
     train = open_source(options.train, reading)
     holdout = None if options.holdout is None else open_source(options.holdout, reading)
     with _step_bar(options, len(CURATOR_STEPS)) as step:
         page = curator_page(options.release, train, holdout, options.dossier, options.attack, on_step=step)
     _write_page(options, page, "it is PRIVATE: for the curator only", publishable=False, private=True)
-
-
-def _check_private_page(path: Path) -> None:
-    """A private page says so in its name, and is no part of a release."""
-    check_private(path)
-    if "private" not in path.name.lower():
-        better = path.with_name(f"private-{path.name}")
-        raise ConfigError(
-            f"{shown(path)}: the curator's page is PRIVATE, and its name must say so; give -o {shown(better)}"
-        )
 
 
 def explore(options: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from repsynth import __version__
 from repsynth.cli.flags import add_budget, add_place, add_reading, add_settings, add_table
 from repsynth.errors import RepsynthError, SchemaError, printable, shown
+from repsynth.threads import processors
 
 _INTRO = """\
 Turn a private table into a differentially private synthetic one, in which outliers,
@@ -213,12 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"repsynth {__version__}")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
 
-    schema = _verb(
-        verbs,
-        "schema",
-        "draft a schema from the data, to be confirmed by hand",
-        _SCHEMA,
-    )
+    schema = _verb(verbs, "schema", "draft a schema from the data, to be confirmed by hand", _SCHEMA)
     add_table(schema, "data", help="the table: files, a folder, a 'pattern*' or the address of a database")
     schema.add_argument("--label", help="the column that analysts will predict")
     schema.add_argument("-o", "--output", type=Path, default=Path("schema.toml"), help="(default: schema.toml)")
@@ -253,8 +249,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="how many rows there are, if public: refuses a hopeless budget",
     )
-    private.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
-    private.add_argument("--dataset", help="whose budget, where the ledger holds several")
+    _add_payment(private)
     add_reading(schema)
 
     check = _verb(verbs, "check", "see what a schema makes of a table: a PRIVATE look", _CHECK)
@@ -265,10 +260,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = _verb(verbs, "plan", "show what a run would measure and cost; touches no data")
     add_settings(plan)
     plan.add_argument(
-        "--rows",
-        type=int,
-        default=10_000,
-        help="expected number of records, for display only (default: 10,000)",
+        "--rows", type=int, default=10_000, help="expected number of records, for display only (default: 10,000)"
     )
     plan.add_argument("--save", type=Path, metavar="TOML", help="write the settings to a file, for --plan")
 
@@ -279,14 +271,9 @@ def _parser() -> argparse.ArgumentParser:
     synthesize.add_argument("--rows", type=int, help="rows of the synthetic table (default: the released count)")
     synthesize.add_argument("-o", "--output", type=Path, help="synthetic table (default: synthetic.csv)")
     synthesize.add_argument(
-        "--release",
-        type=Path,
-        default=Path("release"),
-        metavar="DIR",
-        help="release folder (default: release)",
+        "--release", type=Path, default=Path("release"), metavar="DIR", help="release folder (default: release)"
     )
-    synthesize.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
-    synthesize.add_argument("--dataset", help="whose budget, where the ledger holds several")
+    _add_payment(synthesize)
     add_place(synthesize)
 
     sample = _verb(verbs, "sample", "draw more synthetic rows from a release; costs nothing")
@@ -358,11 +345,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-Verbs = Any
-"""argparse keeps the type of its subparsers to itself."""
+def _add_payment(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
+    parser.add_argument("--dataset", help="whose budget, where the ledger holds several")
 
 
-def _add_ledger(verbs: Verbs) -> None:
+def _add_ledger(verbs: Any) -> None:
     ledger = verbs.add_parser(
         "ledger",
         help="keep count of a dataset's total budget over many runs",
@@ -379,7 +367,7 @@ def _add_ledger(verbs: Verbs) -> None:
     show.add_argument("--dataset", help="only this one")
 
 
-def _add_evaluate(verbs: Verbs) -> None:
+def _add_evaluate(verbs: Any) -> None:
     evaluate = _verb(
         verbs,
         "evaluate",
@@ -397,7 +385,7 @@ def _add_evaluate(verbs: Verbs) -> None:
     add_reading(evaluate)
 
 
-def _add_attack(verbs: Verbs) -> None:
+def _add_attack(verbs: Any) -> None:
     attack = _verb(verbs, "attack", "see who could still be found: a PRIVATE look", _ATTACK)
     attack.set_defaults(interrupted="interrupted; run the same command again to go on where it stopped")
     add_table(attack, "--train", required=True, help="the table")
@@ -406,9 +394,7 @@ def _add_attack(verbs: Verbs) -> None:
     add_reading(attack)
     attack.add_argument("--targets", type=int, default=100, metavar="N", help="records under attack (%(default)s)")
     attack.add_argument("--runs", type=int, default=64, metavar="K", help="runs of each method (%(default)s)")
-    attack.add_argument(
-        "--jobs", type=int, default=_processors(), metavar="J", help="processes (%(default)s here)"
-    )
+    attack.add_argument("--jobs", type=int, default=processors(), metavar="J", help="processes (%(default)s here)")
     attack.add_argument(
         "--power", action="store_true", help="attack without noise, too: what finds nobody there proves nothing"
     )
@@ -418,12 +404,7 @@ def _add_attack(verbs: Verbs) -> None:
     )
 
 
-def _processors() -> int:
-    """As many as this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _verb(verbs: Verbs, name: str, summary: str, description: str | None = None) -> argparse.ArgumentParser:
+def _verb(verbs: Any, name: str, summary: str, description: str | None = None) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
         name,
         help=summary,

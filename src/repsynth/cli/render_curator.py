@@ -94,7 +94,9 @@ def check(console: Console, checked: TableCheck) -> None:
     table = make_table("column", "type", *headers)
     touched = [column for column in checked.columns if any(_parts(column))]
     for column in touched:
-        table.add_row(_named(column.name), column.type, *(_fraction(part) for part in _parts(column)))
+        table.add_row(
+            _named(column.name), column.type, *(percent(part) if part else "" for part in _parts(column))
+        )
     whole = len(checked.columns) - len(touched)
     console.print(f"{checked.rows:,} rows. Of {whole} columns, every cell is read as it is.")
     if touched:
@@ -117,10 +119,6 @@ def _named(column: str) -> str:
 def _parts(column: ColumnCheck) -> tuple[float, ...]:
     lost = (column.missing, column.unreadable, column.undeclared)
     return (*lost, column.special, column.below, column.above, column.rounded)
-
-
-def _fraction(part: float) -> str:
-    return percent(part) if part else ""
 
 
 def dossier(console: Console, output: Path, summary: Summary | None) -> None:
@@ -199,14 +197,13 @@ def _print_verdict(console: Console, findings: list[Finding]) -> None:
         return
     parts = sorted({f.measurement for f in findings if f.verdict == verdict} - {"all"}) or ["all"]
     if verdict == DOUBTFUL:
-        console.print(
+        told = (
             "[yellow]A claim was exceeded at 95 %, but not at 99.999 %[/yellow], as a sound mechanism's is in one "
-            f"audit of twenty at most: run it again with more runs. The measurement: {', '.join(parts)}."
+            "audit of twenty at most: run it again with more runs. The measurement:"
         )
-        return
-    console.print(
-        f"[bold red]A claim was exceeded[/bold red], at 99.999 %. Look at the measurement: {', '.join(parts)}."
-    )
+    else:
+        told = "[bold red]A claim was exceeded[/bold red], at 99.999 %. Look at the measurement:"
+    console.print(f"{told} {', '.join(parts)}.")
 
 
 def evaluation(console: Console, found: "Evaluation") -> None:
