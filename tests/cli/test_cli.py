@@ -640,7 +640,10 @@ def test_a_saved_plan_is_carried_out(folder: Path, capsys: pytest.CaptureFixture
         ("--gamma 3", {"weights": {"name": "hinge-exp", "gamma": 3.0}}),
         ("--weights targeted", {"weights": {"name": "targeted", "outlier_weight": 0.2}}),
         ("--weights targeted --outlier-weight 0.1", {"weights": {"name": "targeted", "outlier_weight": 0.1}}),
-        ("--scorer random", {"scorer": {"name": "random"}}),
+        (
+            "--weights random",
+            {"weights": {"name": "targeted", "outlier_weight": 0.2}, "scorer": {"name": "random"}},
+        ),
         ("--model naive-bayes --public-rows 600", {"model": {"name": "naive-bayes"}, "public_rows": 600}),
     ],
 )

@@ -230,7 +230,7 @@ def test_outlier_epsilon_holds_for_every_record_above_the_threshold(
 def test_random_weights_fall_on_anybody(sim: datasets.Dataset) -> None:
     """As many records get the small weight as with targeting, outliers no more often than others; seeded."""
     data = open_source(sim.table)
-    plan = plan_for(sim.schema, epsilon=4.0, public_rows=6000, scorer="random")
+    plan = plan_for(sim.schema, epsilon=4.0, public_rows=6000, weights="random")
     release = run(plan, data, noise_seed=1)
     targeted = run(plan_for(sim.schema, epsilon=4.0, public_rows=6000), data, noise_seed=1)
     records = records_of(sim.table, sim.schema)

@@ -103,7 +103,7 @@ def test_ids_are_said_to_be_numbered_anew() -> None:
 
 
 def test_random_weights_are_said_to_protect_nobody() -> None:
-    assert any("outliers are not protected" in said for said in plan_of(scorer="random").warnings)
+    assert any("outliers are not protected" in said for said in plan_of(weights="random").warnings)
 
 
 @pytest.mark.parametrize(

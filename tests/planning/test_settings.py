@@ -99,6 +99,7 @@ def test_a_model_is_a_name_or_an_object_and_its_knobs_may_stand_beside_it() -> N
         ({"epsilom": 1}, r"there is no setting 'epsilom' \(did you mean 'epsilon'\?\)"),
         ({"model": "msd"}, r"unknown model 'msd' \(did you mean 'mst'\?\)"),
         ({"gamma": 1.0}, "gamma belongs to the weight rule hinge-exp; targeted has none"),
+        ({"weights": "random", "scorer": "rarity"}, "random weights have random scores"),
         ({"epochs": 3, "model": "mst"}, "epochs belongs to the model autoregressive; mst has none"),
         ({"weights": "hinge-exp", "gamma": 101}, "gamma is 101; it must be above 0 and at most 100"),
     ],
@@ -115,6 +116,11 @@ def test_numbers_of_numpy_are_kept_as_plain_ones() -> None:
         int,
         float,
     ]
+
+
+def test_random_weights_are_targeted_ones_dealt_out_at_random() -> None:
+    dealt = Settings.of(weights="random")
+    assert (dealt.weights, dealt.scorer) == (repsynth.Targeted(), repsynth.Random())
 
 
 @pytest.mark.parametrize(

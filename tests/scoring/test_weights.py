@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from repsynth.errors import ConfigError
 from repsynth.planning.settings import Settings
 from repsynth.scoring.base import NAT
+from repsynth.scoring.random import Random
 from repsynth.scoring.threshold import ScoreBins, Threshold
 from repsynth.scoring.weights import (
     FULL,
@@ -91,8 +92,15 @@ def test_a_wrong_gamma_is_refused(gamma: float) -> None:
 def test_a_wrong_outlier_weight_is_refused(weight: float) -> None:
     with pytest.raises(ConfigError):
         Targeted(weight)
-    with pytest.raises(ConfigError, match="outlier weight"):
-        Settings.of(epsilon=1.0, weights="targeted", outlier_weight=weight)
+    for rule in ("targeted", "random"):
+        with pytest.raises(ConfigError, match="outlier weight"):
+            Settings.of(epsilon=1.0, weights=rule, outlier_weight=weight)
+
+
+def test_random_weights_are_targeted_ones_dealt_out_by_random_scores() -> None:
+    settings = Settings.of(epsilon=1.0, weights="random", outlier_weight=0.1)
+    assert (settings.weights, settings.scorer) == (Targeted(0.1), Random())
+    assert not settings.scorer.targets_outliers
 
 
 def test_a_threshold_that_is_read_lies_where_the_fraction_is() -> None:

@@ -15,6 +15,7 @@ from repsynth.models.registry import MODELS
 from repsynth.schema.toml import read_toml
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import Scorer
+from repsynth.scoring.random import Random
 from repsynth.scoring.rarity import Rarity
 from repsynth.scoring.weights import RULES, Rule, Targeted
 
@@ -108,6 +109,12 @@ class Settings(Knobs, frozen=True, kw_only=True):
         None means the default.
         """
         knobs = {name: value for name, value in knobs.items() if value is not None}
+        if knobs.get("weights") == "random":  # an ablation: the weights of `targeted`, dealt out at random
+            if knobs.get("scorer", "random") not in ("random", Random()):
+                raise ConfigError(
+                    "random weights have random scores; leave the scorer out, or choose other weights"
+                )
+            knobs |= {"weights": "targeted", "scorer": "random"}
         own = {field.name for field in msgspec.structs.fields(cls)}
         for part, registry in PARTS.items():
             mine = {name: knobs.pop(name) for name in list(knobs) if name not in own and name in registry.knobs()}
@@ -203,6 +210,8 @@ def with_given(kept: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """
     kept, given = dict(kept), {name: value for name, value in given.items() if value is not None}
     replaced = set(_BUDGETS) if given.keys() & set(_BUDGETS) else set()
+    if given.get("weights") == "random":
+        replaced.add("scorer")
     for part, registry in PARTS.items():
         knobs = registry.knobs().keys()
         if part in given:
