@@ -48,7 +48,7 @@ HEAVY = {
     "python_calamine": {"data.sources.excel"},
     "faker": {"data"},
     "sqlite3": {"data.sources.sql", "privacy"},
-    "sklearn": {"datasets", "evaluation", "cli", "estimator"},
+    "sklearn": {"datasets", "evaluation", "api", "estimator"},
     "matplotlib": set(),
     "threadpoolctl": {"models", "attacks", "evaluation"},
     "mpmath": {"mechanism"},
@@ -174,7 +174,7 @@ def test_entropy_comes_from_the_operating_system() -> None:
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
     assert callers("random.default_rng") == {
-        *("release.release", "release.support", "scoring.threshold", "datasets", "datasets.people"),
+        *("release.release", "release.support", "scoring.threshold", "datasets"),
         *("auditing.targets", "auditing.white_box", "auditing.black_box"),
         *("models.marginal.mean_weights", "models.marginal.raked", "models.marginal.shrinkage"),
         "models.network.network",

@@ -29,8 +29,7 @@ from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError, has_controls
 from repsynth.models.registry import MODELS
 from repsynth.planning.plan import make_plan
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import read_settings
+from repsynth.planning.settings import Settings, read_settings
 from repsynth.privacy.ledger import Ledger
 from repsynth.schema import Boolean, Category, Schema, parse_schema, schema_from_dict, schema_to_dict
 from repsynth.schema.sdv import from_sdv

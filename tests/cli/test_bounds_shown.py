@@ -183,7 +183,7 @@ def test_plan(knobs: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert advantages == sorted(advantages, reverse=True)
 
 
-@pytest.mark.slow
+@pytest.mark.train
 def test_a_trained_model_has_neither_mu_nor_rho(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -233,8 +233,7 @@ def test_ledger(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> N
     assert all(is_lower(number, list(floats(left))) for number in numbers)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["naive-bayes", "autoregressive"])
+@pytest.mark.parametrize("model", ["naive-bayes", pytest.param("autoregressive", marks=pytest.mark.train)])
 def test_audit(model: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """Claims are rounded up, what is proven down; every line has its verdict."""
     monkeypatch.chdir(folder)

@@ -157,4 +157,4 @@ def test_a_release_alone_needs_no_packages_and_attacks_name_theirs(folder: Path)
     assert (found.returncode, found.stderr) == (0, "")
     found = without("attack --train people.csv --schema schema.toml --epsilon 1 -o attack")
     assert found.returncode == 2
-    assert found.stderr == "error: attacks need scikit-learn; pip install 'repsynth[evaluate]'\n"
+    assert found.stderr == "error: this needs scikit-learn; pip install 'repsynth[evaluate]'\n"

@@ -16,7 +16,7 @@ import pytest
 from repsynth import Ledger, Release, measure_schema, plan, synthesize
 from repsynth.arrays import Ints
 from repsynth.cli import main
-from repsynth.cli.render_plan import plan_data
+from repsynth.cli.render import plan_data
 from repsynth.curator.check import check_table
 from repsynth.data.sources import open_source
 from repsynth.domain import measure as module

@@ -624,14 +624,11 @@ def with_arrays(source: Path, folder: Path, packed: bytes) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("why", ["x" * 501, "two\nlines", "a \x1b[31mred one"])
-def test_a_reason_that_is_not_a_line_of_words_is_refused(
-    why: str, saved: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_release_with_a_control_character_is_refused(saved: Callable[[str], Path], tmp_path: Path) -> None:
     def change(described: dict[str, Any]) -> None:
-        described["plan"]["why"] = why
+        described["repsynth"] = "a \x1b[31mred one"
 
-    with pytest.raises(ReleaseError, match=r"does not say why|has a control character"):
+    with pytest.raises(ReleaseError, match="has a control character"):
         Release.load(tampered(saved("naive-bayes"), tmp_path / "copy", change))
 
 

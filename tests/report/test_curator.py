@@ -210,8 +210,8 @@ def command(sim: Made, *more: str, output: str = "private-report.html") -> list[
     ("arguments", "said"),
     [
         (["--output", "report.html"], "give -o private-report.html"),
-        (["-o", "release/private-report.html"], "is a release, which is public"),
-        (["-o", "release/deep/private-report.html"], "is a release, which is public"),
+        (["-o", "release/private-report.html"], "lies in a release, which is handed out"),
+        (["-o", "release/deep/private-report.html"], "lies in a release, which is handed out"),
         (["-o", "private-report.pdf"], ".html"),
         (["--attack", "nowhere"], "no result of an attack"),
         (["--holdout", "none.csv"], "none.csv"),

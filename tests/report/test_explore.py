@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, datasets, parse_schema, report, synthesize
-from repsynth.cli.render_plan import plan_data
+from repsynth.cli.render import plan_data
 from repsynth.errors import ConfigError
 from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import read_settings, settings_to_toml
+from repsynth.planning.settings import Settings, read_settings, settings_to_toml
 from repsynth.privacy import gaussian, pld
 from repsynth.privacy.shown import at_least, at_most, fixed_at_least, fixed_at_most
 from repsynth.report.explore import explore_facts
@@ -292,7 +291,7 @@ def test_plans_of_any_settings_are_those_of_the_library(name: str, drawn: list[d
     [
         {"scorer": "pairwise", "weights": "hinge-exp", "gamma": 2.0},
         {"scorer": "pairwise", "weights": "cap", "score_share": 0.2, "outlier_epsilon": 1.0},
-        {"weights": "removal", "score_share": "tenth-of-epsilon", "count_share": 0.02, "threshold_share": 0.03},
+        {"weights": "removal", "score_share": 0.05, "count_share": 0.02, "threshold_share": 0.03},
     ],
 )
 def test_a_release_decides_what_has_no_slider(options: dict[str, Any]) -> None:

@@ -17,8 +17,7 @@ from made import nasty_schema, sim_release, wide_schema
 from repsynth import Release, datasets, parse_schema, synthesize
 from repsynth.cli import main
 from repsynth.planning.plan import make_plan
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import read_settings
+from repsynth.planning.settings import Settings, read_settings
 from repsynth.privacy.shown import at_most, fixed_at_most
 from repsynth.report.page import explore_page
 from repsynth.schema import Schema

@@ -21,7 +21,7 @@ from repsynth import (
     own_bound,
     synthesize,
 )
-from repsynth.cli import main, render, render_evaluation
+from repsynth.cli import main, render
 from repsynth.data.sources import open_source
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -231,7 +231,7 @@ def test_every_output_says_what_a_synthetic_row_represents(who: str, tmp_path: P
     explored = html.unescape(explore_page(release.schema, release)).split("<script")[0]
     printed = io.StringIO()
     render.release(Console(file=printed, width=10_000), release)
-    render_evaluation.expected(Console(file=printed, width=10_000), expected_errors(release))
+    render.expected(Console(file=printed, width=10_000), expected_errors(release))
     account = inspect_release(release)
     for told in (text, printed.getvalue()):
         assert f"A synthetic row represents {MEANINGS[who]}" in told

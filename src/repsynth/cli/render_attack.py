@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from repsynth.attacks.exposure import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
 from repsynth.attacks.intervals import Estimate
-from repsynth.cli.render import guarantee, make_table
+from repsynth.cli.render import guarantee, make_table, print_table
 from repsynth.privacy.shown import (
     at_least,
     at_most,
@@ -60,10 +60,7 @@ def estimate(seconds: float) -> str:
 
 def _who(console: Console, attacks: Iterable[str]) -> None:
     console.print("\n[bold]What the attacker has[/bold], each on top of the one before")
-    table = make_table("attack", "", right_from=99)
-    for name in attacks:
-        table.add_row(name, ATTACKS[name])
-    console.print(table)
+    print_table(console, ("attack", ""), ((name, ATTACKS[name]) for name in attacks), right_from=99)
 
 
 _ROOM = {"advantage": 112, "at 0.1 %": 126}

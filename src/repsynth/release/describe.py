@@ -48,7 +48,6 @@ def release_data(release: Release) -> dict[str, Any]:
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "schema_measured": _schema_measured(release),
         "model": release.plan.model.name,
-        "model_why": release.plan.why,
         "measurements": [
             msgspec.to_builtins(event) | {"mu": mu_of_event(event)} | in_records.get(event.name, {})
             for event in release.events

@@ -70,7 +70,6 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rule: dict[str, Any]
     ceiling: float
     training: SampledEvent | None
-    why: str | None = None
 
 
 class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,7 +122,6 @@ def describe(release: Release, digest: str) -> ReleaseFile:
             rule=RULES.dump(plan.rule),
             ceiling=plan.ceiling,
             training=plan.training,
-            why=plan.why,
         ),
         rows=release.rows,
         events=release.events,
@@ -237,7 +235,6 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     require(file.training is not None or charged >= 0.99 * budget.mu, "its charges are not its budget's")
     require(0 <= file.ceiling <= 1, "its ceiling is out of range")
     require(settings.model is not None, "its model is not named")
-    require(file.why is None or (len(file.why) <= 500 and file.why.isprintable()), "it does not say why in words")
     rule = RULES.load(file.rule)
     _check_rule(rule, settings, file.ceiling)
     return Plan(
@@ -248,7 +245,6 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
         rule=rule,
         ceiling=file.ceiling,
         training=file.training,
-        why=file.why,
     )
 
 

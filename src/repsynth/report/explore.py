@@ -21,10 +21,8 @@ from repsynth.models.base import LEAST_FACTOR, Model
 from repsynth.models.network.model import Autoregressive
 from repsynth.models.registry import MODELS
 from repsynth.planning.cautions import cautions, csv_cautions, fewest
-from repsynth.planning.choose import ASSUMED_ROWS, AUTO, ranked
-from repsynth.planning.plan import Plan, make_charges
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import settings_to_toml
+from repsynth.planning.plan import Plan, default_model, make_charges
+from repsynth.planning.settings import Settings, settings_to_toml
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import LEAST_DELTA
@@ -40,6 +38,7 @@ from repsynth.scoring.weights import Rule, Targeted, Uniform
 _SMALL_MU = 2.0**-20
 """Rules of a table's size compare records times μ: with so small a μ, whole records tell it to a millionth."""
 
+_START_ROWS = 10_000
 _MOST_ROWS = 2**40
 _MOST_SIGNAL = 2.0**20
 
@@ -73,7 +72,6 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
         "looks": _looks(schema),
         "scorer": _scorer(schema, settings),
         "models": {name: _model(schema, settings, model) for name, model in models.items()},
-        "auto": _auto(schema),
         "rules": {rule.name: {"threshold": rule.uses_threshold, "at": _at_threshold(rule)} for rule in rules},
         "bins": _bins(schema, models.values()),
         "csv": list(csv_cautions(schema)),
@@ -201,7 +199,7 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
 
 def _tiny_plan(schema: Schema, settings: Settings, model: Model) -> Plan:
     """A plan to ask the model with; a training in it has far too much noise."""
-    named = replace(settings, model=model, goal=None, weights=Uniform(), outlier_epsilon=None, score_share=None)
+    named = replace(settings, model=model, weights=Uniform(), outlier_epsilon=None, score_share=None)
     budget = Budget.gaussian(mu=_SMALL_MU, delta=1e-9)
     plan = Plan(
         schema=schema,
@@ -226,17 +224,6 @@ def _noisy(plan: Plan) -> dict[str, Any] | None:
     if plan.training is not None:
         return {"texts": list(said), "least": None}
     return {"texts": list(said), "least": _least(lambda rows: not plan.model.resources(plan, rows).warnings)}
-
-
-def _auto(schema: Schema) -> dict[str, Any]:
-    """Which models are tried where none is named: those for few records times μ, and those for more."""
-
-    def names(rows: int) -> list[str]:
-        return [choice.model.name for choice in ranked(schema, mu=_SMALL_MU, rows=rows)]
-
-    few, many = names(1), names(_MOST_ROWS)
-    least = 0.0 if few == many else _least(lambda rows: names(rows) == many)
-    return {"few": few, "many": many, "least": least, "assumed": ASSUMED_ROWS}
 
 
 def _at_threshold(rule: Rule) -> float:
@@ -278,17 +265,17 @@ def _toml(settings: Settings, models: dict[str, Model], rules: list[Rule]) -> di
     """The text of a `plan.toml` in pieces, in which the page replaces values."""
 
     def pieces(**changed: Any) -> list[str]:
-        return settings_to_toml(replace(settings, mu=None, rho=None, goal=None, **changed)).split("\n\n[")
+        return settings_to_toml(replace(settings, mu=None, rho=None, **changed)).split("\n\n[")
 
-    everything = {"epsilon": 1.0, "delta": 1e-9, "public_rows": 1, "outlier_epsilon": 1.0, "model": None}
-    head, _, scorer, auto = pieces(**everything)
+    everything = {"epsilon": 1.0, "delta": 1e-9, "public_rows": 1, "outlier_epsilon": 1.0}
+    head, _, scorer = pieces(**everything, model=None)
     lines = head.splitlines()
     return {
         "head": lines[:2],
         "lines": [[line.split(" = ")[0], line] for line in lines[2:]],
-        "weights": {rule.name: pieces(**everything, weights=rule)[1] for rule in rules},
+        "weights": {rule.name: pieces(**everything, weights=rule, model=None)[1] for rule in rules},
         "scorer": scorer,
-        "model": {AUTO: auto} | {name: pieces(**everything | {"model": m})[3] for name, m in models.items()},
+        "model": {name: pieces(**everything, model=model)[3] for name, model in models.items()},
     }
 
 
@@ -297,9 +284,9 @@ def _start(schema: Schema, settings: Settings, release: Release | None) -> dict[
     start = {
         "epsilon": settings.epsilon,
         "delta": 1e-9,
-        "rows": ASSUMED_ROWS,
+        "rows": _START_ROWS,
         "public": settings.public_rows is not None and schema.rows_per_person == 1,
-        "model": AUTO if settings.model is None else settings.model.name,
+        "model": (settings.model or default_model(schema)).name,
         "rule": rule.name,
         "outlier_weight": rule.outlier_weight if isinstance(rule, Targeted) else Targeted().outlier_weight,
         "outlier_epsilon": settings.outlier_epsilon,

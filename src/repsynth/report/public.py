@@ -227,7 +227,7 @@ def _losses(release: Release) -> Chart:
 
 def _known(release: Release) -> list[Fact]:
     plan = release.plan
-    found = [Fact("model", plan.model.name + (f", chosen because {plan.why}" if plan.why else ""))]
+    found = [Fact("model", plan.model.name)]
     found.append(Fact("columns", tuple((column.name,) for column in release.schema.learned)))
     if release.schema.label is not None:
         found.append(Fact("label", ((release.schema.label,),)))

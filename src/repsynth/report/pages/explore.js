@@ -132,12 +132,6 @@ const Explore = (() => {
 
   const weighs = (facts, asked) => facts.rules[asked.rule].threshold || asked.outlier_epsilon !== null;
 
-  const scoreShare = (facts, model, budget) => {
-    if (facts.shares.score === null) return model.score_share;
-    if (typeof facts.shares.score === "number") return facts.shares.score;
-    return (muOf(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2; // as in the paper
-  };
-
   // How much of their share the histograms need: less where records are many, and some weigh less than others.
   const factor = (facts, model, budget, asked, own) => {
     const fixed = facts.shares.score !== null || model.enough === null || !asked.public || own.length > 0;
@@ -152,7 +146,7 @@ const Explore = (() => {
     const few = (signal, least) => asked.public && signal < least;
     const shares = asked.public ? [] : [{ name: "count", share: facts.shares.count, sensitivity: 1 }];
     const own = few(asked.rows * budget.mu, facts.scorer.least) ? [] : facts.scorer.parts;
-    const histograms = scoreShare(facts, model, budget) - sum(own.map((part) => part.share));
+    const histograms = (facts.shares.score ?? model.score_share) - sum(own.map((part) => part.share));
     if (histograms < 1e-6) throw new Refusal("the scorer's own measurements take the whole score share; lower them, or raise that");
     const seen = !few(asked.rows * budget.mu * Math.sqrt(histograms), facts.looks.least);
     const looks = (seen ? facts.looks.parts : []).map((part) => ({ ...part, share: part.share * histograms }));
@@ -273,23 +267,6 @@ const Explore = (() => {
     return { model, name, charges, loss, weight: outlierWeight(facts, loss, model, charges, asked) };
   };
 
-  // The first of the models that can be planned.
-  const choose = (facts, budget, asked) => {
-    if (asked.model !== "auto") return withModel(facts, asked.model, budget, asked);
-    const { few, many, least, assumed } = facts.auto;
-    const names = ((asked.public ? asked.rows : assumed) * budget.mu) / facts.person.rows >= least ? many : few;
-    let refusal = null;
-    for (const name of names) {
-      try {
-        return withModel(facts, name, budget, asked);
-      } catch (error) {
-        if (!(error instanceof Refusal)) throw error;
-        refusal = refusal || error;
-      }
-    }
-    throw refusal;
-  };
-
   const reached = (steps, signal) => steps.findLast(([from]) => from <= signal)[1];
 
   // For each column: its bins, their noise, and the standard error of the share of a bin of mean size.
@@ -348,7 +325,7 @@ const Explore = (() => {
     const budget = { epsilon: epsilonOf(mu, asked.delta), delta: asked.delta, mu };
     let found;
     try {
-      found = choose(facts, budget, asked);
+      found = withModel(facts, asked.model, budget, asked);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       return { refusal: error.message, budget };
