@@ -358,7 +358,7 @@ FAULTS = [
     ),
     Fault(
         "an audit samples the rows of a person one by one",
-        "auditing.training:training_ratios",
+        "auditing.audit:training_ratios",
         "np.repeat(np.arange(runs), 2)",
         "np.arange(2 * runs)",
         RUNS + "test_an_audit_of_a_training_samples_persons",
@@ -809,7 +809,7 @@ FAULTS = [
     ),
     Fault(
         "an audit takes the bound of a person's last row",
-        "auditing.white_box:white_box",
+        "auditing.audit:white_box",
         "target.together(weights[target.others.rows:], plan.schema)",
         "float(weights[-1])",
         PERSON_BOUNDS + "test_an_audit_judges_the_guarantee_of_a_person",

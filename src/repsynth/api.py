@@ -343,7 +343,6 @@ def audit(
     *,
     settings: Settings | str | Path | None = None,
     runs: int = 100_000,
-    black_box_runs: int = 0,
     scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Iterator[Finding]":
@@ -363,7 +362,7 @@ def audit(
     reading = taken_from(knobs)
     made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
     source = made_up_table(made.schema) if table is None else open_source(table, reading)
-    return attack(made, source, runs=runs, black_box_runs=black_box_runs)
+    return attack(made, source, runs=runs)
 
 
 @reads_a_table

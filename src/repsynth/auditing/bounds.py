@@ -19,11 +19,10 @@ mechanism is in one audit of twenty at most; refuted at 99.999 % by a line alone
 
 @dataclass(frozen=True)
 class Finding:
-    """One attack on one record: what was claimed, and what the attack proves at least.
+    """One attack on one record: the realised loss that is claimed, and what the attack proves at least.
 
-    The claim is the realised loss; where all measurements are attacked together, `guaranteed_mu` holds the
-    loss that was guaranteed before any of them was made. `lower_mu` is proven at 95 % for all lines of an audit
-    together, `certain_mu` at 99.999 % by this line alone.
+    `lower_mu` is proven at 95 % for all lines of an audit together, `certain_mu` at 99.999 % by this line alone.
+    `guaranteed_mu` is the loss guaranteed before the run, where all measurements are attacked together.
     """
 
     target: str

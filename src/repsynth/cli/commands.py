@@ -280,7 +280,6 @@ def audit(options: argparse.Namespace) -> int:
                 made,
                 open_source(options.data, reading_of(options)) if private else made_up_table(made.schema),
                 runs=options.runs,
-                black_box_runs=options.black_box_runs,
                 on_target=lambda name: progress.update(task, description=name, advance=1),
             )
         )
