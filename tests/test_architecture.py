@@ -178,7 +178,7 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
         *("auditing.targets", "auditing.audit"),
         *("models.marginal.mean_weights", "models.marginal.raked", "models.marginal.shrinkage"),
         "models.network.network",
-        *("attacks.victims", "attacks.person_victims", "attacks.observing"),
+        *("attacks.victims", "attacks.observing"),
         *("evaluation.inputs", "evaluation.evaluate"),
     }
     for path in MODULES:

@@ -542,8 +542,8 @@ FAULTS = [
     Fault(
         "a target's rows are not all left out",
         "attacks.observing:observe",
-        "victims.owners.rows_of(present)",
-        "victims.owners.rows_of(present) | (np.arange(victims.targets.rows) % 3 == 0)",
+        "present[victims.owners.target]",
+        "present[victims.owners.target] | (np.arange(victims.targets.rows) % 3 == 0)",
         ATTACKED + "test_the_likelihood_ratio_is_as_good_as_the_account_says",
     ),
     Fault(
@@ -555,7 +555,7 @@ FAULTS = [
     ),
     Fault(
         "people of the table are taken for people from outside",
-        "attacks.person_victims:_other_persons",
+        "attacks.victims:_others",
         "given.take(~known)",
         "given",
         ATTACKED + "test_persons_of_the_holdout_who_are_in_the_table_are_left_out",

@@ -85,7 +85,8 @@ def advantage(trials: Trials, confidence: float = CONFIDENCE) -> Estimate:
     correct = np.empty(len(trials.scores))
     first, second = trials.halves()
     for learnt, judged, half in ((first, second, True), (second, first, False)):
-        correct[half_of(trials.runs) == half] = judged.scores > _best_threshold(learnt)
+        thresholds, members, others = _curve(learnt)
+        correct[half_of(trials.runs) == half] = judged.scores > thresholds[np.argmax(members - others)]
     inside, outside = trials.counts
     rates = [float(correct[side].mean()) for side in (trials.present, ~trials.present)]
     value = rates[0] - rates[1]
@@ -125,16 +126,21 @@ def proportion(trials: Trials, confidence: float = CONFIDENCE) -> Estimate:
 
 
 def clopper_pearson(hits: float, count: float, confidence: float) -> Estimate:
-    """The exact interval of a proportion.
+    """The exact interval of a proportion; counts need not be whole.
 
     >>> found = clopper_pearson(0, 100, 0.95)
     >>> found.low, round(found.high, 4)
     (0.0, 0.0362)
     """
-    low, high = _tails(confidence)
-    least = float(betaincinv(hits, count - hits + 1, low)) if hits > 0 else 0.0
-    most = float(betaincinv(hits + 1, count - hits, high)) if hits < count else 1.0
-    return Estimate(hits / count if count else 0.0, least, most)
+    low, high = _exact_limits(hits, count, (1 - confidence) / 2)
+    return Estimate(hits / count if count else 0.0, float(low), float(high))
+
+
+def _exact_limits(hits: Floats | float, count: Floats | float, tail: float) -> tuple[Floats, Floats]:
+    """Clopper and Pearson's limits, each of which fails with the chance `tail`."""
+    low = np.nan_to_num(betaincinv(hits, count - hits + 1, tail), nan=0.0)
+    high = np.nan_to_num(betaincinv(hits + 1, count - hits, 1 - tail), nan=1.0)
+    return low, high
 
 
 def proven_rates(trials: Trials, confidence: float) -> tuple[tuple[float, float], ...]:
@@ -178,20 +184,13 @@ def proven_epsilon(rates: tuple[tuple[float, float], ...], delta: float) -> floa
     return max(proven)
 
 
-def _best_threshold(trials: Trials) -> float:
-    thresholds, members, others = _curve(trials)
-    return float(thresholds[np.argmax(members - others)])
-
-
 def _sharpest_threshold(trials: Trials, confidence: float) -> float:
     """Where these observations, were they independent, would prove most."""
-    inside, outside = trials.counts
-    low, _ = _tails(2 * confidence - 1)
     thresholds, members, others = _curve(trials)
-    hits, alarms = members * inside, others * outside
+    inside, outside = trials.counts
+    least, _ = _exact_limits(members * inside, inside, 1 - confidence)
+    _, most = _exact_limits(others * outside, outside, 1 - confidence)
     with np.errstate(invalid="ignore"):
-        least = np.where(hits > 0, betaincinv(hits, inside - hits + 1, low), 0.0)
-        most = np.where(alarms < outside, betaincinv(alarms + 1, np.maximum(outside - alarms, 1e-9), 1 - low), 1.0)
         proven = ndtri(least) - ndtri(most)
     return float(thresholds[np.argmax(np.nan_to_num(proven, nan=-np.inf, posinf=-np.inf))])
 

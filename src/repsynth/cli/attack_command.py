@@ -38,10 +38,6 @@ def attack(options: argparse.Namespace) -> int:
             done = progress.tasks[0].fields["done"] + 1
             progress.update(task, advance=1, done=done)
 
-        def on_estimate(seconds: float) -> None:
-            if not silent:
-                progress.console.print(render_attack.estimate(seconds))
-
         found = carry_out(
             made,
             train,
@@ -54,7 +50,6 @@ def attack(options: argparse.Namespace) -> int:
             power=options.power,
             on_begin=on_begin,
             on_done=on_done,
-            on_estimate=on_estimate,
         )
     print_result(
         options, msgspec.to_builtins(found), lambda console: render_attack.exposure(console, found, options.output)

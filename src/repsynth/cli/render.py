@@ -252,8 +252,6 @@ def audit_data(findings: list[Finding], publishable: bool) -> dict[str, Any]:
                 "claimed_mu": f.claimed_mu if f.claim is None else None,
                 "guaranteed_mu": f.guaranteed_mu if f.claim is None else None,
                 "lower_mu": f.lower_mu if f.claim is None else None,
-                "claimed_advantage": f.claimed_advantage,
-                "lower_advantage": f.lower_advantage,
                 "claimed_epsilon": f.claimed_epsilon,
                 "guaranteed_epsilon": f.guaranteed_epsilon,
                 "lower_epsilon": f.lower_epsilon,
@@ -287,8 +285,8 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
     )
     if any(f.claim is not None for f in findings):
         console.print(
-            "With training, the proven ε is what the attack's advantage alone shows, so it is smaller, and the\n"
-            "share is one of the advantage: a training has no μ."
+            "A training has no μ: here it is the μ with the same largest advantage, and the proven ε is what the\n"
+            "attack's advantage alone shows, so it is smaller."
         )
     _print_verdict(console, findings)
 

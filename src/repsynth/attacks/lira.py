@@ -1,9 +1,8 @@
-"""Likelihood ratios from other runs: LiRA. Half of the runs teach, for each target, what scores look like with
-it and without it; the other half is judged, and the other way round.
+"""Likelihood ratios learnt from other runs (LiRA: Carlini et al. 2022). One half of the runs shows, for each
+target, what scores look like with it and without it; the other half is judged, and the other way round.
 
-Per target the scores are taken as Gaussian with a common spread. Several scores are combined by Fisher's
-direction, common to all targets; how far a target's presence moves it is shrunk towards the mean of its decile,
-as far as chance explains that targets differ.
+The scores of a target are Gaussian with a common spread. Several scores are combined by Fisher's direction, which
+is common to all targets. How far a target's presence moves it is shrunk towards the mean of its decile.
 """
 
 from collections.abc import Sequence
@@ -15,10 +14,8 @@ from repsynth.attacks.victims import half_of
 
 
 def likelihood_ratios(scores: Sequence[Floats], present: Bools, deciles: Ints) -> Floats:
-    """(runs, targets): log-likelihood ratios, of several scores of that shape.
-
-    A target that never took part in one half of the runs, or always did, cannot be learnt: it gets no number.
-    """
+    """Return log-likelihood ratios from several scores, all of shape (runs, targets). NaN where a target never
+    took part in one half of the runs, or always did."""
     features = np.stack(scores)
     second = half_of(np.arange(len(present)))
     found = np.full(present.shape, np.nan)
