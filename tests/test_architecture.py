@@ -205,7 +205,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
         *("curator.guarantee", "curator.chance"),
         *("auditing.audit", "auditing.targets"),
     }
-    looking = {"curator.dossier", "auditing.audit", "attacks.victims", "evaluation.matrix"}
+    looking = {"curator.dossier", "auditing.audit", "evaluation.matrix"}
     assert callers("per_record") == looking
     assert callers("LocalEngine.open") == looking | {
         "auditing.targets"

@@ -544,7 +544,7 @@ FAULTS = [
         "attacks.observing:observe",
         "present[victims.owners.target]",
         "present[victims.owners.target] | (np.arange(victims.targets.rows) % 3 == 0)",
-        ATTACKED + "test_the_likelihood_ratio_is_as_good_as_the_account_says",
+        ATTACKED + "test_a_watched_run_is_a_run",
     ),
     Fault(
         "an attacked person's influence is that of the rows they have, whatever these count",
