@@ -124,7 +124,7 @@ def test_odd_tables_are_attacked_as_far_as_possible(tmp_path: Path) -> None:
     found = attack(plan_for(schema), table, None, tmp_path / "a", targets=1000, runs=8)
     assert found.targets == rows // 2
     text = " ".join(found.notes)
-    for part in ("no holdout", "more than half", "'age' is missing", "same 'smoker'"):
+    for part in ("no holdout", "more than half"):
         assert part in text
     assert {line.attack for line in found.lines} == {
         *("distance", "shadow runs, table", "shadow runs, release", "all others known", BEST)

@@ -131,18 +131,7 @@ def attack(
 ) -> Exposure:
     """Attack a plan, and the same budget with uniform weights. Everything is kept in the folder, which is PRIVATE.
 
-    With `power`, the same attacks are also made with hardly any noise: an attack that finds nobody there proves
-    nothing.
-
-    >>> import tempfile
-    >>> from repsynth import datasets
-    >>> from repsynth.planning.settings import Settings
-    >>> sim = datasets.load("sim")
-    >>> plan = make_plan(sim.schema, Settings.of(epsilon=1.0, model="naive-bayes"))
-    >>> train, holdout = sim.table.slice(0, 200), sim.table.slice(3000, 100)
-    >>> found = attack(plan, train, holdout, Path(tempfile.mkdtemp()) / "attack", targets=10, runs=8)
-    >>> found.targets, found.exceeded
-    (10, False)
+    With `power`, the same attacks are also made with hardly any noise: one that finds nobody there proves nothing.
     """
     victims = choose_victims(table, holdout, plan.schema, targets=targets, seed=seed)
     campaign = Campaign(methods_of(plan, power=power), victims, runs, seed)
@@ -282,12 +271,7 @@ class Best:
 
 def best_attack(loss: Loss, influence: Floats, delta: float) -> Best:
     """Return the best that any attack can do on all these records together, by the account: the likelihood ratio.
-    The influence on a training is rounded up to a sixteenth.
-
-    >>> found = best_attack(Loss(0.6, 0.8), np.array([0.0, 1.0]), 1e-6)
-    >>> round(found.largest_mu, 6), round(found.advantage, 4)
-    (1.0, 0.3094)
-    """
+    The influence on a training is rounded up to a sixteenth."""
     influence = np.clip(np.asarray(influence, dtype=np.float64).ravel(), 0.0, 1.0)
     if loss.trainings:
         return _of_training(loss, influence, delta)
@@ -351,22 +335,20 @@ def verdict_of(found: Estimate) -> str:
 
 
 def _guesses(method: str, results: list[Result]) -> Iterator[Guess]:
-    """Count right guesses over the runs in which they were made."""
+    """Compare right guesses about members and others, over the runs in which they were made. The interval of the
+    excess is by the method of variance estimates recovered (Newcombe)."""
     made = [result["guesses"] for result in results if "guesses" in result]
     for kind, counts in zip(KINDS, np.sum(made, axis=0) if made else (), strict=False):
-        if counts[:, 1].min() > 0:
-            yield _guess(method, kind, *(clopper_pearson(float(h), float(n), CONFIDENCE) for h, n in counts))
-
-
-def _guess(method: str, kind: str, members: Estimate, others: Estimate) -> Guess:
-    """The excess and its interval, by the method of variance estimates recovered (Newcombe)."""
-    room = max(1 - others.value, 1e-9)
-    value = (members.value - others.value) / room
-    down = np.hypot(members.value - members.low, others.high - others.value) / room
-    up = np.hypot(members.high - members.value, others.value - others.low) / room
-    excess = Estimate(value, max(value - float(down), -1.0), min(value + float(up), 1.0))
-    if excess.low > 0:
-        verdict = f"members more often (≥ {percent_at_least(excess.low)})"
-    else:
-        verdict = f"no more than others (≤ {percent_at_most(max(excess.high, 0.0))})"
-    return Guess(method=method, kind=kind, members=members, others=others, excess=excess, verdict=verdict)
+        if counts[:, 1].min() == 0:
+            continue
+        members, others = (clopper_pearson(float(h), float(n), CONFIDENCE) for h, n in counts)
+        room = max(1 - others.value, 1e-9)
+        value = (members.value - others.value) / room
+        down = float(np.hypot(members.value - members.low, others.high - others.value)) / room
+        up = float(np.hypot(members.high - members.value, others.value - others.low)) / room
+        excess = Estimate(value, max(value - down, -1.0), min(value + up, 1.0))
+        if excess.low > 0:
+            verdict = f"members more often (≥ {percent_at_least(excess.low)})"
+        else:
+            verdict = f"no more than others (≤ {percent_at_most(max(excess.high, 0.0))})"
+        yield Guess(method=method, kind=kind, members=members, others=others, excess=excess, verdict=verdict)

@@ -43,19 +43,15 @@ def _judge(features: Floats, present: Bools, deciles: Ints, judged: Bools) -> Fl
 
     units = (residual / spread[:, None])[:, :, learnt].reshape(len(features), -1)
     covariance = units @ units.T / units.shape[1] + 1e-3 * np.eye(len(features))
-    direction = np.linalg.solve(covariance, _middle(effect[:, learnt]))
+    # The mean effect of each score, without the few largest: where there is no noise, one may be boundless.
+    bound = 10 * np.median(np.abs(effect[:, learnt]), axis=1, keepdims=True) + 1e-12
+    direction = np.linalg.solve(covariance, np.clip(effect[:, learnt], -bound, bound).mean(axis=1))
     variance = max(float(direction @ covariance @ direction), 1e-300)
     own = direction @ effect  # (targets,)
     error = variance * (1 / np.maximum(ins, 1) + 1 / np.maximum(outs, 1))
     own = _shrunk(own, error, deciles, learnt)
     ratios = np.einsum("f,frt->rt", direction, z) * own / variance
     return np.where(learnt, ratios, np.nan)
-
-
-def _middle(effects: Floats) -> Floats:
-    """The mean effect of each feature, without the few largest: where there is no noise, one may be boundless."""
-    bound = 10 * np.median(np.abs(effects), axis=1, keepdims=True) + 1e-12
-    return np.asarray(np.clip(effects, -bound, bound).mean(axis=1))
 
 
 def _shrunk(own: Floats, error: Floats, deciles: Ints, learnt: Bools) -> Floats:

@@ -159,27 +159,20 @@ def table_scores(
 ) -> Iterator[tuple[str, Floats]]:
     """What a synthetic table tells of each target, the mean over their rows: distances, densities, and the cells
     that the model measured. Scores that need people from outside are left out where there are none."""
-    for name, of_rows in _row_scores(synthetic, victims, stage, fit, to_reference):
-        yield name, victims.owners.means(of_rows)
-
-
-def _row_scores(
-    synthetic: Records, victims: Victims, stage: StageOne, fit: Fit, to_reference: Floats | None
-) -> Iterator[tuple[str, Floats]]:
-    places = victims.places
+    places, means = victims.places, victims.owners.means
     near = nearest(places.place(victims.targets), places.place(synthetic))
     others = [synthetic, victims.reference, victims.base, victims.targets]
     cells = _focal_counts(stage, fit, victims.targets, others)
-    yield "distance", -near[:, 0]
-    yield "closeness", -np.log(near.mean(axis=1) + 1e-6)
+    yield "distance", means(-near[:, 0])
+    yield "closeness", means(-np.log(near.mean(axis=1) + 1e-6))
     # For one who knows all others but the targets: how many more than expected share a cell, where few do.
     expected = cells[2] + cells[3] / 2
     excess = cells[0] * (stage.histograms.rows / synthetic.rows) - expected
-    yield "cells", (excess / (expected + _PRIOR)).sum(axis=0)
+    yield "cells", means((excess / (expected + _PRIOR)).sum(axis=0))
     if to_reference is not None:
-        yield "density ratio", make_attacks(near, to_reference).density
+        yield "density ratio", means(make_attacks(near, to_reference).density)
         ratio = (cells[0] + _PRIOR) / (cells[1] + _PRIOR) * (victims.reference.rows / synthetic.rows)
-        yield "measured cells", np.log(ratio).mean(axis=0)
+        yield "measured cells", means(np.log(ratio).mean(axis=0))
 
 
 def _focal_counts(stage: StageOne, fit: Fit, targets: Records, others: Sequence[Records]) -> list[Floats]:

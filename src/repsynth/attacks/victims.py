@@ -142,7 +142,6 @@ def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, se
     most = people // 2
     if targets > most:
         notes.append(f"{targets:,} targets are more than half of the {people:,} {unit}: {most:,} are attacked")
-    _note_columns(records, schema, notes)
     places = Places.of(records, schema)
     deciles = _deciles(records, places, min(targets, most), generator)
     chosen = _stratified(deciles, min(targets, most), generator)
@@ -263,17 +262,6 @@ def _shared_rows(records: Records, holdout: Records) -> Bools:
     shared: Bools = np.isin(theirs, ours)
     chance = again + 4 * np.sqrt(max(again * (1 - again), 1 / len(theirs)) / len(theirs))
     return shared & bool(shared.mean() > chance)
-
-
-def _note_columns(records: Records, schema: Schema, notes: list[str]) -> None:
-    notes += [
-        f"every cell of column '{column.name}' is missing or cannot be read: it tells nothing"
-        for column in schema.learned
-        if np.all(records.codes[column.name] == MISSING)
-    ]
-    label = schema.label
-    if label is not None and len(np.unique(records.codes[label])) < 2:
-        notes.append(f"all rows have the same '{label}': the label tells nobody apart")
 
 
 def _keys(records: Records) -> Any:

@@ -49,16 +49,7 @@ def audit(
     plan: Plan, table: Any, *, runs: int = 100_000, on_target: Callable[[str], None] = lambda name: None
 ) -> Iterator[Finding]:
     """Attack the records that matter: the most and the least outlying, a planted canary, one with nothing but its
-    label, and the canary alone in an otherwise empty table, which is as bad as it gets.
-
-    >>> from repsynth import datasets
-    >>> from repsynth.planning.plan import make_plan
-    >>> from repsynth.planning.settings import Settings
-    >>> sim = datasets.load("sim")
-    >>> plan = make_plan(sim.schema, Settings.of(epsilon=1.0, model="naive-bayes"))
-    >>> sorted({finding.measurement for finding in audit(plan, sim.table, runs=1000)})
-    ['all', 'count', 'histograms', 'ranges', 'scores', 'sums', 'zoom']
-    """
+    label, and the canary alone in an otherwise empty table, which is as bad as it gets."""
     if runs < 100:
         raise ConfigError("an audit needs at least 100 runs; give --runs")
     source = open_source(table)
@@ -157,7 +148,11 @@ def white_box(release: Release, target: Target, *, runs: int, lines: int = 1) ->
             )
         else:
             charge = plan.charges[name]
-            ratio = _ratios(kernel, engines, charge.mu, runs)
+            before, after = (e.sum(kernel.choice if isinstance(kernel, Chosen) else kernel) for e in engines)
+            if isinstance(kernel, Chosen):
+                ratio = _choice_ratios(kernel, engines[0], before, after, charge.mu, runs)
+            else:
+                ratio = _log_ratios(kernel, plan.schema.person, before, after, charge.mu, runs)
             claims.append(charge.mu * (influence if charge.weighted else 1.0))
             bounds = bounds_of(*ratio, lines)
             findings.append(Finding(target.name, "white-box", name, claims[-1], *bounds, plan.delta))
@@ -174,16 +169,6 @@ def white_box(release: Release, target: Target, *, runs: int, lines: int = 1) ->
         without, present = threshold_learnt(without, present)
     bounds = bounds_of(without, present, lines)
     return [*findings, Finding(target.name, "white-box", "all", claim, *bounds, plan.delta, guaranteed, whole)]
-
-
-def _ratios(
-    kernel: Statistic | Chosen, engines: tuple[LocalEngine, LocalEngine], charge: float, runs: int
-) -> Ratios:
-    touched = kernel.choice if isinstance(kernel, Chosen) else kernel
-    without, present = (side.sum(touched) for side in engines)
-    if isinstance(kernel, Chosen):
-        return _choice_ratios(kernel, engines[0], without, present, charge, runs)
-    return _log_ratios(kernel, engines[0].person, without, present - without, charge, runs)
 
 
 def _choice_ratios(
@@ -205,17 +190,15 @@ def _choice_ratios(
 
 
 def _log_ratios(
-    statistic: Statistic, person: Person | None, without: Ints, difference: Ints, charge: float, runs: int
+    statistic: Statistic, person: Person | None, without: Ints, present: Ints, charge: float, runs: int
 ) -> Ratios:
     """Log-likelihood ratios of noisy outputs, drawn without and with the record. Entries in which the two
     tables agree tell nothing and are left out."""
-    touched = np.flatnonzero(difference)
-    units = UNITS if person else 1
-    step, start_at = difference[touched] / units, without[touched] / units
+    touched, units = np.flatnonzero(present - without), UNITS if person else 1
+    step, start_at = (present - without)[touched] / units, without[touched] / units
     at_once = max(1, _AT_ONCE // max(len(touched), 1))
     results = []
-    for present in (False, True):
-        exact = without[touched] + difference[touched] * present
+    for exact in (without[touched], present[touched]):
         parts = []
         for start in range(0, runs, at_once):
             copies = np.tile(exact, (min(at_once, runs - start), 1))
