@@ -358,7 +358,7 @@ FAULTS = [
     ),
     Fault(
         "an audit samples the rows of a person one by one",
-        "auditing.training:training_ratios",
+        "auditing.audit:training_ratios",
         "np.repeat(np.arange(runs), 2)",
         "np.arange(2 * runs)",
         RUNS + "test_an_audit_of_a_training_samples_persons",
@@ -542,9 +542,9 @@ FAULTS = [
     Fault(
         "a target's rows are not all left out",
         "attacks.observing:observe",
-        "victims.owners.rows_of(present)",
-        "victims.owners.rows_of(present) | (np.arange(victims.targets.rows) % 3 == 0)",
-        ATTACKED + "test_the_likelihood_ratio_is_as_good_as_the_account_says",
+        "present[victims.owners.target]",
+        "present[victims.owners.target] | (np.arange(victims.targets.rows) % 3 == 0)",
+        ATTACKED + "test_a_watched_run_is_a_run",
     ),
     Fault(
         "an attacked person's influence is that of the rows they have, whatever these count",
@@ -555,7 +555,7 @@ FAULTS = [
     ),
     Fault(
         "people of the table are taken for people from outside",
-        "attacks.person_victims:_other_persons",
+        "attacks.victims:_others",
         "given.take(~known)",
         "given",
         ATTACKED + "test_persons_of_the_holdout_who_are_in_the_table_are_left_out",
@@ -809,7 +809,7 @@ FAULTS = [
     ),
     Fault(
         "an audit takes the bound of a person's last row",
-        "auditing.white_box:white_box",
+        "auditing.audit:white_box",
         "target.together(weights[target.others.rows:], plan.schema)",
         "float(weights[-1])",
         PERSON_BOUNDS + "test_an_audit_judges_the_guarantee_of_a_person",

@@ -25,7 +25,7 @@ cli          the command line
 A run:      cli -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
 A sample:   release.load -> models (sampler) -> data.decode -> data.write
 An attack:  scoring.stage -> models -> attacks.observing, many times -> attacks.exposure
-An audit:   pipeline.run -> release.kernels -> auditing.white_box -> auditing.bounds
+An audit:   pipeline.run -> release.kernels -> auditing.audit -> auditing.bounds
 """
 
 from importlib import import_module

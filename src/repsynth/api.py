@@ -320,7 +320,6 @@ def audit(
     *,
     settings: Settings | str | Path | None = None,
     runs: int = 100_000,
-    black_box_runs: int = 0,
     scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Iterator[Finding]":
@@ -339,7 +338,7 @@ def audit(
 
     made, reading = _planned(schema, settings, scores_from, knobs)
     source = made_up_table(made.schema) if table is None else open_source(table, reading)
-    return attack(made, source, runs=runs, black_box_runs=black_box_runs)
+    return attack(made, source, runs=runs)
 
 
 @reads_a_table

@@ -13,8 +13,8 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
+from repsynth.auditing.audit import white_box
 from repsynth.auditing.targets import Target
-from repsynth.auditing.white_box import white_box
 from repsynth.curator import guarantee
 from repsynth.curator.dossier import dossier
 from repsynth.curator.guarantee import _Reaching, guaranteed_weights, why_none

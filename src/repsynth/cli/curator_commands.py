@@ -135,7 +135,6 @@ def audit(options: argparse.Namespace) -> int:
                 made,
                 open_source(options.data, reading_of(options)) if private else made_up_table(made.schema),
                 runs=options.runs,
-                black_box_runs=options.black_box_runs,
                 on_target=lambda name: progress.update(task, description=name, advance=1),
             )
         )
@@ -240,7 +239,6 @@ def attack(options: argparse.Namespace) -> int:
             power=options.power,
             on_begin=on_begin,
             on_done=lambda: progress.advance(task),
-            on_estimate=lambda seconds: say(render_attack.estimate(seconds)),
         )
     print_result(
         options,

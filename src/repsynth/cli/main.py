@@ -327,8 +327,7 @@ def _parser() -> argparse.ArgumentParser:
     add_table(audit, "data", nargs="*", help="a table; made up from the schema if left out")
     add_settings(audit)
     add_reading(audit)
-    audit.add_argument("--runs", type=int, default=100_000, help="white-box runs per record (default: 100,000)")
-    audit.add_argument("--black-box-runs", type=int, default=0, help="black-box runs per record (default: none)")
+    audit.add_argument("--runs", type=int, default=100_000, help="runs per record (default: 100,000)")
 
     _add_evaluate(verbs)
     _add_attack(verbs)

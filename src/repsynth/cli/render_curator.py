@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PRIVATE = "[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n"
 _FINDING = (
-    *("target", "attack", "measurement", "claimed_advantage", "lower_advantage"),
+    *("target", "attack", "measurement"),
     *("claimed_epsilon", "guaranteed_epsilon", "lower_epsilon", "verdict", "exceeded"),
 )
 _FINDING_MU = ("claimed_mu", "guaranteed_mu", "lower_mu")
@@ -184,8 +184,8 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
     )
     if any(f.claim is not None for f in findings):
         console.print(
-            "With training, the proven ε is what the attack's advantage alone shows, so it is smaller, and the\n"
-            "share is one of the advantage: a training has no μ."
+            "A training has no μ: here it is the μ with the same largest advantage, and the proven ε is what the\n"
+            "attack's advantage alone shows, so it is smaller."
         )
     _print_verdict(console, findings)
 

@@ -1,9 +1,8 @@
-"""Likelihood ratios from other runs: LiRA. Half of the runs teach, for each target, what scores look like with
-it and without it; the other half is judged, and the other way round.
+"""Likelihood ratios learnt from other runs (LiRA: Carlini et al. 2022). One half of the runs shows, for each
+target, what scores look like with it and without it; the other half is judged, and the other way round.
 
-Per target the scores are taken as Gaussian with a common spread. Several scores are combined by Fisher's
-direction, common to all targets; how far a target's presence moves it is shrunk towards the mean of its decile,
-as far as chance explains that targets differ.
+The scores of a target are Gaussian with a common spread. Several scores are combined by Fisher's direction, which
+is common to all targets. How far a target's presence moves it is shrunk towards the mean of its decile.
 """
 
 from collections.abc import Sequence
@@ -15,10 +14,8 @@ from repsynth.attacks.victims import half_of
 
 
 def likelihood_ratios(scores: Sequence[Floats], present: Bools, deciles: Ints) -> Floats:
-    """(runs, targets): log-likelihood ratios, of several scores of that shape.
-
-    A target that never took part in one half of the runs, or always did, cannot be learnt: it gets no number.
-    """
+    """Return log-likelihood ratios from several scores, all of shape (runs, targets). NaN where a target never
+    took part in one half of the runs, or always did."""
     features = np.stack(scores)
     second = half_of(np.arange(len(present)))
     found = np.full(present.shape, np.nan)
@@ -46,19 +43,15 @@ def _judge(features: Floats, present: Bools, deciles: Ints, judged: Bools) -> Fl
 
     units = (residual / spread[:, None])[:, :, learnt].reshape(len(features), -1)
     covariance = units @ units.T / units.shape[1] + 1e-3 * np.eye(len(features))
-    direction = np.linalg.solve(covariance, _middle(effect[:, learnt]))
+    # The mean effect of each score, without the few largest: where there is no noise, one may be boundless.
+    bound = 10 * np.median(np.abs(effect[:, learnt]), axis=1, keepdims=True) + 1e-12
+    direction = np.linalg.solve(covariance, np.clip(effect[:, learnt], -bound, bound).mean(axis=1))
     variance = max(float(direction @ covariance @ direction), 1e-300)
     own = direction @ effect  # (targets,)
     error = variance * (1 / np.maximum(ins, 1) + 1 / np.maximum(outs, 1))
     own = _shrunk(own, error, deciles, learnt)
     ratios = np.einsum("f,frt->rt", direction, z) * own / variance
     return np.where(learnt, ratios, np.nan)
-
-
-def _middle(effects: Floats) -> Floats:
-    """The mean effect of each feature, without the few largest: where there is no noise, one may be boundless."""
-    bound = 10 * np.median(np.abs(effects), axis=1, keepdims=True) + 1e-12
-    return np.asarray(np.clip(effects, -bound, bound).mean(axis=1))
 
 
 def _shrunk(own: Floats, error: Floats, deciles: Ints, learnt: Bools) -> Floats:
