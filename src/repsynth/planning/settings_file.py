@@ -9,7 +9,7 @@ from repsynth.errors import ConfigError, has_controls, shown
 from repsynth.knobs import Knob, Knobs, knobs_of
 from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import PARTS, Settings, load_part
-from repsynth.schema.toml import read_toml
+from repsynth.schema.parse import read_toml
 
 _MOST_BYTES = 2**20
 _BUDGETS = ("epsilon", "mu", "rho")
