@@ -626,7 +626,7 @@ FAULTS = [
     ),
     Fault(
         "a run that pays for its schema is a first run",
-        "privacy.balance:Balance.covers",
+        "privacy.ledger:Balance.covers",
         "not self.spendings and (not after_schema) and self._allows(loss)",
         "not self.spendings and self._allows(loss)",
         BOUND + "test_a_first_run_that_pays_for_its_schema_is_refused_where_only_the_composed_account_fits",
@@ -1001,7 +1001,7 @@ FAULTS = [
     ),
     Fault(
         "a ledger's tolerance of 1e-4",
-        "privacy.balance:",
+        "privacy.ledger:",
         "1e-10",
         "0.0001",
         "privacy/test_ledger.py::test_a_limit_is_exceeded_by_the_last_digits_of_a_rounding_at_most",

@@ -25,12 +25,10 @@ from hypothesis import strategies as st
 from repsynth import RepsSynthesizer, synthesize
 from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError, LedgerError
-from repsynth.privacy.balance import Balance, Spending
 from repsynth.privacy.bound import Bound, room_in
 from repsynth.privacy.budget import Budget
-from repsynth.privacy.dataset_names import same_name
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.ledger import Balance, Ledger, Spending, same_name
 from repsynth.privacy.ledger import _append as ledger_append
 from repsynth.privacy.loss import Loss
 from repsynth.schema import Schema, parse_schema

@@ -14,8 +14,8 @@ from repsynth.curator.dossier import Summary
 from repsynth.knobs import knobs_of
 from repsynth.planning.cautions import csv_cautions
 from repsynth.planning.plan import Plan
-from repsynth.privacy.balance import Balance
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
+from repsynth.privacy.ledger import Balance
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons
 from repsynth.privacy.shown import (
