@@ -521,15 +521,15 @@ FAULTS = [
     Fault(
         "a loaded release may claim the sensitivity of a row",
         "release.format:_check_kernels",
-        "kernel.sensitivity * stage.schema.rows_per_person",
-        "kernel.sensitivity",
+        "kernels[event.name].sensitivity * stage.schema.rows_per_person",
+        "kernels[event.name].sensitivity",
         RUNS + "test_a_release_that_claims_less_than_persons_pay_is_refused",
     ),
     Fault(
         "scores may come from a release that claims the sensitivity of a row",
-        "release.format:_check_scores_were_paid_for",
-        "kernel.sensitivity * stage.schema.rows_per_person",
-        "kernel.sensitivity",
+        "release.format:_check_kernels",
+        "kernels[event.name].sensitivity * stage.schema.rows_per_person",
+        "kernels[event.name].sensitivity",
         RUNS + "test_scores_from_a_release_that_claims_less_are_refused",
     ),
     Fault(

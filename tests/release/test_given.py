@@ -62,7 +62,7 @@ def test_completed_rows_are_those_for_which_the_same_holds(
     release, rows = released(model), 12_000
     table = pa.table({name: pa.array([value] * rows, pa.string()) for name, value in given.items()})
     drawn = Drawn()
-    completed = pa.concat_tables(release.batches(given=table, seed=1, drawn=drawn))
+    completed = pa.concat_tables([piece() for piece in release.pieces(given=table, seed=1, drawn=drawn)])
     asked = release.sample(rows, seed=2, where=where)
     assert drawn.effective_size is None  # exact
     for name in ("age", "income", "region", "insured", "joined", "smoker"):
@@ -126,8 +126,8 @@ def test_weighting_says_its_effective_size() -> None:
     for model in ("aim", "autoregressive"):
         drawn = Drawn()
         table = pa.table({"smoker": ["yes", "no"] * 50, "insured": [True, False] * 50})
-        for _ in released(model).batches(given=table, seed=1, drawn=drawn):
-            pass
+        for piece in released(model).pieces(given=table, seed=1, drawn=drawn):
+            piece()
         assert drawn.weighted == 100, model
         assert drawn.effective_size is not None
         assert drawn.effective_size > 5
@@ -139,8 +139,8 @@ def test_rows_that_are_like_none_in_the_pool_are_completed_by_the_tree() -> None
     keep = pa.compute.and_(pa.compute.greater(people["age"], 17), pa.compute.less(people["age"], 100))
     keep = pa.compute.and_(keep, pa.compute.not_equal(people["region"], "nowhere"))
     people = people.filter(keep)
-    for _ in released("aim").batches(given=people, seed=1, drawn=drawn):
-        pass
+    for piece in released("aim").pieces(given=people, seed=1, drawn=drawn):
+        piece()
     assert drawn.weighted < drawn.kept == people.num_rows
 
 

@@ -48,7 +48,7 @@ from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
 from repsynth.release.expected import expected_errors
-from repsynth.release.lending import borrow
+from repsynth.release.folder import borrow
 from repsynth.release.release import Release
 from repsynth.release.support import Drawn
 from repsynth.schema import load_schema

@@ -13,7 +13,6 @@ All of it is post-processing of the release. A condition (`where`) is met by rej
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from threading import Lock
 from typing import Protocol
 
@@ -35,23 +34,26 @@ _MOST = 262_144
 """Records drawn at a time."""
 
 _SEARCHED, _RAREST = 2_000_000, 1_000
-"""Give up after so many records if fewer than one in so many was kept."""
+"""Give up after this many records if fewer than one in this many was kept."""
 
 _TIMES, _SMALLEST, _LARGEST = 4, 60_000, 200_000
 """Pool records for each row of the table, and their bounds."""
 
 _SWEEPS, _TRIES = 4, 64
-"""Repair goes through the rules so often, and tries so many values for a cell."""
+"""Repair: passes over the rules, and values tried for a cell."""
 
 _CELLS = 128
 """Cells of a number column's histogram in raking."""
 
 _PASSES, _LAST_PASSES, _FULL = 10, 60, 60
 """Raking: passes over all tables, then over the histograms alone; how many of them are full steps."""
+
 _SPARE, _FEWEST, _MOST_TIMES = 3.0, 1_024, 8
 """Effective records drawn for each row; records drawn at least; records for each of many rows at most."""
+
 _TRIMMED = 0.999
 """Weights are trimmed at this quantile of the pool's: factors say little of cells that the pool does not have."""
+
 _STAGES = (0.7, 0.2, 0.07, 0.03)
 """Rows are selected in stages: each makes up for what the one before left uneven."""
 
@@ -96,65 +98,44 @@ class _Check:
     columns: tuple[str, ...]
     obeyed: Callable[[Records], Bools]
 
-    def __str__(self) -> str:
-        return f"rule {self.number} ({self.text})"
-
-
-def _checks(schema: Schema, numbers: Iterable[int]) -> tuple[_Check, ...]:
-    """The rules with these numbers that a record can break. A sum can be out of its column's bounds."""
-    found = []
-    for number in numbers:
+    @classmethod
+    def of(cls, number: int, schema: Schema) -> "_Check | None":
+        """Return the check of a rule; None for one that no record can break."""
         rule = schema.rules[number - 1]
         if isinstance(rule, RowRule):
             condition = condition_of(rule, schema)
             columns = tuple(sorted(columns_of(condition)))
-            found.append(_Check(number, rule_text(rule), columns, partial(_meet, schema, condition)))
-        elif rule.equals is not None:
-            alone = replace(schema, rules=(rule,))
-            columns = tuple(name for _, name in total_of(rule, schema).terms)
-            found.append(_Check(number, rule_text(rule), columns, partial(_can_add, alone)))
-    return tuple(found)
+            return cls(number, rule_text(rule), columns, lambda records: holds(condition, records, schema))
+        if rule.equals is None:
+            return None
+        alone = replace(schema, rules=(rule,))  # the sum can be out of its column's bounds
+        columns = tuple(name for _, name in total_of(rule, schema).terms)
+        return cls(number, rule_text(rule), columns, lambda records: with_following(records, alone)[1])
 
-
-def _meet(schema: Schema, condition: Condition, records: Records) -> Bools:
-    return holds(condition, records, schema)
-
-
-def _can_add(schema: Schema, records: Records) -> Bools:
-    return with_following(records, schema)[1]
+    def __str__(self) -> str:
+        return f"rule {self.number} ({self.text})"
 
 
 class Axis(Protocol):
-    """Public cells of one column."""
+    """Public cells of one column: how many there are, and the cell of each record."""
 
     @property
-    def count(self) -> int:
-        """How many cells there are."""
-        ...
+    def count(self) -> int: ...
 
-    def of(self, records: Records) -> Ints:
-        """The cell of each record."""
-        ...
+    def of(self, records: Records) -> Ints: ...
 
 
-@dataclass(frozen=True)
 class _Values:
-    """Cells of a column's codes, by the first code of each."""
+    """Cells of a column's codes: one for each category; numbers in cells of about equally many pool records."""
 
-    name: str
-    starts: Ints
-
-    @classmethod
-    def of_pool(cls, column: Discrete | Numeric, pool: Records) -> "_Values":
-        """One cell for each category; numbers in cells that hold about the same number of records."""
+    def __init__(self, column: Discrete | Numeric, pool: Records) -> None:
+        self.name = column.name
         if isinstance(column, Discrete):
-            return cls(column.name, np.arange(-1, column.size))
-        codes = np.sort(pool.codes[column.name])
-        return cls(column.name, np.unique(np.append(-1, codes[:: max(1, len(codes) // _CELLS)])))
-
-    @property
-    def count(self) -> int:
-        return len(self.starts)
+            self.starts: Ints = np.arange(-1, column.size)
+        else:
+            codes = np.sort(pool.codes[column.name])
+            self.starts = np.unique(np.append(-1, codes[:: max(1, len(codes) // _CELLS)]))
+        self.count = len(self.starts)
 
     def of(self, records: Records) -> Ints:
         return np.searchsorted(self.starts, records.codes[self.name], side="right") - 1
@@ -310,7 +291,8 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
             raise ConfigError(f"there is no rule {number} to ignore; the schema has {len(schema.rules)}")
         if isinstance(schema.rules[number - 1], Follows):
             raise ConfigError(f"rule {number} derives a column that was not learned; it cannot be ignored")
-    checks = _checks(schema, (k for k in range(1, len(schema.rules) + 1) if k not in ignored))
+    found = [_Check.of(number, schema) for number in range(1, len(schema.rules) + 1) if number not in ignored]
+    checks = tuple(check for check in found if check is not None)
     if not checks:
         return Support(sampler, schema, ())
     generator = np.random.default_rng(0)
@@ -325,7 +307,7 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
             f"sampling with --ignore-rule {worst.number} (the release is unharmed, and sampling is free)"
         )
     pool = repaired.take(np.flatnonzero(able))
-    one = [(_Values.of_pool(column, drawn),) for column in schema.learned]
+    one = [(_Values(column, drawn),) for column in schema.learned]
     one.sort(key=lambda axes: axes[0].count)
     tables = _rake(drawn, pool, [*sampler.crossed, *one])
     split = len(tables) - len(one)
