@@ -23,6 +23,7 @@ from repsynth.schema.columns import (
     Numeric,
     Person,
     Schema,
+    as_datetime,
     exactly,
     plain_number,
 )
@@ -404,7 +405,7 @@ class _ColumnTable:
         if low is None or high is None:
             return None, None
         if isinstance(low, datetime) != isinstance(high, datetime):  # a date beside a time means midnight
-            low, high = _as_time(low), _as_time(high)
+            low, high = as_datetime(low), as_datetime(high)
         if not low < high:
             self.wrong("min", "'min' must be below 'max'")
             return None, None
@@ -494,7 +495,8 @@ class _ColumnTable:
         if form.problem:
             self.wrong("dates", f"'dates' is of no use: {form.problem}")
         elif low is not None:
-            days = [_midnight(low + (high - low) * i / 40) for i in range(41)]
+            times = (low + (high - low) * i / 40 for i in range(41))
+            days = [datetime(time.year, time.month, time.day) for time in times]
             if isinstance(low, datetime) and "%H" not in form.text:
                 self.wrong("dates", "'dates' names no time of day, but the bounds do; add %H:%M or use dates")
             elif any(form.read(form.write(day)) != day for day in days):
@@ -510,18 +512,10 @@ def _is_all_special(column: Numeric) -> bool:
     if isinstance(column, Datetime):
         form = DateFormat(column.dates) if column.dates else None
         times = {(form and form.read(text)) or _datetime(text) for text in column.special}
-        return {column.start + place * column.unit for place in places} <= {_as_time(t) for t in times if t}
+        return {column.start + place * column.unit for place in places} <= {as_datetime(t) for t in times if t}
     least, distance = exactly(column.min), exactly(column.unit)
     numbers = {exactly(n) for n in map(plain_number, column.special) if n is not None}
     return {least + place * distance for place in places} <= numbers
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day)
-
-
-def _as_time(value: date) -> datetime:
-    return value if isinstance(value, datetime) else _midnight(value)
 
 
 def _is_whole(value: Any, least: int, most: int) -> bool:
