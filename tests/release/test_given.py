@@ -25,6 +25,9 @@ from repsynth.planning.settings import Settings
 from repsynth.release import release as release_module
 from repsynth.release.support import Drawn
 
+EACH_MODEL = [
+    pytest.param(model, marks=pytest.mark.train) if model == "autoregressive" else model for model in MODELS
+]
 RULES = '\n[[rules]]\nwhen = "smoker = \\"yes\\""\nrequire = "age >= 30"\n'
 
 
@@ -70,7 +73,7 @@ def test_completed_rows_are_those_for_which_the_same_holds(
         assert 0.5 * (both.iloc[:, 0] - both.iloc[:, 1]).abs().sum() < 0.035, name
 
 
-@pytest.mark.parametrize("model", ["aim", "autoregressive"])
+@pytest.mark.parametrize("model", ["aim", pytest.param("autoregressive", marks=pytest.mark.train)])
 def test_weighting_comes_near_to_it(model: str) -> None:
     release, rows = released(model), 3000
     table = pa.table({"region": ["south"] * rows, "insured": [False] * rows})
@@ -81,7 +84,7 @@ def test_weighting_comes_near_to_it(model: str) -> None:
         assert 0.5 * (both.iloc[:, 0] - both.iloc[:, 1]).abs().sum() < 0.07, name
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", EACH_MODEL)
 def test_what_is_given_stays_and_what_is_not_is_drawn(model: str) -> None:
     release = released(model)
     people = make_people(300, seed=9).select(["age", "income", "smoker"])
@@ -97,7 +100,7 @@ def test_what_is_given_stays_and_what_is_not_is_drawn(model: str) -> None:
     assert not completed.equals(release.sample(given=people, seed=4))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", EACH_MODEL)
 def test_pieces_do_not_change_which_row_is_which(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release_module, "_PIECE", 16)
     ages = np.arange(18, 78)
@@ -144,7 +147,7 @@ def test_rows_that_are_like_none_in_the_pool_are_completed_by_the_tree() -> None
     assert drawn.weighted < drawn.kept == people.num_rows
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", EACH_MODEL)
 def test_completed_rows_obey_the_rules(model: str) -> None:
     release = released(model, RULES)
     completed = release.sample(given=pa.table({"age": list(range(18, 60))}), seed=5)
