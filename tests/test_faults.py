@@ -486,7 +486,7 @@ FAULTS = [
     Fault(
         "a ledger adds up rows and persons",
         "privacy.ledger:_refuse_other_units",
-        "any((json.loads(content).get('person') != column for content, in rows))",
+        "any((entry.get('person') != column for entry in _reserved(connection, dataset)))",
         "False",
         RUNS + "test_a_ledger_keeps_rows_and_persons_apart",
     ),
@@ -598,7 +598,7 @@ FAULTS = [
     ),
     Fault(
         "a schema that one dataset has paid for is free for all of the ledger",
-        "privacy.ledger:_schemas",
+        "privacy.ledger:_reserved",
         "\"SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'\"",
         "\"SELECT content FROM entry WHERE ? > '' AND kind = 'reserve'\"",
         MEASURE + "test_each_dataset_of_a_ledger_pays_for_a_measured_schema",

@@ -240,12 +240,7 @@ class Ledger:
         name = " ".join(dataset.split())
         if not folded(name) or not name.isprintable():
             raise LedgerError("a dataset needs a name of visible characters; give one with --dataset")
-        content = {
-            "mu": limit.mu,
-            "delta": limit.delta,
-            "who": _user(),
-            "when": _now(),
-        }
+        content = {"mu": limit.mu, "delta": limit.delta, "who": _user(), "when": _now()}
         with self._transaction() as connection:
             for other in _datasets(connection):
                 if same_name(name, other):
@@ -427,11 +422,15 @@ def _datasets(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
+def _reserved(connection: sqlite3.Connection, dataset: str) -> list[dict[str, Any]]:
+    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
+    return [json.loads(content) for (content,) in rows]
+
+
 def _refuse_other_units(connection: sqlite3.Connection, dataset: str, person: Person | None, path: Path) -> None:
     """A total over runs of which one protects rows and another one persons would hold for neither."""
-    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
     column = None if person is None else person.column
-    if any(json.loads(content).get("person") != column for (content,) in rows):
+    if any(entry.get("person") != column for entry in _reserved(connection, dataset)):
         unit = "single rows" if column is None else f"the persons of '{column}'"
         raise LedgerError(
             f"{path}: the earlier runs of '{dataset}' do not protect {unit}; a total over both would hold for "
@@ -440,9 +439,8 @@ def _refuse_other_units(connection: sqlite3.Connection, dataset: str, person: Pe
 
 
 def _schemas(connection: sqlite3.Connection, dataset: str) -> set[str]:
-    """The marks of the measured schemas that a dataset has paid for."""
-    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
-    return {str(entry["schema"]) for (content,) in rows if "schema" in (entry := json.loads(content))}
+    """Return the marks of the measured schemas that a dataset has paid for."""
+    return {str(entry["schema"]) for entry in _reserved(connection, dataset) if "schema" in entry}
 
 
 def _find(connection: sqlite3.Connection, dataset: str, path: Path) -> str:

@@ -238,11 +238,36 @@ class Support:
         Which column changes is random, by record, so that both sides of a rule keep some of their values. Values
         come from other records. The label and the columns of `keep` do not change.
         """
-        return _repair(records, self.checks, generator, {self.schema.label, *keep})
+        kept = {self.schema.label, *keep}
+        codes = {name: column.copy() for name, column in records.codes.items()}
+        rank = {name: generator.random(records.rows) for check in self.checks for name in check.columns}
+        for _ in range(_SWEEPS):
+            whole = True
+            for check in self.checks:
+                bad = np.flatnonzero(~check.obeyed(Records(records.rows, codes)))
+                free = [name for name in check.columns if name not in kept]
+                whole &= not bad.size
+                # The column with the highest rank changes; where no value of it will do, the next one does.
+                order: Sequence[Ints] = [*np.argsort([-rank[name][bad] for name in free], axis=0)] if free else []
+                left = np.arange(len(bad))
+                for place in order:
+                    for _ in range(_TRIES if left.size else 0):
+                        trial = {name: codes[name][bad[left]] for name in check.columns}
+                        for k, name in enumerate(free):
+                            which = np.flatnonzero(place[left] == k)
+                            others = generator.integers(0, records.rows, len(which))
+                            trial[name][which] = records.codes[name][others]
+                        able = check.obeyed(Records(len(left), trial))
+                        for name in free:
+                            codes[name][bad[left[able]]] = trial[name][able]
+                        left = left[~able]
+            if whole:
+                break
+        return Records(records.rows, codes)
 
     def obeying(self, records: Records, where: Condition | None = None) -> tuple[Records, Bools]:
         """The records with their derived columns, and which of them obey."""
-        able = _obeys(records, self.checks)
+        able = np.all([check.obeyed(records) for check in self.checks], axis=0) & np.ones(records.rows, np.bool_)
         records, _ = with_following(records, self.schema)
         return records, able if where is None else able & holds(where, records, self.schema)
 
@@ -293,13 +318,14 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
             raise ConfigError(f"rule {number} derives a column that was not learned; it cannot be ignored")
     found = [_Check.of(number, schema) for number in range(1, len(schema.rules) + 1) if number not in ignored]
     checks = tuple(check for check in found if check is not None)
+    plain = Support(sampler, schema, checks)
     if not checks:
-        return Support(sampler, schema, ())
+        return plain
     generator = np.random.default_rng(0)
     drawn = sampler.draw(int(np.clip(_TIMES * rows, _SMALLEST, _LARGEST)), generator)
-    costs = [1 - float(check.obeyed(drawn).mean()) for check in checks]
-    repaired = _repair(drawn, checks, generator, {schema.label})
-    able = _obeys(repaired, checks)
+    obeyed = np.array([check.obeyed(drawn) for check in checks])
+    repaired = plain.repaired(drawn, generator)
+    able = np.all([check.obeyed(repaired) for check in checks], axis=0)
     if not able.any():
         worst = min(checks, key=lambda check: int(check.obeyed(repaired).sum()))
         raise ConfigError(
@@ -311,7 +337,7 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
     one.sort(key=lambda axes: axes[0].count)
     tables = _rake(drawn, pool, [*sampler.crossed, *one])
     split = len(tables) - len(one)
-    support = Support(sampler, schema, checks, tuple(tables[:split]), tuple(tables[split:]))
+    support = replace(plain, tables=tuple(tables[:split]), margins=tuple(tables[split:]))
     mass = support.weights(pool)
     largest = float(np.quantile(mass, _TRIMMED))
     trimmed = np.minimum(mass, largest)
@@ -323,48 +349,11 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
         margins=tuple(
             replace(each, wanted=_shares(each.cells(pool), mass, len(each.wanted))) for each in support.margins
         ),
-        broken=1 - float(_obeys(drawn, checks).mean()),
+        broken=1 - float(obeyed.all(axis=0).mean()),
         pool=drawn.rows,
         effective=float(trimmed.sum() ** 2 / (trimmed**2).sum()),
-        costliest=str(checks[int(np.argmax(costs))]),
+        costliest=str(checks[int(np.argmin(obeyed.mean(axis=1)))]),
     )
-
-
-def _obeys(records: Records, checks: Sequence[_Check]) -> Bools:
-    able = np.ones(records.rows, dtype=np.bool_)
-    for check in checks:
-        able &= check.obeyed(records)
-    return able
-
-
-def _repair(
-    records: Records, checks: Sequence[_Check], generator: np.random.Generator, keep: set[str | None]
-) -> Records:
-    """See `Support.repaired`."""
-    codes = {name: column.copy() for name, column in records.codes.items()}
-    rank = {name: generator.random(records.rows) for check in checks for name in check.columns}
-    for _ in range(_SWEEPS):
-        whole = True
-        for check in checks:
-            bad = np.flatnonzero(~check.obeyed(Records(records.rows, codes)))
-            free = [name for name in check.columns if name not in keep]
-            whole &= not bad.size
-            # The column with the highest rank changes; where no value of it will do, the next one does.
-            order: Sequence[Ints] = [*np.argsort([-rank[name][bad] for name in free], axis=0)] if free else []
-            left = np.arange(len(bad))
-            for place in order:
-                for _ in range(_TRIES if left.size else 0):
-                    trial = {name: codes[name][bad[left]] for name in check.columns}
-                    for k, name in enumerate(free):
-                        which = np.flatnonzero(place[left] == k)
-                        trial[name][which] = records.codes[name][generator.integers(0, records.rows, len(which))]
-                    able = check.obeyed(Records(len(left), trial))
-                    for name in free:
-                        codes[name][bad[left[able]]] = trial[name][able]
-                    left = left[~able]
-        if whole:
-            break
-    return Records(records.rows, codes)
 
 
 def _rake(drawn: Records, pool: Records, crossed: Sequence[tuple[Axis, ...]]) -> list[_Table]:
