@@ -29,7 +29,7 @@ DELTAS = st.floats(1e-12, 1e-2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mus", [(0.3,), (0.05, 0.2, 0.5)])
+@pytest.mark.parametrize("mus", [(0.3,), (1.0,), (0.05, 0.2, 0.5), (3.0,)])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5])
 def test_between_the_accountants_of_dp_accounting(mus: tuple[float, ...], delta: float) -> None:
     """Exact ≤ PLD (which rounds up) ≤ RDP, and PLD is close."""

@@ -105,7 +105,7 @@ def test_what_means_nothing_is_refused_in_one_line(text: str, words: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-@given(st.text("aesx01 =<>!()[],.+-'\"`é\u2028\x00", max_size=60))
+@given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         parse_condition(text, SCHEMA)
