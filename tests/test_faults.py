@@ -486,7 +486,7 @@ FAULTS = [
     Fault(
         "a ledger adds up rows and persons",
         "privacy.ledger:_refuse_other_units",
-        "any((json.loads(content).get('person') != column for content, in rows))",
+        "any((entry.get('person') != column for entry in _reserved(connection, dataset)))",
         "False",
         RUNS + "test_a_ledger_keeps_rows_and_persons_apart",
     ),
@@ -521,15 +521,15 @@ FAULTS = [
     Fault(
         "a loaded release may claim the sensitivity of a row",
         "release.format:_check_kernels",
-        "kernel.sensitivity * stage.schema.rows_per_person",
-        "kernel.sensitivity",
+        "kernels[event.name].sensitivity * stage.schema.rows_per_person",
+        "kernels[event.name].sensitivity",
         RUNS + "test_a_release_that_claims_less_than_persons_pay_is_refused",
     ),
     Fault(
         "scores may come from a release that claims the sensitivity of a row",
-        "release.format:_check_scores_were_paid_for",
-        "kernel.sensitivity * stage.schema.rows_per_person",
-        "kernel.sensitivity",
+        "release.format:_check_kernels",
+        "kernels[event.name].sensitivity * stage.schema.rows_per_person",
+        "kernels[event.name].sensitivity",
         RUNS + "test_scores_from_a_release_that_claims_less_are_refused",
     ),
     Fault(
@@ -598,7 +598,7 @@ FAULTS = [
     ),
     Fault(
         "a schema that one dataset has paid for is free for all of the ledger",
-        "privacy.ledger:_schemas",
+        "privacy.ledger:_reserved",
         "\"SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'\"",
         "\"SELECT content FROM entry WHERE ? > '' AND kind = 'reserve'\"",
         MEASURE + "test_each_dataset_of_a_ledger_pays_for_a_measured_schema",
@@ -626,7 +626,7 @@ FAULTS = [
     ),
     Fault(
         "a run that pays for its schema is a first run",
-        "privacy.balance:Balance.covers",
+        "privacy.ledger:Balance.covers",
         "not self.spendings and (not after_schema) and self._allows(loss)",
         "not self.spendings and self._allows(loss)",
         BOUND + "test_a_first_run_that_pays_for_its_schema_is_refused_where_only_the_composed_account_fits",
@@ -1001,7 +1001,7 @@ FAULTS = [
     ),
     Fault(
         "a ledger's tolerance of 1e-4",
-        "privacy.balance:Balance._holds",
+        "privacy.ledger:Balance._holds",
         "_ROUNDING",
         "0.0001",
         "privacy/test_ledger.py::test_a_limit_is_exceeded_by_the_last_digits_of_a_rounding_at_most",

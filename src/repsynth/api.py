@@ -427,7 +427,7 @@ def _borrowed(source: "Release | Borrowed | str | Path | None") -> "Borrowed | N
 
     if source is None or isinstance(source, Borrowed):
         return source
-    from repsynth.release.lending import borrow
+    from repsynth.release.folder import borrow
 
     return borrow(source)
 

@@ -15,8 +15,8 @@ from repsynth.knobs import knobs_of
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
-from repsynth.privacy.balance import Balance
 from repsynth.privacy.events import Charge, Event, ExponentialEvent, SampledEvent
+from repsynth.privacy.ledger import Balance
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons
 from repsynth.privacy.shown import (

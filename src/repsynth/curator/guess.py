@@ -13,8 +13,7 @@ from repsynth.arrays import Floats
 from repsynth.curator.look import Look, quoted
 from repsynth.data.encode import read_numbers, read_seconds
 from repsynth.data.notation import Notation
-from repsynth.schema.dates import DateFormat
-from repsynth.schema.id_formats import SYMBOLS, IdFormat, escaped
+from repsynth.schema.formats import SYMBOLS, DateFormat, IdFormat, escaped
 
 _TRIED = 2_000
 _SPARE = 10

@@ -34,7 +34,7 @@ from repsynth.data.sources.base import is_number, is_text
 from repsynth.data.sources.cells import CELLS, read_cell
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
-from repsynth.schema.dates import DateFormat
+from repsynth.schema.formats import DateFormat
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """How many of a unit are a second."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repsynth.schema import Datetime, Integer, Number, Numeric
 from repsynth.schema.columns import plain_number
-from repsynth.schema.dates import DateFormat
+from repsynth.schema.formats import DateFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa

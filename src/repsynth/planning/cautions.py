@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from repsynth.mechanism.meter import sigma_for
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Category, Id, Numeric, Schema
-from repsynth.schema.id_formats import IdFormat
+from repsynth.schema.formats import IdFormat
 from repsynth.scoring.stage import HISTOGRAMS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from repsynth.errors import ConfigError, has_controls, shown
 from repsynth.knobs import Knob, Knobs, Registry, did_you_mean, knobs_of
 from repsynth.models.base import Model
 from repsynth.models.registry import MODELS
-from repsynth.schema.toml import read_toml
+from repsynth.schema.parse import read_toml
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.random import Random

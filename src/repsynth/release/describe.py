@@ -93,7 +93,6 @@ def _expected(release: Release) -> dict[str, Any]:
 
 
 def _schema_measured(release: Release) -> dict[str, Any] | None:
-    """What the measuring of the schema has cost: it is part of the totals."""
     measured, privacy = release.schema.measured, release.privacy
     if measured is None:
         return None
@@ -123,7 +122,7 @@ def _scores_from(release: Release) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Noise:
-    """Sensitivity and noise of a sum, in records or, of a training, in clip norms; and its grid units in one."""
+    """Sensitivity and noise of a sum in records (of a training: in clip norms), and the grid units in one."""
 
     sensitivity: float
     sigma: float
