@@ -8,9 +8,8 @@ import pytest
 from checks import records_of
 
 from repsynth import datasets
-from repsynth.curator import chance
-from repsynth.curator.chance import RUNS, protected_probability
-from repsynth.curator.dossier import dossier
+from repsynth.curator import dossier as chance
+from repsynth.curator.dossier import RUNS, dossier, protected_probability
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine

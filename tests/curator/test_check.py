@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from strategies import schemas, tables
 
 import repsynth
-from repsynth.curator.check import ColumnCheck, check_table
-from repsynth.curator.tally import FrequentTexts, IdTally
+from repsynth.curator.check import ColumnCheck, FrequentTexts, IdTally, check_table
 from repsynth.data.encode import encode_batch
 from repsynth.data.records import MISSING
 from repsynth.data.sources.base import Source

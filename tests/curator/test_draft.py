@@ -17,11 +17,10 @@ from conftest import make_people
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from repsynth import draft_schema
 from repsynth.curator.check import check_table
-from repsynth.curator.decide import Decision
-from repsynth.curator.draft import draft_schema, make_draft
-from repsynth.curator.follows import what_follows
-from repsynth.curator.look import Look
+from repsynth.curator.draft import make_draft
+from repsynth.curator.infer import Decision
 from repsynth.errors import DataError
 from repsynth.privacy.gaussian import epsilon_of, mu_of
 from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, parse_schema
@@ -293,25 +292,17 @@ def test_many_values_are_a_category_where_most_are_frequent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "remedy"),
+    "make",
     [
-        (lambda r: f"{r.uniform(0, 100):.1f} %", "something behind them"),
-        (lambda r: f"{r.randrange(10_000)} EUR", "something behind them"),
-        (lambda r: f"{r.randrange(24)}:{r.randrange(60):02}", "times of day"),
-        (
-            lambda r: f"0{r.randint(1, 9)}/{r.randint(10, 28)}/2020 {r.randint(1, 12)}:{r.randint(10, 59)} PM",
-            "24 hours",
-        ),
-        (
-            lambda r: f"({r.randrange(10**6)})" if r.random() < 0.4 else f"{r.randrange(10**6)}",
-            "write them plainly",
-        ),
+        lambda r: f"{r.uniform(0, 100):.1f} %",
+        lambda r: f"{r.randrange(10_000)} EUR",
+        lambda r: f"{r.randrange(24)}:{r.randrange(60):02}",
+        lambda r: f"0{r.randint(1, 9)}/{r.randint(10, 28)}/2020 {r.randint(1, 12)}:{r.randint(10, 59)} PM",
+        lambda r: f"({r.randrange(10**6)})" if r.random() < 0.4 else f"{r.randrange(10**6)}",
     ],
 )
-def test_what_nearly_is_a_number_or_a_time_gets_a_remedy(
-    make: Callable[[random.Random], object], remedy: str
-) -> None:
-    assert remedy in warnings_of(cells(make))
+def test_what_nearly_is_a_number_or_a_time_gets_a_remedy(make: Callable[[random.Random], object]) -> None:
+    assert "write 1234.5" in warnings_of(cells(make))
 
 
 def test_constant_and_empty_columns_are_said() -> None:
@@ -392,12 +383,6 @@ def test_a_column_that_follows_from_another_is_said() -> None:
     assert not any("follows" in reasons[name] for name in ("town", "noise", "constant"))
     nearly = table.append_column("nearly", [[f"l{t % 5}" if i else "l5" for i, t in enumerate(town)]])
     assert "follows" not in make_draft(nearly).columns[-1].reason
-
-
-def test_long_tables_are_sampled_and_it_is_said() -> None:
-    table = pa.table({"a": [i % 20 for i in range(150_000)], "b": [f"b{i % 10}" for i in range(150_000)]})
-    (follows,) = what_follows([Look.of(name, table[name]) for name in ("a", "b")]).values()
-    assert (follows.source, follows.whole) == ("a", False)
 
 
 # --- the file ---

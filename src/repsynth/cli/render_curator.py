@@ -9,7 +9,7 @@ from rich.markup import escape
 from repsynth.cli.render import make_table
 from repsynth.curator.check import ColumnCheck, TableCheck
 from repsynth.curator.draft import Draft
-from repsynth.curator.look import percent
+from repsynth.curator.profile import percent
 
 _PRIVATE = "[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n"
 

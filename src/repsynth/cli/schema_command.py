@@ -14,8 +14,8 @@ from repsynth.cli.commands import check_new, print_result
 from repsynth.cli.flags import reading_of
 from repsynth.cli.render import guarantee, make_table, warnings
 from repsynth.curator.draft import check_described
+from repsynth.curator.private_schema import MeasuredDraft, measure_schema
 from repsynth.data.sources import open_source
-from repsynth.domain.measure import MeasuredDraft, measure_schema
 from repsynth.errors import ConfigError
 from repsynth.pipeline.payment import open_payer
 from repsynth.schema import load_schema

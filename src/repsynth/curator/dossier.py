@@ -14,18 +14,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repsynth.arrays import Floats, Ints
-from repsynth.curator.chance import protected_probability
 from repsynth.curator.guarantee import eta_share, guaranteed_weights, why_none
 from repsynth.data.records import UNITS, Records, Whose
 from repsynth.data.sources import check_columns, open_source
 from repsynth.engines.local import LocalEngine
+from repsynth.mechanism.meter import Meter
+from repsynth.planning.plan import Plan
 from repsynth.privacy.loss import Loss, weight_grid
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 from repsynth.scoring.base import NAT
+from repsynth.scoring.stage import SCORES, measure_stage_one
 from repsynth.scoring.weights import FULL
 from repsynth.storage.atomic import beside
 
+RUNS = 25
+"""Repetitions of stage 1: the standard error of a frequency is at most 0.1."""
 _LABEL = "PRIVATE: per-record privacy losses, a function of the data. For the curator only; never publish."
 
 
@@ -129,6 +133,33 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
         clip_bias=None if clipped is None else float(counts @ clipped / count),
     )
     return pa.table(columns), summary
+
+
+def protected_probability(plan: Plan, data: Sequence[Records], *, runs: int = RUNS) -> Floats | None:
+    """Repeat stage 1 with fresh noise and return how often each record reaches the threshold of its label.
+
+    From there on its weight is at most the outlier weight. None if the weights need no threshold.
+
+    >>> from repsynth import datasets
+    >>> from repsynth.data.sources import open_source
+    >>> from repsynth.planning.plan import make_plan
+    >>> from repsynth.planning.settings import Settings
+    >>> people = datasets.load("people")
+    >>> data = list(LocalEngine.open(open_source(people.table), people.schema).per_record())
+    >>> chances = protected_probability(make_plan(people.schema, Settings.of(epsilon=4.0)), data, runs=4)
+    >>> 0.1 < float(chances.mean()) < 0.5
+    True
+    """
+    if SCORES not in plan.charges:
+        return None
+    times = [np.zeros(records.rows) for records in data]
+    for _ in range(runs):
+        engine = LocalEngine(data, person=plan.schema.person)
+        stage = measure_stage_one(Meter(engine, mu=plan.scale), plan, lambda _: None)
+        assert stage.threshold is not None
+        for records, found in zip(data, times, strict=True):
+            found += stage.score.of(records) >= stage.threshold.value
+    return np.concatenate([np.zeros(0), *times]) / runs
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Floats
-from repsynth.curator.look import Look, quoted
+from repsynth.curator.profile import Look, quoted
 from repsynth.data.encode import read_numbers, read_seconds
 from repsynth.data.notation import Notation
 from repsynth.schema.dates import DateFormat

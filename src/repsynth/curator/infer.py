@@ -1,27 +1,18 @@
-"""What a column is, as far as its cells tell, and why: one decision for each, to be confirmed by hand."""
+"""Infer what each column is from its cells, with the reason, for a draft that is confirmed by hand. PRIVATE."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from repsynth.arrays import Bools, Floats
-from repsynth.curator.decision import Decision
+from repsynth.arrays import Bools, Floats, Ints
 from repsynth.curator.guess import Read, id_format_of, numbers_of, times_of
-from repsynth.curator.labelled import decide_labelled
-from repsynth.curator.look import Look, percent, quoted, repeating, some
-from repsynth.curator.sentinels import (
-    Others,
-    is_named,
-    others_among,
-    sentinel_dates,
-    sentinel_numbers,
-    why_codes,
-    words_of,
-)
+from repsynth.curator.profile import Look, percent, quoted, repeating, some
 from repsynth.schema.sdv import Described
 
 MARK = "# read from the data, not private: confirm or replace"
@@ -42,38 +33,39 @@ _FORMATS = {
 }
 """The keys that say how cells are written, in words."""
 PERSONAL = {
-    *(
-        "id",
-        "ids",
-        "uuid",
-        "guid",
-        "ssn",
-        "email",
-        "mail",
-        "phone",
-        "telephone",
-        "telefon",
-        "tel",
-        "mobile",
-        "fax",
-    ),
-    *(
-        "iban",
-        "mrn",
-        "passport",
-        "imei",
-        "vin",
-        "surname",
-        "lastname",
-        "nachname",
-        "firstname",
-        "vorname",
-        "forename",
-    ),
-    *("fullname", "username", "login", "address", "street", "ip", "url"),
+    *("id", "ids", "uuid", "guid", "ssn", "email", "mail", "phone", "telephone", "telefon", "tel"),
+    *("mobile", "fax", "iban", "mrn", "passport", "imei", "vin", "surname", "lastname", "nachname"),
+    *("firstname", "vorname", "forename", "fullname", "username", "login", "address", "street", "ip"),
+    *("url"),
 }
 """Words in the names of columns that tell who somebody is."""
 _NUMBERING = {"number", "num", "no", "nr"}
+_NAMED_CODES = {
+    *("code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "fips", "icd", "icd9", "icd10"),
+    *("naics", "sic", "isco", "nace", "cpt", "atc", "ags", "nuts", "iso"),
+}
+MARKERS = {
+    *("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "..", "?", "(null)"),
+    *("<na>", "#null!", "#value!", "#ref!", "#name?", "#div/0!", "#num!"),
+}
+"""Texts, in lower case, that tables write where there is no value."""
+_MOST_TEXT_CODES = 8
+_FREQUENT = 0.001
+_ODD_CELLS = 0.1  # more cells than this that are neither numbers nor codes: no column of numbers
+_CODES = re.compile(r"[A-Za-z]{1,4}[-. ]?\d+\S*|\d+[-. ]?[A-Za-z]{1,3}")
+_TEN_YEARS = 3653 * 86_400.0
+_DECLARED = "# as the file declares them: confirm or replace"
+_DROPPED = "not learned: the synthetic table will have 1, 2, 3, ... in its place"
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a column was taken for: its type, the lines of the schema below it, the reason, and what to look at."""
+
+    name: str
+    type: str
+    reason: str
+    warnings: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 def decide(
@@ -96,7 +88,7 @@ def decide(
         lines = tuple(f"{key} = {quoted(text)}" for key, text in keys.items() if text)
         return Decision(look.name, "id", "an id by the metadata", () if lines else (_DROPPED,), lines)
     if labels:
-        return decide_labelled(look, labels, lambda rest: decide(rest, is_label=is_label, decimal=decimal))
+        return _labelled(look, labels, is_label=is_label, decimal=decimal)
     if not look.distinct:
         lines = ('values = ["?"]', *(["missing = true"] if look.rows else []))
         return Decision(look.name, "category", "the column is empty: declare its type, or leave it out", (), lines)
@@ -129,6 +121,29 @@ def _known(look: Look, kind: str | None, decimal: str | None) -> Decision | None
     return _as_number(look, numbers_of(look, decimal)) if kind == "number" else None
 
 
+def _labelled(look: Look, labels: Mapping[str, str], *, is_label: bool, decimal: str | None) -> Decision:
+    """A category of the codes that the file labels; if other numbers occur, a number with special values."""
+    unknown = np.array([text not in labels for text in look.texts], dtype=np.bool_)
+    if not unknown.any():
+        lines = [f"values = [   {_DECLARED}", *(f"  {quoted(c)},   # {_plain(t)}" for c, t in labels.items()), "]"]
+        reason = f"{some(len(labels), 'code')} with a label in the file"
+        return Decision(look.name, "category", reason, (), (*lines, *_missing(look)))
+    rest = Look(look.name, look.type, look.values.filter(pa.array(unknown)), look.counts[unknown], look.codes)
+    others = decide(rest, is_label=is_label, decimal=decimal)
+    if others.type not in ("integer", "number"):
+        return decide(look, is_label=is_label, decimal=decimal)
+    kept = [line for line in others.lines if not line.startswith("special")]
+    meaning = "; ".join(f"{quoted(code)}: {_plain(labels[code])}" for code in labels)
+    special = f"special = [{', '.join(map(quoted, labels))}]   {_DECLARED}"
+    reason = f"{others.reason}; codes with a label in the file, kept as special: {meaning}"
+    return msgspec.structs.replace(others, reason=reason, lines=(*kept, special))
+
+
+def _plain(label: str) -> str:
+    """Return a label on one line, for a comment."""
+    return quoted(" ".join(label.split()))[1:-1]
+
+
 def _any(look: Look, decimal: str | None) -> Decision:
     if look.distinct == 1 and look.cells == look.rows and not pa.types.is_boolean(look.values.type):
         return _category(look, "the same in all rows: nothing to learn; better leave it out")
@@ -141,6 +156,142 @@ def _any(look: Look, decimal: str | None) -> Decision:
     if as_date and times and (times.keys.get("dates") == "%Y%m%d" or not np.isfinite(read.numbers).any()):
         return as_date
     return _named_identifier(look, read) or _as_number(look, read) or as_date or _as_text(look)
+
+
+# --- cells among numbers that are no quantities, and numbers that are names ---
+
+
+@dataclass(frozen=True)
+class Others:
+    """The values of a column that are no numbers: markers of missing cells, codes of their own, and odd ones."""
+
+    markers: Bools
+    codes: Bools
+    odd: Bools
+
+
+def others_among(look: Look, numbers: Floats) -> Others | None:
+    """What is beside the numbers; None where it is so much that these are no numbers."""
+    other = ~np.isfinite(numbers)
+    markers, frequent = np.zeros_like(other), np.zeros_like(other)
+    if look.is_text:
+        places = np.flatnonzero(other)
+        markers[places] = [look.texts[i].lower() in MARKERS for i in places]
+        frequent = other & ~markers & (look.counts >= max(3, _FREQUENT * look.cells))
+    odd = other & ~markers & ~frequent
+    if np.count_nonzero(frequent) > _MOST_TEXT_CODES:
+        return None
+    odd_cells = int(look.counts[odd].sum())
+    if odd_cells > _ODD_CELLS * (odd_cells + int(look.counts[~other].sum())):
+        return None
+    named = [i for i in np.flatnonzero(odd | frequent) if look.is_text and _CODES.fullmatch(look.texts[i])]
+    if len(named) > _MOST_TEXT_CODES:  # V58, E880, ... beside 250.83
+        return None
+    return Others(markers, frequent, odd)
+
+
+def sentinel_numbers(numbers: Floats, counts: Ints) -> list[int]:
+    """Numbers such as -9, 99 or 9999 that stand apart from the rest and are frequent.
+
+    >>> ages = np.array([*range(18, 80), 999.0])
+    >>> sentinel_numbers(ages, np.append(np.full(62, 10), 40))
+    [999]
+    >>> sentinel_numbers(ages[:-1], np.full(62, 10))
+    []
+    """
+    values, places = np.unique(numbers, return_inverse=True)
+    amounts = np.bincount(places, weights=counts)
+    usual = np.array([not _is_round_code(value) for value in values], dtype=bool)
+    if np.count_nonzero(usual) < 10:
+        return []
+    rest = values[usual]
+    gaps = np.diff(rest)
+    widest, typical, often = gaps.max(), np.median(gaps), np.median(amounts[usual])
+    enough = np.maximum(max(5.0, 0.002 * amounts.sum()), 2 * often)
+    below, above = values < min(rest.min(), 0.0), values > rest.max()
+    found: list[int] = []
+    for side, nearest in ((below, rest.min()), (above, rest.max())):
+        apart = side & (amounts >= enough)
+        distance = float(np.abs(values[apart] - nearest).min()) if apart.any() else 0.0
+        # Below zero where all others are above it, little distance will do: -1 is no age.
+        if distance >= (typical if side is below and rest.min() >= 0 else max(2 * widest, 5 * typical)):
+            found += [int(value) for value in values[apart]]
+    return found
+
+
+def _is_round_code(value: float) -> bool:
+    """-1 to -9, or a number of nines and the like: 77, 88, 96 to 99, 999, -99, ..."""
+    if value != np.rint(value) or abs(value) > 1e12:
+        return False
+    digits = str(abs(int(value)))
+    if len(digits) == 1:
+        return -9 <= value < 0
+    return (len(set(digits)) == 1 and digits[0] in "789") or (set(digits[:-1]) == {"9"} and digits[-1] in "678")
+
+
+def why_codes(look: Look, numbers: Floats, counts: Ints) -> str | None:
+    """Why these numbers name something rather than count it; None where nothing says so."""
+    if look.is_text and _leading_zeros(look):
+        return "some start with 0, which a number would lose: taken for codes"
+    if not np.all(numbers == np.rint(numbers)):
+        return None
+    if is_named(words_of(look.name), _NAMED_CODES):
+        return "named like a code: whole numbers taken for names, not for quantities"
+    if _spread_like_codes(numbers, counts):
+        return "whole numbers spread as codes are (do they count something? then an integer)"
+    return None
+
+
+def _leading_zeros(look: Look) -> bool:
+    zero = np.array([len(text) > 1 and text.isdigit() and text[0] == "0" for text in look.texts], dtype=bool)
+    fraction = look.counts[zero].sum() / look.cells
+    same_width = len({len(text) for text in look.texts if text.isdigit()}) == 1
+    return bool(fraction >= 0.01 or (zero.any() and same_width))
+
+
+def _spread_like_codes(numbers: Floats, counts: Ints) -> bool:
+    """Quantities get rarer towards large values and fill the space between; codes do neither."""
+    values = np.unique(numbers)
+    if not 30 <= len(values) <= 1000 or not 0 < values[0] <= values[-1] < 2**52 or counts.sum() < 20 * len(values):
+        return False
+    common = np.gcd.reduce(values.astype(np.int64))
+    low, middle, high = values[0], float(np.median(values)), values[-1]
+    thin = (high - low) / common >= 10 * len(values)
+    return bool(thin and 0.25 <= (middle - low) / (high - low) <= 0.75)
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column's name in lower case.
+
+    >>> words_of("patientId"), words_of("E-Mail 2")
+    (['patient', 'id'], ['e', 'mail', '2'])
+    """
+    return re.findall(r"[^\W\d_]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+
+
+def is_named(words: Sequence[str], known: Set[str]) -> bool:
+    """Whether one of the words is known, or two that follow each other are as one.
+
+    >>> is_named(words_of("E-Mail"), {"email"}), is_named(words_of("female"), {"email"})
+    (True, False)
+    """
+    return not known.isdisjoint([*words, *(first + second for first, second in pairwise(words))])
+
+
+def sentinel_dates(seconds: Floats, counts: Ints) -> list[float]:
+    """Days such as 1 January 1900 that stand years apart from the rest and are frequent.
+
+    >>> days = np.array([-25567, *range(10_000, 11_000)]) * 86_400.0
+    >>> sentinel_dates(days, np.array([50, *[1] * 1000]))
+    [-2208988800.0]
+    """
+    times, places = np.unique(seconds, return_inverse=True)
+    amounts = np.bincount(places, weights=counts)
+    if len(times) < 10:
+        return []
+    frequent = amounts >= np.maximum(max(5.0, 0.002 * amounts.sum()), 2 * np.median(amounts))
+    ends = ((times[0], times[1], frequent[0]), (times[-1], times[-2], frequent[-1]))
+    return [float(end) for end, next_to, often in ends if often and abs(end - next_to) > _TEN_YEARS]
 
 
 # --- numbers ---
@@ -309,7 +460,9 @@ def _missing(look: Look, others: Others | None = None) -> list[str]:
 
 # --- text ---
 
-_DROPPED = "not learned: the synthetic table will have 1, 2, 3, ... in its place"
+
+def not_learned(name: str, why: str) -> Decision:
+    return Decision(name, "id", why, (_DROPPED,))
 
 
 def _id(look: Look, why: str, warnings: tuple[str, ...]) -> Decision:
@@ -386,33 +539,18 @@ def _label(look: Look) -> Decision:
     return Decision(look.name, "category", reason, tuple(warnings), tuple(_values(look.texts)))
 
 
-_REMEDIES = (
-    (
-        re.compile(r"[+-]?[0-9][0-9.,' ]*\s?[^\s0-9.,'+:/-]{1,8}"),
-        "the cells are numbers with something behind them: remove it from the data to make it a number",
-    ),
-    (
-        re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?(\s?[AaPp]\.?[Mm]\.?)?"),
-        "the cells are times of day: turn them into minutes to make it a number",
-    ),
-    (
-        re.compile(r".*[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?\s?[AaPp]\.?[Mm]\.?"),
-        "the cells are times with AM and PM: write 24 hours to make it a datetime",
-    ),
-    (
-        re.compile(r"\(?[$€£]?\s?[0-9][0-9.,' ]*\)|[+-]?[0-9][0-9.,' ]*-?"),
-        "the cells look like numbers in no single form: write them plainly to make it a number",
-    ),
+_NEARLY = re.compile(
+    r"[(+-]*[$€£]?\s?[0-9][0-9.,:/' ]*\)?-?\s?[^\s0-9.,'+:/-]{0,8}|.*[0-9]:[0-9]{2}\s?[AaPp]\.?[Mm]\.?"
 )
 
 
 def _remedy(look: Look) -> tuple[str, ...]:
-    """What would make something better of a text that nearly is."""
-    for pattern, remedy in _REMEDIES:
-        fits = np.array([bool(pattern.fullmatch(text)) for text in look.texts])
-        if look.distinct > _FEW and look.counts[fits].sum() >= _NEARLY_ALL * look.cells:
-            return (remedy,)
-    return ()
+    fits = np.array([bool(_NEARLY.fullmatch(text)) for text in look.texts])
+    if look.distinct <= _FEW or look.counts[fits].sum() < _NEARLY_ALL * look.cells:
+        return ()
+    return (
+        "most cells look like numbers or times: write 1234.5, or 2020-01-31T14:30, to have them learned as such",
+    )
 
 
 def _quoted(look: Look, which: Bools) -> list[str]:

@@ -17,11 +17,10 @@ from repsynth import Ledger, Release, measure_schema, plan, synthesize
 from repsynth.arrays import Ints
 from repsynth.cli import main
 from repsynth.cli.render_plan import plan_data
+from repsynth.curator import private_schema as module
 from repsynth.curator.check import check_table
+from repsynth.curator.private_schema import DraftPlan, FrequentValues, KindHistograms, MeasuredDraft
 from repsynth.data.sources import open_source
-from repsynth.domain import measure as module
-from repsynth.domain.kinds import KindHistograms
-from repsynth.domain.measure import DraftPlan, FrequentValues, MeasuredDraft
 from repsynth.errors import ConfigError, DataError, LedgerError, RepsynthWarning
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.mechanism.scout import Cells, Scout, Values
@@ -212,7 +211,7 @@ def test_with_what_was_released_frozen_nothing_else_of_the_table_shows(monkeypat
 
 
 def test_the_scout_refuses_what_exceeds_its_budget() -> None:
-    from repsynth.domain.kinds import KindHistograms
+    from repsynth.curator.private_schema import KindHistograms
 
     scout = Scout(open_source(people(10)), mu=0.1, failure=1e-12)
     with pytest.raises(ConfigError, match="does not cover"):
