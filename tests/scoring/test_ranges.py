@@ -118,6 +118,8 @@ def test_a_table_is_too_small_for_looks_below_some_times_their_noise() -> None:
 
 # --- the public functions that are summed up ---
 
+_TRAINS = {"autoregressive": pytest.mark.train}
+
 
 def meter_of(records: Records, *, mu: float, seed: int = 1, **options: Any) -> Meter:
     return Meter(LocalEngine([records]), mu, entropy=seeded_entropy(seed), **options)
@@ -166,9 +168,7 @@ def test_one_record_moves_a_look_by_its_sensitivity_and_batches_do_not_matter(
         assert look.sigma >= kernels[name].sensitivity / mu
 
 
-@pytest.mark.parametrize(
-    "model", [pytest.param(m, marks=pytest.mark.slow if m in ("aim", "autoregressive") else ()) for m in MODELS]
-)
+@pytest.mark.parametrize("model", [pytest.param(m, marks=_TRAINS.get(m, ())) for m in MODELS if m != "aim"])
 def test_runs_on_neighbours_agree(model: str) -> None:
     """Wide columns of every type, most of them located; whoever is absent, with a special value or with none."""
     table = make_wide(240)
@@ -179,20 +179,21 @@ def test_runs_on_neighbours_agree(model: str) -> None:
     records = records_of(table, WIDE_SCHEMA)
     special = int(np.argmax(records.codes["pay"]))
     farthest = int(np.argmax(release.score.of(records)))
-    for absent in (special, farthest)[: 1 if model == "aim" else 2]:
+    for absent in (special, farthest):
         check_replay(plan, table, absent, recorded)
     for m in measured:
         check_contribution(m.statistic, take(records, [special, farthest, *range(0, 240, 12)]))
 
 
-@pytest.mark.parametrize("rows", [None, 600, 30])
-@pytest.mark.parametrize("model", ["naive-bayes", "mst"])
+@pytest.mark.parametrize(
+    ("model", "rows"), [("naive-bayes", None), ("naive-bayes", 600), ("naive-bayes", 30), ("mst", 600)]
+)
 def test_a_run_spends_its_plan(model: str, rows: int | None) -> None:
     check_spends_its_plan(plan_of(WIDE_SCHEMA, model=model, public_rows=rows, mu=3.0), make_wide(rows or 100))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["aim", "autoregressive"])
+@pytest.mark.parametrize("model", ["aim", pytest.param("autoregressive", marks=pytest.mark.train)])
 def test_a_run_of_a_slower_model_spends_its_plan(model: str) -> None:
     check_spends_its_plan(plan_of(WIDE_SCHEMA, model=model, **options_of(model, 5.0)), make_wide(100))
 

@@ -11,27 +11,21 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.curator.guess import Read, id_format_of, numbers_of, times_of
+from repsynth.curator.guess import Read, numbers_of, times_of
 from repsynth.curator.profile import Look, percent, quoted, repeating, some
 from repsynth.schema.sdv import Described
 
 MARK = "# read from the data, not private: confirm or replace"
 _FEW = 12
-_SMALL = 100
-"""So many values make a category without further questions."""
+_SMALL = 100  # at most so many values always make a category
 _MOST_VALUES = 1_000
 _RARE = 10
 _NEARLY_ALL, _NEARLY_CONSTANT = 0.9, 0.999
 _MOST_DECIMALS = 6
 _LARGEST = 2**52
 _ENORMOUS = 1e200
-_FORMATS = {
-    "thousands": "{} between thousands",
-    "decimal": "{} before decimals",
-    "prefix": "{} before the number",
-    "dates": "written {}",
-}
-"""The keys that say how cells are written, in words."""
+_FORMATS = {"thousands": "{} between thousands", "decimal": "{} before decimals"}
+_FORMATS |= {"prefix": "{} before the number", "dates": "written {}"}
 PERSONAL = {
     *("id", "ids", "uuid", "guid", "ssn", "email", "mail", "phone", "telephone", "telefon", "tel"),
     *("mobile", "fax", "iban", "mrn", "passport", "imei", "vin", "surname", "lastname", "nachname"),
@@ -76,8 +70,7 @@ def decide(
     labels: Mapping[str, str] | None = None,
     described: Described | None = None,
 ) -> Decision:
-    """Decide what a column is; `decimal` is the mark of its numbers, `labels` say what its codes stand for, and
-    metadata what it is, where that is known.
+    """Decide what a column is. `decimal`, `labels` of its codes and metadata (`described`) help if they are known.
 
     >>> decision = decide(Look.of("age", pa.chunked_array([["30", "41", "52", "N", "N", "N"] * 10])))
     >>> decision.type, decision.reason
@@ -94,20 +87,14 @@ def decide(
         return Decision(look.name, "category", "the column is empty: declare its type, or leave it out", (), lines)
     kind = None if described is None else described.kind
     decision = _label(look) if is_label else _known(look, kind, decimal) or _any(look, decimal)
-    if (
-        kind not in (None, decision.type)
-        and not is_label
-        and not (kind == "number" and decision.type == "integer")
-    ):
-        said = f"the metadata says {kind}, which its cells are not: taken for what they are"
-        decision = msgspec.structs.replace(decision, warnings=(*decision.warnings, said))
+    warnings, fits = list(decision.warnings), {kind} | ({"integer"} if kind == "number" else set())
+    if kind is not None and decision.type not in fits and not is_label:
+        warnings.append(f"the metadata says {kind}, which its cells are not: taken for what they are")
     top = int(look.counts.max())
     if look.distinct > 1 and top > _NEARLY_CONSTANT * look.rows:
-        said = (
-            f"one value in {percent(top, look.rows)} of the rows: whoever differs stands out; better leave it out"
-        )
-        decision = msgspec.structs.replace(decision, warnings=(*decision.warnings, said))
-    return decision
+        fraction = percent(top, look.rows)
+        warnings.append(f"one value in {fraction} of the rows: whoever differs stands out; better leave it out")
+    return msgspec.structs.replace(decision, warnings=tuple(warnings))
 
 
 def _known(look: Look, kind: str | None, decimal: str | None) -> Decision | None:
@@ -171,7 +158,7 @@ class Others:
 
 
 def others_among(look: Look, numbers: Floats) -> Others | None:
-    """What is beside the numbers; None where it is so much that these are no numbers."""
+    """Sort the values that are no numbers; None if there are too many of them for a column of numbers."""
     other = ~np.isfinite(numbers)
     markers, frequent = np.zeros_like(other), np.zeros_like(other)
     if look.is_text:
@@ -191,13 +178,10 @@ def others_among(look: Look, numbers: Floats) -> Others | None:
 
 
 def sentinel_numbers(numbers: Floats, counts: Ints) -> list[int]:
-    """Numbers such as -9, 99 or 9999 that stand apart from the rest and are frequent.
+    """Return numbers such as -9, 99 or 9999 that are far from the rest and frequent.
 
-    >>> ages = np.array([*range(18, 80), 999.0])
-    >>> sentinel_numbers(ages, np.append(np.full(62, 10), 40))
+    >>> sentinel_numbers(np.array([*range(18, 80), 999.0]), np.append(np.full(62, 10), 40))
     [999]
-    >>> sentinel_numbers(ages[:-1], np.full(62, 10))
-    []
     """
     values, places = np.unique(numbers, return_inverse=True)
     amounts = np.bincount(places, weights=counts)
@@ -261,30 +245,17 @@ def _spread_like_codes(numbers: Floats, counts: Ints) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column's name in lower case.
-
-    >>> words_of("patientId"), words_of("E-Mail 2")
-    (['patient', 'id'], ['e', 'mail', '2'])
-    """
+    """Return the words of a column's name in lower case: patient, id for patientId."""
     return re.findall(r"[^\W\d_]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
 
 
 def is_named(words: Sequence[str], known: Set[str]) -> bool:
-    """Whether one of the words is known, or two that follow each other are as one.
-
-    >>> is_named(words_of("E-Mail"), {"email"}), is_named(words_of("female"), {"email"})
-    (True, False)
-    """
+    """Whether one of the words is known, or two that follow each other are as one."""
     return not known.isdisjoint([*words, *(first + second for first, second in pairwise(words))])
 
 
 def sentinel_dates(seconds: Floats, counts: Ints) -> list[float]:
-    """Days such as 1 January 1900 that stand years apart from the rest and are frequent.
-
-    >>> days = np.array([-25567, *range(10_000, 11_000)]) * 86_400.0
-    >>> sentinel_dates(days, np.array([50, *[1] * 1000]))
-    [-2208988800.0]
-    """
+    """Return days such as 1 January 1900 that are ten years from the rest and frequent, in seconds since 1970."""
     times, places = np.unique(seconds, return_inverse=True)
     amounts = np.bincount(places, weights=counts)
     if len(times) < 10:
@@ -311,9 +282,10 @@ def _as_number(look: Look, read: Read) -> Decision | None:
     numbers = np.unique(read.numbers[finite & ~np.isin(read.numbers, sentinels)])
     whole = bool(np.all(numbers == np.rint(numbers))) and float(np.abs(numbers).max()) <= _LARGEST
     if whole and others.codes.any() and len(numbers) <= 20 and look.counts[finite].sum() >= 3 * len(numbers):
-        return _category(look, f"few whole numbers beside {_listed(look, others.codes)}, taken for codes")
+        codes = " and ".join(_quoted(look, others.codes))
+        return _category(look, f"few whole numbers beside {codes}, taken for codes")
     if whole and not sentinels and not others.codes.any() and (why := _numbered(look, numbers)):
-        return _id(look, why, ())
+        return not_learned(look.name, why)
     if numbers[-1] - numbers[0] < 1 / _ENORMOUS:
         return None
     return _number(look, read, others, sentinels, numbers, whole=whole)
@@ -333,17 +305,12 @@ def _number(
     kind = f"{'whole ' if whole else ''}numbers from {shown[0]} to {shown[1]}"
     if whole and len(numbers) <= _FEW:
         kind = f"{len(numbers)} different {kind} (codes without an order? then a category)"
-    reasons = [kind, *_written(keys), *grid, *_kept(look, others)]
-    if sentinels:
-        cells = look.counts[np.isin(read.numbers, sentinels)].sum()
-        listed = " and ".join(map(str, sentinels))
-        reasons.append(f"{listed} in {percent(cells, look.rows)} of the rows, far from the rest: kept as special")
-    warnings = [*read.warnings, *_unread(look, others, "numbers")]
+    warnings = list(read.warnings)
     if whole and not look.is_text and _like_dates(numbers):
         warnings.append("these look like dates (20200131) stored as numbers: store them as dates or as text")
-    special = [*_quoted(look, others.codes), *map(str, sentinels)]
-    lines = [*bounds, *_marked(keys), *_special(special), *_missing(look, others)]
-    return Decision(look.name, "integer" if whole else "number", "; ".join(reasons), tuple(warnings), tuple(lines))
+    what, reason = "integer" if whole else "number", "; ".join([kind, *_written(keys), *grid])
+    decision = Decision(look.name, what, reason, tuple(warnings), (*bounds, *_marked(keys)))
+    return _with_others(decision, look, others, np.isin(read.numbers, sentinels), list(map(str, sentinels)))
 
 
 def _whole_grid(numbers: Floats) -> tuple[list[str], list[str]]:
@@ -351,9 +318,9 @@ def _whole_grid(numbers: Floats) -> tuple[list[str], list[str]]:
     bounds = {"min": int(numbers[0]), "max": int(numbers[-1])}
     common = int(np.gcd.reduce(np.abs(numbers).astype(np.int64))) if len(numbers) > 5 else 1
     step = max(step for k in range(16) for step in (10**k, 5 * 10**k) if step == 1 or common % step == 0)
-    return (
-        (_marked(bounds), []) if step == 1 else (_marked(bounds | {"step": step}), [f"all multiples of {step:,}"])
-    )
+    if step == 1:
+        return _marked(bounds), []
+    return _marked(bounds | {"step": step}), [f"all multiples of {step:,}"]
 
 
 def _grid(numbers: Floats, *, fewest: int) -> tuple[list[str], list[str]]:
@@ -408,14 +375,10 @@ def _as_date(look: Look, read: Read) -> Decision | None:
     whole_days = bool(np.all(seconds % 86_400 == 0))
     ends = [datetime(1970, 1, 1) + timedelta(seconds=float(end)) for end in (seconds[0], seconds[-1])]
     low, high = (end.date().isoformat() if whole_days else end.isoformat(timespec="seconds") for end in ends)
-    reasons = ["days" if whole_days else "times", *_written(read.keys), *_kept(look, others)]
-    if apart:
-        fraction = percent(look.counts[sentinels].sum(), look.rows)
-        reasons.append(f"{_listed(look, sentinels)} in {fraction} of the rows, far from the rest: kept as special")
-    bounds = _marked({"min": low, "max": high}) + _marked(read.keys)
-    lines = [*bounds, *_special(_quoted(look, others.codes | sentinels)), *_missing(look, others)]
-    warnings = (*read.warnings, *_unread(look, others, "times"))
-    return Decision(look.name, "datetime", "; ".join(reasons), warnings, tuple(lines))
+    reason = "; ".join(["days" if whole_days else "times", *_written(read.keys)])
+    lines = _marked({"min": low, "max": high} | read.keys)
+    decision = Decision(look.name, "datetime", reason, read.warnings, tuple(lines))
+    return _with_others(decision, look, others, sentinels, _quoted(look, sentinels))
 
 
 # --- what is said of both ---
@@ -430,27 +393,26 @@ def _written(keys: dict[str, str]) -> list[str]:
     return [_FORMATS[key].format(quoted(text)) for key, text in keys.items()]
 
 
-def _kept(look: Look, others: Others) -> list[str]:
-    """The codes among the numbers, in words."""
-    said = []
-    for which, what in ((others.codes, "kept as special"), (others.markers, "read as missing")):
-        if which.any():
-            said.append(
-                f"{_listed(look, which)} in {percent(look.counts[which].sum(), look.rows)} of the rows, {what}"
-            )
-    return said
-
-
-def _unread(look: Look, others: Others, what: str) -> list[str]:
-    odd = int(look.counts[others.odd].sum())
-    if not odd:
-        return []
-    such = f", such as {_example(look, others.odd)}" if look.is_text else ""
-    return [f"no {what} in {some(odd, 'cell')}{such}: they will count as missing"]
-
-
-def _special(texts: list[str]) -> list[str]:
-    return [f"special = [{', '.join(texts)}]   {MARK}"] if texts else []
+def _with_others(decision: Decision, look: Look, others: Others, apart: Bools, sentinels: list[str]) -> Decision:
+    """Add to numbers or times what is said of the other cells: codes, markers, sentinels far apart, odd cells."""
+    reasons, warnings = [decision.reason], list(decision.warnings)
+    special = _quoted(look, others.codes)
+    for which, texts, what in (
+        (others.codes, special, ", kept as special"),
+        (others.markers, _quoted(look, others.markers), ", read as missing"),
+        (apart, sentinels, ", far from the rest: kept as special"),
+    ):
+        if texts:
+            fraction = percent(look.counts[which].sum(), look.rows)
+            reasons.append(f"{' and '.join(texts)} in {fraction} of the rows{what}")
+    if odd := int(look.counts[others.odd].sum()):
+        kind = "times" if decision.type == "datetime" else "numbers"
+        such = f", such as {_example(look, others.odd)}" if look.is_text else ""
+        warnings.append(f"no {kind} in {some(odd, 'cell')}{such}: they will count as missing")
+    special += sentinels
+    lines = [f"special = [{', '.join(special)}]   {MARK}"] if special else []
+    lines = [*decision.lines, *lines, *_missing(look, others)]
+    return Decision(look.name, decision.type, "; ".join(reasons), tuple(warnings), tuple(lines))
 
 
 def _missing(look: Look, others: Others | None = None) -> list[str]:
@@ -461,17 +423,8 @@ def _missing(look: Look, others: Others | None = None) -> list[str]:
 # --- text ---
 
 
-def not_learned(name: str, why: str) -> Decision:
-    return Decision(name, "id", why, (_DROPPED,))
-
-
-def _id(look: Look, why: str, warnings: tuple[str, ...]) -> Decision:
-    """An id, with the format of its texts where all of them have one."""
-    form = id_format_of(look)
-    if form is None:
-        return Decision(look.name, "id", why, (_DROPPED, *warnings))
-    said = f"not learned: the synthetic table will have new ones in its place, written {quoted(form)}"
-    return Decision(look.name, "id", why, (said, *warnings), (f"format = {quoted(form)}   {MARK}",))
+def not_learned(name: str, why: str, warnings: tuple[str, ...] = ()) -> Decision:
+    return Decision(name, "id", why, (_DROPPED, *warnings))
 
 
 def _named_identifier(look: Look, read: Read) -> Decision | None:
@@ -490,13 +443,13 @@ def _named_identifier(look: Look, read: Read) -> Decision | None:
     if look.distinct <= min(_SMALL, look.rows / 10):
         return _category(look, "named like an identifier", warnings=(f"{repeats}, or make it an id",))
     repeated = (f"{repeats}; if it stands for something else, such as a shop, make it a category",)
-    return _id(look, "named like an identifier", repeated if look.distinct < look.cells else ())
+    return not_learned(look.name, "named like an identifier", repeated if look.distinct < look.cells else ())
 
 
 def _as_text(look: Look, why: str | None = None) -> Decision:
     remedy = _remedy(look)
     if look.distinct > _FEW and look.distinct == look.cells and not why:
-        return _id(look, "every value occurs once: identifier or free text", remedy)
+        return not_learned(look.name, "every value occurs once: identifier or free text", remedy)
     return _category(look, why, warnings=remedy)
 
 
@@ -515,10 +468,8 @@ def _category(look: Look, why: str | None, *, warnings: tuple[str, ...] = (), ke
     if rare:
         reason += f"; {rare:,} of them in fewer than {_RARE} rows"
     if distinct > _SMALL:
-        warnings = (
-            "many values, read from the data: a rare one is somebody's; use a public list instead",
-            *warnings,
-        )
+        said = "many values, read from the data: a rare one is somebody's; use a public list instead"
+        warnings = (said, *warnings)
     return Decision(look.name, "category", reason, warnings, (*_values(look.texts), *_missing(look)))
 
 
@@ -539,26 +490,18 @@ def _label(look: Look) -> Decision:
     return Decision(look.name, "category", reason, tuple(warnings), tuple(_values(look.texts)))
 
 
-_NEARLY = re.compile(
-    r"[(+-]*[$€£]?\s?[0-9][0-9.,:/' ]*\)?-?\s?[^\s0-9.,'+:/-]{0,8}|.*[0-9]:[0-9]{2}\s?[AaPp]\.?[Mm]\.?"
-)
+_NEARLY = re.compile(r"[(+-]*[$€£]?\s?[0-9][0-9.,:/' ]*\)?-?\s?[^\s0-9.,'+:/-]{0,8}|.*[0-9]:[0-9]{2}\s?[AaPp][Mm]")
 
 
 def _remedy(look: Look) -> tuple[str, ...]:
     fits = np.array([bool(_NEARLY.fullmatch(text)) for text in look.texts])
     if look.distinct <= _FEW or look.counts[fits].sum() < _NEARLY_ALL * look.cells:
         return ()
-    return (
-        "most cells look like numbers or times: write 1234.5, or 2020-01-31T14:30, to have them learned as such",
-    )
+    return ("most cells look like numbers or times: write 1234.5 or 2020-01-31T14:30 to have them learned",)
 
 
 def _quoted(look: Look, which: Bools) -> list[str]:
     return sorted({quoted(look.texts[i]) for i in np.flatnonzero(which)})
-
-
-def _listed(look: Look, which: Bools) -> str:
-    return " and ".join(_quoted(look, which))
 
 
 def _example(look: Look, which: Bools) -> str:

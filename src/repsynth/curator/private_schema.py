@@ -12,7 +12,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
@@ -56,8 +56,7 @@ its δ apart for such chances, so two drafts at that δ fit."""
 FIRST_YEAR, LAST_YEAR = 1700, 2200
 """Dates outside of these are no dates of people."""
 
-_SMALLEST, _LARGEST = -6, 14
-"""Powers of ten of the smallest and the largest bin of numbers."""
+_SMALLEST, _LARGEST = -6, 14  # powers of ten of the smallest and the largest bin of numbers
 _DAY = 86_400
 _HALF, _NEARLY_ALL = 0.5, 0.99
 _LARGEST_INTEGER = 2.0**52
@@ -68,8 +67,6 @@ _WRITABLE = "^[^\\x00-\\x1f\\x7f\ufffd]{1,100}$"  # bytes that are no characters
 
 
 class Kind(IntEnum):
-    """What a cell is."""
-
     EMPTY = 0
     TEXT = 1
     WHOLE = 2
@@ -105,12 +102,7 @@ BINS = sum(len(edges_of(kind)) - 1 for kind in Kind)
 
 @dataclass(frozen=True)
 class KindHistograms:
-    """The statistic: each row adds one to one bin of every column.
-
-    >>> found = KindHistograms(("age",)).total(pa.record_batch({"age": ["", "30", "41", "x"]}))
-    >>> int(found[start_of(Kind.TEXT)]), int(found[start_of(Kind.WHOLE) :].sum()), int(found.sum())
-    (1, 2, 4)
-    """
+    """The statistic: each row adds one to one bin of every column."""
 
     columns: tuple[str, ...]
     name: str = KINDS
@@ -123,17 +115,12 @@ class KindHistograms:
         return math.sqrt(len(self.columns))
 
     def total(self, rows: pa.RecordBatch) -> Ints:
-        """The bins of all columns, one behind the other."""
         parts = [np.bincount(bins_of(rows.column(name), self.decimal), minlength=BINS) for name in self.columns]
         return np.concatenate(parts)
 
 
 def bins_of(cells: pa.Array, decimal: str = ".") -> Ints:
-    """The bin of each cell; with a comma before decimals, 5,0 is no whole number, which would be written without.
-
-    >>> [bin >= start_of(Kind.FRACTION) for bin in bins_of(pa.array(["5", "5,0", "5.0"]), ",").tolist()]
-    [False, True, False]
-    """
+    """Return the bin of each cell. With a decimal comma, 5,0 is a fraction: a whole number has no decimals."""
     cells = plain_array(cells)
     kind = pa.types
     found = np.full(len(cells), start_of(Kind.TEXT))
@@ -185,8 +172,7 @@ def _empty(cells: pa.Array) -> Bools:
 
 
 def _put_numbers(found: Ints, numbers: Floats, plain: Bools | None = None) -> None:
-    """Whole numbers, which are `plain` ones, and those that are none, in bins by size; what is too large for these
-    stays where it is."""
+    """Put whole (`plain`) and other numbers into bins by size; a number too large for all bins stays a text."""
     finite = np.isfinite(numbers)
     whole = finite & (True if plain is None else plain) & (numbers == np.floor(np.where(finite, numbers, 0.5)))
     for kind, which in ((Kind.WHOLE, whole), (Kind.FRACTION, finite & ~whole)):
@@ -224,7 +210,6 @@ class FrequentValues:
     decimal: str = "."
 
     def texts(self, name: str, cells: pa.Array) -> pa.Array:
-        """The value of each cell, null where it counts for none."""
         texts = texts_of(cells)
         kept = pc.match_substring_regex(texts, _WRITABLE)
         if name in self.mixed:
@@ -241,16 +226,15 @@ ABOVE_NOISE = float(-ndtri(1e-3 / BINS))
 
 @dataclass(frozen=True)
 class Shape:
-    """Which kinds of cells a column has, about how many, and between which ends: what stands above the noise."""
+    """The kinds of cells of a column that stand above the noise: about how many, and between which bounds."""
 
     masses: Mapping[Kind, float]
     ends: Mapping[Kind, tuple[float, float]]
 
     @classmethod
     def of(cls, noisy: Floats, sigma: float) -> "Shape":
-        """By the noisy bins of a column.
+        """Read a column's noisy bins.
 
-        >>> import numpy as np
         >>> noisy = np.zeros(BINS)
         >>> noisy[start_of(Kind.WHOLE) + 48 : start_of(Kind.WHOLE) + 50] = 900.0
         >>> Shape.of(noisy, sigma=10.0).ends[Kind.WHOLE]
@@ -267,32 +251,26 @@ class Shape:
         return cls(masses, ends)
 
     def mass(self, *kinds: Kind) -> float:
-        """About how many cells are of these kinds."""
         return sum(self.masses.get(kind, 0.0) for kind in kinds)
 
     @property
     def cells(self) -> float:
-        """About how many cells were seen."""
         return self.mass(*Kind)
 
     @property
     def numbers(self) -> bool:
-        """Whether numbers are most of what is there."""
         return self.mass(Kind.WHOLE, Kind.FRACTION) > max(self.mass(Kind.DAY, Kind.TIME), self.mass(Kind.TEXT))
 
     @property
     def times(self) -> bool:
-        """Whether dates are most of what is there."""
         return not self.numbers and self.mass(Kind.DAY, Kind.TIME) > self.mass(Kind.TEXT)
 
     def between(self, *kinds: Kind) -> tuple[float, float]:
-        """The outermost ends of some kinds that are there."""
         ends = [self.ends[kind] for kind in kinds if kind in self.ends]
         return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def _decide(name: str, shape: Shape, values: Mapping[str, int], *, is_label: bool) -> Decision:
-    """What a column is: by its name, its shape, and those of its values that were frequent enough to be shown."""
     values = _told_apart(values, as_numbers=(shape.numbers or shape.times) and not is_label)
     if not shape.masses:
         return not_learned(name, "nothing stands above the noise")
@@ -308,8 +286,7 @@ def _decide(name: str, shape: Shape, values: Mapping[str, int], *, is_label: boo
 
 
 def _told_apart(values: Mapping[str, int], *, as_numbers: bool) -> dict[str, int]:
-    """Values that a schema can hold side by side: without blanks around them and, beside numbers, each number
-    once."""
+    """Merge values that a schema cannot tell apart: strip blanks and, beside numbers, list each number once."""
     found: dict[str, int] = {}
     first: dict[str | float, str] = {}
     for text, count in values.items():
@@ -342,13 +319,14 @@ def _datetime(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
 def _special(shape: Shape, values: Mapping[str, int]) -> tuple[str, list[str]]:
     """Texts among numbers or dates: codes that are kept, and marks of what is missing."""
     codes = [text for text in values if text.lower() not in MARKERS]
-    unread = shape.mass(Kind.TEXT) - _sum(values, codes)
+    named = sum(values[text] for text in codes)
+    unread = shape.mass(Kind.TEXT) - named
     absent = unread > _HALF * shape.mass(Kind.TEXT) or len(codes) < len(values)
     lines = [f"special = [{', '.join(map(quoted, codes))}]"] if codes else []
     lines += ["missing = true"] if Kind.EMPTY in shape.masses or (Kind.TEXT in shape.masses and absent) else []
     if not codes:
         return "", lines
-    return f"; {some(len(codes), 'code')} among them in {percent(_sum(values, codes), shape.cells)}", lines
+    return f"; {some(len(codes), 'code')} among them in {percent(named, shape.cells)}", lines
 
 
 def _category(name: str, shape: Shape, values: Mapping[str, int], what: str) -> Decision:
@@ -372,10 +350,6 @@ def _missing(shape: Shape, *, rare: bool = False) -> list[str]:
     return ["missing = true"] if rare or Kind.EMPTY in shape.masses else []
 
 
-def _sum(values: Mapping[str, int], texts: list[str]) -> float:
-    return float(sum(values[text] for text in texts))
-
-
 # --- the plan and the way through ---
 
 
@@ -387,10 +361,8 @@ class MeasuredDraft(msgspec.Struct, frozen=True):
     delta: float
     mu: float
     failure: float
-    fewest: int
-    """A value in about so many rows is shown as often as not."""
-    least: int
-    """So many rows in one bin stand above the noise that types and bounds are found in."""
+    fewest: int  # a value in about so many rows is shown as often as not
+    least: int  # so many rows in one bin stand above the noise that types and bounds are found in
     columns: tuple[Decision, ...]
     warnings: tuple[str, ...] = ()
 
@@ -431,7 +403,6 @@ class DraftPlan:
 
     @property
     def sigma(self) -> float:
-        """The noise of a bin of kinds."""
         return math.sqrt(len(self.columns)) / self.charges[KINDS] * (1 + 1e-13)
 
     def selection(self, columns: int) -> SelectionEvent:
@@ -454,14 +425,12 @@ def measure_schema(
     rows: int | None = None,
     decimal: str | None = None,
     payer: Payer | None = None,
-    on_step: Callable[[str], None] = lambda step: None,
     entropy: Entropy = os.urandom,
 ) -> MeasuredDraft:
-    """A schema whose types, bounds and values are noisy measurements of a table: it needs no confirmation.
+    """Measure types, bounds and values of a table with noise: the schema needs no confirmation.
 
-    Its charge protects one row, so the caller must declare `one_row_per_person`. Names of columns are taken as
-    public, and nothing else. `rows`, if it is public how many there are, refuses a
-    budget that could find nothing before anything is spent. `decimal` is the mark before decimals in text.
+    The charge protects one row, so the caller must declare `one_row_per_person`. Only names of columns are taken
+    as public. With a public number of `rows`, a budget that could find nothing is refused before it is spent.
 
     >>> people = pa.table({"age": [30, 41, 52] * 3000, "smoker": ["yes", "no", "no"] * 3000})
     >>> draft = measure_schema(people, epsilon=1.0, delta=1e-9, one_row_per_person=True, label="smoker")
@@ -479,7 +448,6 @@ def measure_schema(
     _check_rows(plan, rows)
     with _paid(payer, plan):
         scout = Scout(source, plan.mu, plan.failure, entropy)
-        on_step(KINDS)
         noisy = scout.measure(KindHistograms(plan.columns, decimal=mark), sigma=plan.sigma).astype(np.float64)
         shapes = {
             name: Shape.of(noisy[k * BINS : (k + 1) * BINS], plan.sigma) for k, name in enumerate(plan.columns)
@@ -487,7 +455,6 @@ def measure_schema(
         asked = _asked(shapes, label, mark)
         values: dict[str, dict[str, int]] = {}
         if asked.columns:
-            on_step(VALUES)
             event = plan.selection(len(asked.columns))
             values = scout.select(asked, sigma=event.sigma, threshold=event.threshold)
     return _draft(
@@ -499,17 +466,6 @@ def measure_schema(
         selected=max(len(asked.columns), 1),
         seeded=entropy is not os.urandom,
     )
-
-
-def _check_storage(name: str, kind: pa.DataType, decimal: str, *, learned: bool) -> None:
-    """Refuse a storage type whose cells may be counted differently from their text (see `check_storage`)."""
-    stored = kind_of(kind)
-    known = ("text", "null", *(["numbers"] if decimal == "." else []))
-    if learned and stored not in known:
-        raise DataError(
-            f"column '{name}' is stored as {stored}, which may not read as its text would; pass the file, or read "
-            "it with dtype=str. Nothing was spent"
-        )
 
 
 def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str], decimal: str) -> DraftPlan:
@@ -532,8 +488,13 @@ def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str],
     for name, kind in zip(names, source.types, strict=True):
         if kind is not None:
             check_type(name, kind, learned=name not in ids)
-            mark = "," if source.kind == "duckdb" else decimal  # whose numbers may be rounded: text alone
-            _check_storage(name, kind, mark, learned=name not in ids)
+            # Numbers of DuckDB may be rounded; other types may not read as their text would (see `check_storage`).
+            exact = decimal == "." and source.kind != "duckdb"
+            if name not in ids and kind_of(kind) not in ("text", "null", *(["numbers"] if exact else [])):
+                raise DataError(
+                    f"column '{name}' is stored as {kind_of(kind)}, which may not read as its text would; "
+                    "pass the file, or read it with dtype=str. Nothing was spent"
+                )
     columns = tuple(name for name in names if name not in ids)
     if not columns:
         raise ConfigError("there is no column to measure; leave out fewer ids")

@@ -135,12 +135,9 @@ def _joined(parts: list[pa.Array], kind: pa.DataType | None) -> pa.ChunkedArray:
     return pa.chunked_array(parts)
 
 
-_SAMPLE = 1_000
-"""Rows in which most pairs of columns already fail the test."""
-_REPEATS = 10
-"""How often a value must occur on average: a unique value determines everything."""
-_EVIDENCE = 50
-"""Rows that would differ by chance: a column that hardly varies follows from everything."""
+_SAMPLE = 1_000  # rows in which most pairs of columns already fail the test
+_REPEATS = 10  # mean count of a value: a unique value determines everything
+_EVIDENCE = 50  # rows that would differ by chance: a column that hardly varies follows from everything
 
 
 def what_follows(looks: Sequence[Look]) -> dict[str, str]:
@@ -148,10 +145,6 @@ def what_follows(looks: Sequence[Look]) -> dict[str, str]:
 
     The source is the one with the fewest values. Of two columns that determine each other, the second follows.
     Missing counts as a value.
-
-    >>> table = pa.table({"town": ["Bern", "Rome", "Oslo", "Kiel"] * 50, "land": ["CH", "IT", "NO", "DE"] * 50})
-    >>> what_follows([Look.of(name, table[name]) for name in table.column_names])
-    {'land': 'follows from "town", and the other way round'}
     """
     found: dict[str, str] = {}
     sizes = [look.distinct + (look.cells < look.rows) for look in looks]
@@ -188,11 +181,7 @@ def quoted(text: str) -> str:
 
 
 def some(count: int, thing: str) -> str:
-    """So many things.
-
-    >>> some(1, "row"), some(2_000, "row")
-    ('1 row', '2,000 rows')
-    """
+    """Return a count with its noun: 1 row, 2,000 rows."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
@@ -209,11 +198,7 @@ def percent(part: float, whole: float = 1.0) -> str:
 
 
 def repeating(name: str, distinct: int, cells: int, most: int, *, exact: bool = True) -> str:
-    """What it means that an id occurs in several rows.
-
-    >>> repeating("patient", distinct=2, cells=3, most=2)[:65]
-    'it repeats: 2 different values in 3 rows, one of them in 2 rows. '
-    """
+    """What it means that an id occurs in several rows."""
     about, more = ("", "") if exact else ("about ", " or more")
     epsilon = group_epsilon(1.0, DEFAULT_DELTA, most)
     return (

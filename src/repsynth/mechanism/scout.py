@@ -18,8 +18,7 @@ from repsynth.mechanism.noise import Entropy, add_gaussian, select_counts
 from repsynth.privacy.events import GaussianEvent, SelectionEvent
 from repsynth.privacy.loss import Loss
 
-_WAITING = 2**20
-"""Counts of values that are put together at a time."""
+_WAITING = 2**20  # counts of values that are merged at a time
 
 
 class Cells(Protocol):
