@@ -29,18 +29,19 @@ from repsynth.scoring.weights import FULL
 
 def test_realised_losses(sim: datasets.Dataset) -> None:
     """The noise is seeded, so that some records are certain to lie above the threshold."""
+    people = sim.table.slice(0, 2000)
     plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6, model="naive-bayes"))
-    release = run(plan, open_source(sim.table), noise_seed=1)
-    table, summary = dossier(sim.table, release)
-    assert table.num_rows == 6000
+    release = run(plan, open_source(people), noise_seed=1)
+    table, summary = dossier(people, release)
+    assert table.num_rows == 2000
     realised, weight = table["realised_epsilon"].to_numpy(), table["weight"].to_numpy()
     assert realised.max() <= release.privacy.epsilon
     assert realised[weight < 1].max() < 0.4
     assert np.all(table["guaranteed_epsilon"].to_numpy() <= release.privacy.epsilon)
-    assert summary.records == 6000
+    assert summary.records == 2000
     assert summary.weight_bias > 0
     # Means of norms, by hand.
-    records = records_of(sim.table, sim.schema)
+    records = records_of(people, sim.schema)
     contribution = release.fit.statistic.contribution
     norm = np.sqrt(contribution.squared_norm(records)) / UNIT
     kept = np.minimum(norm, contribution.clip / UNIT)
@@ -76,8 +77,8 @@ class Runs:
 @pytest.fixture(scope="module")
 def runs() -> Runs:
     """Seeds fix the noise."""
-    table, schema = datasets.simulate(40_000, seed=3), datasets.load("sim").schema
-    plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-6, public_rows=table.num_rows, model="naive-bayes"))
+    table, schema = datasets.simulate(20_000, seed=3), datasets.load("sim").schema
+    plan = make_plan(schema, Settings.of(epsilon=8.0, delta=1e-6, public_rows=table.num_rows, model="naive-bayes"))
     records = records_of(table, schema)
     first = run(plan, open_source(table), noise_seed=1)
     farthest = int(np.argmax(first.score.of(records)))
@@ -101,7 +102,7 @@ def test_the_guarantee_holds_whatever_stage_1_draws(runs: Runs) -> None:
 
 def test_the_guarantee_does_not_depend_on_the_noise_that_was_drawn(runs: Runs) -> None:
     """It holds before stage 1 is run, so every run must state the same."""
-    first, *others = (guaranteed_weights(release, [runs.records], eta=1e-6) for release in runs.releases[:3])
+    first, *others = (guaranteed_weights(release, [runs.records], eta=1e-6) for release in runs.releases[:2])
     for other in others:
         assert np.array_equal(first, other)
 
