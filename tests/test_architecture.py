@@ -23,7 +23,6 @@ FOLDERS = [
         "release",
         "pipeline",
         "curator",
-        "domain",
         "auditing",
         "evaluation",
         "attacks",
@@ -166,7 +165,7 @@ def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
 def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
     assert users == {
-        *("mechanism.noise", "mechanism.meter", "mechanism.scout", "pipeline.run", "domain.measure"),
+        *("mechanism.noise", "mechanism.meter", "mechanism.scout", "pipeline.run", "curator.private_schema"),
         *("data.persons", "engines.clusters"),  # the key of the fingerprints
     }
     assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
@@ -202,7 +201,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     assert callers("EncodedTable", "encode_batch") == readers | {"report.own_bound"}
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
     assert callers("LocalEngine") == {
-        *("curator.guarantee", "curator.chance"),
+        *("curator.guarantee", "curator.dossier"),
         *("auditing.audit", "auditing.targets"),
     }
     looking = {"curator.dossier", "auditing.audit", "evaluation.matrix"}

@@ -47,8 +47,8 @@ BOUND = "privacy/test_bound.py::"
 NETWORK = "models/test_network.py::"
 PLACES = "data/test_places.py::"
 DATABASES = "data/test_databases.py::"
-SELECTION = "domain/test_selection.py::"
-MEASURE = "domain/test_measure.py::"
+SELECTION = "curator/test_selection.py::"
+MEASURE = "curator/test_measure.py::"
 CLUSTERS = "engines/test_clusters.py::"
 SAME_BITS = CLUSTERS + "test_the_release_is_the_same_bit_for_bit"
 REFUSED = CLUSTERS + "test_a_sum_is_refused_unless_it_is_one_of_all_parts"
@@ -633,14 +633,14 @@ FAULTS = [
     ),
     Fault(
         "both measurements get the whole budget",
-        "domain.measure:DraftPlan.charges",
+        "curator.private_schema:DraftPlan.charges",
         "self.mu * math.sqrt(0.5)",
         "self.mu",
         MEASURE + "test_it_costs_what_was_asked_and_no_more",
     ),
     Fault(
         "the table says which columns have texts",
-        "domain.measure:measure_schema",
+        "curator.private_schema:measure_schema",
         "_asked(shapes, label, mark)",
         "FrequentValues(source.names[:1 + (source.rows or 0) % 2], frozenset())",
         MEASURE + "test_with_what_was_released_frozen_nothing_else_of_the_table_shows",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from repsynth.auditing.bounds import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
-    from repsynth.domain.measure import MeasuredDraft
+    from repsynth.curator.private_schema import MeasuredDraft
     from repsynth.evaluation.evaluate import Evaluation
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.expected import Expected
@@ -150,7 +150,7 @@ def draft_schema(
     >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
     type = "integer"
     """
-    from repsynth.curator.draft import draft_schema as draft
+    from repsynth.curator.draft import make_draft
     from repsynth.data.sources import open_source
     from repsynth.schema.sdv import from_sdv, load_sdv
 
@@ -158,7 +158,8 @@ def draft_schema(
     described = None
     if metadata is not None:
         described = from_sdv(metadata) if isinstance(metadata, dict) else load_sdv(metadata)
-    return draft(open_source(table, reading), label=label, decimal=reading.decimal, described=described)
+    source = open_source(table, reading)
+    return make_draft(source, label=label, decimal=reading.decimal, described=described).text
 
 
 @reads_a_table
@@ -189,8 +190,8 @@ def measure_schema(
     >>> schema.label, schema.columns[0].max
     ('smoker', 99)
     """
+    from repsynth.curator.private_schema import measure_schema as measure
     from repsynth.data.sources import open_source
-    from repsynth.domain.measure import measure_schema as measure
     from repsynth.pipeline.payment import open_payer
 
     payer = open_payer(ledger, dataset)

@@ -305,6 +305,7 @@ def test_a_dossier_states_what_is_guaranteed_to_persons(runs: Runs) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.attack
 def test_an_audit_judges_the_guarantee_of_a_person(runs: Runs) -> None:
     """By all of their rows: somebody with one outlier among ordinary rows has more to lose than that row."""
     bound = guaranteed_weights(runs.release, [runs.records], eta=runs.release.plan.delta / 2)

@@ -197,8 +197,13 @@ def test_noise_is_scaled_by_the_rows_of_a_person(rows: int) -> None:
     whose = Whose(np.zeros(1, dtype=np.int64), np.full(1, UNITS // 2))
     engine = LocalEngine([Records(rows=1, codes={}, whose=whose)], person=Person(column="patient", rows=rows))
     meter = Meter(engine, mu=100.0, entropy=seeded_entropy(rows))
-    drawn = np.array([meter.measure(Count(), mu=0.1)[0] for _ in range(3000)], dtype=np.float64)
-    assert {event.sigma for event in meter.events} == {meter.events[0].sigma}  # type: ignore[union-attr]
+    found, sigmas = [], set()
+    for _ in range(3000):
+        meter.events.clear()  # composing all of them would take long
+        found.append(meter.measure(Count(), mu=0.1)[0])
+        sigmas.add(meter.events[0].sigma)  # type: ignore[union-attr]
+    drawn = np.array(found, dtype=np.float64)
+    assert len(sigmas) == 1
     assert meter.events[0].sigma == pytest.approx(rows / 0.1)  # type: ignore[union-attr]
     assert meter.events[0].mu == pytest.approx(0.1)
     assert abs(drawn.mean() - 0.5) < 6.2 * rows / 0.1 / np.sqrt(3000)
@@ -228,9 +233,12 @@ def test_a_choice_is_as_blurred_as_a_person_can_move_it() -> None:
     for rows in (1, 3):
         meter = Meter(LocalEngine([], person=Person(column="x", rows=rows)), mu=1e6, entropy=seeded_entropy(rows))
         mu = 4 * np.sqrt(2 * np.pi) / 4
-        first = np.mean([meter.choose(Tie(True), mu=mu) == (0,) for _ in range(4000)])
+        first = []
+        for _ in range(4000):
+            meter.events.clear()  # composing all of them would take long
+            first.append(meter.choose(Tie(True), mu=mu) == (0,))
         expected = 1 / (1 + np.exp(-2 / rows))
-        assert abs(first - expected) < 6.2 * np.sqrt(0.25 / 4000)
+        assert abs(np.mean(first) - expected) < 6.2 * np.sqrt(0.25 / 4000)
         assert meter.events[0].mu == pytest.approx(mu)
 
 
@@ -440,7 +448,7 @@ def test_a_dossier_gives_each_person_their_own_loss() -> None:
 # --- the audit ---
 
 
-@pytest.mark.parametrize("model", ["naive-bayes", "mst"])
+@pytest.mark.parametrize("model", ["naive-bayes", pytest.param("mst", marks=pytest.mark.attack)])
 def test_an_audit_attacks_persons_and_finds_nothing(model: str) -> None:
     plan = plan_of(2, **options_of(model))
     with repeatable(3):

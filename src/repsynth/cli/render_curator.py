@@ -12,8 +12,8 @@ from repsynth.cli.render import guarantee, make_table, print_table, warnings
 from repsynth.curator.check import ColumnCheck, TableCheck
 from repsynth.curator.dossier import Summary
 from repsynth.curator.draft import Draft
-from repsynth.curator.look import percent
-from repsynth.domain.measure import MeasuredDraft
+from repsynth.curator.private_schema import MeasuredDraft
+from repsynth.curator.profile import percent
 from repsynth.evaluation.measures import Measure, show
 from repsynth.evaluation.written import GROUP_HEADERS, group_row, measure_row
 from repsynth.privacy.shown import at_most, fixed_at_least, fixed_at_most, percent_at_least

@@ -9,12 +9,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from repsynth.curator.private_schema import BINS, FrequentValues, Kind, KindHistograms, bins_of, edges_of, start_of
 from repsynth.data.sources import open_source
-from repsynth.domain.kinds import BINS, Kind, KindHistograms, bins_of, edges_of, start_of
-from repsynth.domain.measure import FrequentValues
 
 CELLS: list[Any] = [
     *(None, "", " ", 0, 1, -1, 7, 10**9, -(10**15), 2**70, True, False, 1.5, -0.25, 1e-9, 1e300, float("inf")),
@@ -43,6 +42,7 @@ def read(table: Any) -> list[tuple[int, str | None, str | None]]:
     return found
 
 
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(CELLS), min_size=1, max_size=8))
 def test_a_cell_of_an_object_column_reads_alike_alone_and_among_others(cells: list[Any]) -> None:
     together = read(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))
@@ -80,6 +80,7 @@ def test_one_odd_cell_changes_no_other_however_the_library_stores_it() -> None:
     assert read(pd.DataFrame({"a": [True, False, "x"]}))[:2] == true
 
 
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(CELLS), max_size=8))
 def test_a_row_adds_one_to_one_bin_of_each_column(cells: list[Any]) -> None:
     frame = pd.DataFrame({"a": pd.Series(cells, dtype=object), "b": pd.Series(cells[::-1], dtype=object)})

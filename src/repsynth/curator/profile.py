@@ -1,6 +1,7 @@
-"""A table looked at column by column: the different cells of each, and how often they occur. PRIVATE."""
+"""Profile a table: the distinct values of each column, and columns that another one determines. PRIVATE."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,21 +96,20 @@ class Look:
 
 
 def read_table(opened: Source) -> pa.Table:
+    """Read a whole table; refuse one that a schema cannot describe."""
     if (mark := other_mark(opened)) is not None:
         raise DataError(f"{opened.place}: has one column only; {say_delimiter(mark)}")
     if len(set(opened.names)) < len(opened.names):
         raise DataError("a column name is used more than once; rename the columns first")
     batches = list(opened.batches(opened.names))
-    empty = [pa.array([], kind or pa.large_string()) for kind in opened.types]
-    names = list(opened.names)
-    if batches:
-        columns = [
-            _joined([batch.column(name) for batch in batches], kind)
-            for name, kind in zip(names, opened.types, strict=True)
-        ]
-        table = pa.Table.from_arrays(columns, names=names)
-    else:
-        table = pa.Table.from_arrays(empty, names=names)
+    table = pa.table(
+        {
+            name: _joined(
+                [batch.column(name) for batch in batches] or [pa.array([], kind or pa.large_string())], kind
+            )
+            for name, kind in zip(opened.names, opened.types, strict=True)
+        }
+    )
     if opened.kind == "csv":
         table = table.cast(pa.schema([(name, pa.large_string()) for name in opened.names]))
         # The reader puts this mark in place of bytes that are no UTF-8 text.
@@ -124,13 +124,55 @@ def read_table(opened: Source) -> pa.Table:
 
 
 def _joined(parts: list[pa.Array], kind: pa.DataType | None) -> pa.ChunkedArray:
-    """The cells of all batches: as the column is declared, as a reader may have put its texts into dictionaries;
-    one by one, where files of one table store it in different ways."""
+    """Join the batches of a column.
+
+    A reader may have put texts into dictionaries. Files of one table may store a column in different types.
+    """
     if kind is not None and not pa.types.is_dictionary(kind):
         parts = [part if part.type == CELLS else plain_array(part) for part in parts]
     if len({part.type for part in parts}) > 1:
         parts = [part if part.type == CELLS else read_cells(plain_array(part).to_pylist()) for part in parts]
     return pa.chunked_array(parts)
+
+
+_SAMPLE = 1_000  # rows in which most pairs of columns already fail the test
+_REPEATS = 10  # mean count of a value: a unique value determines everything
+_EVIDENCE = 50  # rows that would differ by chance: a column that hardly varies follows from everything
+
+
+def what_follows(looks: Sequence[Look]) -> dict[str, str]:
+    """Say for each column that another one determines which one that is, and how many values it has.
+
+    The source is the one with the fewest values. Of two columns that determine each other, the second follows.
+    Missing counts as a value.
+    """
+    found: dict[str, str] = {}
+    sizes = [look.distinct + (look.cells < look.rows) for look in looks]
+    for b, target in enumerate(looks):
+        for size, a in sorted(zip(sizes, range(len(looks)), strict=True)):
+            both = size == sizes[b]
+            if a == b or (both and a > b) or not 1 < sizes[b] <= size:
+                continue
+            if _determines(looks[a], target, size):
+                how = "and the other way round" if both else f"which has {size:,} values"
+                found[target.name] = f"follows from {quoted(looks[a].name)}, {how}"
+                break
+    return found
+
+
+def _determines(source: Look, target: Look, size: int) -> bool:
+    rows = source.rows
+    fractions = np.append(target.counts, rows - target.cells) / rows
+    differ = float(1 - fractions @ fractions)  # how often two rows differ in the target
+    if size * _REPEATS > rows or (rows - size) * differ < _EVIDENCE:
+        return False
+    last = np.zeros(source.distinct + 1, dtype=np.int64)
+    for sample in (slice(None, None, max(rows // _SAMPLE, 1)), slice(None)):
+        mine, its = source.codes[sample], target.codes[sample]
+        last[mine] = its  # missing, -1, is the last place
+        if not np.array_equal(last[mine], its):
+            return False
+    return True
 
 
 def quoted(text: str) -> str:
@@ -139,11 +181,7 @@ def quoted(text: str) -> str:
 
 
 def some(count: int, thing: str) -> str:
-    """So many things.
-
-    >>> some(1, "row"), some(2_000, "row")
-    ('1 row', '2,000 rows')
-    """
+    """Return a count with its noun: 1 row, 2,000 rows."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
@@ -160,11 +198,7 @@ def percent(part: float, whole: float = 1.0) -> str:
 
 
 def repeating(name: str, distinct: int, cells: int, most: int, *, exact: bool = True) -> str:
-    """What it means that an id occurs in several rows.
-
-    >>> repeating("patient", distinct=2, cells=3, most=2)[:65]
-    'it repeats: 2 different values in 3 rows, one of them in 2 rows. '
-    """
+    """What it means that an id occurs in several rows."""
     about, more = ("", "") if exact else ("about ", " or more")
     epsilon = group_epsilon(1.0, DEFAULT_DELTA, most)
     return (

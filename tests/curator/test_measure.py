@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,10 @@ from repsynth import Ledger, Release, measure_schema, plan, synthesize
 from repsynth.arrays import Ints
 from repsynth.cli import main
 from repsynth.cli.render import plan_data
+from repsynth.curator import private_schema as module
 from repsynth.curator.check import check_table
+from repsynth.curator.private_schema import DraftPlan, FrequentValues, KindHistograms, MeasuredDraft
 from repsynth.data.sources import open_source
-from repsynth.domain import measure as module
-from repsynth.domain.kinds import KindHistograms
-from repsynth.domain.measure import DraftPlan, FrequentValues, MeasuredDraft
 from repsynth.errors import ConfigError, DataError, LedgerError, RepsynthWarning
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.mechanism.scout import Cells, Scout, Values
@@ -34,6 +34,7 @@ from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Measured, 
 ROWS = 20_000
 
 
+@cache
 def people(rows: int = ROWS) -> pa.Table:
     rng = np.random.default_rng(3)
     texts = np.where(rng.random(rows) < 0.1, "N", rng.integers(0, 5000, rows).astype(str))
@@ -59,6 +60,12 @@ def draft(table: Any = None, *, seed: int = 1, **options: Any) -> MeasuredDraft:
     options = {"epsilon": 1.0, "delta": 1e-9, "one_row_per_person": True, "label": "smoker"} | options
     source = people() if table is None else table
     return module.measure_schema(source, entropy=seeded_entropy(seed), **options)
+
+
+@cache
+def drafted() -> str:
+    """The text of one draft, for tests that need a measured schema."""
+    return draft(epsilon=0.5).text
 
 
 def test_types_bounds_and_values_are_found() -> None:
@@ -212,8 +219,6 @@ def test_with_what_was_released_frozen_nothing_else_of_the_table_shows(monkeypat
 
 
 def test_the_scout_refuses_what_exceeds_its_budget() -> None:
-    from repsynth.domain.kinds import KindHistograms
-
     scout = Scout(open_source(people(10)), mu=0.1, failure=1e-12)
     with pytest.raises(ConfigError, match="does not cover"):
         scout.measure(KindHistograms(("age",)), sigma=9.9)
@@ -291,7 +296,7 @@ def test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong(tmp_pa
 
 @pytest.mark.filterwarnings("ignore:with the measuring of its schema")
 def test_a_release_counts_what_its_schema_has_cost(tmp_path: Path) -> None:
-    schema = parse_schema(draft(epsilon=0.5).text)
+    schema = parse_schema(drafted())
     assert schema.measured is not None
     release = synthesize(people(), schema, epsilon=1.0, delta=1e-9, model="naive-bayes")
     privacy = release.privacy
@@ -313,7 +318,7 @@ def test_a_release_counts_what_its_schema_has_cost(tmp_path: Path) -> None:
 
 
 def test_a_plan_says_what_is_lost_in_all_and_refuses_a_delta_that_the_schema_takes() -> None:
-    schema = parse_schema(draft(epsilon=0.5).text)
+    schema = parse_schema(drafted())
     assert any("in all" in text for text in plan(schema, epsilon=1.0, delta=1e-9).warnings)
     with pytest.raises(ConfigError, match="leaves too little"):
         plan(schema, epsilon=1.0, delta=1e-12)
@@ -337,7 +342,7 @@ def test_a_plan_says_what_is_lost_in_all_and_refuses_a_delta_that_the_schema_tak
 def test_a_cost_that_was_tampered_with_is_refused(text: str) -> None:
     from repsynth.errors import SchemaError
 
-    whole = draft(epsilon=0.5).text
+    whole = drafted()
     key = text.split(" = ")[0]
     head, _, tail = whole.partition("[measured]\n")
     lines = [line for line in tail.splitlines() if not line.startswith(key)] + [text]
@@ -419,7 +424,7 @@ def test_failures_of_drafts_add_up_until_their_part_of_delta_is_spent(tmp_path: 
 
 @pytest.mark.filterwarnings("ignore:with the measuring of its schema")
 def test_a_ledger_that_did_not_pay_for_the_schema_pays_with_the_first_run_and_no_other(tmp_path: Path) -> None:
-    schema = parse_schema(draft(epsilon=0.5).text)
+    schema = parse_schema(drafted())
     ledger = Ledger.create(tmp_path / "ledger.db")
     ledger.init("data", Budget.approximate(epsilon=1.0, delta=1e-6))
     with pytest.raises(LedgerError, match="left of"):
@@ -450,7 +455,7 @@ def test_each_dataset_of_a_ledger_pays_for_a_measured_schema(tmp_path: Path) -> 
 
 @pytest.mark.filterwarnings("ignore:with the measuring of its schema")
 def test_what_a_plan_says_of_records_and_outliers_counts_the_schema() -> None:
-    schema = parse_schema(draft(epsilon=0.5).text)
+    schema = parse_schema(drafted())
     made = plan(schema, epsilon=1.0, delta=1e-6, outlier_epsilon=0.6, model="naive-bayes")
     assert float(made.whole_loss.epsilon_at(made.ceiling, 1e-6)) <= 0.6
     release = synthesize(people(), schema, epsilon=1.0, delta=1e-6, outlier_epsilon=0.6, model="naive-bayes")
