@@ -26,7 +26,7 @@ from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records, no_records
 from repsynth.data.sources import Source, open_source
 from repsynth.data.sources.base import File
-from repsynth.engines import names as engine_names
+from repsynth.engines import opening as engine_names
 from repsynth.engines.base import Kernel
 from repsynth.mechanism.meter import Meter
 from repsynth.models.base import Hooks, Kept, Made, Model, Share

@@ -18,7 +18,7 @@ from test_clusters import MODELS, SCHEMA, Pretended, PretendedParts, check_same_
 from repsynth.data.fingerprints import Expanded, Fingerprints, Run
 from repsynth.data.records import UNITS
 from repsynth.data.sources import arrow_files, frames, open_source, stretches
-from repsynth.engines import clusters, names
+from repsynth.engines import clusters, opening
 from repsynth.engines.counting import Answer, EncodeOwned, Owned, Question, Reply
 from repsynth.engines.work import Failed, Task
 from repsynth.errors import DataError
@@ -50,7 +50,7 @@ def visit_files(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    monkeypatch.setitem(names.CLUSTERS, "pretended", f"{connect.__module__}:connect")
+    monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{connect.__module__}:connect")
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
     monkeypatch.setattr(stretches, "RANGE", 9000)

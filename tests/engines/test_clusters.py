@@ -25,7 +25,7 @@ from repsynth import Budget, Ledger
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
 from repsynth.data.sources import Source, arrow_files, frames, open_source, stretches
-from repsynth.engines import names
+from repsynth.engines import opening
 from repsynth.engines.clusters import ClusterEngine, sum_of
 from repsynth.engines.codes import Part
 from repsynth.engines.work import (
@@ -126,7 +126,7 @@ def connect(cluster: Any, source: Source) -> Iterator[Pretended]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    monkeypatch.setitem(names.CLUSTERS, "pretended", f"{__name__}:connect")
+    monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{__name__}:connect")
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
     monkeypatch.setattr(stretches, "RANGE", 9000)
@@ -371,7 +371,7 @@ def test_a_place_that_is_none_is_refused_before_anything_is_spent(
 
 @pytest.mark.parametrize("name", ["dask", "spark"])
 def test_a_library_that_is_not_there_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(names.CLUSTERS, name, "repsynth.engines.nowhere:connect")
+    monkeypatch.setitem(opening.CLUSTERS, name, "repsynth.engines.nowhere:connect")
     with pytest.raises(ConfigError, match=rf"needs more packages; pip install 'repsynth\[{name}\]'"):
         run(plan_of("naive-bayes"), open_source(make_people(50)), engine=name)
 

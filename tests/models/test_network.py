@@ -29,7 +29,7 @@ from repsynth.curator.dossier import dossier
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.engines.subsample import sample_rows
+from repsynth.engines.local import sample_rows
 from repsynth.errors import ConfigError, LedgerError, ReleaseError
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
