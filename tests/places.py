@@ -206,7 +206,7 @@ FILES: dict[str, Callable[[pa.Table, Path], Place]] = {
 SINGLE = [kind for kind in FILES if kind not in ("parquet folder", "pattern", "several")]
 """One file alone."""
 TEXT = ("csv", "csv.gz", "csv.bz2", "csv.zst", "tsv", "foreign csv")
-KINDS = [*FILES, "postgresql", "postgresql query"]
+KINDS = [*FILES, *(pytest.param(kind, marks=pytest.mark.server) for kind in ("postgresql", "postgresql query"))]
 
 
 def put(folder: Path, server: Callable[[], Server], kind: str, table: pa.Table, where: str = "place") -> Place:

@@ -61,8 +61,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
 # --- the same bits ---
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "table"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "kind"), list(zip(MODELS, ("csv", "table", "parquet"), strict=True)))
 def test_the_release_is_that_of_one_process(model: str, kind: str, pretended: Pretended, tmp_path: Path) -> None:
     check_same_bits(plan_of(model, VISITS), visit_files(tmp_path)[kind], "pretended")
 

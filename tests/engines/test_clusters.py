@@ -226,8 +226,7 @@ raise SystemExit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "table"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "kind"), list(zip(MODELS, ("csv", "table", "parquet"), strict=True)))
 def test_the_release_is_the_same_bit_for_bit(model: str, kind: str, pretended: Pretended, tmp_path: Path) -> None:
     check_same_bits(plan_of(model), tables(tmp_path)[kind], "pretended")
 

@@ -68,7 +68,7 @@ def all_bins(schema: Schema) -> tuple[ColumnHistograms, ...]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_sums_over_codes_have_the_bits_of_sums_over_records(data: st.DataObject) -> None:
     """All column types, whatever the batches, the threads and where the codes are."""

@@ -32,7 +32,11 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan
 
 distributed = pytest.importorskip("distributed", reason="no Dask here; pip install 'repsynth[dask]'")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Dask warns of many things
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore"),
+]
 
 Client = Any
 
@@ -64,6 +68,7 @@ def test_a_dask_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
         wait_until_all_is_let_go(client)
 
 
+@pytest.mark.smoke
 def test_without_an_address_a_local_cluster_is_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
