@@ -44,8 +44,8 @@ HEAVY = {
     "adbc_driver_manager": {"data.sources.sql"},
     "adbc_driver_postgresql": {"data.sources.sql"},
     "duckdb": {"data.sources.sql"},
-    "pyreadstat": {"data.sources.statistics"},
-    "python_calamine": {"data.sources.excel"},
+    "pyreadstat": {"data.sources.office"},
+    "python_calamine": {"data.sources.office"},
     "faker": {"data"},
     "sqlite3": {"data.sources.sql", "privacy"},
     "sklearn": {"datasets", "evaluation", "cli", "estimator"},
@@ -232,7 +232,7 @@ def test_starting_loads_nothing_heavy() -> None:
 
 
 MESSAGES = {"encode", "base", "csv", "arrow_files", "frames", "meter", "local"}
-MESSAGES |= {"folders", "sql", "excel", "statistics"}
+MESSAGES |= {"folders", "sql", "office"}
 MESSAGES |= {"work", "counting", "clusters", "on_dask", "on_spark", "scout", "persons", "fingerprints"}
 """Modules whose code holds cells in its hands."""
 

@@ -48,7 +48,7 @@ POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.server)
 def test_the_same_codes_from_every_place_however_often_it_is_read(
     kind: str, place: Callable[..., Place], people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("arrow_files", "sql", "excel", "statistics"):  # ten batches, none left over
+    for module in ("arrow_files", "sql", "office"):  # ten batches, none left over
         monkeypatch.setattr(f"repsynth.data.sources.{module}.BATCH_ROWS", people.num_rows // 10)
     source, expected = place(kind, people).open(), codes_of(open_source(people), schema)
     assert max(max(codes) for codes in expected.values()) > 0

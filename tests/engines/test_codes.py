@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from strategies import schemas, tables
 
 from repsynth.arrays import Int32s, Ints
-from repsynth.data.cuts import Cut, interval_of
 from repsynth.data.encode import EncodedTable
+from repsynth.data.positions import Cut, interval_of
 from repsynth.data.records import Records
 from repsynth.data.sources import Source, open_source
 from repsynth.engines import codes as codes_module

@@ -14,8 +14,7 @@ from repsynth.curator.look import Look, percent, quoted, repeating, some
 from repsynth.curator.sentinels import MARKERS
 from repsynth.curator.tally import IdTally, Tally, bounds_of
 from repsynth.data.encode import encode_batch
-from repsynth.data.following import with_following
-from repsynth.data.matching import holds
+from repsynth.data.record_rules import holds, with_following
 from repsynth.data.records import Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.schema import (

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Ints
-from repsynth.data.cuts import Cut
 from repsynth.data.encode import EncodedTable
+from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, OfCode, Records, Whose, no_records
 from repsynth.engines.base import Kernel
 from repsynth.engines.shelf import MEMORY, Array, Shelf

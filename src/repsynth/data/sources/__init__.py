@@ -19,7 +19,7 @@ from repsynth.errors import ConfigError, DataError, has_controls, printable, sho
 __all__ = ["ADDRESSES", "FILES", "OBJECTS", "Source", "check_columns", "is_text_file", "open_source"]
 
 _CSV = "repsynth.data.sources.csv:open_csv"
-_STATISTICS = "repsynth.data.sources.statistics:open_statistics"
+_STATISTICS = "repsynth.data.sources.office:open_statistics"
 _SQLITE = "repsynth.data.sources.sql:open_sqlite"
 _DUCKDB = "repsynth.data.sources.sql:open_duckdb"
 
@@ -32,7 +32,7 @@ FILES: dict[str, str] = {
     **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "repsynth.data.sources.arrow_files:open_ipc"),
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), _SQLITE),
     ".duckdb": _DUCKDB,
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.sources.excel:open_excel"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.sources.office:open_excel"),
     **dict.fromkeys((".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), _STATISTICS),
 }
 """Who opens a file, by its suffix: "module:function", imported when it is needed."""
