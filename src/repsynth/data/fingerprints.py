@@ -40,7 +40,6 @@ _LOST = "\ufffd"  # what stands for a character that could not be read
 _DIGITS = {16: 11, 32: 24, 64: 53}  # up to this power of two, floats of so many bits hold all whole numbers
 _SOME = 2**14  # texts that are hashed at a time: they stay in the cache
 _LIMB = 4  # bytes of an id that are multiplied by one number of the key
-
 _KEPT = np.array([0, 2**8 - 1, 2**16 - 1, 2**24 - 1, 2**32 - 1], dtype=np.uint32)  # the first bytes of a limb
 
 Words = NDArray[np.uint64]
@@ -184,7 +183,6 @@ class Run:
         return cls(Prints(words[0], words[1]), numbers[0], numbers[1])
 
     def merged(self) -> "Run":
-        """Each person once, where several runs were joined."""
         return Run.of(self.prints, self.rows, self.first)
 
     def find(self, asked: Prints) -> Ints:

@@ -80,7 +80,6 @@ def usual(positions: Ints, column: Numeric) -> Ints:
 
 
 def _taken(column: Numeric) -> set[int]:
-    """The positions whose value is a special one."""
     special = _special(column)
     if isinstance(column, Datetime):
         unit, (start,) = column.unit.total_seconds(), seconds_at(np.zeros(1, dtype=np.int64), column).tolist()

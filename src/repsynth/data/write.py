@@ -83,8 +83,6 @@ class Writer(Protocol):
 
 
 class _ParquetWriter:
-    """Parquet."""
-
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 

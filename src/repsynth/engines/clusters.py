@@ -22,11 +22,8 @@ from repsynth.engines.work import EncodeCompact, Failed, Look, Task, Total
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Person, Schema
 
-FAN_IN = 8
-"""How many sums are added by one task."""
-
-HANDS = 32
-"""By how many tasks persons are counted at most: each part sends something to each of them."""
+FAN_IN = 8  # how many sums are added by one task
+HANDS = 32  # by how many tasks persons are counted at most: each part sends something to each of them
 
 
 class Parts(Protocol):
@@ -63,8 +60,6 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True)
 class ClusterEngine:
-    """Records on a cluster."""
-
     parts: Parts
     person: Person | None = None
     """Where several records may be one person's: all parts are `Compact`, and say what each counts."""
@@ -86,12 +81,10 @@ class ClusterEngine:
 
     @property
     def rows_per_person(self) -> int:
-        """As the schema declares."""
         return 1 if self.person is None else self.person.rows
 
     @property
     def units(self) -> int:
-        """One, but for persons."""
         return 1 if self.person is None else UNITS
 
     @cached_property
@@ -103,7 +96,6 @@ class ClusterEngine:
         return task if self.person is None else ByCount(self._count, task)
 
     def sum(self, kernel: Kernel) -> Ints:
-        """By the workers, each over its own parts."""
         return sum_of(self.parts, self._checked(Total(kernel)), like=kernel.total(no_records()))
 
     def per_record(self) -> Iterator[Records]:

@@ -40,8 +40,7 @@ class Owned:
     chunks: tuple[dict[str, Array], ...]
     states: NDArray[np.int8]
     """0 for a row that has an id, or what there is in its place."""
-    prints: Prints
-    """Of those that have one."""
+    prints: Prints  # of those that have one
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -66,15 +65,12 @@ class EncodeOwned:
 
     @property
     def columns(self) -> list[str]:
-        """What is to be read."""
         return [*(column.name for column in self.schema.learned), self.person.column]
 
     def __call__(self, read: Reader, number: int) -> Owned:
-        """Batch by batch."""
         return self.of(read(self.columns))
 
     def of(self, batches: "Iterable[pa.RecordBatch]") -> Owned:
-        """From batches."""
         fingerprints = Fingerprints(Expanded(self.seed))
         codes = Codes(self.schema, workers=1)
         chunks, states, prints = [], [np.zeros(0, dtype=np.int8)], []
@@ -110,10 +106,8 @@ class Answer:
     """What a row of each of these persons counts."""
 
     factors: NDArray[np.int16]
-    asked: bytes
-    """The digest of the question."""
-    count: bytes
-    """A digest of all questions to the same hand."""
+    asked: bytes  # the digest of the question
+    count: bytes  # A digest of all questions to the same hand
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -129,7 +123,6 @@ class Ask:
     hands: int
 
     def __call__(self, owned: Owned, number: int) -> list[Question]:
-        """By the fingerprint."""
         return [Question(number, persons) for persons in owned.run().cut(self.hands)]
 
 
@@ -137,8 +130,7 @@ class Ask:
 class Reply:
     """What a hand answers to the questions of all parts, in their order."""
 
-    most: int
-    """How many rows of a person count."""
+    most: int  # how many rows of a person count
     parts: int
 
     def __call__(self, questions: Sequence[Question | Failed], hand: int) -> list[Answer] | Failed:
@@ -164,7 +156,6 @@ class Settle:
     schema: Schema
 
     def __call__(self, told: tuple[Owned, Sequence[Answer]], number: int) -> Compact:
-        """With the answers of all hands, in order."""
         owned, answers = told
         run = owned.run()
         asked = [Question(number, persons).digest() for persons in run.cut(len(answers))]
@@ -201,7 +192,6 @@ class FirstCount:
     """By which count the first part goes; nothing of the others."""
 
     def __call__(self, records: Compact, number: int) -> Ints:
-        """For one part."""
         return counted_once(np.array([0 if number else records.count]))
 
 
@@ -213,7 +203,6 @@ class ByCount:
     task: Task
 
     def __call__(self, records: Compact, number: int) -> Any:
-        """For one part."""
         if records.count != self.count:
             raise changed()
         return self.task(records, number)

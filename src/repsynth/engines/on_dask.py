@@ -25,8 +25,7 @@ from repsynth.engines.work import Encode, EncodeCompact, Failed, Made, Task, add
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
-_SECONDS = 20
-"""How long a scheduler has to answer."""
+_SECONDS = 20  # how long a scheduler has to answer
 
 
 @contextmanager
@@ -98,11 +97,8 @@ def _sees(files: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class DaskCluster:
-    """The workers of a scheduler."""
-
     client: Client
-    mine: list[Future]
-    """All that was kept."""
+    mine: list[Future]  # all that was kept
 
     def check(self, source: Source) -> None:
         """Refuse what the workers cannot read; nothing of it is read yet."""
@@ -110,7 +106,6 @@ class DaskCluster:
             raise DataError("a Dask worker does not see the file; put it where all machines have it by this path")
 
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
-        """The records of a source."""
         return ClusterEngine.on(self, source, schema)
 
     def encoding(self, schema: Schema) -> Task:
@@ -180,7 +175,6 @@ class DaskParts:
         return DaskParts(cluster, found)
 
     def added(self, task: Task) -> Any:
-        """Few sums at a time, by the workers."""
         cluster = self.cluster
         level = cluster._each(carried_out, task, self.futures)
         while len(level) > 1:

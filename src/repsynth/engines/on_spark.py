@@ -31,16 +31,12 @@ from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_ou
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
-_ASKED = 8
-"""How many tasks are started to see whether workers can do theirs."""
+_ASKED = 8  # how many tasks are started to see whether workers can do theirs
 
 _GROUP = "spark.jobGroup.id"
 
-_SECONDS = 20
-"""How long a master has to answer."""
-
-_SECONDS_OF_WORKERS = 180
-"""How long workers have, which may have to be started first."""
+_SECONDS = 20  # how long a master has to answer
+_SECONDS_OF_WORKERS = 180  # how long workers have, which may have to be started first
 
 
 @contextmanager
@@ -163,11 +159,8 @@ def _asked(files: tuple[str, ...]) -> tuple[str | None, bool]:
 
 @dataclass(frozen=True)
 class SparkCluster:
-    """The executors of a session."""
-
     context: SparkContext
-    mine: "list[RDD[Any]]"
-    """All that was kept."""
+    mine: "list[RDD[Any]]"  # all that was kept
 
     def check_workers(self) -> None:
         """Before anything is spent: tasks run, and find the same version."""
@@ -185,7 +178,6 @@ class SparkCluster:
             raise DataError("a Spark worker does not see the file; put it where all machines have it by this path")
 
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
-        """The records of a source."""
         return ClusterEngine.on(self, source, schema)
 
     def encoding(self, schema: Schema) -> Task:
@@ -292,7 +284,6 @@ class SparkParts:
         return self.cluster.keep(self.parts.zip(answers).mapPartitionsWithIndex(after), self.count)
 
     def added(self, task: Task) -> Any:
-        """Few sums at a time, by the executors."""
         try:
             return self._each(task).treeReduce(lambda one, two: added([one, two]), depth=depth_of(self.count))
         except KeyboardInterrupt:

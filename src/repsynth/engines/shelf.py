@@ -16,8 +16,7 @@ from repsynth.errors import DataError
 
 Array = NDArray[Any]
 
-MEMORY = 192 * 2**20
-"""Bytes that are kept in memory."""
+MEMORY = 192 * 2**20  # bytes that are kept in memory
 
 
 class Shelf:
@@ -31,12 +30,10 @@ class Shelf:
 
     def __init__(self, limit: int = MEMORY) -> None:
         self.limit = limit
-        """Bytes that are kept in memory."""
         self._left = limit
         self._lock = Lock()
         self._file: IO[bytes] | None = None
-        self.in_file = 0
-        """Bytes in the file."""
+        self.in_file = 0  # bytes in the file
 
     def put(self, array: Array) -> Callable[[], Array]:
         """Put an array aside; what it returns gets it back."""
@@ -49,7 +46,6 @@ class Shelf:
         return lambda: self._read(start, shape, dtype)
 
     def close(self) -> None:
-        """Give the file back to the system."""
         with self._lock:
             if self._file is not None:
                 self._file.close()

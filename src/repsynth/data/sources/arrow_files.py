@@ -21,16 +21,13 @@ from repsynth.data.sources.base import (
 )
 from repsynth.errors import DataError
 
-PIECE_ROWS = 2**21
-"""Rows of a piece, unless a row group has more."""
+PIECE_ROWS = 2**21  # rows of a piece, unless a row group has more
 
 _FILE, _OLD = b"ARROW1", b"FEA1"
-_END = b"\xff\xff\xff\xff\0\0\0\0"
-"""What stands at the end of a stream."""
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # what stands at the end of a stream
 
 
 def open_parquet(file: File) -> Source:
-    """A Parquet file."""
     try:
         metadata = pq.read_metadata(file.path)
         arrow_schema = metadata.schema.to_arrow_schema()
@@ -73,7 +70,6 @@ class ParquetPiece:
     """The file's state when it was opened."""
 
     def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Their batches."""
         read = quietly(self._read, f"{self.place}: cannot be read as Parquet")
         return unchanged(read, Path(self.path), self.before, self.place)(columns)
 

@@ -60,7 +60,6 @@ def open_csv(file: File) -> Source:
 
 
 def _header(file: File, encoding: str, delimiter: str) -> tuple[str, ...]:
-    """The names of the columns, in the first line."""
     try:
         if encoding == "utf-8":
             with _open_bytes(file.path) as opened:
@@ -93,7 +92,6 @@ class CsvPiece:
     """The file's state when it was opened."""
 
     def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Its batches."""
         path = self.file.path if isinstance(self.file, Stretch) else self.file
         read = quietly(self._read, f"{self.place}: cannot be read as CSV")
         return unchanged(read, path, self.before, self.place)(columns)

@@ -31,7 +31,6 @@ _CHUNK = 2**20
 
 
 def open_excel(file: File) -> Source:
-    """A sheet of a workbook."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ImportError:

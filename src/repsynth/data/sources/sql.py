@@ -83,7 +83,6 @@ class Address(NamedTuple):
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address, and no path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
 
 

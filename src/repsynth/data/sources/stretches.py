@@ -18,8 +18,7 @@ import numpy as np
 from repsynth.arrays import Ints
 from repsynth.data.sources.base import Ask
 
-RANGE = 64 * 2**20
-"""Bytes of a range."""
+RANGE = 64 * 2**20  # bytes of a range
 
 _QUOTE, _LINE_FEED, _COMMA, _RETURN = b'"\n,\r'
 
@@ -34,7 +33,6 @@ class Stretch:
     stop: int
 
     def open(self, mode: str = "rb") -> io.RawIOBase:
-        """Like a path."""
         return _Parts(self.path, [(0, self.header), (self.start, self.stop)])
 
 
