@@ -909,14 +909,14 @@ FAULTS = [
     ),
     Fault(
         "a quote anywhere opens a cell",
-        "data.sources.stretches:first_rows",
+        "data.sources.csv:first_rows",
         "odd",
         "False",
         IN_PARTS,
     ),
     Fault(
         "rows are taken for the header",
-        "data.sources.stretches:stretches",
+        "data.sources.csv:stretches",
         "b'\\r'",
         "b'\\r\\r'",
         IN_PARTS,

@@ -111,10 +111,6 @@ def test_tables_and_queries_of_a_database(
     with pytest.raises(ConfigError, match="a table or a query, not both"):
         read(table_name="people", query="select 1")
     assert codes_of(put.open(), schema) == codes_of(open_source(people), schema), "nothing was deleted"
-    if kind != "postgresql":
-        address = f"{kind}:///{where}?table=people"
-        assert codes_of(open_source(address), schema) == codes_of(open_source(people), schema)
-        assert "no such file" in message_of(lambda: open_source(f"{kind}:///{where}x?table=people"))
 
 
 def test_a_database_with_several_tables_wants_to_know_which(tmp_path: Path) -> None:

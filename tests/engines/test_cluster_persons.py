@@ -17,7 +17,7 @@ from test_clusters import MODELS, SCHEMA, Pretended, PretendedParts, check_same_
 
 from repsynth.data.fingerprints import Expanded, Fingerprints, Run
 from repsynth.data.records import UNITS
-from repsynth.data.sources import arrow_files, frames, open_source, stretches
+from repsynth.data.sources import arrow_files, csv, frames, open_source
 from repsynth.engines import clusters, opening
 from repsynth.engines.counting import Answer, EncodeOwned, Owned, Question, Reply
 from repsynth.engines.work import Failed, Task
@@ -53,7 +53,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{connect.__module__}:connect")
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
-    monkeypatch.setattr(stretches, "RANGE", 9000)
+    monkeypatch.setattr(csv, "RANGE", 9000)
     monkeypatch.setattr(clusters, "HANDS", 3)
     return Pretended()
 

@@ -24,7 +24,7 @@ import repsynth
 from repsynth import Budget, Ledger
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
-from repsynth.data.sources import Source, arrow_files, frames, open_source, stretches
+from repsynth.data.sources import Source, arrow_files, csv, frames, open_source
 from repsynth.engines import opening
 from repsynth.engines.clusters import ClusterEngine, sum_of
 from repsynth.engines.codes import Part
@@ -129,7 +129,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{__name__}:connect")
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
-    monkeypatch.setattr(stretches, "RANGE", 9000)
+    monkeypatch.setattr(csv, "RANGE", 9000)
     return HERE
 
 
@@ -419,7 +419,7 @@ def check_parts(path: Path, content: bytes) -> int:
 def test_a_csv_file_in_parts_has_the_rows_of_the_whole(
     content: bytes, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "RANGE", 17)
+    monkeypatch.setattr(csv, "RANGE", 17)
     assert check_parts(tmp_path / "t.csv", content) == parts
 
 
@@ -427,7 +427,7 @@ def test_any_csv_file_in_parts_has_the_rows_of_the_whole(tmp_path: Path, monkeyp
     """Bytes that matter, in any order."""
     generator, several = np.random.default_rng(3), 0
     for _ in range(150):
-        monkeypatch.setattr(stretches, "RANGE", int(generator.integers(3, 30)))
+        monkeypatch.setattr(csv, "RANGE", int(generator.integers(3, 30)))
         odd = generator.random() * 0.15
         rest = generator.choice(
             np.frombuffer(b'ab,\n"\r\xc3', dtype=np.uint8),

@@ -26,7 +26,7 @@ from test_clusters import (
 
 import repsynth
 from repsynth.cli import main
-from repsynth.data.sources import arrow_files, frames, open_source, stretches
+from repsynth.data.sources import arrow_files, csv, frames, open_source
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan
@@ -45,7 +45,7 @@ Client = Any
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 200)
     monkeypatch.setattr(frames, "PIECE_ROWS", 300)
-    monkeypatch.setattr(stretches, "RANGE", 15_000)
+    monkeypatch.setattr(csv, "RANGE", 15_000)
     tables(tmp_path)
     visit_files(tmp_path)
     return tmp_path

@@ -29,7 +29,7 @@ from test_clusters import (
 
 import repsynth
 from repsynth.data.encode import encode_batch
-from repsynth.data.sources import arrow_files, check_columns, frames, open_source, stretches
+from repsynth.data.sources import arrow_files, check_columns, csv, frames, open_source
 from repsynth.data.sources.base import kind_of, reads_as_text
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
@@ -47,7 +47,7 @@ Session = Any
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 300)
     monkeypatch.setattr(frames, "PIECE_ROWS", 300)
-    monkeypatch.setattr(stretches, "RANGE", 25_000)
+    monkeypatch.setattr(csv, "RANGE", 25_000)
     tables(tmp_path)
     visit_files(tmp_path)
     return tmp_path

@@ -31,7 +31,7 @@ _ADDRESS = re.compile(
     r"(?P<scheme>[a-z]+)://"
     r"(?:(?P<user>[^:/?#@\s]*)(?P<password>:[^:/?#@\s]*)?@)?"
     r"(?P<host>[^:/?#@\s]*(?::[0-9]*)?|\[[0-9a-fA-F:]+\](?::[0-9]*)?)"
-    r"(?P<path>/[^?#@\s]*)?"
+    r"(?:/[^?#@\s]*)?"
     r"(?:\?(?P<knobs>[^#@]*))?"
 )
 """Strict: a password with such marks in it must not be split, and a part of it shown."""
@@ -78,7 +78,6 @@ class Address(NamedTuple):
     scheme: str
     full: str
     place: str
-    path: str
     reading: Reading
 
 
@@ -105,7 +104,7 @@ def parse_address(text: str, reading: Reading) -> Address:
     replaced = _KNOBS.values() if own else ()
     kept = {name: getattr(reading, name) for name in reading.given if name not in replaced}
     full = f"{start}?{rest}" if rest else start
-    return Address(found["scheme"], full, shown(text), found["path"] or "", Reading(**kept | own))
+    return Address(found["scheme"], full, shown(text), Reading(**kept | own))
 
 
 def open_sqlite(file: File) -> Source:
