@@ -49,7 +49,7 @@ class Cluster(Protocol):
         """Things of this process, one for each part, and what a task makes of them."""
         ...
 
-    def frame(self, source: Source, encode: "EncodeCompact | EncodeOwned") -> Parts:
+    def frame(self, source: Source, encode: EncodeCompact) -> Parts:
         """The encoded records of a data frame that lies there."""
         ...
 

@@ -120,12 +120,12 @@ class DaskCluster:
             futures = self._map(_unpacked, blobs)
         if task is None:
             return DaskParts(self, futures)
-        return self._kept(_make if isinstance(task, Encode) else carried_out, task, futures)
+        return self._kept(Made if isinstance(task, Encode) else carried_out, task, futures)
 
-    def frame(self, source: Source, encode: EncodeCompact | EncodeOwned) -> Parts:
+    def frame(self, source: Source, encode: EncodeCompact) -> Parts:
         """Encoded partition by partition; they are not kept."""
         partitions = self.client.compute(source.frame[encode.columns].to_delayed(), retries=3)
-        return self._kept(_encode_frame, _Declared(encode, source.frame[encode.columns].dtypes), partitions)
+        return self._kept(carried_out, _Declared(encode, source.frame[encode.columns].dtypes), partitions)
 
     def _kept(self, function: Callable[..., Any], task: Task, futures: list[Future]) -> "DaskParts":
         found = self._each(function, task, futures)
@@ -201,15 +201,11 @@ def _unpacked(blob: bytes) -> Any:
     return cloudpickle.loads(blob)
 
 
-def _make(task: Task, source: Any, number: int) -> Made:
-    return Made(task, source, number)
-
-
 @dataclass(frozen=True)
 class _Declared:
     """What makes codes of a partition, and the types that the frame declares."""
 
-    encode: EncodeCompact | EncodeOwned
+    encode: EncodeCompact
     types: Any
 
     def __call__(self, frame: Any, number: int) -> Any:
@@ -224,7 +220,3 @@ class _Declared:
         source = open_pandas(frame)
         check_storage(source, self.encode.schema)  # a partition may have other types than the frame declares
         return self.encode.of(source.batches(source.names))
-
-
-def _encode_frame(task: _Declared, frame: Any, number: int) -> Any:
-    return carried_out(task, frame, number)

@@ -26,7 +26,6 @@ from pyspark.sql import SparkSession
 
 from repsynth.data.sources import Source
 from repsynth.engines.clusters import ClusterEngine, Parts, depth_of
-from repsynth.engines.counting import EncodeOwned
 from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out, picked, settled
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
@@ -189,7 +188,7 @@ class SparkCluster:
         parts = SparkParts(self, self.context.parallelize(items, len(items)), len(items))
         return self.keep(parts._each(task), len(items)) if task else parts
 
-    def frame(self, source: Source, encode: EncodeCompact | EncodeOwned) -> Parts:
+    def frame(self, source: Source, encode: EncodeCompact) -> Parts:
         """Encoded partition by partition, as Arrow batches."""
 
         def compact(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

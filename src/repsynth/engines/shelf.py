@@ -1,6 +1,6 @@
-"""Arrays that are put aside: in memory up to a limit, and beyond it in a file that nobody else can open.
+"""Spill buffer: arrays stay in memory up to a limit, then go to an anonymous temporary file.
 
-The file has no name where the system allows that: it is gone with the process, however that ends.
+The file has no name where the system allows that, so it is gone with the process.
 """
 
 import tempfile
@@ -55,11 +55,11 @@ class Shelf:
         try:
             if self._file is None:
                 # Unlinked as soon as it is open, or never linked; mode 0600 until then.
-                self._file = tempfile.TemporaryFile(prefix="repsynth-", buffering=0)  # noqa: SIM115
+                self._file = tempfile.TemporaryFile(prefix="repsynth-")  # noqa: SIM115
                 weakref.finalize(self, self._file.close)
             self._file.seek(start)
-            while view.nbytes:
-                view = view[self._file.write(view) :]
+            self._file.write(view)
+            self._file.flush()
         except OSError as error:
             raise DataError(
                 f"{tempfile.gettempdir()}: the encoded table cannot be kept there ({error.strerror}); nothing was "
@@ -75,11 +75,8 @@ class Shelf:
         try:
             with self._lock:
                 file.seek(start)
-                while view.nbytes:
-                    count = file.readinto(view)  # type: ignore[attr-defined]
-                    if not count:
-                        raise OSError(0, "cut short")
-                    view = view[count:]
+                if file.readinto(view) < array.nbytes:  # type: ignore[attr-defined]
+                    raise OSError(0, "cut short")
         except OSError as error:
             raise DataError(
                 f"{tempfile.gettempdir()}: the encoded table cannot be read back ({error.strerror})"

@@ -90,16 +90,20 @@ class Encode:
         return Codes.of(EncodedTable(Source("piece", (), (), read), self.schema), workers=1)
 
 
-@dataclass(frozen=True)
-class Compact:
+class Silent:
+    """A value that clusters may log: its repr shows no data and no key."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+@dataclass(frozen=True, repr=False)
+class Compact(Silent):
     """The records of a part, in codes that can be pickled."""
 
     schema: Schema
     chunks: tuple[Part, ...]
     count: int = 0  # where several may be one person's: a number for how all of them were counted
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
 
     def __sizeof__(self) -> int:  # by which a cluster decides where to work
         return sum(array.nbytes for part in self.chunks for array in part.codes.values())
@@ -118,10 +122,10 @@ class EncodeCompact:
     def columns(self) -> list[str]:
         return [column.name for column in self.schema.learned]
 
-    def __call__(self, read: Reader, number: int) -> Compact:
+    def __call__(self, read: Reader, number: int) -> Any:
         return self.of(read(self.columns))
 
-    def of(self, batches: "Iterable[pa.RecordBatch]") -> Compact:
+    def of(self, batches: "Iterable[pa.RecordBatch]") -> Any:
         codes = Codes(self.schema, workers=1)
         encoded = (codes.compact(encode_batch(batch, self.schema)) for batch in batches)
         return Compact(self.schema, tuple(Part(1, each) for each in encoded))

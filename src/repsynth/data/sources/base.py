@@ -16,6 +16,8 @@ from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Numb
 
 BATCH_ROWS = 131_072
 UNREADABLE = (OSError, pa.ArrowException, ValueError, MemoryError)  # what Arrow raises on damaged files
+_STRINGS = (pa.string(), pa.large_string(), pa.string_view())
+_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
 Errors = tuple[type[BaseException], ...]
 State = tuple[int, ...]
 Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
@@ -263,9 +265,8 @@ def cell_type(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def is_text(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    binary = types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type)
-    return bool(_is_string(arrow_type) or binary or types.is_fixed_size_binary(arrow_type))
+    """Whether the type is of text or bytes."""
+    return _is_string(arrow_type) or arrow_type in _BYTES or bool(pa.types.is_fixed_size_binary(arrow_type))
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
@@ -274,9 +275,7 @@ def is_number(arrow_type: pa.DataType) -> bool:
 
 
 def _is_string(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    is_string = types.is_string(arrow_type) or types.is_large_string(arrow_type)
-    return bool(is_string or types.is_string_view(arrow_type))
+    return arrow_type in _STRINGS
 
 
 def quietly(

@@ -3,7 +3,7 @@ the data.
 
 A row with the wrong number of cells is not a record and counts for nothing.
 
-The workers of a cluster read stretches of one file. A line ends at a line feed outside of quotes, and only the file
+The workers of a cluster read stretches of one file. A line ends at a line feed outside of quotes. Only the file
 before it tells whether it is outside. So each worker looks at its range twice, as if it began outside and as if it
 began within quotes. It returns how the range would end and where its first row would begin. Going through these in
 order tells which is true. A quote counts only where a cell begins; a file with quotes elsewhere is left whole.
