@@ -3,7 +3,6 @@
 No record comes here, and no noise is drawn there. What Dask and Spark do differently is behind `Cluster`.
 """
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,9 +35,11 @@ class Parts(Protocol):
         ...
 
     def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "Parts":
-        """What parts make of what others tell them. `ask` makes of a part a question for each of some hands;
-        `reply` makes of all questions to one hand, in the order of the parts, an answer to each; `settle` makes of
-        a part and the answers to it, in the order of the hands, what is kept where the part is."""
+        """Exchange messages between parts, and keep what each part makes of the answers.
+
+        `ask` turns a part into one question per hand. `reply` turns the questions to one hand, in the order of the
+        parts, into one answer each. `settle` turns a part and its answers, in the order of the hands, into the
+        new part."""
         ...
 
 
@@ -124,12 +125,3 @@ def sum_of(parts: Parts, task: Task, like: Ints | None = None) -> Ints:
     if found[-1] != len(parts) or (like is not None and found.size != like.size + 1):
         raise DataError("the cluster did not add up each part once; nothing of it is used")
     return found[:-1] if like is None else found[:-1].reshape(like.shape)
-
-
-def depth_of(parts: int) -> int:
-    """How deep the tree is in which so many sums are added up.
-
-    >>> depth_of(1), depth_of(8), depth_of(1000)
-    (1, 1, 4)
-    """
-    return max(math.ceil(math.log(max(parts, 1), FAN_IN) - 1e-9), 1)

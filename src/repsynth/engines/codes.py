@@ -214,7 +214,8 @@ class _Pass:
         """The records of a chunk, so many at a time."""
         loaded = _Loaded(self, chunk)
         for start in range(0, chunk.rows, rows):
-            yield Block.of(loaded, start, min(start + rows, chunk.rows))
+            stop = min(start + rows, chunk.rows)
+            yield Block(stop - start, _Widened(loaded, start, stop), loaded, start)
 
     def table(self, name: str, function: OfCode, starts: Ints | None) -> Array:
         """A function's values at all codes of a column or, with `starts`, at these; at the end, of the missing."""
@@ -290,10 +291,6 @@ class Block(Records):
     loaded: _Loaded
     start: int
     cut: dict[tuple[str, int], Ints] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, loaded: _Loaded, start: int, stop: int) -> "Block":
-        return cls(stop - start, _Widened(loaded, start, stop), loaded, start)
 
     def look_up(self, name: str, function: OfCode, starts: Ints | None = None) -> NDArray[Any]:
         """By a table, where the column has few codes or the function few starts."""

@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from repsynth.data.sources import Source
-from repsynth.engines.clusters import ClusterEngine, Parts, depth_of
+from repsynth.engines.clusters import ClusterEngine, Parts
 from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out, picked, settled
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
@@ -120,17 +120,13 @@ def _session(cluster: Any, source: Source) -> SparkSession:
 @contextmanager
 def _this_python() -> Iterator[None]:
     """A session that is started now has workers of this Python, whatever the environment says."""
-    names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, sys.executable))
+    before = dict(os.environ)
+    os.environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ |= before
 
 
 def _check_master(master: str) -> None:
@@ -284,7 +280,7 @@ class SparkParts:
 
     def added(self, task: Task) -> Any:
         try:
-            return self._each(task).treeReduce(lambda one, two: added([one, two]), depth=depth_of(self.count))
+            return self._each(task).treeReduce(lambda one, two: added([one, two]))
         except KeyboardInterrupt:
             self.cluster.context.cancelAllJobs()
             raise

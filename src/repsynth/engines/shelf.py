@@ -54,12 +54,13 @@ class Shelf:
         start = self.in_file
         try:
             if self._file is None:
-                # Unlinked as soon as it is open, or never linked; mode 0600 until then.
-                self._file = tempfile.TemporaryFile(prefix="repsynth-")  # noqa: SIM115
+                # Unlinked as soon as it is open, or never linked; mode 0600 until then. Unbuffered, as closing a
+                # buffered file would write to a full disk again.
+                self._file = tempfile.TemporaryFile(prefix="repsynth-", buffering=0)  # noqa: SIM115
                 weakref.finalize(self, self._file.close)
             self._file.seek(start)
-            self._file.write(view)
-            self._file.flush()
+            while view.nbytes:
+                view = view[self._file.write(view) :]
         except OSError as error:
             raise DataError(
                 f"{tempfile.gettempdir()}: the encoded table cannot be kept there ({error.strerror}); nothing was "
@@ -75,8 +76,11 @@ class Shelf:
         try:
             with self._lock:
                 file.seek(start)
-                if file.readinto(view) < array.nbytes:  # type: ignore[attr-defined]
-                    raise OSError(0, "cut short")
+                while view.nbytes:
+                    count = file.readinto(view)  # type: ignore[attr-defined]
+                    if not count:
+                        raise OSError(0, "cut short")
+                    view = view[count:]
         except OSError as error:
             raise DataError(
                 f"{tempfile.gettempdir()}: the encoded table cannot be read back ({error.strerror})"
