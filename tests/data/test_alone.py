@@ -625,6 +625,8 @@ def readings(table: Any) -> dict[tuple[int, str], list[int]]:
     cells = source if source.engine is None else open_source(table.compute())
     names = [f"c{place}" for place in range(len(RAW))]
     (batch,) = cells.batches(names)
+    if source.engine is None:  # read once, not for each column of the schema
+        source = replace(source, batches=lambda columns: iter([batch.select(list(columns))]))
     found = {}
     for place, name in enumerate(names):
         codes = codes_of_two(batch.column(name).slice(0, 2))
