@@ -43,8 +43,8 @@ HEAVY = {
     "adbc_driver_manager": {"data.sources.sql"},
     "adbc_driver_postgresql": {"data.sources.sql"},
     "duckdb": {"data.sources.sql"},
-    "pyreadstat": {"data.sources.statistics"},
-    "python_calamine": {"data.sources.excel"},
+    "pyreadstat": {"data.sources.office"},
+    "python_calamine": {"data.sources.office"},
     "faker": {"data"},
     "sqlite3": {"data.sources.sql", "privacy"},
     "sklearn": {"datasets", "evaluation", "api", "estimator"},
@@ -131,7 +131,7 @@ def test_no_noise_and_no_entropy_on_a_worker() -> None:
         known = {each.removeprefix("repsynth.") for each in imports(path) if each.startswith("repsynth.")}
         waiting += sorted(known & {name_of(path) for path in MODULES} - reached)
     assert {"engines.codes", "data.encode"} <= reached
-    assert "engines.subsample" not in reached
+    assert "engines.local" not in reached  # samples who takes part in a training
     assert "mechanism" not in {folder_of(name) for name in reached}
     used = set().union(*(names_used(path) for path in MODULES if name_of(path) in reached))
     assert not used & {"os.urandom", "secrets.token_bytes", "np.random.default_rng", "random.SystemRandom"}
@@ -159,7 +159,6 @@ def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
     assert callers("choose_exponential") == {"mechanism.meter"}
     assert callers("select_counts") == {"mechanism.scout"}
     assert callers("sample_rows") == {"engines.local"}
-    assert callers("rows_taking_part") == {"engines.local"}
 
 
 def test_entropy_comes_from_the_operating_system() -> None:
@@ -232,7 +231,7 @@ def test_starting_loads_nothing_heavy() -> None:
 
 
 MESSAGES = {"encode", "base", "csv", "arrow_files", "frames", "meter", "local"}
-MESSAGES |= {"folders", "sql", "excel", "statistics"}
+MESSAGES |= {"folders", "sql", "office"}
 MESSAGES |= {"work", "counting", "clusters", "on_dask", "on_spark", "scout", "persons", "fingerprints"}
 """Modules whose code holds cells in its hands."""
 

@@ -317,23 +317,9 @@ FAULTS = [
     Fault(
         "rows take part one by one",
         "engines.local:PersonHeld.sampled",
-        "self.owners.rows_taking_part(rate, entropy(KEY_BYTES))",
-        "sample_rows(len(self.owners.of_rows), rate, entropy)",
+        "takes_part[self.persons]",
+        "takes_part[np.arange(len(self.persons)) % self.count]",
         RUNS + "test_persons_take_part_with_all_their_rows_or_none",
-    ),
-    Fault(
-        "persons half a block apart take part together",
-        "engines.subsample:Owners.rows_taking_part",
-        "self.places[start:stop] % _BLOCK",
-        "np.sort(self.places[start:stop] % (_BLOCK // 2))",
-        "engines/test_local.py::test_each_person_takes_part_by_bytes_of_their_own",
-    ),
-    Fault(
-        "persons whole blocks apart take part together",
-        "engines.subsample:Owners.rows_taking_part",
-        "int(self.places[start] // _BLOCK)",
-        "0",
-        "engines/test_local.py::test_each_person_takes_part_by_bytes_of_their_own",
     ),
     Fault(
         "rows of nobody share a place",
@@ -844,18 +830,18 @@ FAULTS = [
         NOISE + "test_bits_that_leave_two_choices_open_are_extended",
     ),
     Fault(
-        "all rounds have one key",
-        "engines.subsample:sample_rows",
+        "all rounds have one sample",
+        "engines.local:Held.sampled",
         "entropy",
         "bytes",
-        "engines/test_local.py::test_each_record_has_random_bytes_of_its_own",
+        "engines/test_local.py::test_records_and_persons_are_drawn_afresh_in_each_round",
     ),
     Fault(
-        "all rounds of persons have one key",
+        "all rounds have one sample of persons",
         "engines.local:PersonHeld.sampled",
         "entropy",
         "bytes",
-        "engines/test_local.py::test_persons_have_a_fresh_key_in_each_round",
+        "engines/test_local.py::test_records_and_persons_are_drawn_afresh_in_each_round",
     ),
     Fault(
         "a training on a cluster is paid for",
@@ -866,17 +852,10 @@ FAULTS = [
     ),
     Fault(
         "one random number too many takes part",
-        "engines.subsample:chosen",
+        "engines.local:sample_rows",
         "drawn < round(rate * RATE_UNIT)",
         "drawn <= round(rate * RATE_UNIT)",
         "engines/test_local.py::test_exactly_so_many_of_all_random_numbers_take_part",
-    ),
-    Fault(
-        "the same numbers in every block of records",
-        "engines.subsample:expand",
-        "block.to_bytes(8, 'little')",
-        "bytes(8)",
-        "engines/test_local.py::test_who_takes_part_follows_from_the_key_and_the_place_alone",
     ),
     # Clusters.
     Fault(
@@ -930,14 +909,14 @@ FAULTS = [
     ),
     Fault(
         "a quote anywhere opens a cell",
-        "data.sources.stretches:first_rows",
+        "data.sources.csv:first_rows",
         "odd",
         "False",
         IN_PARTS,
     ),
     Fault(
         "rows are taken for the header",
-        "data.sources.stretches:stretches",
+        "data.sources.csv:stretches",
         "b'\\r'",
         "b'\\r\\r'",
         IN_PARTS,

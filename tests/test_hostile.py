@@ -22,7 +22,7 @@ from strategies import schemas, tables
 import repsynth
 from repsynth import Release, datasets, draft_schema, synthesize
 from repsynth.cli import main
-from repsynth.data.sources import check_columns, excel, open_source
+from repsynth.data.sources import check_columns, office, open_source
 from repsynth.data.sources.base import File
 from repsynth.data.write import write_table
 from repsynth.engines.local import LocalEngine
@@ -171,9 +171,9 @@ def test_a_far_cell_is_found_where_a_chunk_ends_inside_its_name(
     path, cell = tmp_path / "far.xlsx", "XFD1048576"
     with zipfile.ZipFile(a_workbook(path, "A1", "A2", cell, "A3")) as archive:
         sheet = archive.read("xl/worksheets/sheet1.xml")
-    monkeypatch.setattr(excel, "_CHUNK", sheet.index(cell.encode()) + inside)
+    monkeypatch.setattr(office, "_CHUNK", sheet.index(cell.encode()) + inside)
     with pytest.raises(DataError, match="1,048,576 rows and 16,384 columns, most of them empty"):
-        excel._check_size(File.at(path))  # not the reader, which would take the memory
+        office._check_size(File.at(path))  # not the reader, which would take the memory
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,7 @@ from repsynth.cli import main
 from repsynth.curator.dossier import dossier
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
-from repsynth.engines.subsample import sample_rows
+from repsynth.engines.local import LocalEngine, sample_rows
 from repsynth.errors import ConfigError, LedgerError, ReleaseError
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy

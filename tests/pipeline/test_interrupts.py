@@ -57,7 +57,7 @@ def run(when, how, folder, scratch, command):
     if when == "reading":
         after(codes.Codes, "_part", 1, how)
     elif when == "measuring":
-        after(codes.Block, "of", 40, how)
+        after(codes._Widened, "__init__", 40, how)  # one for each block
     elif when == "training":
         after(Training, "advance", 3, how)
     elif when == "writing":

@@ -266,12 +266,12 @@ def test_persons_take_part_with_all_their_rows_or_none() -> None:
     held = engine.held(lambda records: records.codes["age"][:, None].astype(np.int32))
     assert isinstance(held, PersonHeld)
     times = Counter(who for who in ids_of(table) if who is not None)
-    persons = len(held.owners.places)
+    persons = held.count
     assert persons == len(times) + ids_of(table).count(None)
     for seed in range(20):
         drawn = held.sampled(0.5, seeded_entropy(seed))
-        own = Counter(drawn.owners.of_rows.tolist())
-        assert all(own[person] == np.sum(held.owners.of_rows == person) for person in own)
+        own = Counter(drawn.persons.tolist())
+        assert all(own[person] == np.sum(held.persons == person) for person in own)
         assert 0.35 < len(own) / persons < 0.65
         whole = sum(
             int(f) * np.append(drawn.held.take(np.array([i])).rows[0], 1) for i, f in enumerate(drawn.factors)
@@ -476,7 +476,7 @@ def test_an_audit_of_a_training_samples_persons(rows: int, monkeypatch: pytest.M
 
     def noted(self: PersonHeld, *how: Any) -> PersonHeld:
         drawn = whole(self, *how)
-        taken.append(set(Counter(drawn.owners.of_rows.tolist()).values()))
+        taken.append(set(Counter(drawn.persons.tolist()).values()))
         return drawn
 
     monkeypatch.setattr(PersonHeld, "sampled", noted)

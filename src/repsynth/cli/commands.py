@@ -31,7 +31,7 @@ from repsynth.cli.flags import given_settings, reading_of
 from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
-from repsynth.engines.names import CLUSTERS
+from repsynth.engines.opening import CLUSTERS
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.models.base import Round
 from repsynth.pipeline.payment import open_payer

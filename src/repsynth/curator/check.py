@@ -16,10 +16,9 @@ from repsynth.curator.guess import numbers_of, times_of
 from repsynth.curator.infer import MARKERS
 from repsynth.curator.profile import Look, percent, quoted, repeating, some
 from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.following import with_following
-from repsynth.data.matching import holds
 from repsynth.data.notation import EPOCH, Notation, date_format
 from repsynth.data.positions import seconds_at, values_at
+from repsynth.data.record_rules import holds, with_following
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.data.sources.base import is_text

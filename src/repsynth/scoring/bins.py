@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.cuts import interval_of
-from repsynth.data.positions import positions_of
+from repsynth.data.positions import interval_of, positions_of
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Datetime, Discrete, Numeric, Schema
 from repsynth.storage.checks import ints, require

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.cuts import Cut
+from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
