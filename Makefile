@@ -16,7 +16,7 @@ RESOURCES := cluster or server or browser or train or attack or notebooks or dat
 test: $(VENV)/.dev $(VENV)/.axe
 	$(PYTEST) -r fE -m "smoke or not ($(RESOURCES))"
 
-# While you work: no test that takes more than a second.
+# While you work: no whole runs.
 quick: $(VENV)/.dev
 	$(PYTEST) -r fE -m "not (slow or $(RESOURCES))"
 

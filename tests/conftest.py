@@ -44,6 +44,24 @@ settings.register_profile("first-failure", settings.get_profile("repsynth"), pha
 settings.load_profile("repsynth")
 
 
+WHOLE_RUNS = (
+    *("test_faults", "test_mutants", "test_hostile", "cli", "pipeline", "release", "report", "evaluation", "attacks"),
+    *("auditing", "docs", "studies", "models/test_network", "models/test_triples", "models/test_marginal"),
+    *("models/test_label_tables", "curator/test_dossier", "curator/test_measure", "data/test_alone"),
+    *("privacy/test_bound", "scoring/test_pairwise", "scoring/test_ranges"),
+)
+"""Folders and files of tests that carry out whole runs: `make quick` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        inside = item.path.is_relative_to(here)
+        name = str(item.path.relative_to(here).with_suffix("")) if inside else "doctest"
+        if not inside or any(name == each or name.startswith(f"{each}/") for each in WHOLE_RUNS):
+            item.add_marker("slow")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(same_noise)  # also for the examples of docstrings, which lie elsewhere
 
