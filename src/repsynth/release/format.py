@@ -35,7 +35,7 @@ from repsynth.scoring.threshold import Threshold, follows, rows_of
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage.checks import ints, positive, require
 
-FORMAT = 6
+FORMAT = 5
 """To be counted up with every change of what a release says, or of how its charges follow from its settings."""
 
 _CLOSE = 1e-6
