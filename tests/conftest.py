@@ -45,7 +45,17 @@ settings.load_profile("repsynth")
 
 
 WHOLE_RUNS = (
-    *("test_faults", "test_mutants", "test_hostile", "cli", "pipeline", "release", "report", "evaluation", "attacks"),
+    *(
+        "test_faults",
+        "test_mutants",
+        "test_hostile",
+        "cli",
+        "pipeline",
+        "release",
+        "report",
+        "evaluation",
+        "attacks",
+    ),
     *("auditing", "docs", "studies", "models/test_network", "models/test_triples", "models/test_marginal"),
     *("models/test_label_tables", "curator/test_dossier", "curator/test_measure", "data/test_alone"),
     *("privacy/test_bound", "scoring/test_pairwise", "scoring/test_ranges"),
