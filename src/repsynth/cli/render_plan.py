@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from repsynth.cli.render import OVER, bar, gaussian_terms, guarantee, make_table, model, persons, warnings
+from repsynth.columns.cells import choose_bins
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
@@ -16,7 +17,6 @@ from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import neighbours_of
 from repsynth.privacy.shown import at_least, at_most, fixed_at_least, fixed_at_most, percent_at_most
 from repsynth.release.describe import purpose
-from repsynth.scoring.bins import choose_bins
 from repsynth.scoring.ranges import RANGES, ZOOM, how_many_located, look_sensitivity, wide_columns
 from repsynth.scoring.stage import HISTOGRAMS, SCORES, solved_rule
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from repsynth.arrays import Floats
+from repsynth.columns.adaptive_histogram import within_noise
 from repsynth.curator.decide import PERSONAL
 from repsynth.curator.decision import Decision
 from repsynth.curator.look import percent, quoted, some
@@ -14,7 +15,6 @@ from repsynth.curator.sentinels import MARKERS, is_named, words_of
 from repsynth.domain.kinds import BINS, Kind, edges_of, start_of
 from repsynth.errors import has_controls
 from repsynth.schema.columns import plain_number
-from repsynth.scoring.histograms import within_noise
 
 ABOVE_NOISE = float(-ndtri(1e-3 / BINS))
 """Standard deviations from which on a bin is not taken for noise; in one column of a thousand it is noise."""

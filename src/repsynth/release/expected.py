@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from repsynth.arrays import Floats
+from repsynth.columns.cells import Bins
 from repsynth.data.positions import values_at
 from repsynth.data.records import Records
 from repsynth.models.uncertainty import ModelErrors
@@ -22,7 +23,6 @@ from repsynth.privacy.events import GaussianEvent
 from repsynth.privacy.neighbours import row_meaning
 from repsynth.release.release import Release
 from repsynth.schema import Datetime, Integer, Number, Numeric
-from repsynth.scoring.bins import Bins
 from repsynth.scoring.stage import COUNT
 
 Z = 1.959964
@@ -91,7 +91,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
         """
         found, counts = {}, None if records.whose is None else records.whose.factors.astype(np.float64)
         whole = records.rows if counts is None else counts.sum()
-        histograms = release.histograms
+        histograms = release.stage.coarse
         for i, (bins, shares) in enumerate(zip(histograms.bins, self.columns, strict=True)):
             true = np.bincount(bins.of(records), counts, minlength=bins.count) / max(whole, 1)
             apart = np.abs(true - histograms.noisy(i) / histograms.rows)  # not clipped: that would hide noise
@@ -108,11 +108,11 @@ def expected_errors(release: Release) -> Expected:
     >>> expected.columns[-1].column, 0 < expected.columns[-1].standard_error < 0.02
     ('label', True)
     """
-    histograms = release.histograms
+    histograms = release.stage.coarse
     rows_error = _rows_error(release)
     columns, means = [], []
     for i, bins in enumerate(histograms.bins):
-        counts, sigma = histograms.noisy(i), histograms.sigma_of(i)
+        counts, sigma = histograms.noisy(i), histograms.sigma
         shares = counts / histograms.rows
         errors = np.hypot(sigma, shares * rows_error) / histograms.rows
         columns.append(

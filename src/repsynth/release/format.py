@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from repsynth import __version__
+from repsynth.columns.adaptive_histogram import COARSE, Histograms, Look, dump_look, load_look
+from repsynth.columns.cells import first_cells
 from repsynth.data.decode import Kind
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Fit, Kept, Made
@@ -25,14 +26,11 @@ from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
 from repsynth.release.lending import borrowed_from, kept_arrays, their_arrays
 from repsynth.release.release import Release
-from repsynth.schema import Discrete, Numeric, Schema, schema_from_dict, schema_to_dict
+from repsynth.schema import Discrete, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
-from repsynth.scoring.bins import Bins, read_bins
 from repsynth.scoring.borrowed import Borrowed
-from repsynth.scoring.histograms import Histograms
-from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
 from repsynth.scoring.shifted import with_threshold
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, histograms_for, weights_of
+from repsynth.scoring.stage import COUNT, LOOKS, SCORES, StageOne, weights_of
 from repsynth.scoring.threshold import Threshold, follows, rows_of
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage.checks import ints, positive, require
@@ -148,13 +146,9 @@ def arrays_of(release: Release) -> Arrays:
 
 def stage_arrays(stage: StageOne) -> Arrays:
     """What stage 1 released; with scores from elsewhere, what they are made of."""
-    arrays: Arrays = {"histograms": stage.histograms.counts, "weights": stage.weights.table}
-    for i, bins in enumerate(stage.histograms.bins):
-        if bins.starts is not None:
-            arrays[f"starts_{i}"] = bins.starts
-    if stage.ranges is not None:
-        arrays |= stage.ranges.dump()
-        arrays["located"] = np.array(sorted(stage.histograms.located), dtype=np.int64)
+    arrays: Arrays = {"coarse_counts": stage.coarse.counts, "weights": stage.weights.table}
+    for name, look in stage.looks.items():
+        arrays |= dump_look(name, look)
     if stage.borrowed is not None:
         return arrays | kept_arrays(stage.borrowed)
     if stage.threshold:
@@ -193,7 +187,7 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     plan = _plan(theirs.plan, _schema(theirs.schema))
     _check_events(theirs.events, plan)
     _check_charges(plan, scored=True)
-    stage = _stage(theirs, plan, their_arrays(arrays))
+    stage = _stage(theirs, plan, their_arrays(arrays), with_looks=False)
     _check_scores_were_paid_for(theirs.events, stage)
     borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
     borrowed.check_schema(schema)
@@ -355,21 +349,20 @@ def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit) -> None
         require(event.weighted <= kernel.weighted, "it claims weights where every record pays in full")
 
 
-def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
+def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = True) -> StageOne:
     schema, declared = plan.schema, plan.public_rows
     require(positive(file.rows) and file.rows < 2**53, "its number of rows is not positive")
     require(declared is None or file.rows == declared, "its number of rows is not the declared one")
     require((COUNT in plan.charges) == (declared is None), "its number of rows has no event")
-    require(HISTOGRAMS in plan.charges, "its histograms were not measured")
+    require(COARSE in plan.charges, "its histograms were not measured")
     require((SCORES in plan.charges) == (file.threshold is not None), "its threshold has no event")
-    bins = tuple(_bins(i, column, arrays) for i, column in enumerate(schema.learned))
-    counts = ints(arrays["histograms"], sum(b.count for b in bins))
-    ranges, located = _ranges(file, plan, arrays)
-    roundness = ranges.roundness if ranges else {}
-    histograms = Histograms(bins, counts, _sigma(file, HISTOGRAMS), file.rows, roundness, located)
+    sigma = _sigma(file, COARSE)
+    bins = first_cells(schema, rows=file.rows, sigma=sigma)
+    counts = ints(arrays["coarse_counts"], sum(b.count for b in bins))
+    coarse = Histograms(bins, counts, sigma, file.rows)
     borrowed = plan.borrowed
     if borrowed is None:
-        score = plan.scorer.load(histograms_for(plan.scorer, histograms, ranges), schema.label, arrays)
+        score = plan.scorer.load(coarse, schema.label, arrays)
         threshold = _threshold(file, plan, arrays, schema.label_column)
         score = with_threshold(score, threshold, schema.label_column)
     else:
@@ -384,18 +377,13 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
     kept, again = WeightFunction(file.weights_start, table), weights_of(plan, score, threshold)
     require(kept.is_about(again), "its weights do not follow from its rule, threshold and scores")
     weights = kept.or_larger(again)  # a last unit that is missing makes nobody's loss smaller
-    return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
-
-
-def _ranges(file: ReleaseFile, plan: Plan, arrays: Arrays) -> tuple[Ranges | None, frozenset[int]]:
-    """The looks at wide columns, and which columns' bins they have placed."""
-    require((RANGES in plan.charges) == (ZOOM in plan.charges), "one look at wide columns is missing")
-    if RANGES not in plan.charges:
-        return None, frozenset()
-    ranges = load_ranges(plan.schema, arrays, _sigma(file, RANGES), _sigma(file, ZOOM))
-    located = ints(arrays["located"])
-    require(bool(np.isin(located, ranges.columns).all()), "a column was located that nobody looked at")
-    return ranges, frozenset(located.tolist())
+    looks: dict[str, Look] = {}
+    histograms = coarse
+    for name in LOOKS:
+        if name in plan.charges and with_looks:
+            look = load_look(name, histograms, arrays, sigma=_sigma(file, name), unit=FULL)
+            looks[name], histograms = look, histograms.refined_by(look)
+    return StageOne(schema, coarse, score, threshold, weights, looks, histograms, borrowed)
 
 
 def _sigma(file: ReleaseFile, name: str) -> float:
@@ -426,9 +414,3 @@ def _threshold(described: ReleaseFile, plan: Plan, arrays: Arrays, label: Discre
     followed = follows(threshold, rows=described.rows, sigma=sigma, label=label)
     require(followed, "its threshold does not follow from its histogram of the scores")
     return threshold
-
-
-def _bins(i: int, column: Discrete | Numeric, arrays: dict[str, NDArray[Any]]) -> Bins:
-    if isinstance(column, Discrete):
-        return Bins.discrete(column)
-    return read_bins(column, arrays[f"starts_{i}"])

@@ -1,6 +1,7 @@
 """What a release lends to a later one: its score function and its threshold, and how these are kept there."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def borrow(source: Release | str | Path) -> Borrowed:
     >>> borrowed = borrow(synthesize(sim.table, sim.schema, epsilon=1.0))
     >>> later = synthesize(sim.table, sim.schema, epsilon=1.0, scores_from=borrowed, model="naive-bayes")
     >>> [event.name for event in later.events]
-    ['count', 'ranges', 'zoom', 'histograms', 'sums']
+    ['count', 'coarse histograms', 'refined histograms', 'fine histograms', 'sums']
     """
     from repsynth.release.folder import packed_and_described
     from repsynth.release.format import describe
@@ -60,13 +61,13 @@ def borrowed_from(
         score=stage.score,
         threshold=stage.threshold,
         weights=stage.weights,
-        histograms=stage.histograms,
+        histograms=stage.coarse,
         sigma=sigma,
         events=events,
         delta=plan.delta,
         publishable=bool(described["publishable"]),
         described=described,
-        arrays=stage_arrays(stage),
+        arrays=stage_arrays(replace(stage, looks={})),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from repsynth.columns.cells import Bins, how_many_bins
 from repsynth.errors import ConfigError
 from repsynth.models.base import LEAST_FACTOR, Model
 from repsynth.models.network.model import Autoregressive
@@ -31,7 +32,6 @@ from repsynth.release.describe import purpose
 from repsynth.release.release import Release
 from repsynth.report.trained import first_true, grid_for
 from repsynth.schema import Category, Numeric, Schema
-from repsynth.scoring.bins import Bins, how_many_bins
 from repsynth.scoring.ranges import how_many_located, look_sensitivity, look_shares, wide_columns
 from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
 from repsynth.scoring.weights import Rule, Targeted, Uniform

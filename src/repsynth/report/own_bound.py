@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Ints
+from repsynth.columns.cells import Bins
 from repsynth.data.encode import encode_batch
 from repsynth.data.notation import EPOCH, Notation, date_format, numbers_of, special_values
 from repsynth.data.positions import exact_grid
@@ -24,7 +25,6 @@ from repsynth.release.release import Release
 from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
-from repsynth.scoring.bins import Bins
 from repsynth.scoring.pairwise import FACTORS, UNIT, PairwiseScore
 from repsynth.scoring.random import SPAN, RandomScore
 from repsynth.scoring.rarity import EXTREMES, FARTHEST, RarityScore, histograms_by_column

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from repsynth.arrays import Floats
-from repsynth.models.groups import Groups
+from repsynth.columns.groups import Groups
 from repsynth.models.marginal.shrinkage import NoisyTable
 
 _LEAST = 0.02  # of what is expected of a cell

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from repsynth.arrays import Floats
-from repsynth.models.mixture import posterior_means
+from repsynth.columns.mixture import posterior_means
 
 _WIDTHS = 4.0 ** np.arange(-3, 7)
 """Variances of the mixture's parts, in units of the noise's, for a cell of mean size."""
