@@ -21,12 +21,11 @@ from repsynth.columns.quotas import Line, Quotas, systematic
 from repsynth.columns.value_sampler import Shape, shapes_of, values_of
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed
-from repsynth.models.marginal.differences import columns_by_label
-from repsynth.models.marginal.levels import Seen, combine
 from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
 from repsynth.models.marginal.tables import Cross, Pair
 
 _SPREAD = 0.1
+_DOUBT = 0.1  # of what weights take from a group, how much is not known
 
 
 @dataclass(frozen=True)
@@ -179,14 +178,11 @@ def fit_tree(
     totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
 
     if levels_from_tables:
-        margins = {i: _margins(i, label, by_label, edges) for i in totals}
-        totals |= combine(
-            {
-                i: Seen(totals[i], by_precision(tables), np.broadcast_to(unsure[i], each.count), each.in_order)
-                for i, each in enumerate(groups)
-                if (tables := margins[i])
-            }
-        )
+        for i in totals:
+            if tables := _margins(i, label, by_label, edges):
+                seen = by_precision(tables)
+                doubt = np.square(_DOUBT * unsure[i] * seen.counts)
+                totals[i] = by_precision([totals[i], NoisyTable(seen.counts, seen.variance + doubt)])
     p_label = np.ones(1)
     if label is not None:
         labels = groups[label].count
@@ -194,8 +190,8 @@ def fit_tree(
         p_label = p_label / p_label.sum()
     ones = {i: _proper(totals[i], histograms.rows) for i in features}
     columns = {i: p_label[:, None] * ones[i] for i in features}
-    if by_label:
-        columns |= columns_by_label(p_label, ones, by_label, groups, histograms.rows)
+    for i, table in by_label.items():
+        columns[i] = shrunk(columns[i], table, histograms.rows, least=0.02)
     for i in features:
         if label is None:
             continue
