@@ -210,13 +210,12 @@ class Histograms:
             old, new = self.bins[i], look.bins[k]
             parents = new.parents(old)
             seen = look.counts[starts[k] : starts[k] + new.numbers] / look.unit
-            sigma, levels = look.sigma / look.unit, self._levels[i][: old.numbers]
-            shares = shares_inside(parents, new.widths, seen, sigma, levels, self.variances(i)[: old.numbers])
-            # The noise of a part is that of its cell and that of the look, which divides but few records twice.
-            scale = levels / np.maximum(np.bincount(parents, seen), sigma)
-            of_look = np.where(np.bincount(parents) > 1, (sigma * scale) ** 2, 0.0)
-            variances = self.variances(i)[: old.numbers][parents] * shares**2 + of_look[parents]
-            refined[i] = levels[parents] * shares, variances
+            sigma, noise = look.sigma / look.unit, self.variances(i)[: old.numbers]
+            totals = _Totals.of(parents, seen, sigma, self._levels[i][: old.numbers], noise)
+            shares = shares_inside(parents, new.widths, seen, sigma, totals.weighted)
+            # The noise of a part is that of its cell and, where that was divided, that of the look.
+            of_look = np.where(np.bincount(parents) > 1, (sigma * totals.scale) ** 2, 0.0)
+            refined[i] = totals.levels[parents] * shares, totals.variances[parents] * shares**2 + of_look[parents]
             bins[i] = new
             counts[i] = np.concatenate([refined[i][0], counts[i][old.numbers :]])
         return replace(self, bins=tuple(bins), counts=np.concatenate(counts), refined=refined)
@@ -238,23 +237,20 @@ class Histograms:
         return tuple(chosen), tuple(finer[i] for i in chosen)
 
 
-def shares_inside(
-    parents: Ints, widths: Ints, counts: Floats, sigma: float, levels: Floats, variances: Floats
-) -> Floats:
+def shares_inside(parents: Ints, widths: Ints, counts: Floats, sigma: float, whole: Floats) -> Floats:
     """Return the share of each part in the cell that it is part of.
 
-    `counts` are noisy weighted counts of the parts. The cells have `levels` of records, known up to `variances`.
-    What parts have beyond what is expected is taken for a mixture of normal distributions, which the column itself
-    tells (empirical Bayes): one with a few spikes keeps these, a smooth one stays even. The parts that do not stand
-    out share what the others leave.
+    `counts` are noisy weighted counts of the parts, `whole` those of the cells. What parts have beyond what is
+    expected is taken for a mixture of normal distributions, which the column itself tells (empirical Bayes): one
+    with a few spikes keeps these, a smooth one stays even. The parts that do not stand out share what the others
+    leave.
 
     >>> counts = np.array([900.0, 10.0, -8.0, 90.0, 99.0, 111.0])
-    >>> parents, levels = np.array([0, 0, 0, 1, 1, 1]), np.array([902.0, 300.0])
-    >>> shares_inside(parents, np.ones(6), counts, 10.0, levels, np.full(2, 100.0)).round(2).tolist()
+    >>> parents, whole = np.array([0, 0, 0, 1, 1, 1]), np.array([902.0, 300.0])
+    >>> shares_inside(parents, np.ones(6), counts, 10.0, whole).round(2).tolist()
     [1.0, 0.0, 0.0, 0.33, 0.33, 0.33]
     """
     widths, parts = widths.astype(np.float64), np.bincount(parents)
-    whole = _weighted_totals(np.bincount(parents, counts), sigma**2 * parts, levels, variances)
     expected = whole[parents] * _expected_shares(parents, widths, counts, whole, sigma)
     found, split = expected.copy(), parts[parents] > 1
     if not split.any():
@@ -274,13 +270,38 @@ def shares_inside(
     return shares
 
 
-def _weighted_totals(seen: Floats, noise: Floats, levels: Floats, variances: Floats) -> Floats:
-    """Return the weighted counts of cells: by precision, from the sums of their parts and from their levels times
-    the mean weight of the column, which is as wrong for a single cell as weights differ."""
-    weight = float(np.clip(seen.sum() / max(float(levels.sum()), 1.0), 0.01, 1.0))
-    doubt = weight**2 * variances + (min(weight, 1 - weight) * levels) ** 2 + 1e-12
-    totals = (seen * doubt + weight * levels * noise) / (doubt + noise)
-    return np.maximum(totals, np.sqrt(noise * doubt / (noise + doubt)))
+@dataclass(frozen=True)
+class _Totals:
+    """How many records cells have, by what was known of them and by what a look has seen of their parts."""
+
+    levels: Floats
+    variances: Floats
+    weighted: Floats
+    """The same in the weighted counts of the look."""
+    scale: Floats
+    """From weighted counts to records."""
+
+    @classmethod
+    def of(cls, parents: Ints, seen: Floats, sigma: float, levels: Floats, variances: Floats) -> "_Totals":
+        """By precision. The mean weight of the column is as wrong for a single cell as weights differ."""
+        sums, noise = np.bincount(parents, seen), sigma**2 * np.bincount(parents)
+        weight = float(np.clip(sums.sum() / max(float(levels.sum()), 1.0), 0.01, 1.0))
+        if weight > 0.99:  # all records count in full
+            weight = 1.0
+        doubt = weight**2 * variances + (min(weight, 1 - weight) * levels) ** 2 + 1e-12
+        left = noise * doubt / (noise + doubt)
+        found = np.where(levels > 0, left * (sums / noise + weight * levels / doubt), 0.0)
+        weighted = np.maximum(found, np.sqrt(left))
+        full = np.where(levels > 0, np.maximum(found, 0.0) / weight, 0.0)
+        # What is seen of a cell divides it; how many records it has, the first look says where weights differ.
+        known = left / weight**2
+        believed = full if weight == 1.0 else levels
+        return cls(
+            believed,
+            known if weight == 1.0 else variances,
+            weighted,
+            believed / np.maximum(weighted, 1e-300),
+        )
 
 
 def _expected_shares(parents: Ints, widths: Floats, counts: Floats, whole: Floats, sigma: float) -> Floats:

@@ -9,6 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms, to_simplex
+from repsynth.columns.cells import Bins
 from repsynth.columns.groups import Groups, choose_groups, pairs_with_label, probabilities_within
 from repsynth.columns.mixture import kept
 from repsynth.columns.quotas import Line, Quotas, systematic
@@ -29,8 +30,6 @@ from repsynth.schema import Schema
 _SPREAD = 0.1  # how much labels are expected to differ from equal probabilities, as a sum of squares
 _TAIL = 1e-6
 _PLACES = 4_096
-_PARTS = 16
-"""Parts of a bin that are told apart: within a bin, too, values rise with z."""
 _RAREST = 0.01  # fraction of the records that a value is taken to have, at least
 _NARROWEST = 2.0  # standard deviation of a label's numbers at least, in units of the noise of their mean
 _WIDTHS = np.append(0.0, 4.0 ** np.arange(-2, 4))
@@ -92,7 +91,7 @@ class NaiveBayesSampler:
     def _log_density(self, j: int, codes: Ints) -> Floats:
         """(records, labels): of numbers, up to what all labels have in common."""
         column, ranked = self.schema.numeric[j], self._ranked[j]
-        bins, table = self.histograms.bins[self.schema.learned.index(column)], ranked.by_bin()
+        bins, table = self.histograms.bins[self.schema.learned.index(column)], ranked.shape.probabilities.copy()
         full = np.flatnonzero(table[:, : ranked.numbers].any(axis=0))
         nearest = np.abs(np.arange(ranked.numbers)[:, None] - full).argmin(axis=1)
         # A number that is never drawn counts as one near by.
@@ -125,7 +124,7 @@ class NaiveBayesSampler:
         for j, column in enumerate(self.schema.numeric):
             i = self.schema.learned.index(column)
             mixture = _Mixture(self.label_probabilities, self.means[:, j], self.deviations[:, j])
-            found.append(_Ranked.of(self.histograms, i, mixture, *self._numbers(i)))
+            found.append(_Ranked.of(self.histograms.bins[i], mixture, *self._numbers(i)))
         return tuple(found)
 
     def _numbers(self, i: int) -> tuple[Floats, Floats]:
@@ -160,50 +159,24 @@ class _Mixture:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """A numeric column by label: how often each part of each of its bins, each special value and missing."""
+    """A numeric column by label: how often each of its cells, special values and missing included."""
 
-    quotas: Quotas  # (labels, parts of the bins of numbers, special values and missing)
     shape: Shape
     numbers: int
 
     @classmethod
-    def of(cls, histograms: Histograms, i: int, mixture: _Mixture, numbers: Floats, others: Floats) -> "_Ranked":
+    def of(cls, bins: Bins, mixture: _Mixture, numbers: Floats, others: Floats) -> "_Ranked":
         """A label's records are as far up among all as their z-scores are; `numbers` and `others` are the
-        probabilities of bins, whatever the label."""
+        probabilities of cells, whatever the label."""
         share = float(numbers.sum())
-        ranks = np.cumsum(np.repeat(numbers / _PARTS / max(share, 1e-300), _PARTS))
-        fractions = np.diff(mixture.below_ranks(np.append(0.0, np.minimum(ranks, 1.0))), axis=1)
-        fractions = np.where(np.repeat(numbers > 0, _PARTS), np.maximum(fractions, 0.0), 0.0)
+        ranks = np.append(0.0, np.minimum(np.cumsum(numbers / max(share, 1e-300)), 1.0))
+        fractions = np.where(numbers > 0, np.maximum(np.diff(mixture.below_ranks(ranks), axis=1), 0.0), 0.0)
         whole = np.maximum(fractions.sum(axis=1, keepdims=True), 1e-300)
         every = np.hstack([share * fractions / whole, np.tile(others, (len(fractions), 1))])
-        shape = Shape.of(histograms.bins[i], np.eye(histograms.bins[i].count))
-        return cls(Quotas.of(every), shape, len(numbers))
-
-    @cached_property
-    def _bin(self) -> Ints:
-        """The bin of each part; special values and missing are none of parts."""
-        others = self.quotas.values - _PARTS * self.numbers
-        return np.repeat(np.arange(self.numbers + others), [_PARTS] * self.numbers + [1] * others)
-
-    @cached_property
-    def _place(self) -> Floats:
-        """Which part of its bin each is."""
-        return (np.arange(self.quotas.values) % _PARTS).astype(np.float64)
-
-    def by_bin(self) -> Floats:
-        """(labels, bins): how often each is drawn, the special values and missing behind those of numbers."""
-        found = np.zeros((self.quotas.rows, int(self._bin.max()) + 1))
-        np.add.at(found.T, self._bin, self.quotas.probabilities.T)
-        return found
+        return cls(Shape.of(bins, every), len(numbers))
 
     def codes(self, line: Line, generator: np.random.Generator) -> Ints:
-        part = self.quotas.along(line, generator)
-        inside = generator.random(len(part))
-        inside += self._place.take(part)
-        inside /= _PARTS
-        row = self._bin.take(part)
-        level = line.round(1) + generator.integers(0, 2**32, dtype=np.uint32)
-        return self.shape.codes(row, level, inside)
+        return self.shape.along(line, generator)
 
 
 def fit_naive_bayes(
