@@ -9,18 +9,21 @@ demo: $(VENV)/.core
 	@rm -rf demo && mkdir demo
 	$(BIN)/repsynth demo -o demo
 
-# What must pass before a commit: everything that needs no special resource, and one smoke test of each resource.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+
+# Before a commit: all tests without a special resource, all seeded faults, and one smoke test of each resource.
 RESOURCES := cluster or server or browser or train or attack or notebooks or data or nightly
 test: $(VENV)/.dev $(VENV)/.axe
-	$(BIN)/pytest -n 2 --dist worksteal -m "smoke or not ($(RESOURCES))"
+	$(PYTEST) -r fE -m "smoke or not ($(RESOURCES))"
 
-# While you work: no test that takes more than a second.
+# While you work: no whole runs.
 quick: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist worksteal -m "not (slow or $(RESOURCES))"
+	$(PYTEST) -r fE -m "not (slow or $(RESOURCES))"
 
-# Everything, with a list of the tests that take more than five seconds.
+# Everything. Lists the tests that take more than 5 s of CPU time, and states the line coverage of the package.
 nightly: $(VENV)/.dev $(VENV)/.axe
-	$(BIN)/pytest -n 2 --dist worksteal --durations=0 --durations-min=5
+	$(PYTEST) --cov=repsynth --cov-report= --cpu-above 5
+	@echo "Lines of repsynth that the tests run: $$($(BIN)/coverage report --format=total) %"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -20,8 +20,7 @@ with atheris.instrument_imports(include=["repsynth", "tomllib", "msgspec"]):
     from repsynth.data.sources import check_columns, open_source
     from repsynth.engines.local import LocalEngine
     from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError
-    from repsynth.planning.settings import Settings
-    from repsynth.planning.settings_file import read_settings, settings_to_toml
+    from repsynth.planning.settings import Settings, read_settings, settings_to_toml
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release
     from repsynth.schema import parse_schema

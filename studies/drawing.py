@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from repsynth.arrays import Floats
-from repsynth.evaluation.palette import BLUE, INK, LINE, ORANGE, QUIET
 from repsynth.storage.atomic import beside
 
 __all__ = [
@@ -27,7 +26,9 @@ __all__ = [
     "save_figure",
 ]
 
-# Okabe and Ito's, as those of the palette; methods also differ in marker and line.
+# Okabe and Ito's, as on the pages of repsynth; methods also differ in marker and line.
+INK, QUIET, LINE = "#1d2329", "#55606b", "#d9dee3"
+BLUE, ORANGE = "#0072b2", "#b34a00"
 GREEN, SKY, PURPLE, GREY, YELLOW = "#009e73", "#56b4e9", "#cc79a7", "#555555", "#e69f00"
 FIGURE = {
     "axes.edgecolor": QUIET,

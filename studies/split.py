@@ -12,7 +12,7 @@ from repsynth import datasets
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.evaluation.matrix import Points, Space
 from repsynth.evaluation.nearest import DECILES, advantage_of, deciles_of, nearest, outlyingness
-from repsynth.evaluation.utility import fit_logistic
+from repsynth.evaluation.prediction import fit_logistic
 from repsynth.schema import Schema
 
 

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from repsynth.auditing import audit, black_box, training, white_box
+from repsynth.auditing import audit
 from repsynth.data.encode import encode_batch
 from repsynth.data.records import Records, join
 from repsynth.data.sources import open_source
@@ -256,9 +256,7 @@ def repeatable(seed: int) -> Iterator[None]:
     with ExitStack() as patches:
         for owner, name, value in (
             (audit, "run", seeded_run),
-            (black_box, "run", seeded_run),
-            (white_box, "Meter", meter),
-            (training, "Meter", meter),
+            (audit, "Meter", meter),
             (np.random, "default_rng", seeded_generator),
         ):
             patches.enter_context(mock.patch.object(owner, name, value))

@@ -1,6 +1,7 @@
 """Small tables that every test can afford, and the folder with the public data sets where there is one."""
 
 import os
+import resource
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -10,13 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import same_noise
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
+from repsynth.data.sources import open_source
+from repsynth.pipeline.run import run
 from repsynth.planning import plan
+from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
 from repsynth.privacy.gaussian import epsilon_of
+from repsynth.release import Release
 from repsynth.schema import Schema, parse_schema
 
 if TYPE_CHECKING:
@@ -34,11 +39,74 @@ pld.epsilon, pld.delta = cache(pld.epsilon), cache(pld.delta)  # type: ignore[as
 # The suite draws the same examples each time; `make fuzz` draws others (--hypothesis-profile=other-examples).
 settings.register_profile("other-examples", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repsynth", settings.get_profile("other-examples"), derandomize=True)
+FIRST = (Phase.explicit, Phase.generate)  # for seeded faults: a failing example is not made smaller
+settings.register_profile("first-failure", settings.get_profile("repsynth"), phases=FIRST)
 settings.load_profile("repsynth")
+
+
+WHOLE_RUNS = (
+    *("test_faults", "test_mutants", "test_hostile", "cli", "pipeline", "release", "report", "evaluation", "attacks"),
+    *("auditing", "docs", "studies", "models/test_network", "models/test_triples", "models/test_marginal"),
+    *("models/test_label_tables", "curator/test_dossier", "curator/test_measure", "data/test_alone"),
+    *("privacy/test_bound", "scoring/test_pairwise", "scoring/test_ranges"),
+)
+"""Folders and files of tests that carry out whole runs: `make quick` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        inside = item.path.is_relative_to(here)
+        name = str(item.path.relative_to(here).with_suffix("")) if inside else "doctest"
+        if not inside or any(name == each or name.startswith(f"{each}/") for each in WHOLE_RUNS):
+            item.add_marker("slow")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(same_noise)  # also for the examples of docstrings, which lie elsewhere
+
+
+# --- `--cpu-above 5` lists the tests that take more than 5 s of CPU time ---
+
+CPU = pytest.StashKey[float]()
+
+
+def _cpu() -> float:
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu-above", type=float, metavar="SECONDS", help="list tests that take more CPU time")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[CPU] = _cpu()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu", _cpu() - item.stash[CPU]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    limit = terminalreporter.config.getoption("cpu_above", None)
+    if limit is None:
+        return
+    reports = (report for some in terminalreporter.stats.values() for report in some)
+    ended = (report for report in reports if getattr(report, "when", "") == "teardown")
+    used = {report.nodeid: dict(report.user_properties).get("cpu", 0.0) for report in ended}
+    terminalreporter.section(f"tests above {limit:g} s of CPU time, with the fixtures that they set up")
+    for name, seconds in sorted(used.items(), key=lambda item: -item[1]):
+        if seconds > limit:
+            terminalreporter.line(f"{seconds:6.1f} s  {name}")
+
+
+# --- tables ---
 
 
 def options_of(model: str, mu: float | None = None) -> dict[str, object]:
@@ -250,3 +318,32 @@ columns.age = {type = "integer", min = 0, max = 99}
 columns.ward = {type = "category", values = ["eyes", "birth", "heart"]}
 columns.urgent = {type = "boolean"}
 """
+
+
+def _sim() -> tuple[Schema, pa.Table]:
+    sim = datasets.load("sim")
+    return sim.schema, sim.table
+
+
+TABLES: dict[str, Callable[[], tuple[Schema, pa.Table]]] = {
+    "people": lambda: (parse_schema(ALL_TYPES), make_people(400)),
+    "wide": lambda: (parse_schema(WIDE), make_wide(400)),
+    "stays": lambda: (parse_schema(STAYS), make_stays(150)),
+    "sim": _sim,
+}
+"""The schemas and tables of shared releases, by name."""
+
+
+@cache
+def release_of(model: str = "naive-bayes", name: str = "people") -> Release:
+    """Return the release of a model on a table of `TABLES`, with μ = 3 and δ = 1e-6; the same in every test."""
+    schema, table = TABLES[name]()
+    settings = Settings.of(**{"model": model, "delta": 1e-6, **options_of(model, 3.0)})
+    with same_noise.drawn_from(f"release of {model} on {name}"):
+        return run(plan.make_plan(schema, settings), open_source(table))
+
+
+@pytest.fixture(scope="session")
+def releases() -> Callable[..., Release]:
+    """A function (model, name of a table in `TABLES`) -> Release, which makes each release once per process."""
+    return release_of

@@ -18,7 +18,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -36,7 +37,10 @@ _LIBRARIES = (
     "scipy.special",
     "scipy.stats",
 )
-_OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly")
+_OPTIONS = (
+    *("-x", "-q", "-s", "--tb=no", "--hypothesis-profile=first-failure"),
+    *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"),
+)
 _SECONDS = 60  # of CPU time; a fault that makes a test hang is noticed
 _WAIT = 300  # seconds until a test that waits for something is given up
 
@@ -71,7 +75,8 @@ def replaced(source: str, scope: str, find: str, put: str) -> str:
     tree = ast.parse(source)
     within = tree if not scope else _named(tree, scope.split("."))
     wanted, new = _node(find), _node(put)
-    found = [node for node in ast.walk(within) if ast.dump(node) == ast.dump(wanted)]
+    alike = (node for node in ast.walk(within) if type(node) is type(wanted))
+    found = [node for node in alike if ast.dump(node) == ast.dump(wanted)]
     if len(found) != 1:
         raise LookupError(f"'{find}' is {len(found)} times in {scope or 'the module'}")
     return ast.unparse(ast.fix_missing_locations(_Swap(found[0], new).visit(tree)))
@@ -79,12 +84,6 @@ def replaced(source: str, scope: str, find: str, put: str) -> str:
 
 def is_inside(source: str, scope: str) -> bool:
     return bool(scope) and isinstance(_named(ast.parse(source), scope.split(".")), ast.FunctionDef)
-
-
-def same_shape(source: str, changed: str) -> bool:
-    """Whether both sources compile to the same number of functions, so that each can take the other's code."""
-    codes = [list(_codes(compile(text, "module", "exec"))) for text in (source, changed)]
-    return len(codes[0]) == len(codes[1])
 
 
 def _named(tree: ast.AST, names: Sequence[str]) -> ast.AST:
@@ -115,10 +114,10 @@ class _Swap(ast.NodeTransformer):
 
 
 class Server:
-    """Two processes that tell the outcome of changes: one with the tests of `files` collected, one fresh."""
+    """Two processes that tell the outcome of changes: one with these tests collected, one fresh."""
 
-    def __init__(self, files: Iterable[str]) -> None:
-        self._files = list(dict.fromkeys(files))
+    def __init__(self, tests: Iterable[str]) -> None:
+        self._tests = list(dict.fromkeys(tests))
         self._started: dict[bool, subprocess.Popen[str]] = {}
 
     def outcome(self, change: Change) -> str:
@@ -136,7 +135,7 @@ class Server:
                 pass
 
     def _start(self, inside: bool) -> "subprocess.Popen[str]":
-        command = [sys.executable, __file__, *(self._files if inside else [])]
+        command = [sys.executable, __file__, *(self._tests if inside else [])]
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._started[inside] = process
         return process
@@ -163,10 +162,10 @@ def outcomes_inside(
         for change, outcome in _each(changes, workers, run):
             tell(change, outcome)
 
-    pytest.main([*_OPTIONS, "-s", *options, *files], plugins=[_Collected(each)])
+    pytest.main([*_OPTIONS, *options, *files], plugins=[_Collected(each)])
 
 
-def _serve(files: Sequence[str]) -> None:
+def _serve(tests: Sequence[str]) -> None:
     """Answer each change on standard input with its outcome on standard output."""
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     silent = os.open(os.devnull, os.O_RDWR)
@@ -183,12 +182,12 @@ def _serve(files: Sequence[str]) -> None:
 
     for library in _LIBRARIES:
         importlib.import_module(library)
-    if not files:
+    if not tests:
         each(_run)
         return
     import pytest
 
-    pytest.main([*_OPTIONS, "-s", *files], plugins=[_Collected(each)])
+    pytest.main([*_OPTIONS, *tests], plugins=[_Collected(each)])
 
 
 def _each(changes: Iterable[Change], workers: int, run: Callable[[Change], int]) -> Iterator[tuple[Change, str]]:
@@ -249,13 +248,15 @@ class _Collected:
     def pytest_runtestloop(self, session: Any) -> bool:
         """Run the tests of each change in a process of its own."""
         self.session = session
+        self.functions = _functions_by_file()
+        gc.freeze()  # a child that collects garbage would copy all that the server holds
         self.each(self.run)
         return True
 
     def run(self, change: Change) -> int:
         """Whether any of the change's tests fails."""
         items = [item for item in self.session.items if _is_of(item.nodeid, change.tests)]
-        if not items or not _change_functions(change):
+        if not items or not _change_functions(change, self.functions):
             return 3
         for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -269,20 +270,39 @@ def _is_of(test: str, names: Sequence[str]) -> bool:
     return any(test == name or test.startswith((f"{name}::", f"{name}[", f"{name}/")) for name in names)
 
 
-def _change_functions(change: Change) -> int:
+def _functions_by_file() -> dict[str, list[FunctionType]]:
+    found: dict[str, list[FunctionType]] = defaultdict(list)
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType):
+            found[each.__code__.co_filename].append(each)
+    return found
+
+
+def _change_functions(change: Change, functions: Mapping[str, Sequence[FunctionType]]) -> int:
     """Give all functions of a module the code that they have in its changed source; return how many there are."""
     path = str(path_of(change.module))
-    importlib.import_module(change.module)
+    if path not in functions:  # no test has imported it while it was collected
+        importlib.import_module(change.module)
+        functions = _functions_by_file()
     old, new = (
-        list(_codes(compile(source, path, "exec")))
+        _codes_by_name(compile(source, path, "exec"))
         for source in (path_of(change.module).read_text(), change.source)
     )
-    other = {(was.co_qualname, was.co_firstlineno): now for was, now in zip(old, new, strict=True)}
-    found = 0
-    for each in gc.get_objects():
-        if isinstance(each, FunctionType) and each.__code__.co_filename == path:
-            each.__code__ = other[each.__code__.co_qualname, each.__code__.co_firstlineno]
-            found += 1
+    other = {
+        was: now
+        for name, codes in old.items()
+        if len(codes) == len(new[name])  # the change may add or remove a comprehension
+        for was, now in zip(codes, new[name], strict=True)
+    }
+    for each in functions[path]:
+        each.__code__ = other.get(each.__code__, each.__code__)
+    return len(functions[path])
+
+
+def _codes_by_name(code: CodeType) -> dict[str, list[CodeType]]:
+    found: dict[str, list[CodeType]] = defaultdict(list)
+    for each in _codes(code):
+        found[each.co_qualname].append(each)
     return found
 
 

@@ -103,12 +103,6 @@ def in_arrow_file(table: pa.Table, folder: Path) -> Place:
     return Place(folder / "t.arrow")
 
 
-def in_arrow_stream(table: pa.Table, folder: Path) -> Place:
-    with pa.ipc.new_stream(folder / "t.arrows", table.schema) as out:
-        out.write_table(table, max_chunksize=37)
-    return Place(folder / "t.arrows")
-
-
 def in_feather(table: pa.Table, folder: Path) -> Place:
     feather.write_feather(table, str(folder / "t.feather"), compression="zstd")
     return Place(folder / "t.feather")
@@ -194,7 +188,6 @@ FILES: dict[str, Callable[[pa.Table, Path], Place]] = {
     "pattern": in_pattern,
     "several": in_several,
     "arrow file": in_arrow_file,
-    "arrow stream": in_arrow_stream,
     "feather": in_feather,
     "sqlite": in_sqlite,
     "duckdb": in_duckdb,
@@ -206,7 +199,7 @@ FILES: dict[str, Callable[[pa.Table, Path], Place]] = {
 SINGLE = [kind for kind in FILES if kind not in ("parquet folder", "pattern", "several")]
 """One file alone."""
 TEXT = ("csv", "csv.gz", "csv.bz2", "csv.zst", "tsv", "foreign csv")
-KINDS = [*FILES, "postgresql", "postgresql query"]
+KINDS = [*FILES, *(pytest.param(kind, marks=pytest.mark.server) for kind in ("postgresql", "postgresql query"))]
 
 
 def put(folder: Path, server: Callable[[], Server], kind: str, table: pa.Table, where: str = "place") -> Place:

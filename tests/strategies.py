@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from repsynth.data.notation import Notation
 from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema
-from repsynth.schema.dates import DateFormat
+from repsynth.schema.formats import DateFormat
 
 NAMES = st.text(alphabet="abcXYZ 0-_.é\"'", min_size=1, max_size=6)
 TEXTS = st.text(alphabet="abc=+-@é 1", min_size=1, max_size=4).map(str.strip).filter(bool)

@@ -23,7 +23,6 @@ FOLDERS = [
         "release",
         "pipeline",
         "curator",
-        "domain",
         "auditing",
         "evaluation",
         "attacks",
@@ -44,11 +43,11 @@ HEAVY = {
     "adbc_driver_manager": {"data.sources.sql"},
     "adbc_driver_postgresql": {"data.sources.sql"},
     "duckdb": {"data.sources.sql"},
-    "pyreadstat": {"data.sources.statistics"},
-    "python_calamine": {"data.sources.excel"},
+    "pyreadstat": {"data.sources.office"},
+    "python_calamine": {"data.sources.office"},
     "faker": {"data"},
     "sqlite3": {"data.sources.sql", "privacy"},
-    "sklearn": {"datasets", "evaluation", "cli", "estimator"},
+    "sklearn": {"datasets", "evaluation", "api", "estimator"},
     "matplotlib": set(),
     "threadpoolctl": {"models", "attacks", "evaluation"},
     "mpmath": {"mechanism"},
@@ -132,7 +131,7 @@ def test_no_noise_and_no_entropy_on_a_worker() -> None:
         known = {each.removeprefix("repsynth.") for each in imports(path) if each.startswith("repsynth.")}
         waiting += sorted(known & {name_of(path) for path in MODULES} - reached)
     assert {"engines.codes", "data.encode"} <= reached
-    assert "engines.subsample" not in reached
+    assert "engines.local" not in reached  # samples who takes part in a training
     assert "mechanism" not in {folder_of(name) for name in reached}
     used = set().union(*(names_used(path) for path in MODULES if name_of(path) in reached))
     assert not used & {"os.urandom", "secrets.token_bytes", "np.random.default_rng", "random.SystemRandom"}
@@ -160,13 +159,12 @@ def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
     assert callers("choose_exponential") == {"mechanism.meter"}
     assert callers("select_counts") == {"mechanism.scout"}
     assert callers("sample_rows") == {"engines.local"}
-    assert callers("rows_taking_part") == {"engines.local"}
 
 
 def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
     assert users == {
-        *("mechanism.noise", "mechanism.meter", "mechanism.scout", "pipeline.run", "domain.measure"),
+        *("mechanism.noise", "mechanism.meter", "mechanism.scout", "pipeline.run", "curator.private_schema"),
         *("data.persons", "engines.clusters"),  # the key of the fingerprints
     }
     assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
@@ -174,11 +172,11 @@ def test_entropy_comes_from_the_operating_system() -> None:
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
     assert callers("random.default_rng") == {
-        *("release.release", "release.support", "scoring.threshold", "datasets", "datasets.people"),
-        *("auditing.targets", "auditing.white_box", "auditing.black_box"),
+        *("release.release", "release.support", "scoring.threshold", "datasets"),
+        *("auditing.targets", "auditing.audit"),
         *("models.marginal.mean_weights", "models.marginal.raked", "models.marginal.shrinkage"),
         "models.network.network",
-        *("attacks.victims", "attacks.person_victims", "attacks.observing"),
+        *("attacks.victims", "attacks.observing"),
         *("evaluation.inputs", "evaluation.evaluate"),
     }
     for path in MODULES:
@@ -202,10 +200,10 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     assert callers("EncodedTable", "encode_batch") == readers | {"report.own_bound"}
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
     assert callers("LocalEngine") == {
-        *("curator.guarantee", "curator.chance"),
-        *("auditing.white_box", "auditing.training", "auditing.targets"),
+        *("curator.guarantee", "curator.dossier"),
+        *("auditing.audit", "auditing.targets"),
     }
-    looking = {"curator.dossier", "auditing.audit", "attacks.victims", "evaluation.matrix"}
+    looking = {"curator.dossier", "auditing.audit", "evaluation.matrix"}
     assert callers("per_record") == looking
     assert callers("LocalEngine.open") == looking | {
         "auditing.targets"
@@ -233,7 +231,7 @@ def test_starting_loads_nothing_heavy() -> None:
 
 
 MESSAGES = {"encode", "base", "csv", "arrow_files", "frames", "meter", "local"}
-MESSAGES |= {"folders", "sql", "excel", "statistics"}
+MESSAGES |= {"folders", "sql", "office"}
 MESSAGES |= {"work", "counting", "clusters", "on_dask", "on_spark", "scout", "persons", "fingerprints"}
 """Modules whose code holds cells in its hands."""
 

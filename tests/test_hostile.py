@@ -1,6 +1,7 @@
 """Hostile input: schemas, tables, releases and ledgers from strangers. Clear errors only, never a traceback,
 nothing outside the asked folder, no formulas for spreadsheets, no more memory than is stated."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -21,15 +22,14 @@ from strategies import schemas, tables
 import repsynth
 from repsynth import Release, datasets, draft_schema, synthesize
 from repsynth.cli import main
-from repsynth.data.sources import check_columns, excel, open_source
+from repsynth.data.sources import check_columns, office, open_source
 from repsynth.data.sources.base import File
 from repsynth.data.write import write_table
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError, has_controls
 from repsynth.models.registry import MODELS
 from repsynth.planning.plan import make_plan
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import read_settings
+from repsynth.planning.settings import Settings, read_settings
 from repsynth.privacy.ledger import Ledger
 from repsynth.schema import Boolean, Category, Schema, parse_schema, schema_from_dict, schema_to_dict
 from repsynth.schema.sdv import from_sdv
@@ -39,7 +39,7 @@ RULES = [*weights.RULES, "random"]
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data(), rule=st.sampled_from(RULES), mu=st.sampled_from([0.1, 3.0, 300.0]), public=st.booleans())
 def test_any_schema_any_table_replays_on_its_neighbour(
     data: st.DataObject, rule: str, mu: float, public: bool
@@ -48,9 +48,8 @@ def test_any_schema_any_table_replays_on_its_neighbour(
     table = data.draw(tables(schema))
     declared = table.num_rows if public else None
     model = data.draw(st.sampled_from(list(MODELS) if len(schema.learned) > 1 else ["naive-bayes"]))
-    budget = options_of(model, mu)
-    chosen = Settings.of(delta=1e-6, weights=rule, public_rows=declared, model=model, **budget)
-    plan = make_plan(schema, chosen)
+    budget = options_of(model, mu if model != "autoregressive" else 3.0)  # each takes long to calibrate
+    plan = make_plan(schema, Settings.of(delta=1e-6, weights=rule, public_rows=declared, model=model, **budget))
     recorded = record_run(plan, table)
     check_replay(plan, table, data.draw(st.integers(0, table.num_rows - 1)), recorded)
     records = records_of(table, schema)
@@ -60,7 +59,7 @@ def test_any_schema_any_table_replays_on_its_neighbour(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_schema_makes_a_release_that_can_be_sampled_saved_and_loaded(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -172,12 +171,9 @@ def test_a_far_cell_is_found_where_a_chunk_ends_inside_its_name(
     path, cell = tmp_path / "far.xlsx", "XFD1048576"
     with zipfile.ZipFile(a_workbook(path, "A1", "A2", cell, "A3")) as archive:
         sheet = archive.read("xl/worksheets/sheet1.xml")
-    monkeypatch.setattr(excel, "_CHUNK", sheet.index(cell.encode()) + inside)
+    monkeypatch.setattr(office, "_CHUNK", sheet.index(cell.encode()) + inside)
     with pytest.raises(DataError, match="1,048,576 rows and 16,384 columns, most of them empty"):
-        excel._check_size(File.at(path))  # not the reader, which would take the memory
-
-
-CONTROLS = ["\x1b[2J", "\x9b2J", "\x7f", "\r", "\n", "\0", "\u202e", "\u2066", "\u200f", "\u061c"]
+        office._check_size(File.at(path))  # not the reader, which would take the memory
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +184,12 @@ def plain() -> Release:
     return synthesize(table, parse_schema(schema), epsilon=1.0, delta=1e-6, model="naive-bayes", weights="uniform")
 
 
-@pytest.mark.parametrize("mark", CONTROLS)
+def test_control_characters_are_found() -> None:
+    marks = ["\x1b[2J", "\x9b2J", "\x7f", "\r", "\n", "\0", "\u202e", "\u2066", "\u200f", "\u061c"]
+    assert [mark for mark in marks if not has_controls(f"age{mark}")] == []
+
+
+@pytest.mark.parametrize("mark", ["\x1b[2J", "\x9b2J", "\n", "\0", "\u202e"])
 def test_no_control_character_reaches_a_terminal(
     mark: str, plain: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,13 +244,7 @@ SMALL = parse_schema(
 )
 
 
-@settings(max_examples=200)
-@given(content=st.binary(max_size=300), header=st.booleans())
-def test_the_csv_reader_reads_or_refuses(
-    content: bytes, header: bool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("csv") / "t.csv"
-    path.write_bytes((b"a,b\n" if header else b"") + content)
+def read_or_refuse(path: Path) -> None:
     try:
         table = open_source(path)
         check_columns(table, SMALL)
@@ -257,6 +252,16 @@ def test_the_csv_reader_reads_or_refuses(
             assert all(len(codes) == records.rows for codes in records.codes.values())
     except DataError as error:
         assert "\n" not in str(error)
+
+
+@settings(max_examples=200)
+@given(content=st.binary(max_size=300), header=st.booleans())
+def test_the_csv_reader_reads_or_refuses(
+    content: bytes, header: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_bytes((b"a,b\n" if header else b"") + content)
+    read_or_refuse(path)
 
 
 @settings(max_examples=80)
@@ -270,13 +275,7 @@ def test_the_parquet_reader_reads_or_refuses(
     position %= len(content)
     content[position : position + len(garbage)] = garbage
     path.write_bytes(bytes(content))
-    try:
-        table = open_source(path)
-        check_columns(table, SMALL)
-        for records in LocalEngine.open(table, SMALL).per_record():
-            assert all(len(codes) == records.rows for codes in records.codes.values())
-    except DataError as error:
-        assert "\n" not in str(error)
+    read_or_refuse(path)
 
 
 @pytest.mark.slow
@@ -299,8 +298,6 @@ def test_a_release_with_paths_in_it_writes_nothing_outside(tmp_path: Path) -> No
     folder = synthesize(sim.table.slice(0, 50), sim.schema, epsilon=1.0).save(tmp_path / "release")
     with zipfile.ZipFile(folder / "arrays.npz", "a") as archive:
         archive.writestr("../../evil.npy", b"boo")
-    import hashlib
-
     described = json.loads((folder / "release.json").read_text())
     described["arrays_sha256"] = hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()
     (folder / "release.json").write_text(json.dumps(described))
@@ -310,30 +307,9 @@ def test_a_release_with_paths_in_it_writes_nothing_outside(tmp_path: Path) -> No
 
 
 def test_no_formula_reaches_a_spreadsheet(tmp_path: Path) -> None:
-    cells = [
-        "=1+1",
-        "+cmd",
-        "-cmd",
-        "@sum",
-        "\tx",
-        " =1",
-        "\n=1",
-        "＝1",
-        "+E1",
-        "-$E1",
-        "-e9",
-        "+.E1",
-        "-3",
-        "+4.5",
-        "+1e5",
-        "-$1,000.50",
-        "-.5E-3",
-        "-inf",
-        "-",
-        "<=50K",
-        "plain",
-        "a=b",
-    ]
+    formulas = ["=1+1", "+cmd", "-cmd", "@sum", "\tx", " =1", "\n=1", "＝1", "+E1", "-$E1", "-e9", "+.E1"]
+    others = ["-3", "+4.5", "+1e5", "-$1,000.50", "-.5E-3", "-inf", "-", "<=50K", "plain", "a=b"]
+    cells = [*formulas, *others]
     kinds = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))
     for kind in kinds:
         table = pa.table({"a": pa.array(cells).cast(kind), "n": [-1.5] * len(cells), "=name": [1] * len(cells)})
@@ -343,11 +319,7 @@ def test_no_formula_reaches_a_spreadsheet(tmp_path: Path) -> None:
             parse_options=pacsv.ParseOptions(newlines_in_values=True),
             convert_options=pacsv.ConvertOptions(column_types={"a": pa.string()}),
         )
-        assert written["a"].to_pylist() == [
-            *("'=1+1", "'+cmd", "'-cmd", "'@sum", "'\tx", "' =1", "'\n=1", "'＝1"),
-            *("'+E1", "'-$E1", "'-e9", "'+.E1"),
-            *("-3", "+4.5", "+1e5", "-$1,000.50", "-.5E-3", "-inf", "-", "<=50K", "plain", "a=b"),
-        ]
+        assert written["a"].to_pylist() == [*(f"'{cell}" for cell in formulas), *others]
         assert written.column_names == ["a", "n", "'=name"]
         assert written["n"].to_pylist() == [-1.5] * len(cells)
 

@@ -7,6 +7,7 @@ is saved, loaded and audited like any other.
 import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -26,7 +27,7 @@ from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records, no_records
 from repsynth.data.sources import Source, open_source
 from repsynth.data.sources.base import File
-from repsynth.engines import names as engine_names
+from repsynth.engines import opening as engine_names
 from repsynth.engines.base import Kernel
 from repsynth.mechanism.meter import Meter
 from repsynth.models.base import Hooks, Kept, Made, Model, Share
@@ -216,10 +217,7 @@ class PsvWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path, self.lines = path, ["|".join(schema.names)]
 
-    def __enter__(self) -> "PsvWriter":
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         self.path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
 
     def ready(self, piece: pa.Table) -> list[str]:
@@ -245,7 +243,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "schema.toml").write_text(ALL_TYPES)
     table = make_people(800)
-    with PsvWriter(tmp_path / "people.psv", table.schema) as writer:
+    with closing(PsvWriter(tmp_path / "people.psv", table.schema)) as writer:
         writer.write(writer.ready(table))
     return tmp_path
 

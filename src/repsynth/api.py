@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from repsynth.data.reading import Reading, taken_from
+from repsynth.data.reading import READING, Reading, taken_from
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
-from repsynth.knobs import knobs_of
 from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import PARTS, Settings, keywords
-from repsynth.planning.settings_file import read_settings, with_given
+from repsynth.planning.settings import PARTS, Settings, keywords, read_settings, with_given
 from repsynth.schema import Schema, load_schema, schema_to_dict
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from repsynth.auditing.bounds import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
-    from repsynth.domain.measure import MeasuredDraft
+    from repsynth.curator.private_schema import MeasuredDraft
     from repsynth.evaluation.evaluate import Evaluation
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.expected import Expected
@@ -30,25 +28,21 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def takes_settings(function: F) -> F:
-    """Show every setting in the signature, where `help` and editors look for it."""
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    names = [*PARTS, *keywords()]
-    extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
-    function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
-    return function
+def _shows(*names: str) -> Callable[[F], F]:
+    """Show keywords in the signature of a function, where `help` and editors look for them."""
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
+        function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
 
 
-def reads_a_table(function: F) -> F:
-    """Show in the signature how a table may be written."""
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    extra = [
-        inspect.Parameter(knob.name, inspect.Parameter.KEYWORD_ONLY, default=None) for knob in knobs_of(Reading)
-    ]
-    function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
-    return function
+takes_settings = _shows(*PARTS, *keywords())
+reads_a_table = _shows(*READING)
 
 
 @takes_settings
@@ -65,8 +59,8 @@ def plan(
     `scores_from`, an earlier release or its folder, score function and threshold are taken from there.
 
     >>> from repsynth import datasets
-    >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="mst").charges)
-    ['count', 'ranges', 'zoom', 'histograms', 'scores', 'fine histograms', 'label tables', 'choice', 'tables']
+    >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="naive-bayes").charges)
+    ['count', 'coarse histograms', 'scores', 'refined histograms', 'fine histograms', 'sums']
     """
     return make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
 
@@ -85,23 +79,22 @@ def synthesize(
     scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Release":
-    """A differentially private release of a table: the data is read and the budget is spent, once.
+    """Read a table once, spend the budget, and return a differentially private release.
 
-    `table` is a pandas or polars data frame, a pyarrow table, the path of a file or a folder, a list of paths,
-    or the address of a database. `delimiter`, `encoding` and `decimal` say how a CSV file is written,
-    `table_name` or `query` what is read of a database. The budget is one of `epsilon` (with `delta`), `mu` or
-    `rho`; `model`, `weights` and `scorer` are names or objects, and their own settings may stand beside them.
-    Everything is checked before data is opened. With a `ledger`, the cost is set aside in the budget of
-    `dataset` before the data is opened. A run that is interrupted has spent it. `scores_from` is an
-    earlier release of a table with the same columns, or its folder: score function and threshold are taken from
-    there, cost this table nothing, and are kept.
+    `table` is a pandas or polars data frame, a pyarrow table, the path of a file or a folder, a list of paths, the
+    address of a database, or a Dask or Spark DataFrame. `delimiter`, `encoding` and `decimal` describe a CSV file,
+    `table_name` or `query` select from a database. The budget is one of `epsilon` (with `delta`), `mu` or `rho`.
+    `model`, `weights` and `scorer` are names or objects; settings of these parts are further keywords.
+    `scores_from` is an earlier release of a table with the same columns, or its folder: its score function and
+    threshold are used again and cost this table nothing.
 
-    With `engine="dask"` or `"spark"` the workers of a `cluster` read the table and add up, and the release is the
-    same bit for bit: the cluster is an address, a Dask `Client` or a `SparkSession`, the one at hand, or a local
-    one that is started for this call. A Dask or Spark DataFrame may be the `table`; it stays where it lies.
+    Everything is checked before data is opened. With a `ledger`, the cost is reserved in the budget of `dataset`
+    before the data is opened, and a run that is interrupted has spent it. With `engine="dask"` or `"spark"` the
+    workers of a `cluster` (an address, a Dask `Client` or a `SparkSession`; by default the current or a local one)
+    read the table and add up; the release is the same bit for bit.
 
-    What a user should know is warned of (`RepsynthWarning`), as far as it is known before anything is spent; what
-    the release itself shows comes after, and never keeps it from being handed out. `release.warnings` has it all.
+    Warns (`RepsynthWarning`) about problems that are known before any budget is spent, and afterwards about those
+    that the release shows; `release.warnings` lists all of them.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
@@ -122,8 +115,7 @@ def synthesize(
     from repsynth.pipeline.payment import open_payer
     from repsynth.pipeline.run import run
 
-    reading = taken_from(knobs)
-    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    made, reading = _planned(schema, settings, scores_from, knobs)
     known = cautions(made, made.public_rows)
     for text in known:
         warnings.warn(text, RepsynthWarning, stacklevel=2)
@@ -137,7 +129,7 @@ def synthesize(
 
 
 def _warn_of_what_is_paid_for(text: str) -> None:
-    """Where warnings are errors, too, this is only shown: the release would be lost, and its budget is spent."""
+    """Show a warning even where warnings are errors: an exception would lose a release that is paid for."""
     try:
         warnings.warn(text, RepsynthWarning, stacklevel=3)
     except RepsynthWarning:
@@ -150,15 +142,15 @@ def _warn_of_what_is_paid_for(text: str) -> None:
 def draft_schema(
     table: Any, *, label: str | None = None, metadata: "str | Path | dict[str, Any] | None" = None, **how: Any
 ) -> str:
-    """The text of a `schema.toml` to be completed by hand, read off the data: NOT private.
+    """The text of a `schema.toml` to be completed by hand, read from the data: NOT private.
 
-    Metadata of SDV, a file or a dictionary, says what columns are, where there is some.
+    `metadata` of SDV, a file or a dictionary, gives the types of columns.
 
     >>> import pyarrow as pa
     >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
     type = "integer"
     """
-    from repsynth.curator.draft import draft_schema as draft
+    from repsynth.curator.draft import make_draft
     from repsynth.data.sources import open_source
     from repsynth.schema.sdv import from_sdv, load_sdv
 
@@ -166,7 +158,8 @@ def draft_schema(
     described = None
     if metadata is not None:
         described = from_sdv(metadata) if isinstance(metadata, dict) else load_sdv(metadata)
-    return draft(open_source(table, reading), label=label, decimal=reading.decimal, described=described)
+    source = open_source(table, reading)
+    return make_draft(source, label=label, decimal=reading.decimal, described=described).text
 
 
 @reads_a_table
@@ -186,8 +179,8 @@ def measure_schema(
     """A schema found by charged, noisy measurements of a table: it may be published and needs no confirmation.
 
     The charge protects one row, so `one_row_per_person` must be declared. Only the names of the columns are taken
-    as public. `ids` are columns that identify people: they are not
-    measured. What it costs goes on into the account of every release that is made with it.
+    as public. `ids` are columns that identify people: they are not measured. The cost is part of the account of
+    every release that is made with the schema.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
@@ -197,8 +190,8 @@ def measure_schema(
     >>> schema.label, schema.columns[0].max
     ('smoker', 99)
     """
+    from repsynth.curator.private_schema import measure_schema as measure
     from repsynth.data.sources import open_source
-    from repsynth.domain.measure import measure_schema as measure
     from repsynth.pipeline.payment import open_payer
 
     payer = open_payer(ledger, dataset)
@@ -245,32 +238,23 @@ def risk(table: Any, release: "Release | str | Path", path: str | Path, **how: A
     >>> import tempfile
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
-    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0)
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, model="naive-bayes")
     >>> risk(sim.table, release, Path(tempfile.mkdtemp()) / "dossier.parquet").records
     6000
     """
     from repsynth.curator.dossier import write_dossier
     from repsynth.data.sources import open_source
     from repsynth.data.write import check_table_path
-    from repsynth.release.release import Release
 
     check_table_path(Path(path), (".parquet",))
-    loaded = release if isinstance(release, Release) else Release.load(release)
-    return write_dossier(open_source(table, _reading(how)), loaded, Path(path))
+    return write_dossier(open_source(table, _reading(how)), _release(release), Path(path))
 
 
 def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
-    """What a release cost and how the loss is spread, as plain data: what `repsynth inspect --json` prints.
-
-    >>> from repsynth import datasets
-    >>> sim = datasets.load("sim")
-    >>> inspect_release(synthesize(sim.table, sim.schema, epsilon=1.0, model="naive-bayes"))["model"]
-    'naive-bayes'
-    """
+    """What a release cost and how the loss is spread, as plain data: what `repsynth inspect --json` prints."""
     from repsynth.release.describe import release_data
-    from repsynth.release.release import Release
 
-    return release_data(release if isinstance(release, Release) else Release.load(release))
+    return release_data(_release(release))
 
 
 @reads_a_table
@@ -283,14 +267,15 @@ def evaluate(
     release: "Release | str | Path | None" = None,
     label: str | None = None,
     folder: str | Path | None = None,
+    on_step: Callable[[str], None] = lambda step: None,
     **how: Any,
 ) -> "Evaluation":
     """Measure what a synthetic table is good for: PRIVATE, since it is computed from the training table.
 
     Without a synthetic table, one is drawn from the release; without a schema, it is the release's. What needs a
     holdout, real rows that the release was not made from, is left out where there is none (`left_out` says
-    what). With a `folder`, everything is written there, too. How tables are written (`delimiter` and so on) is
-    said of the real ones; a synthetic one is read as this library writes it.
+    what). With a `folder`, everything is written there, too. `on_step` is told each step before it begins.
+    `delimiter` and so on describe the real tables; a synthetic one is read as this library writes it.
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
@@ -298,41 +283,34 @@ def evaluate(
     >>> found.publishable, found["one-way distance"].value < 0.1, "prediction by boosting" in found.left_out
     (False, True, True)
     """
-    from repsynth.release.release import Release
+    from repsynth.release.folder import check_private
 
     if synthetic is None and release is None:
         raise ConfigError("give a synthetic table, or a release to draw one from")
-    try:
-        from repsynth.evaluation.evaluate import evaluate_tables
-        from repsynth.evaluation.inputs import Inputs, agreed_schema
-        from repsynth.evaluation.written import check_folder, write_evaluation
-    except ImportError:
-        raise ConfigError("evaluating needs more packages; pip install 'repsynth[evaluate]'") from None
+    need_scikit_learn()
+    from repsynth.evaluation.evaluate import evaluate_tables
+    from repsynth.evaluation.inputs import Inputs, agreed_schema
+    from repsynth.evaluation.written import check_folder, write_evaluation
 
     if folder is not None:
         check_folder(Path(folder))
-    loaded = release if release is None or isinstance(release, Release) else Release.load(release)
+        check_private(Path(folder))
+    on_step("reading")
+    loaded = None if release is None else _release(release)
     reading = _reading(how)
     agreed = agreed_schema(None if schema is None else reading.declared(_schema(schema)), loaded)
     drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
-    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, reading), loaded)
+    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, reading), loaded, on_step)
     if folder is not None:
         write_evaluation(found, Path(folder))
     return found
 
 
 def expected_errors(release: "Release | str | Path") -> "Expected":
-    """Standard errors of shares, means and the model's tables from a release alone: they may be published.
-
-    >>> from repsynth import datasets
-    >>> sim = datasets.load("sim")
-    >>> expected_errors(synthesize(sim.table, sim.schema, epsilon=1.0)).columns[0].column
-    'x1'
-    """
+    """Standard errors of shares, means and the model's tables from a release alone: they may be published."""
     from repsynth.release.expected import expected_errors as expected
-    from repsynth.release.release import Release
 
-    return expected(release if isinstance(release, Release) else Release.load(release))
+    return expected(_release(release))
 
 
 @reads_a_table
@@ -343,7 +321,6 @@ def audit(
     *,
     settings: Settings | str | Path | None = None,
     runs: int = 100_000,
-    black_box_runs: int = 0,
     scores_from: "Release | Borrowed | str | Path | None" = None,
     **knobs: Any,
 ) -> "Iterator[Finding]":
@@ -360,10 +337,9 @@ def audit(
     from repsynth.auditing.targets import made_up_table
     from repsynth.data.sources import open_source
 
-    reading = taken_from(knobs)
-    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    made, reading = _planned(schema, settings, scores_from, knobs)
     source = made_up_table(made.schema) if table is None else open_source(table, reading)
-    return attack(made, source, runs=runs, black_box_runs=black_box_runs)
+    return attack(made, source, runs=runs)
 
 
 @reads_a_table
@@ -398,16 +374,37 @@ def attack(
     >>> found.publishable, found.exceeded
     (False, False)
     """
+    need_scikit_learn()
     from repsynth.attacks.exposure import attack as carry_out
     from repsynth.data.sources import open_source
 
-    reading = taken_from(knobs)
-    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    made, reading = _planned(schema, settings, scores_from, knobs)
     opened = open_source(table, reading)
     others = None if holdout is None else open_source(holdout, reading)
     return carry_out(
         made, opened, others, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed, power=power
     )
+
+
+def need_scikit_learn() -> None:
+    try:
+        import sklearn  # noqa: F401
+    except ImportError:
+        raise ConfigError("this needs scikit-learn; pip install 'repsynth[evaluate]'") from None
+
+
+def _planned(
+    schema: Schema | str | Path, settings: Any, scores_from: Any, knobs: dict[str, Any]
+) -> tuple[Plan, Reading]:
+    reading = taken_from(knobs)
+    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
+    return made, reading
+
+
+def _release(release: "Release | str | Path") -> "Release":
+    from repsynth.release.release import Release
+
+    return release if isinstance(release, Release) else Release.load(release)
 
 
 def _reading(how: dict[str, Any]) -> Reading:
@@ -431,7 +428,7 @@ def _borrowed(source: "Release | Borrowed | str | Path | None") -> "Borrowed | N
 
     if source is None or isinstance(source, Borrowed):
         return source
-    from repsynth.release.lending import borrow
+    from repsynth.release.folder import borrow
 
     return borrow(source)
 

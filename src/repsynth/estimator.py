@@ -1,4 +1,4 @@
-"""The manners of scikit-learn, for those who have their work in its words: construct, fit, sample."""
+"""An estimator in the style of scikit-learn: construct, fit, sample."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 
 class RepsSynthesizer:
-    """A synthesizer to fit to a table once: fitting spends the budget, sampling is free.
+    """A synthesizer in the style of scikit-learn: fitting spends the budget, sampling is free.
 
-    `schema` is a Schema or the path of one; all other parameters are settings of `repsynth.synthesize`. Nothing is
-    checked before `fit`, as scikit-learn wants it. What is learned is in `release_`, which holds differentially
-    private outputs only.
+    `schema` is a Schema or the path of one; all other parameters are settings of `repsynth.synthesize`. Parameters
+    are checked in `fit`. `release_` holds what was learned: differentially private outputs only.
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
@@ -80,10 +79,11 @@ class RepsSynthesizer:
 
     def sample(self, n: int | None = None, *, seed: int | None = None, label: Any = None) -> Any:
         """Synthetic rows, as a table of the kind that was fitted to; as many as there are records, by default."""
-        return self._release().sample(n, seed=seed, label=label)
+        if not self.__sklearn_is_fitted__():
+            raise ConfigError("not fitted yet; call fit with the table first")
+        return self.release_.sample(n, seed=seed, label=label)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All parameters by name."""
         return {name: getattr(self, name) for name in _NAMES}
 
     def set_params(self, **parameters: Any) -> "RepsSynthesizer":
@@ -113,11 +113,6 @@ class RepsSynthesizer:
         if self.__sklearn_is_fitted__():
             raise TypeError("a fitted synthesizer is not pickled; keep synthesizer.release_.save(folder) instead")
         return self.get_params()
-
-    def _release(self) -> "Release":
-        if not self.__sklearn_is_fitted__():
-            raise ConfigError("not fitted yet; call fit with the table first")
-        return self.release_
 
 
 _NAMES = ("schema", *(RepsSynthesizer.__init__.__kwdefaults__ or {}))

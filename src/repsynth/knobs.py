@@ -93,8 +93,7 @@ class Knob:
         raise ConfigError(f"{self.words} is {value:g}; it must {bounds}")
 
     def _wanted(self) -> str:
-        kind = "a number" if float in self.kinds else "a whole number" if int in self.kinds else "text"
-        return f"{kind} or {self.meta.extra['word']}" if self.meta.extra and "word" in self.meta.extra else kind
+        return "a number" if float in self.kinds else "a whole number" if int in self.kinds else "text"
 
 
 def _is_number(value: Any) -> bool:
@@ -145,7 +144,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
             kind = self.get(part)
             if kind is None:
                 raise ConfigError(
-                    f"unknown {self.what} '{shown(part)}'{did_you_mean(part, self)}; use one of {self.names}"
+                    f"unknown {self.what} '{shown(part)}'{did_you_mean(part, self)}; use one of {', '.join(self)}"
                 )
             own = {knob.name for knob in knobs_of(kind)}
             for name in knobs.keys() - own:
@@ -154,16 +153,11 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         if not isinstance(part, Knobs) or self.get(part.name) is not type(part):
             raise ConfigError(
                 f"this {self.what} cannot be saved with a release; register its type first, or use one of "
-                f"{self.names}. Nothing was spent"
+                f"{', '.join(self)}. Nothing was spent"
             )
         if knobs:
             raise ConfigError(f"give {', '.join(knobs)} to the {self.what} itself, not beside it")
         return part
-
-    @property
-    def names(self) -> str:
-        """All names, for a message."""
-        return ", ".join(self)
 
     def knobs(self) -> dict[str, tuple[Knob, list[str]]]:
         """Every knob of any kind by its name, and the kinds that have it."""
@@ -180,7 +174,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         Traceback (most recent call last):
         repsynth.errors.ConfigError: degrees is no knob of a stove; name the stove
         """
-        owners = [name for name, kind in self.items() if knob in {k.name for k in knobs_of(kind)}]
+        owners = self._owners(knob)
         if len(owners) != 1:
             raise ConfigError(f"{knob.replace('_', ' ')} {self._belongs(knob)}; name the {self.what}")
         return owners[0]
@@ -197,8 +191,11 @@ class Registry(dict[str, type[Part]], Generic[Part]):
             raise ConfigError(f"it has a {self.what} {known}, which this version lacks")
         return self.make(name, **knobs)
 
+    def _owners(self, knob: str) -> list[str]:
+        return self.knobs().get(knob, (None, []))[1]
+
     def _belongs(self, knob: str) -> str:
-        owners = [name for name, kind in self.items() if knob in {k.name for k in knobs_of(kind)}]
+        owners = self._owners(knob)
         return f"belongs to the {self.what} {' and '.join(owners)}" if owners else f"is no knob of a {self.what}"
 
 

@@ -17,10 +17,13 @@ _KEPT = 16 * 2**20
 """Bytes."""
 
 
+def processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def how_many_workers() -> int:
-    """The processors that this process may use."""
-    able = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(able, _MOST_WORKERS)
+    return min(processors(), _MOST_WORKERS)
 
 
 def _keep_memory() -> None:

@@ -123,15 +123,14 @@ def print_proven(cells: list[Cell]) -> None:
 
 
 def print_guesses(cells: list[Cell]) -> None:
-    heading = ("table, model, budget", "weights", "who", "singling out", "linking", "inferring")
+    heading = ("table, model, budget", "weights", "singling out", "linking", "inferring")
     print(f"\n| {' | '.join(heading)} |\n{'|---' * len(heading)}|")
     for cell in cells:
         for method in dict.fromkeys(line.method for line in cell.exposure.lines):
-            for decile, who in ((None, "all"), (10, "top tenth")):
-                found = [g for g in cell.exposure.guesses if (g.method, g.decile) == (method, decile)]
-                entries = [f"{g.excess.value:+.1%} ({g.excess.low:+.1%} to {g.excess.high:+.1%})" for g in found]
-                name = f"{TITLES[cell.table]}, {cell.model}, {cell.budget}"
-                print(f"| {name} | {method} | {who} | " + " | ".join(entries) + " |")
+            found = [g for g in cell.exposure.guesses if g.method == method]
+            entries = [f"{g.excess.value:+.1%} ({g.excess.low:+.1%} to {g.excess.high:+.1%})" for g in found]
+            name = f"{TITLES[cell.table]}, {cell.model}, {cell.budget}"
+            print(f"| {name} | {method} | " + " | ".join(entries) + " |")
 
 
 # Figures, in the project's colours

@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Bools
 from repsynth.data.sources import open_source
-from repsynth.evaluation.distances import Grid, measure_distances
+from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.matrix import Fill, Space, points_of_records, records_of
 from repsynth.evaluation.nearest import outlyingness
 from repsynth.pipeline.run import run
@@ -104,7 +104,9 @@ def measure(task: Run, data_dir: str) -> dict[str, float]:
         **values.predictions(task.table, split, made, boosted=task.boosted),
         "1-way": strict.mean_one_way,
         "2-way": strict.mean_two_way,
-        "2-way, equal bins": measure_distances(split.train, made, split.schema, grid=Grid.equal).mean_two_way,
+        "2-way, equal bins": measure_distances(
+            split.train, made, split.schema, grid=values.equal_grid
+        ).mean_two_way,
         "ratio": float(loss.advantage_at(release.influence(split.train))[top].mean() / loss.advantage_at(1.0)),
     }
 

@@ -124,14 +124,14 @@ class Judge:
 
     def distances(self, made: pa.Table) -> tuple[float, float, float]:
         """Means over columns, pairs and triples."""
-        from repsynth.evaluation.distances import TRIPLES, measure_distances
+        from repsynth.evaluation.fidelity import TRIPLES, measure_distances
 
         found = measure_distances(self.real, self._records(made), self.schema, triples=TRIPLES)
         return found.mean_one_way, found.mean_two_way, found.mean_three_way
 
     def scores(self, table: pa.Table) -> tuple[float, float]:
         """AUROC of logistic regression and of boosting that learned from the table."""
-        from repsynth.evaluation.utility import fit_boosting
+        from repsynth.evaluation.prediction import fit_boosting
         from studies.split import points_of, tstr
 
         points, test = points_of(table, self.schema), points_of(self.test, self.schema)

@@ -70,14 +70,12 @@ def count_ours(made: Any, victims: Any) -> dict[str, list[list[int]]]:
     import numpy as np
 
     from repsynth.attacks.guesses import make_guesses
-    from repsynth.attacks.victims import read
+    from repsynth.evaluation.matrix import records_of
 
-    synthetic, present = read(made, victims.schema), np.ones(1, dtype=bool)
+    synthetic, present = records_of(made, victims.schema), np.ones(1, dtype=bool)
     rounds = [make_guesses(synthetic, victims, present, np.random.default_rng(k)) for k in range(ROUNDS)]
-    counts = np.sum(rounds, axis=0)  # (kinds, sides, deciles, right and all)
-    found = counts.sum(axis=2)
-    found[0, :, 1] = counts[0, :, 0, 1]  # a statement counts in every decile
-    return dict(zip(KINDS, found.tolist(), strict=True))
+    counts = np.sum(rounds, axis=0)  # (kinds, sides, right and all)
+    return dict(zip(KINDS, counts.tolist(), strict=True))
 
 
 # Theirs

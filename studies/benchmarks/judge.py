@@ -2,7 +2,7 @@
 
 70 % of the records to learn from. AUROC on the others of logistic regression (LR) and gradient boosting (GB)
 trained on synthetic records; mean total variation distance of one- and two-way tables to the records learned from,
-on the strict grid of `repsynth.evaluation.distances` and on one of twenty equal bins.
+on the strict grid of `repsynth.evaluation.fidelity` and on one of twenty equal bins.
 """
 
 from functools import lru_cache
@@ -10,9 +10,9 @@ from functools import lru_cache
 import numpy as np
 
 from repsynth.data.records import Records
-from repsynth.evaluation.distances import Grid, measure_distances
+from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.matrix import records_of
-from studies.benchmarks.values import Split, load, predictions
+from studies.benchmarks.values import Split, equal_grid, load, predictions
 from studies.split import split_rows
 
 TABLES = ("sim", "breast_cancer", "german_credit", "adult", "nist")
@@ -31,7 +31,7 @@ def split_of(table: str, seed: int, data_dir: str | None) -> Split:
 def measures(table: str, split: Split, made: Records) -> dict[str, float]:
     """What synthetic records are worth."""
     strict = measure_distances(split.train, made, split.schema)
-    equal = measure_distances(split.train, made, split.schema, grid=Grid.equal)
+    equal = measure_distances(split.train, made, split.schema, grid=equal_grid)
     try:
         predicted = predictions(table, split, made, boosted=True)
     except ValueError:  # a single label, from which nothing can be learned

@@ -1,16 +1,15 @@
-"""Which model for which table? All models on four tables and four budgets, and what the choice of `auto` loses.
+"""Which model for which table? All models on four tables and four budgets, and what each loses.
 
 Tables: the paper's four, NIST's excerpt (`--tables nist`), or those of `packaged.py`. ε = .5, 1, 2, 4 at δ = 1/n²,
-the number of records public, seeded noise. The regret of `auto` in a cell (a table, an ε, uniform or default
-weights) is how much worse it is there than the best model: in AUROC of boosting and of logistic regression, and in
+the number of records public, seeded noise. The regret of a model in a cell (a table, an ε, uniform or default
+weights) is how much worse it is there than the best one: in AUROC of boosting and of logistic regression, and in
 two-way distance as a fraction of the best one's. The measures are those of `judge.py`.
 
     python -m studies.benchmarks.models --data-dir FOLDER --kept runs.jsonl
     python -m studies.benchmarks.models --data-dir FOLDER --kept runs.jsonl --tune --jobs 2
 
-Every run is kept in a file, one line each, and runs in it are not run again: stopped, the script goes on where it
-stopped. After a change of the models, name another file. The rule is worked out anew each time, so that a new
-rule is judged on the runs of the old one. Rules are found on splits 5 to 9 (--tune), and reported on 0 to 4.
+Every run is appended to a file, one line each, and is not repeated when the script is started again. After a
+change of the models, name another file. Models are tuned on splits 5 to 9 (--tune), and reported on 0 to 4.
 """
 
 import argparse
@@ -28,7 +27,6 @@ from threadpoolctl import threadpool_limits
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import records_of
 from repsynth.pipeline.run import run
-from repsynth.planning.choose import PREDICT, THRESHOLDS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from studies.benchmarks.judge import measures, split_of
@@ -101,11 +99,10 @@ def outcomes(tasks: list[Run], data_dir: str | None, jobs: int) -> Iterator[tupl
         yield from ((futures[future], future.result()) for future in as_completed(futures))
 
 
-# The regret of a choice
+# The regret of a model
 
 Means = dict[tuple[str, float, str], dict[str, dict[str, float]]]
 """Of each cell: the mean measures of each model."""
-Choice = Callable[[tuple[str, float, str]], str]
 REGRETS: dict[str, Callable[[float, list[float]], float]] = {
     "GB": lambda mine, all_: max(all_) - mine,
     "LR": lambda mine, all_: max(all_) - mine,
@@ -127,44 +124,32 @@ def means_of(runs: dict[Run, dict[str, float]], models: Iterable[str]) -> Means:
     }  # fmt: skip
 
 
-def regrets(means: Means, choice: Choice) -> dict[str, list[float]]:
-    """What a choice loses against the best model, over cells."""
+def regrets(means: Means, model: str) -> dict[str, list[float]]:
+    """What a model loses against the best one, over cells."""
     found: dict[str, list[float]] = {name: [] for name in REGRETS}
-    for cell, models in means.items():
+    for models in means.values():
         for name, regret in REGRETS.items():
-            found[name].append(regret(models[choice(cell)][name], [m[name] for m in models.values()]))
+            found[name].append(regret(models[model][name], [m[name] for m in models.values()]))
     return found
 
 
-def print_cells(means: Means, choice: Choice) -> None:
+def print_cells(means: Means) -> None:
     shown = ("LR", "GB", "1-way", "2-way")
     names = list(next(iter(means.values())))
-    print(f"{'table':14}{'ε':>5} {'weights':9}{'auto':12}" + "".join(f"{name:>28}" for name in names))
-    print(f"{'':40}" + "".join(f"{'LR   GB   1-way  2-way':>28}" for _ in names))
+    print(f"{'table':14}{'ε':>5} {'weights':9}" + "".join(f"{name:>28}" for name in names))
+    print(f"{'':28}" + "".join(f"{'LR   GB   1-way  2-way':>28}" for _ in names))
     for cell, models in sorted(means.items(), key=lambda item: (item[0][0], item[0][2], item[0][1])):
         values = (" ".join(f"{m[name]:6.3f}" for name in shown) for m in models.values())
-        print(f"{cell[0]:14}{cell[1]:5g} {cell[2]:9}{choice(cell):12}" + "".join(f"{v:>28}" for v in values))
+        print(f"{cell[0]:14}{cell[1]:5g} {cell[2]:9}" + "".join(f"{v:>28}" for v in values))
 
 
-def print_regrets(means: Means, choices: dict[str, Choice]) -> None:
+def print_regrets(means: Means, models: Iterable[str]) -> None:
     print(f"\n{'regret: mean, worst':32}" + "".join(f"{name:>18}" for name in REGRETS))
     for weights in WEIGHTS:
-        part = {cell: models for cell, models in means.items() if cell[2] == weights}
-        for name, choice in choices.items():
-            found = regrets(part, choice).values()
-            numbers = "".join(f"{np.mean(values):9.4f}{max(values):9.4f}" for values in found)
-            print(f"{f'{name}, {weights}':32}{numbers}")
-
-
-def choice_of_auto(cells: Iterable[tuple[str, float, str]], data_dir: str | None, goal: str) -> Choice:
-    """What `auto` chooses in a cell."""
-    chosen = {}
-    for table, epsilon, weights in cells:
-        split = split_of(table, 0, data_dir)
-        rows = split.train.rows
-        settings = Settings.of(epsilon=epsilon, delta=1 / rows**2, public_rows=rows, goal=goal)
-        chosen[table, epsilon, weights] = make_plan(split.schema, settings).model.name
-    return chosen.__getitem__
+        part = {cell: found for cell, found in means.items() if cell[2] == weights}
+        for model in models:
+            numbers = "".join(f"{np.mean(v):9.4f}{max(v):9.4f}" for v in regrets(part, model).values())
+            print(f"{f'{model}, {weights}':32}{numbers}")
 
 
 def main() -> None:
@@ -188,11 +173,8 @@ def main() -> None:
             file.flush()
             print(f"\r{done} of {len(missing)} runs ", end="", file=sys.stderr)
     means = means_of({task: kept[task] for task in wanted if task in kept}, arguments.models)
-    cells = sorted(means)
-    choices = {f"auto, {goal}": choice_of_auto(cells, arguments.data_dir, goal) for goal in THRESHOLDS}
-    print_cells(means, choices[f"auto, {PREDICT}"])
-    choices |= {f"always {model}": lambda cell, model=model: model for model in arguments.models}
-    print_regrets(means, choices)
+    print_cells(means)
+    print_regrets(means, arguments.models)
 
 
 if __name__ == "__main__":

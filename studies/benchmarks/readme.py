@@ -12,7 +12,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"
 _NO_BENCHMARK = {"__init__", "judge", "readme"}
-RESULTS = ("protection", "frontier", "models", "synthesizers", "values", "growth", "scale", "persons")
+RESULTS = ("protection", "frontier", "synthesizers", "values", "growth", "scale", "persons")
 
 _HEAD = """\
 # Benchmarks

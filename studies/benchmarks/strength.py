@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from repsynth.arrays import Bools, Floats
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.evaluation.distances import measure_distances
+from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.matrix import Fill, Space, points_of_records, records_of
 from repsynth.evaluation.nearest import outlyingness
 from repsynth.pipeline.run import run

@@ -6,7 +6,7 @@ Part c   simulated columns of many shapes, with bounds that are 10, 1,000 and 10
 Part d   five tables, to see that nothing got worse: prediction and two-way tables
 
 Distances are total variation distances between synthetic and training records, on the strict grid of
-`repsynth.evaluation.distances`; "real" compares held-out records with the training records, and trains its
+`repsynth.evaluation.fidelity`; "real" compares held-out records with the training records, and trains its
 classifiers on the latter. That is a yardstick and no floor: held-out records are another sample, while synthetic
 ones are made from the very records that they are compared with. ε = 1, δ = 1/n², seeded noise; 70 % of the records
 to learn from, of simulated columns a table of their own. Entries are means over runs, and the standard deviation
@@ -36,16 +36,16 @@ from threadpoolctl import threadpool_limits
 
 import repsynth
 from repsynth import datasets
-from repsynth.arrays import Floats
+from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.evaluation.distances import Distances, Grid, measure_distances
-from repsynth.evaluation.matrix import Fill, numbers_of, points_of_records, records_of
-from repsynth.evaluation.utility import fit_boosting
+from repsynth.evaluation.fidelity import CELLS, Distances, Grid, measure_distances
+from repsynth.evaluation.matrix import Fill, is_number, numbers_of, points_of_records, records_of
+from repsynth.evaluation.prediction import fit_boosting
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.schema import Schema, load_schema, schema_from_dict
+from repsynth.schema import Numeric, Schema, load_schema, schema_from_dict
 from studies.split import complete, split_rows, tstr
 
 MODELS = ("mst", "aim", "naive-bayes", "autoregressive")
@@ -233,6 +233,19 @@ def round_up(value: float) -> float:
 # Measures
 
 
+def equal_grid(column: Numeric, codes: Ints) -> Grid:
+    """Return intervals of equal width over the real range: blind to spikes, and to shape where it is skewed.
+
+    >>> from repsynth.schema import Integer
+    >>> equal_grid(Integer(name="gain", min=0, max=99_999), np.array([0, 200])).ends[:4].tolist()
+    [9, 19, 29, 39]
+    """
+    numbers = codes[is_number(column, codes)]
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    starts = [low - (low - high) * k // CELLS for k in range(1, CELLS)]
+    return Grid(column.steps, np.zeros(0, dtype=np.int64), np.unique(np.array(starts, dtype=np.int64) - 1))
+
+
 @dataclass(frozen=True)
 class Task:
     """One run; the model "real" stands for the held-out records."""
@@ -263,7 +276,7 @@ def work(task: Task, data_dir: str | None, special: bool, draw: bool) -> Outcome
         measures = {
             "1-way": strict.mean_one_way,
             "2-way": strict.mean_two_way,
-            "2-way, equal bins": measure_distances(split.train, made, split.schema, grid=Grid.equal).mean_two_way,
+            "2-way, equal bins": measure_distances(split.train, made, split.schema, grid=equal_grid).mean_two_way,
             **predictions(
                 task.table,
                 split,

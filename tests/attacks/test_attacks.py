@@ -19,15 +19,23 @@ from conftest import ALL_TYPES, make_people
 from rich.console import Console
 from scipy.special import ndtr
 
-import repsynth
 from repsynth import datasets
 from repsynth.attacks.campaign import Campaign, carry_out_all
-from repsynth.attacks.closed_form import best_attack
-from repsynth.attacks.exposure import BARE, BEST, REPS, UNIFORM, Exposure, Line, attack, methods_of, summarise
+from repsynth.attacks.exposure import (
+    BARE,
+    BEST,
+    REPS,
+    UNIFORM,
+    Exposure,
+    Line,
+    attack,
+    best_attack,
+    methods_of,
+    summarise,
+)
 from repsynth.attacks.guesses import make_guesses, same
 from repsynth.attacks.intervals import Trials, area
-from repsynth.attacks.observing import contributions, observe
-from repsynth.attacks.tabular import table_scores
+from repsynth.attacks.observing import contributions, observe, table_scores
 from repsynth.attacks.victims import Victims, choose_victims, coins
 from repsynth.auditing.targets import stored
 from repsynth.cli import main, render_attack
@@ -86,21 +94,13 @@ def test_top_deciles_hold_those_who_stand_out(rows: int, sim: datasets.Dataset) 
     assert (found.deciles[planted] == 9).all()
 
 
-@pytest.mark.parametrize("rows", [1500, 4000])
-def test_people_from_outside_are_as_outlying_as_those_of_the_table(rows: int, sim: datasets.Dataset) -> None:
-    found = choose_victims(sim.table.slice(0, rows), sim.table.slice(4000, 2000), sim.schema, targets=20, seed=0)
-    counts = np.bincount(found.reference_deciles, minlength=10) / 2000
-    assert counts.min() > 0.07
-    assert counts.max() < 0.13
-
-
 def test_a_holdout_that_overlaps_is_noticed(sim: datasets.Dataset) -> None:
     found = choose_victims(sim.table.slice(0, 600), sim.table.slice(500, 300), sim.schema, targets=20, seed=0)
     assert "100 of 300 rows of the holdout are also in the table" in found.notes[0]
     assert found.reference.rows == 200
     everybody = choose_victims(sim.table.slice(0, 600), sim.table.slice(0, 600), sim.schema, targets=20, seed=0)
     assert everybody.reference.rows == 0
-    assert "no row of the holdout is left" in everybody.notes[1]
+    assert "nobody of the holdout is left" in everybody.notes[1]
 
 
 def test_twins_by_chance_are_no_overlap() -> None:
@@ -111,20 +111,20 @@ def test_twins_by_chance_are_no_overlap() -> None:
     tables = [pa.table({name: generator.random(200) < 0.5 for name in "ab"}) for _ in range(2)]
     found = choose_victims(*tables, schema, targets=10, seed=0)
     assert found.reference.rows == 200
-    assert "chance explains" in found.notes[0]
+    assert found.notes == ()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [50, 200])
-def test_odd_tables_are_attacked_as_far_as_possible(rows: int, tmp_path: Path) -> None:
+@pytest.mark.attack
+def test_odd_tables_are_attacked_as_far_as_possible(tmp_path: Path) -> None:
     """One label, a column without a readable cell, few rows, more targets than rows, no holdout."""
+    rows = 50
     table = make_people(rows)
     table = table.set_column(6, "smoker", pa.array(["no"] * rows)).set_column(1, "age", pa.nulls(rows, pa.int64()))
     schema = parse_schema(ALL_TYPES)
     found = attack(plan_for(schema), table, None, tmp_path / "a", targets=1000, runs=8)
     assert found.targets == rows // 2
     text = " ".join(found.notes)
-    for part in ("no holdout", "more than half", "'age' is missing", "same 'smoker'"):
+    for part in ("no holdout", "more than half"):
         assert part in text
     assert {line.attack for line in found.lines} == {
         *("distance", "shadow runs, table", "shadow runs, release", "all others known", BEST)
@@ -149,7 +149,7 @@ def test_what_cannot_be_attacked_is_refused(sim: datasets.Dataset, tmp_path: Pat
 # --- runs
 
 
-@pytest.mark.parametrize("model", ["naive-bayes", pytest.param("mst", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["naive-bayes", "mst"])
 def test_what_each_record_adds_is_what_it_adds(model: str, victims: Victims) -> None:
     seen = observe(plan_for(victims.schema, model=model), victims, seed=0, run=0, method=0)
     kernels = {**seen.stage.kernels(), **seen.fit.kernels(choices=False)}
@@ -178,6 +178,7 @@ def test_a_watched_run_is_a_run(victims: Victims, monkeypatch: pytest.MonkeyPatc
     assert np.array_equal(release.fit.noisy, seen.fit.noisy)  # type: ignore[attr-defined]
 
 
+@pytest.mark.attack  # persons have the same test, which `make test` runs
 def test_the_likelihood_ratio_is_as_good_as_the_account_says(victims: Victims) -> None:
     plan = plan_for(victims.schema, weights="uniform")
     runs = [observe(plan, victims, seed=0, run=k, method=0) for k in range(40)]
@@ -239,9 +240,7 @@ def test_guesses_find_members_of_a_copy_and_nobody_in_strangers(sim: datasets.Da
     def excess(synthetic: Records) -> list[float]:
         counts = make_guesses(synthetic, victims, present, np.random.default_rng(0))
         assert counts is not None
-        trials = counts[..., 1].sum(axis=2)
-        trials[0] = counts[0, :, 0, 1]  # a statement counts in every decile
-        rates = counts[..., 0].sum(axis=2) / trials
+        rates = counts[..., 0] / counts[..., 1]
         return ((rates[:, 0] - rates[:, 1]) / (1 - rates[:, 1])).tolist()
 
     copied = excess(join([victims.base, victims.targets], names))
@@ -296,7 +295,7 @@ def exposures(sim: datasets.Dataset, tmp_path_factory: pytest.TempPathFactory) -
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_without_noise_outliers_are_found_and_with_it_they_are_not(exposures: dict[str, Exposure]) -> None:
     for decile in (None, 10):
         line = found_in(exposures["bare"], method=UNIFORM, attack="shadow runs, release", decile=decile)
@@ -306,7 +305,7 @@ def test_without_noise_outliers_are_found_and_with_it_they_are_not(exposures: di
             assert line.verdict.startswith("no better than guessing")
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_every_line_is_judged_and_stamped(exposures: dict[str, Exposure]) -> None:
     for exposure in exposures.values():
         assert not exposure.publishable
@@ -323,9 +322,9 @@ def test_every_line_is_judged_and_stamped(exposures: dict[str, Exposure]) -> Non
                 assert line.rate_at_1.low <= line.rate_at_1.value <= line.rate_at_1.high
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "hidden"), [(80, 2), (120, 1), (140, 0)])
-def test_an_interval_stays_on_its_line(width: int, hidden: int, exposures: dict[str, Exposure]) -> None:
+@pytest.mark.attack
+@pytest.mark.parametrize("width", [80, 120])
+def test_an_interval_stays_on_its_line(width: int, exposures: dict[str, Exposure]) -> None:
     printed = io.StringIO()
     render_attack.exposure(Console(file=printed, width=width), exposures["private"], Path("attack"))
     lines = printed.getvalue().splitlines()
@@ -334,12 +333,10 @@ def test_an_interval_stays_on_its_line(width: int, hidden: int, exposures: dict[
     shown = f"{line.area.value:.2f} [{math.floor(100 * line.area.low) / 100:.2f}, "
     shown += f"{math.ceil(100 * line.area.high) / 100:.2f}]"
     assert any(text.startswith("distance ") and shown in text for text in lines)
-    without = [text for text in lines if "For want of room" in text]
-    assert len(without) == (2 if hidden else 0)
-    assert all(text.count(" and ") == hidden - 1 for text in without)
+    assert sum("For want of room" in text for text in lines) == (2 if width < 112 else 0)
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_planned_weights_protect_the_most_outlying(exposures: dict[str, Exposure]) -> None:
     top = {m: found_in(exposures["private"], method=m, attack=BEST, decile=10) for m in (REPS, UNIFORM)}
     assert top[REPS].advantage.value < 0.8 * top[UNIFORM].advantage.value
@@ -354,7 +351,7 @@ def test_uniform_weights_are_not_attacked_twice(sim: datasets.Dataset) -> None:
     assert both[UNIFORM].model == both[REPS].model
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_too_little_noise_is_noticed(
     sim: datasets.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,7 +382,7 @@ def test_a_claim_that_is_exceeded_for_one_decile_is_exceeded(victims: Victims) -
 # --- runs are kept
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_a_second_start_goes_on(sim: datasets.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     victims = choose_victims(sim.table.slice(0, 200), None, sim.schema, targets=10, seed=0)
     campaign = Campaign(methods_of(plan_for(sim.schema)), victims, 8, 0)
@@ -418,7 +415,7 @@ def test_a_second_start_goes_on(sim: datasets.Dataset, tmp_path: Path, monkeypat
     assert len(made) == 16
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_a_process_that_was_killed_goes_on(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     started = subprocess.Popen([sys.executable, "-m", "repsynth", *_COMMAND, *_SMALL, "--runs", "400"])
     try:
@@ -435,7 +432,7 @@ def test_a_process_that_was_killed_goes_on(files: Path, capsys: pytest.CaptureFi
     assert len(list(Path("out/runs").glob("*.npz"))) >= 16
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_runs_of_other_settings_are_not_mixed(sim: datasets.Dataset, tmp_path: Path) -> None:
     table = sim.table.slice(0, 200)
     attack(plan_for(sim.schema), table, None, tmp_path / "a", targets=10, runs=8)
@@ -446,7 +443,7 @@ def test_runs_of_other_settings_are_not_mixed(sim: datasets.Dataset, tmp_path: P
     assert (tmp_path / "a").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_processes_give_the_same_result(sim: datasets.Dataset, tmp_path: Path) -> None:
     plan, table, others = plan_for(sim.schema), sim.table.slice(0, 200), sim.table.slice(500, 200)
     one, two = (
@@ -455,7 +452,7 @@ def test_processes_give_the_same_result(sim: datasets.Dataset, tmp_path: Path) -
     assert one == two
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 @pytest.mark.parametrize("model", ["mst", "aim", "autoregressive"])
 def test_every_model_can_be_attacked(model: str, sim: datasets.Dataset, tmp_path: Path) -> None:
     extra = {"epochs": 2.0, "sampling_rate": 0.5} if model == "autoregressive" else {}
@@ -482,7 +479,8 @@ _COMMAND = ["attack", "--train", "train.csv", "--holdout", "others.csv", "--sche
 _SMALL = ["--epsilon", "1", "--model", "naive-bayes", "--targets", "10", "--runs", "8", "--jobs", "1", "-o", "out"]
 
 
-@pytest.mark.slow
+@pytest.mark.attack
+@pytest.mark.smoke
 def test_the_command_says_who_is_exposed(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*_COMMAND, *_SMALL]) == 0
     printed = capsys.readouterr().out
@@ -495,7 +493,7 @@ def test_the_command_says_who_is_exposed(files: Path, capsys: pytest.CaptureFixt
     assert data == json.loads((files / "out" / "exposure.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_the_command_shows_its_power(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*_COMMAND, *_SMALL, "--power"]) == 0
     printed = capsys.readouterr().out
@@ -504,22 +502,13 @@ def test_the_command_shows_its_power(files: Path, capsys: pytest.CaptureFixture[
     assert all("no noise" in line and "1.00 [" in line for line in known[:2])
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_the_command_refuses_what_it_cannot_do(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*_COMMAND, *_SMALL, "--runs", "3"]) == 2
     assert "--runs 8" in capsys.readouterr().err
     Path("file").write_text("", encoding="utf-8")
     assert main([*_COMMAND, *_SMALL, "-o", "file"]) == 2
     assert "name another folder" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_python_function_does_the_same(sim: datasets.Dataset, tmp_path: Path) -> None:
-    found = repsynth.attack(
-        sim.table.slice(0, 200), sim.schema, tmp_path / "a", targets=10, runs=8, epsilon=1.0, model="naive-bayes"
-    )
-    assert not found.publishable
-    assert "no holdout" in found.notes[0]
 
 
 def test_private_runs_are_not_put_beside_other_files(sim: datasets.Dataset, tmp_path: Path) -> None:

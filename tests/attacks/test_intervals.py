@@ -6,7 +6,6 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
-from repsynth.attacks.calibrating import likelihood_ratios
 from repsynth.attacks.intervals import (
     Trials,
     advantage,
@@ -18,6 +17,7 @@ from repsynth.attacks.intervals import (
     proven_rates,
     rate_at,
 )
+from repsynth.attacks.lira import likelihood_ratios
 from repsynth.attacks.victims import coins
 
 

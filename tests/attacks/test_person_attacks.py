@@ -8,18 +8,17 @@ import pyarrow as pa
 import pytest
 
 from repsynth import datasets
-from repsynth.attacks import person_victims
-from repsynth.attacks.closed_form import best_attack
-from repsynth.attacks.exposure import UNIFORM, Exposure, attack
+from repsynth.attacks import victims as victims_module
+from repsynth.attacks.exposure import UNIFORM, Exposure, attack, best_attack
 from repsynth.attacks.intervals import Trials, area
 from repsynth.attacks.observing import contributions, observe, total_of
-from repsynth.attacks.person_victims import choose_persons
-from repsynth.attacks.victims import Victims
+from repsynth.attacks.victims import Victims, choose_victims
 from repsynth.auditing.targets import stored
 from repsynth.cli import main
 from repsynth.data.records import UNITS
 from repsynth.data.sources import open_source
 from repsynth.errors import DataError
+from repsynth.evaluation import matrix
 from repsynth.mechanism import noise
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
@@ -48,10 +47,10 @@ def plan_for(schema: Schema, **options: object) -> Plan:
     return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, "model": "naive-bayes", **options}))
 
 
-@pytest.fixture(scope="module", params=[1, 3])
-def victims(request: pytest.FixtureRequest, sim: datasets.Dataset) -> Victims:
-    schema = schema_of(sim, request.param)
-    return choose_persons(stays(sim, 0, 300), stays(sim, 3000, 200, 300), schema, targets=20, seed=0)
+@pytest.fixture(scope="module")
+def victims(sim: datasets.Dataset) -> Victims:
+    schema = schema_of(sim, 3)
+    return choose_victims(stays(sim, 0, 300), stays(sim, 3000, 200, 300), schema, targets=20, seed=0)
 
 
 def test_a_target_is_a_person_with_all_their_rows(sim: datasets.Dataset, victims: Victims) -> None:
@@ -73,7 +72,7 @@ def test_a_target_is_a_person_with_all_their_rows(sim: datasets.Dataset, victims
     assert victims.owners.influence(np.ones(victims.targets.rows)) == pytest.approx(
         np.minimum(rows / k, 1), rel=1e-3
     )
-    again = choose_persons(stays(sim, 0, 300), stays(sim, 3000, 200, 300), victims.schema, targets=20, seed=0)
+    again = choose_victims(stays(sim, 0, 300), stays(sim, 3000, 200, 300), victims.schema, targets=20, seed=0)
     assert again.digest == victims.digest
     assert np.array_equal(again.rows_of_targets, victims.rows_of_targets)
     assert np.bincount(victims.deciles, minlength=10)[9] == 6
@@ -81,42 +80,41 @@ def test_a_target_is_a_person_with_all_their_rows(sim: datasets.Dataset, victims
 
 def test_persons_stand_out_by_the_mean_of_their_rows(sim: datasets.Dataset) -> None:
     """Somebody all of whose rows are odd does; somebody with one odd row among ordinary ones does not."""
-    ordinary = stays(sim, 0, 400)
+    ordinary = stays(sim, 0, 400, rows=np.array([1, 2, 3, 20]))
     odd = {f"x{j}": [6.0 if j % 2 else -6.0] for j in range(1, 7)}
     row = {**sim.table.slice(0, 1).to_pydict(), **odd}
-    others = [pa.table({**row, "who": [name]}, ordinary.schema) for name in ("odd", "odd", "odd", "p3")]
+    others = [pa.table({**row, "who": [name]}, ordinary.schema) for name in ("odd", "odd", "odd", "p7")]
     table = pa.concat_tables([ordinary, *others])
-    found = choose_persons(table, None, schema_of(sim, 1), targets=200, seed=0)
+    found = choose_victims(table, None, schema_of(sim, 1), targets=200, seed=0)
     assert found.people == 401
-    place = dict(zip(found.rows_of_targets.tolist(), found.deciles.tolist(), strict=True))
-    assert place[400] == 9  # who came last
-    apart = person_victims._standing_persons(
-        found.places, person_victims._by_person(person_victims.read_named(table, found.schema, "table")), 200,
-        np.random.default_rng(1),
-    )  # fmt: skip
     numbers = list(dict.fromkeys(table["who"].to_pylist()))
-    assert apart[1][numbers.index("odd")] > 2 * apart[1][numbers.index("p3")]
+    place = dict(zip(found.rows_of_targets.tolist(), found.deciles.tolist(), strict=True))
+    assert place[numbers.index("odd")] == 9
+    records = victims_module._by_person(matrix.records_of(table, found.schema))
+    deciles = victims_module._deciles(records, found.places, 200, np.random.default_rng(1))
+    assert deciles[numbers.index("odd")] == 9
+    assert deciles[numbers.index("p7")] < 9
 
 
 def test_persons_of_the_holdout_who_are_in_the_table_are_left_out(sim: datasets.Dataset) -> None:
     schema = schema_of(sim, 2)
-    found = choose_persons(stays(sim, 0, 60), stays(sim, 3000, 60, 30), schema, targets=10, seed=0)
+    found = choose_victims(stays(sim, 0, 60), stays(sim, 3000, 60, 30), schema, targets=10, seed=0)
     assert any("30 persons of the holdout are also in the table" in note for note in found.notes)
     assert found.reference.rows == np.minimum(ROWS[np.arange(30, 60) % 4], 2).sum()
-    nobody = choose_persons(stays(sim, 0, 60), stays(sim, 0, 60), schema, targets=10, seed=0)
+    nobody = choose_victims(stays(sim, 0, 60), stays(sim, 0, 60), schema, targets=10, seed=0)
     assert nobody.reference.rows == 0
-    assert any("no person of the holdout is left" in note for note in nobody.notes)
+    assert any("nobody of the holdout is left" in note for note in nobody.notes)
     with pytest.raises(DataError, match="fewer than 20 persons"):
-        choose_persons(stays(sim, 0, 19), None, schema, targets=10, seed=0)
+        choose_victims(stays(sim, 0, 19), None, schema, targets=10, seed=0)
     with pytest.raises(DataError, match="fewer than 20 persons"):
-        choose_persons(stays(sim, 0, 19).slice(0, 0), None, schema, targets=10, seed=0)
+        choose_victims(stays(sim, 0, 19).slice(0, 0), None, schema, targets=10, seed=0)
 
 
 def test_rows_of_nobody_are_persons_and_unread_ones_count_nothing(sim: datasets.Dataset) -> None:
     table, schema = stays(sim, 0, 40), schema_of(sim, 1)
     ids = ["\ufffd", None, None, *table["who"].to_pylist()[3:]]
     table = table.set_column(table.column_names.index("who"), "who", pa.array(ids))
-    found = choose_persons(table, None, schema, targets=10, seed=0)
+    found = choose_victims(table, None, schema, targets=10, seed=0)
     assert found.people == len(set(ids) - {"\ufffd", None}) + 2
     assert found.targets.rows + found.base.rows == table.num_rows - 1
 
@@ -141,7 +139,7 @@ def test_a_watched_run_is_a_run(victims: Victims, monkeypatch: pytest.MonkeyPatc
         "repsynth.attacks.observing.seeded_entropy", lambda seed: seeds.append(seed) or original(seed)
     )
     seen = observe(plan, victims, seed=5, run=3, method=1)
-    taking_part = victims.targets.take(victims.owners.rows_of(seen.present))
+    taking_part = victims.targets.take(seen.present[victims.owners.target])
     release = run(plan, open_source(stored(plan.schema, [victims.base, taking_part])), noise_seed=seeds[0])
     assert np.array_equal(release.fit.noisy, seen.fit.noisy)  # type: ignore[attr-defined]
 
@@ -173,7 +171,7 @@ def exposure(sim: datasets.Dataset, folder: Path, **options: object) -> Exposure
     return attack(plan, stays(sim, 0, 200, rows=ten), stays(sim, 3000, 100, 200, ten), folder, targets=20, runs=24)
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_no_more_is_proven_of_persons_than_is_claimed(sim: datasets.Dataset, tmp_path: Path) -> None:
     found = exposure(sim, tmp_path / "a")
     assert (found.unit, found.rows, found.targets, found.exceeded) == ("persons", 200, 20, False)
@@ -185,7 +183,7 @@ def test_no_more_is_proven_of_persons_than_is_claimed(sim: datasets.Dataset, tmp
     assert known[0].area.value > 0.999  # so the attack has power
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 @pytest.mark.parametrize("fault", ["every row counts in full", "a tenth of the noise"])
 def test_a_person_who_loses_more_than_is_claimed_is_noticed(
     fault: str, sim: datasets.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -202,7 +200,7 @@ def test_a_person_who_loses_more_than_is_claimed_is_noticed(
     assert "all others known" in {line.attack for line in found.lines if line.exceeded}
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 @pytest.mark.parametrize("model", ["mst", "aim", "autoregressive"])
 def test_every_model_can_be_attacked_on_persons(model: str, sim: datasets.Dataset, tmp_path: Path) -> None:
     if model == "autoregressive":
@@ -213,7 +211,7 @@ def test_every_model_can_be_attacked_on_persons(model: str, sim: datasets.Datase
     assert {line.method for line in found.lines} >= {UNIFORM, "reps"}
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_the_command_attacks_persons_and_goes_on(
     sim: datasets.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,9 +8,8 @@ import pytest
 from checks import records_of
 
 from repsynth import datasets
-from repsynth.curator import chance
-from repsynth.curator.chance import RUNS, protected_probability
-from repsynth.curator.dossier import dossier
+from repsynth.curator import dossier as chance
+from repsynth.curator.dossier import RUNS, dossier, protected_probability
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
@@ -38,14 +37,14 @@ def simulated(plan: Plan, records: Records, runs: int) -> np.ndarray:
 def test_the_chance_agrees_with_simulation() -> None:
     """Means over records that are alike in their simulated chance; all noise is seeded."""
     sim = datasets.load("sim")
-    plan = make_plan(sim.schema, Settings.of(epsilon=2.0, delta=1e-6, public_rows=6000))
-    records = records_of(sim.table, sim.schema)
+    plan = make_plan(sim.schema, Settings.of(epsilon=4.0, delta=1e-6, public_rows=3000, model="naive-bayes"))
+    records = records_of(sim.table.slice(0, 3000), sim.schema)
     wanted = simulated(plan, records, 40)
-    halves = [records.take(np.arange(2000)), records.take(np.arange(2000, 6000))]
+    halves = [records.take(np.arange(1000)), records.take(np.arange(1000, 3000))]
     with mock.patch.object(chance, "Meter", partial(Meter, entropy=seeded_entropy(99))):
         found = protected_probability(plan, halves)
     assert found is not None
-    assert found.shape == (6000,)
+    assert found.shape == (3000,)
     assert np.all((found * RUNS).round(9) % 1 == 0)
     for low, high in ((0.0, 0.02), (0.3, 0.5), (0.5, 0.7), (0.98, 1.01)):
         alike = (wanted >= low) & (wanted < high)
@@ -56,10 +55,9 @@ def test_the_chance_agrees_with_simulation() -> None:
 
 @pytest.mark.slow
 def test_the_dossier_states_it(sim: datasets.Dataset) -> None:
-    release = run(
-        make_plan(sim.schema, Settings.of(epsilon=4.0, delta=1e-6)), open_source(sim.table), noise_seed=1
-    )
-    table, summary = dossier(sim.table, release)
+    people = sim.table.slice(0, 3000)
+    plan = make_plan(sim.schema, Settings.of(epsilon=8.0, delta=1e-6, model="naive-bayes"))
+    table, summary = dossier(people, run(plan, open_source(people), noise_seed=1))
     found = table["protected_probability"].to_numpy()
     assert summary.protected_fraction == pytest.approx(found.mean())
     assert summary.undecided_fraction == pytest.approx(np.mean((found > 0.1) & (found < 0.9)))
@@ -69,7 +67,7 @@ def test_the_dossier_states_it(sim: datasets.Dataset) -> None:
 
 
 def test_no_threshold_no_chance(sim: datasets.Dataset) -> None:
-    plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6, weights="uniform"))
+    plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6, weights="uniform", model="naive-bayes"))
     table, summary = dossier(sim.table, run(plan, open_source(sim.table), noise_seed=1))
     assert "protected_probability" not in table.column_names
     assert summary.protected_fraction is None

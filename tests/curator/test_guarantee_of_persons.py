@@ -13,8 +13,8 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
+from repsynth.auditing.audit import white_box
 from repsynth.auditing.targets import Target
-from repsynth.auditing.white_box import white_box
 from repsynth.curator import guarantee
 from repsynth.curator.dossier import dossier
 from repsynth.curator.guarantee import _Reaching, guaranteed_weights, why_none
@@ -305,6 +305,7 @@ def test_a_dossier_states_what_is_guaranteed_to_persons(runs: Runs) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.attack
 def test_an_audit_judges_the_guarantee_of_a_person(runs: Runs) -> None:
     """By all of their rows: somebody with one outlier among ordinary rows has more to lose than that row."""
     bound = guaranteed_weights(runs.release, [runs.records], eta=runs.release.plan.delta / 2)

@@ -536,6 +536,7 @@ DECLARED: list[Column] = [
     Datetime(name="numbered", dates="%Y%m%d", special=("-9",), **DAYS),
     Datetime(name="short", dates="%d%m%y", **DAYS),
 ]
+ALL_DECLARED = Schema(columns=tuple(DECLARED))
 RAW: list[tuple[str, str]] = [
     *[("02139", "02140"), ("1", "2"), ("01", "2"), ("1.0", "2.50"), ("1.", "0"), ("1.234", "2.500"), ("1e0", "2")],
     *[("-9", "1"), ("NA", "1"), ("nan", "2"), ("", "2"), ("9007199254740993", "9007199254740992"), ("1,5", "2,5")],
@@ -624,13 +625,26 @@ def readings(table: Any) -> dict[tuple[int, str], list[int]]:
     cells = source if source.engine is None else open_source(table.compute())
     names = [f"c{place}" for place in range(len(RAW))]
     (batch,) = cells.batches(names)
+    if source.engine is None:  # read once, not for each column of the schema
+        source = replace(source, batches=lambda columns: iter([batch.select(list(columns))]))
     found = {}
     for place, name in enumerate(names):
-        taken = [column for column in DECLARED if accepts(source, replace(column, name=name))]
-        same = pa.record_batch({column.name: batch.column(name) for column in taken})
-        codes = encode_batch(same, Schema(columns=tuple(taken))).codes
-        found |= {(place, column): read[:2].tolist() for column, read in codes.items()}
+        codes = codes_of_two(batch.column(name).slice(0, 2))
+        taken = [column.name for column in DECLARED if accepts(source, replace(column, name=name))]
+        found |= {(place, column): codes[column] for column in taken}
     return found
+
+
+_TWO: dict[str, dict[str, list[int]]] = {}
+
+
+def codes_of_two(cells: pa.Array) -> dict[str, list[int]]:
+    """The codes of two cells, once for each type and text: most readings find the same."""
+    key = f"{cells.type} {cells.to_pylist()}"
+    if key not in _TWO:
+        codes = encode_batch(pa.record_batch({column.name: cells for column in DECLARED}), ALL_DECLARED).codes
+        _TWO[key] = {name: read.tolist() for name, read in codes.items()}
+    return _TWO[key]
 
 
 def accepts(source: Source, column: Column) -> bool:

@@ -25,7 +25,7 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release import release as release_module
 from repsynth.schema import Boolean, Id, Schema, schema_from_dict, schema_to_dict
-from repsynth.schema.id_formats import FAKES, SYMBOLS, IdFormat, escaped
+from repsynth.schema.formats import FAKES, SYMBOLS, IdFormat, escaped
 
 SSN = Id(name="ssn", format="###-##-####")
 

@@ -24,6 +24,7 @@ from repsynth.pipeline.run import run
 from repsynth.schema import Schema, parse_schema
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("kind", "cells"),
     [
@@ -77,7 +78,10 @@ max = 100
         assert together["n"][0] == int(0.1234 * 2**40), "12.34, neither 1234 nor cents"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgresql"])
+@pytest.mark.parametrize(
+    "kind",
+    ["sqlite", "duckdb", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.smoke])],
+)
 def test_tables_and_queries_of_a_database(
     kind: str, place: Callable[..., Place], people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,19 +111,14 @@ def test_tables_and_queries_of_a_database(
     with pytest.raises(ConfigError, match="a table or a query, not both"):
         read(table_name="people", query="select 1")
     assert codes_of(put.open(), schema) == codes_of(open_source(people), schema), "nothing was deleted"
-    if kind != "postgresql":
-        address = f"{kind}:///{where}?table=people"
-        assert codes_of(open_source(address), schema) == codes_of(open_source(people), schema)
-        assert "no such file" in message_of(lambda: open_source(f"{kind}:///{where}x?table=people"))
 
 
-def test_a_database_with_several_tables_wants_to_know_which(tmp_path: Path, server: Server) -> None:
+def test_a_database_with_several_tables_wants_to_know_which(tmp_path: Path) -> None:
     path = in_sqlite(pa.table({"a": [1]}), tmp_path).path
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE others (a)")
     connection.close()
     assert "name the table with --table (there are others, people)" in message_of(lambda: open_source(path))
-    assert "name the table with --table" in message_of(lambda: open_source(server.address()))
     with sqlite3.connect(tmp_path / "none.sqlite") as connection:
         connection.execute("CREATE TABLE t (a)")
         connection.execute("DROP TABLE t")
@@ -153,6 +152,7 @@ def test_a_query_that_fails_at_some_row_of_a_file_quotes_no_cell(kind: str, plac
     assert SECRET not in failing(place, kind)
 
 
+@pytest.mark.server
 def test_nor_does_one_that_fails_at_a_server(place: Callable[..., Place]) -> None:
     said = failing(place, "postgresql")
     assert SECRET not in said
@@ -227,10 +227,12 @@ def test_a_file_that_is_there_is_no_address(tmp_path: Path, monkeypatch: pytest.
     assert open_source("me@12:30.csv").place == "me@12:30.csv"
 
 
+@pytest.mark.server
 def test_a_password_is_never_shown(
     server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     server.store(make_people(5), "people")
+    assert "name the table with --table" in message_of(lambda: open_source(server.address()))
     secret = "tr0ub4dor"
     (tmp_path / "schema.toml").write_text(ALL_TYPES)
     addresses = [
@@ -257,6 +259,7 @@ def test_a_password_is_never_shown(
     assert PASSWORD not in repr(open_source(server.address(table="people")))
 
 
+@pytest.mark.server
 def test_a_password_may_stand_where_postgresql_looks_for_it(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -274,6 +277,7 @@ def test_a_password_may_stand_where_postgresql_looks_for_it(
     assert open_source(address).names[0] == "person"
 
 
+@pytest.mark.server
 def test_a_connection_lost_in_the_middle_leaves_no_release_and_its_cost_spent(
     server: Server, tmp_path: Path
 ) -> None:

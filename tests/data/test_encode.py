@@ -5,7 +5,7 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth.data.encode import encode_batch
@@ -133,6 +133,7 @@ def test_a_very_long_cell() -> None:
     assert codes["category"].tolist() == [MISSING, MISSING]
 
 
+@settings(max_examples=40)
 @given(
     cells=st.lists(
         st.none() | st.sampled_from(["1", "0.5", ".25", "-3", "+1", "7."]) | st.sampled_from(["b c", "true"]),

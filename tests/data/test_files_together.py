@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from places import SECRET, in_excel, in_spss, message_of
 
-from repsynth.data.sources import Reading, Source, open_source, stretches
+from repsynth.data.sources import Reading, Source, csv, open_source
 from repsynth.data.sources.base import Reader
 from repsynth.errors import DataError
 
@@ -30,7 +30,7 @@ def pieces_of(source: Source) -> Sequence[Reader]:
 def test_a_file_in_parts_has_the_rows_of_the_whole(
     encoding: str, delimiter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "RANGE", 17)
+    monkeypatch.setattr(csv, "RANGE", 17)
     path = tmp_path / "t.csv"
     lines = [f"a{delimiter}b", *(f"{i}{delimiter}é" for i in range(20)), ""]
     path.write_bytes("\n".join(lines).encode(encoding))

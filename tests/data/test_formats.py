@@ -32,7 +32,7 @@ from repsynth.schema import (
     Schema,
     parse_schema,
 )
-from repsynth.schema.arrow_types import ARROW_TYPES, holds
+from repsynth.schema.formats import ARROW_TYPES, holds
 
 DAYS = {"min": date(2020, 1, 1), "max": date(2029, 12, 31)}
 TRUTH = Category(name="a", values=("false", "true"))

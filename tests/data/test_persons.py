@@ -51,7 +51,7 @@ def test_all_rows_of_a_person_count_as_no_more_than_allowed(rows: int, most: int
 # --- counting ---
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(columns=st.lists(IDS, max_size=4))
 def test_rows_are_counted_by_the_text_of_the_id(columns: list[list[str | None]]) -> None:
     """As a dictionary of trimmed texts would; those without an id are alone."""

@@ -28,7 +28,7 @@ def words(text: str) -> list[str]:
     return NUMBER.sub("#", text).split()
 
 
-@pytest.mark.slow
+@pytest.mark.notebooks
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_is_kept_in_it(path: Path) -> None:
     """From the same seed, up to how processors round. If it fails, `make notebooks` runs them again."""
@@ -49,19 +49,19 @@ def close(kept: str, now: str) -> bool:
     return a == b or abs(a - b) <= 0.02 + 0.02 * abs(a)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_whole_and_tells_nothing_of_a_machine(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    notebook = json.loads(text)
-    assert notebook["nbformat"] == 4
-    assert not re.search(r"/(tmp|home|root|work|Users|var)/", text)
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            assert cell["execution_count"] is None
-            assert all(output["output_type"] != "error" for output in cell["outputs"])
-            drawn = any("image/png" in output.get("data", {}) for output in cell["outputs"])
-            assert not drawn or cell["metadata"]["alt"]  # said in words, for those who do not see it
-    assert any(cell.get("outputs") for cell in notebook["cells"])
+def test_notebooks_are_whole_and_tell_nothing_of_a_machine() -> None:
+    for path in NOTEBOOKS:
+        text = path.read_text(encoding="utf-8")
+        notebook = json.loads(text)
+        assert notebook["nbformat"] == 4, path
+        assert not re.search(r"/(tmp|home|root|work|Users|var)/", text), path
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "code":
+                assert cell["execution_count"] is None, path
+                assert all(output["output_type"] != "error" for output in cell["outputs"]), path
+                drawn = any("image/png" in output.get("data", {}) for output in cell["outputs"])
+                assert not drawn or cell["metadata"]["alt"], path  # said in words, for those who do not see it
+        assert any(cell.get("outputs") for cell in notebook["cells"]), path
 
 
 def test_a_cell_keeps_what_it_prints_and_its_last_value() -> None:

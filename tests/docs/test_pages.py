@@ -66,7 +66,7 @@ def test_every_command_in_the_tutorial_runs_and_prints_what_it_says(
     assert "What is my own bound?" in Path("report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.notebooks
 def test_every_command_in_the_guide_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_all(GUIDE, capsys) >= 7
     assert pacsv.read_csv("more.csv").num_rows == 100
@@ -74,7 +74,7 @@ def test_every_command_in_the_guide_runs(folder: Path, capsys: pytest.CaptureFix
     assert {"release", "synthetic.csv", "planned.csv", "dossier.parquet", "draft.toml", "report.html"} <= made
 
 
-@pytest.mark.slow
+@pytest.mark.notebooks
 @pytest.mark.parametrize("page", GUIDES, ids=lambda path: path.stem)
 def test_every_command_in_a_guide_runs(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if page.stem in ("checking", "handing-out"):
@@ -83,6 +83,7 @@ def test_every_command_in_a_guide_runs(page: Path, folder: Path, capsys: pytest.
     assert run_all(page, capsys) >= wanted.get(page.stem, 0)
 
 
+@pytest.mark.notebooks
 @pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page, "python")], ids=lambda path: path.stem)
 def test_the_python_in_a_guide_runs(page: Path, folder: Path) -> None:
     if page.stem == "ledger":

@@ -17,8 +17,8 @@ from test_clusters import MODELS, SCHEMA, Pretended, PretendedParts, check_same_
 
 from repsynth.data.fingerprints import Expanded, Fingerprints, Run
 from repsynth.data.records import UNITS
-from repsynth.data.sources import arrow_files, frames, open_source, stretches
-from repsynth.engines import clusters, names
+from repsynth.data.sources import arrow_files, csv, frames, open_source
+from repsynth.engines import clusters, opening
 from repsynth.engines.counting import Answer, EncodeOwned, Owned, Question, Reply
 from repsynth.engines.work import Failed, Task
 from repsynth.errors import DataError
@@ -50,10 +50,10 @@ def visit_files(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    monkeypatch.setitem(names.CLUSTERS, "pretended", f"{connect.__module__}:connect")
+    monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{connect.__module__}:connect")
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
-    monkeypatch.setattr(stretches, "RANGE", 9000)
+    monkeypatch.setattr(csv, "RANGE", 9000)
     monkeypatch.setattr(clusters, "HANDS", 3)
     return Pretended()
 
@@ -61,8 +61,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
 # --- the same bits ---
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "table"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "kind"), list(zip(MODELS, ("csv", "table", "parquet"), strict=True)))
 def test_the_release_is_that_of_one_process(model: str, kind: str, pretended: Pretended, tmp_path: Path) -> None:
     check_same_bits(plan_of(model, VISITS), visit_files(tmp_path)[kind], "pretended")
 

@@ -24,8 +24,8 @@ import repsynth
 from repsynth import Budget, Ledger
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
-from repsynth.data.sources import Source, arrow_files, frames, open_source, stretches
-from repsynth.engines import names
+from repsynth.data.sources import Source, arrow_files, csv, frames, open_source
+from repsynth.engines import opening
 from repsynth.engines.clusters import ClusterEngine, sum_of
 from repsynth.engines.codes import Part
 from repsynth.engines.work import (
@@ -126,10 +126,10 @@ def connect(cluster: Any, source: Source) -> Iterator[Pretended]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    monkeypatch.setitem(names.CLUSTERS, "pretended", f"{__name__}:connect")
+    monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{__name__}:connect")
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
-    monkeypatch.setattr(stretches, "RANGE", 9000)
+    monkeypatch.setattr(csv, "RANGE", 9000)
     return HERE
 
 
@@ -226,8 +226,7 @@ raise SystemExit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "table"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "kind"), list(zip(MODELS, ("csv", "table", "parquet"), strict=True)))
 def test_the_release_is_the_same_bit_for_bit(model: str, kind: str, pretended: Pretended, tmp_path: Path) -> None:
     check_same_bits(plan_of(model), tables(tmp_path)[kind], "pretended")
 
@@ -371,7 +370,7 @@ def test_a_place_that_is_none_is_refused_before_anything_is_spent(
 
 @pytest.mark.parametrize("name", ["dask", "spark"])
 def test_a_library_that_is_not_there_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(names.CLUSTERS, name, "repsynth.engines.nowhere:connect")
+    monkeypatch.setitem(opening.CLUSTERS, name, "repsynth.engines.nowhere:connect")
     with pytest.raises(ConfigError, match=rf"needs more packages; pip install 'repsynth\[{name}\]'"):
         run(plan_of("naive-bayes"), open_source(make_people(50)), engine=name)
 
@@ -420,7 +419,7 @@ def check_parts(path: Path, content: bytes) -> int:
 def test_a_csv_file_in_parts_has_the_rows_of_the_whole(
     content: bytes, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "RANGE", 17)
+    monkeypatch.setattr(csv, "RANGE", 17)
     assert check_parts(tmp_path / "t.csv", content) == parts
 
 
@@ -428,7 +427,7 @@ def test_any_csv_file_in_parts_has_the_rows_of_the_whole(tmp_path: Path, monkeyp
     """Bytes that matter, in any order."""
     generator, several = np.random.default_rng(3), 0
     for _ in range(150):
-        monkeypatch.setattr(stretches, "RANGE", int(generator.integers(3, 30)))
+        monkeypatch.setattr(csv, "RANGE", int(generator.integers(3, 30)))
         odd = generator.random() * 0.15
         rest = generator.choice(
             np.frombuffer(b'ab,\n"\r\xc3', dtype=np.uint8),

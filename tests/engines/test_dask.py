@@ -26,13 +26,17 @@ from test_clusters import (
 
 import repsynth
 from repsynth.cli import main
-from repsynth.data.sources import arrow_files, frames, open_source, stretches
+from repsynth.data.sources import arrow_files, csv, frames, open_source
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan
 
 distributed = pytest.importorskip("distributed", reason="no Dask here; pip install 'repsynth[dask]'")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Dask warns of many things
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore"),
+]
 
 Client = Any
 
@@ -41,7 +45,7 @@ Client = Any
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 200)
     monkeypatch.setattr(frames, "PIECE_ROWS", 300)
-    monkeypatch.setattr(stretches, "RANGE", 15_000)
+    monkeypatch.setattr(csv, "RANGE", 15_000)
     tables(tmp_path)
     visit_files(tmp_path)
     return tmp_path
@@ -64,6 +68,7 @@ def test_a_dask_cluster(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
         wait_until_all_is_let_go(client)
 
 
+@pytest.mark.smoke
 def test_without_an_address_a_local_cluster_is_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,7 +29,7 @@ from test_clusters import (
 
 import repsynth
 from repsynth.data.encode import encode_batch
-from repsynth.data.sources import arrow_files, check_columns, frames, open_source, stretches
+from repsynth.data.sources import arrow_files, check_columns, csv, frames, open_source
 from repsynth.data.sources.base import kind_of, reads_as_text
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
@@ -47,7 +47,7 @@ Session = Any
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow_files, "PIECE_ROWS", 300)
     monkeypatch.setattr(frames, "PIECE_ROWS", 300)
-    monkeypatch.setattr(stretches, "RANGE", 25_000)
+    monkeypatch.setattr(csv, "RANGE", 25_000)
     tables(tmp_path)
     visit_files(tmp_path)
     return tmp_path
@@ -84,6 +84,7 @@ def session(spark: None, tmp_path: Path) -> Any:
     made.stop()
 
 
+@pytest.mark.cluster
 def test_a_spark_cluster(session: Session, folder: Path) -> None:
     one_odd_record_changes_no_other(session, folder)
     files_and_frames_give_the_same_bits(session, folder)
@@ -238,6 +239,7 @@ def a_killed_task_changes_nothing(session: Session, table: Path, schema: Schema)
     check_killed_inside_a_task(plan_of("mst", schema), table, kill_the_executor, engine="spark", cluster=session)
 
 
+@pytest.mark.cluster
 def test_the_command_line_with_a_spark_master(spark: None, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own process, as a user has it: a release and a table; and Ctrl-C while it runs."""
     (folder / "schema.toml").write_text(ALL_TYPES, encoding="utf-8")
@@ -259,6 +261,7 @@ def test_the_command_line_with_a_spark_master(spark: None, folder: Path, monkeyp
     check_interrupted(folder, "spark", "local[2]")
 
 
+@pytest.mark.cluster
 def test_without_a_master_a_local_session_is_started(
     spark: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

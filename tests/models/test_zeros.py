@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repsynth import parse_schema
-from repsynth.data.matching import holds
+from repsynth.data.record_rules import holds
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
 from repsynth.models.groups import NONE, Groups

@@ -14,12 +14,11 @@ from repsynth.arrays import Floats
 from repsynth.errors import LedgerError
 from repsynth.privacy import bound as bound_module
 from repsynth.privacy import pld
-from repsynth.privacy.balance import Balance, Spending
 from repsynth.privacy.bound import FAILURE_PART, Bound, bound_training, room_in
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.gaussian import delta_below, delta_of
-from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.ledger import Balance, Ledger, Spending
 from repsynth.privacy.loss import Loss
 from repsynth.schema import Measured
 

@@ -25,12 +25,10 @@ from hypothesis import strategies as st
 from repsynth import RepsSynthesizer, synthesize
 from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError, LedgerError
-from repsynth.privacy.balance import Balance, Spending
 from repsynth.privacy.bound import Bound, room_in
 from repsynth.privacy.budget import Budget
-from repsynth.privacy.dataset_names import same_name
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.ledger import Ledger
+from repsynth.privacy.ledger import Balance, Ledger, Spending, same_name
 from repsynth.privacy.ledger import _append as ledger_append
 from repsynth.privacy.loss import Loss
 from repsynth.schema import Schema, parse_schema
@@ -454,11 +452,11 @@ def test_a_budget_too_small_for_the_noise_is_refused_before_it_is_charged(ledger
 
 
 def hammer(path: str, count: int) -> int:
-    """How many reservations of a fiftieth of the budget one process got through."""
+    """Return how many reservations of a twentieth of the budget one process got through."""
     ledger, got = Ledger(path), 0
     for _ in range(count):
         try:
-            ledger.commit("data", ledger.reserve("data", {"all": ROOM.mu / math.sqrt(50)}, what="hammer"))
+            ledger.commit("data", ledger.reserve("data", {"all": ROOM.mu / math.sqrt(20)}, what="hammer"))
             got += 1
         except LedgerError as error:
             if "affordable" not in str(error):
@@ -467,13 +465,13 @@ def hammer(path: str, count: int) -> int:
 
 
 @pytest.mark.slow
-def test_eight_processes_never_overspend_together(ledger: Ledger) -> None:
+def test_processes_never_overspend_together(ledger: Ledger) -> None:
     context = multiprocessing.get_context("spawn")
-    with context.Pool(8) as pool:
-        got = pool.starmap(hammer, [(str(ledger.path), 10)] * 8)
-    assert sum(got) == 50
+    with context.Pool(3) as pool:
+        got = pool.starmap(hammer, [(str(ledger.path), 10)] * 3)
+    assert sum(got) == 20
     balance = Ledger(ledger.path).balance("data")
-    assert len(balance.spendings) == 50
+    assert len(balance.spendings) == 20
     assert balance.spent.mu <= LIMIT.mu
     assert not balance.exceeded
 
@@ -494,7 +492,8 @@ def crash(event, arguments):
         if seen == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-command = "synthesize people.csv --schema schema.toml --epsilon 0.1 --delta 1e-9 --ledger ledger.db".split()
+command = "synthesize people.csv --schema schema.toml --epsilon 0.1 --delta 1e-9 --ledger ledger.db"
+command = [*command.split(), "--model", "naive-bayes"]
 for line in sys.stdin:  # a child for each crash: what they all need is imported once
     at = int(line)
     child = os.fork()
@@ -515,18 +514,20 @@ def test_killed_at_every_step_nothing_is_free_and_nothing_is_broken(tmp_path: Pa
     Ledger.create(tmp_path / "ledger.db").init("data", LIMIT)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     parent = subprocess.Popen([sys.executable, "-c", CRASH], cwd=tmp_path, **pipes)  # type: ignore[call-overload]
+    spendings = 0
     for point in range(1, 80):
-        before = len(Ledger(tmp_path / "ledger.db").balance("data").spendings)
+        before = spendings
         parent.stdin.write(f"{point}\n")
         parent.stdin.flush()
         code = int(parent.stdout.readline())
         balance = Ledger(tmp_path / "ledger.db").balance("data")  # opens, and its chain is whole
-        assert len(balance.spendings) - before in (0, 1)
+        spendings = len(balance.spendings)
+        assert spendings - before in (0, 1)
         if (tmp_path / "release").exists():
             from repsynth import Release
 
             Release.load(tmp_path / "release")
-            assert len(balance.spendings) == before + 1, "a release that was not paid for"
+            assert spendings == before + 1, "a release that was not paid for"
             assert balance.spendings[-1].finished
             for path in (tmp_path / "release").iterdir():
                 path.unlink()

@@ -225,7 +225,7 @@ def test_noise_alone_makes_no_label_count_for_less() -> None:
         }
     )
     lowest = []
-    for seed in range(60):
+    for seed in range(30):
         release = seeded(table, seed=seed, epsilon=1.0)
         masses = release.fit.label_masses()
         assert masses is not None
@@ -239,7 +239,7 @@ def test_noise_alone_makes_no_label_count_for_less() -> None:
 def test_the_released_weights_of_labels_are_as_noisy_as_they_say(model: str) -> None:
     table = skewed(2000)
     errors = []
-    for seed in range(40):
+    for seed in range(20):
         release = seeded(table, seed=seed, epsilon=1.0, model=model)
         masses = release.fit.label_masses()
         assert masses is not None

@@ -27,8 +27,8 @@ from repsynth.privacy.budget import Budget
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
+from repsynth.release.folder import borrow
 from repsynth.release.format import arrays_of
-from repsynth.release.lending import borrow
 from repsynth.release.release import Release
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import FULL

@@ -43,7 +43,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param(m, marks=pytest.mark.slow) if m == "autoregressive" else m for m in MODELS]
+    "model", [pytest.param(m, marks=pytest.mark.train) if m == "autoregressive" else m for m in MODELS]
 )
 def test_a_release_with_looks_there_and_back(
     model: str, folder_of: Callable[[str], tuple[Release, Path]], tmp_path: Path

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,13 +22,21 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 BASH = shutil.which("bash")
 AXE = Path(__file__).parents[2] / ".venv" / "node_modules" / "axe-core" / "axe.min.js"
 
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None or BASH is None, reason="Chromium is not installed: pages are not tried in it"
-)
-needs_axe = pytest.mark.skipif(
-    CHROMIUM is None or BASH is None or not AXE.exists(),
-    reason="Chromium or axe-core is not installed (make test takes axe-core from npm, where that is there)",
-)
+Test = TypeVar("Test")
+
+_no_browser = pytest.mark.skipif(CHROMIUM is None or BASH is None, reason="Chromium is not installed")
+_no_axe = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (make test gets it by npm)")
+
+
+def needs_browser(test: Test) -> Test:
+    """Mark a test that opens a page in Chromium."""
+    return pytest.mark.browser(_no_browser(test))
+
+
+def needs_axe(test: Test) -> Test:
+    """Mark a test that checks accessibility by axe-core."""
+    return needs_browser(_no_axe(test))
+
 
 _FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),

@@ -12,48 +12,17 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 from browser import Browser, needs_axe, needs_browser
+from made import nasty_schema, sim_release, wide_schema
 
 from repsynth import Release, datasets, parse_schema, synthesize
 from repsynth.cli import main
 from repsynth.planning.plan import make_plan
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import read_settings
+from repsynth.planning.settings import Settings, read_settings
 from repsynth.privacy.shown import at_most, fixed_at_most
 from repsynth.report.page import explore_page
 from repsynth.schema import Schema
 
-NASTY = [
-    "</script><script>alert(1)</script>",
-    'a"b',
-    "it's",
-    "{{ 7 * 7 }}",
-    "😀",
-    "שלום",
-    "a&b",
-    "\\u003c",
-    "__proto__",
-]
 SIM = datasets.load("sim").schema
-
-
-def nasty_schema() -> Schema:
-    values = json.dumps(NASTY, ensure_ascii=False)
-    columns = "".join(
-        f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
-        for name in NASTY
-    )
-    return parse_schema(f"one_row_per_person = true\nlabel = {json.dumps(NASTY[0])}\n{columns}")
-
-
-def wide_schema() -> Schema:
-    flags = "one_row_per_person = true\n" + "".join(f'[columns.c{i}]\ntype = "boolean"\n' for i in range(200))
-    codes = [f"code {i}" for i in range(3000)]
-    return parse_schema(f'{flags}[columns.code]\ntype = "category"\nvalues = {json.dumps(codes)}\n')
-
-
-def sim_release() -> Release:
-    sim = datasets.load("sim")
-    return synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, model="naive-bayes", public_rows=6000)
 
 
 def write(folder: Path, schema: Schema, release: Release | None = None) -> Path:
@@ -154,7 +123,6 @@ def after(chromium: Browser, page: Path, steps: str) -> dict[str, dict[str, Any]
 
 
 @needs_browser
-@pytest.mark.slow
 def test_every_slider_changes_the_plan_that_is_saved(chromium: Browser, tmp_path: Path) -> None:
     page = write(tmp_path, SIM)
     steps = """
@@ -195,7 +163,6 @@ def test_every_slider_changes_the_plan_that_is_saved(chromium: Browser, tmp_path
 
 
 @needs_browser
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["nasty", "wide", "release"])
 def test_pages_of_all_kinds_work_in_a_browser_and_on_paper(name: str, chromium: Browser, tmp_path: Path) -> None:
     schema = {"nasty": nasty_schema(), "wide": wide_schema(), "release": SIM}[name]
@@ -215,7 +182,6 @@ def test_pages_of_all_kinds_work_in_a_browser_and_on_paper(name: str, chromium: 
 
 
 @needs_browser
-@pytest.mark.slow
 def test_a_plan_that_was_made_with_the_keyboard_is_saved_and_run(chromium: Browser, tmp_path: Path) -> None:
     """Tab goes to the first slider, arrows move it, and what Enter on the link saves is what synthesize runs."""
     chromium.open(write(tmp_path, SIM))
@@ -266,7 +232,6 @@ def test_the_page_says_what_holds_for_persons_and_what_for_rows() -> None:
 
 
 @needs_browser
-@pytest.mark.slow
 def test_a_plan_for_persons_is_saved_and_run(chromium: Browser, tmp_path: Path) -> None:
     schema = parse_schema(STAYS)
     found = after(chromium, write(tmp_path, schema), 'set("model", "naive-bayes", "change"); set("epsilon", "4");')
@@ -285,7 +250,6 @@ def test_a_plan_for_persons_is_saved_and_run(chromium: Browser, tmp_path: Path) 
 
 
 @needs_axe
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_everybody_can_read_it(chromium: Browser, width: int, dark: bool, tmp_path: Path) -> None:

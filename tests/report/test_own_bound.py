@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import FULL, STEP, WeightFunction
 
+SIM = datasets.load("sim")
 SCRIPT = Path(report.__file__).parent / "pages" / "own_bound.js"
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: it runs the script")
@@ -123,26 +125,33 @@ def by_script(
     return found
 
 
-def check_same(release: Release, people: Sequence[Mapping[str, str | None]]) -> None:
-    for person, found in zip(people, by_script(calculator(release), people), strict=True):
-        bound = own_bound(release, person)
-        assert (found["score"], tuple(found["unknown"])) == (bound.score * 2**16, bound.unknown)
-        assert (found["weight"], found["epsilon"]) == (bound.weight * FULL, bound.epsilon)
+def sim_release(**options: Any) -> Release:
+    table = SIM.table.slice(0, 2000)
+    options = {"delta": 1e-6, "model": "naive-bayes", "public_rows": 2000} | options
+    return synthesize(table, SIM.schema, **options)
+
+
+def texts_of(row: Mapping[str, Any]) -> dict[str, str | None]:
+    return {name: None if cell is None else str(cell) for name, cell in row.items()}
 
 
 @needs_node
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
-@pytest.mark.parametrize("scorer", ["rarity", "pairwise", "random"])
-@pytest.mark.parametrize("epsilon", [0.5, 20.0])  # few wide bins and one threshold, many and several
+@pytest.mark.parametrize(
+    ("scorer", "epsilon"),  # small: few wide bins and one threshold; large: many and several
+    [("rarity", 0.5), ("rarity", 20.0), ("pairwise", 0.5), ("pairwise", 20.0), ("random", 4.0)],
+)
 def test_the_script_says_what_the_library_says(scorer: str, epsilon: float) -> None:
-    sim = datasets.load("sim")
-    options = {"scorer": scorer, "model": "naive-bayes", "public_rows": sim.table.num_rows}
-    release = synthesize(sim.table, sim.schema, epsilon=epsilon, delta=1e-6, **options)
-    rows = sim.table.slice(0, 300).to_pylist()
-    people = [{name: None if cell is None else str(cell) for name, cell in row.items()} for row in rows]
+    release = sim_release(epsilon=epsilon, scorer=scorer)
+    people = [texts_of(row) for row in SIM.table.slice(0, 40).to_pylist()]
     people += [dict.fromkeys(people[0]), dict.fromkeys(people[0], "?")]
-    assert len({own_bound(release, person).weight for person in people}) > 1
-    check_same(release, people)
+    weights = set()
+    for person, found in zip(people, by_script(calculator(release), people), strict=True):
+        bound = own_bound(release, person)
+        assert (found["score"], tuple(found["unknown"])) == (bound.score * NAT, bound.unknown)
+        assert (found["weight"], found["epsilon"]) == (bound.weight * FULL, bound.epsilon)
+        weights.add(bound.weight)
+    assert len(weights) > 1
 
 
 @needs_node
@@ -150,14 +159,14 @@ def test_the_script_says_what_the_library_says(scorer: str, epsilon: float) -> N
 @pytest.mark.parametrize("weights", ["targeted", "hinge-exp"])
 def test_the_script_has_the_library_s_weight_at_every_edge(weights: str) -> None:
     """A score one unit below the first step weighs 1, and no less; the last weight is that of all beyond."""
-    sim = datasets.load("sim")
-    release = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, model="naive-bayes", weights=weights)
-    told, person = calculator(release), {name: str(cell) for name, cell in sim.table.to_pylist()[0].items()}
+    release = sim_release(epsilon=4.0, weights=weights)
+    told, person = calculator(release), texts_of(SIM.table.slice(0, 1).to_pylist()[0])
     score, table = round(own_bound(release, person).score * NAT), release.weights.table
     edges = [0, STEP, 2 * STEP, len(table) * STEP, 10**9]
-    for start in (score - edge + beside for edge in edges for beside in (-1, 0, 1, STEP - 1)):
-        moved = told | {"weights": told["weights"] | {"start": start}}
-        (found,) = by_script(moved, [person])
+    starts = [score - edge + beside for edge in edges for beside in (-1, 0, 1, STEP - 1)]
+    call = "script.find({...release, weights: {...release.weights, start: person.start}}, person.values)"
+    moved = [{"start": start, "values": person} for start in starts]
+    for start, found in zip(starts, by_script(told, moved, call), strict=True):
         assert found["weight"] == WeightFunction(start, table).of(np.array([score]))[0], score - start
 
 
@@ -234,28 +243,33 @@ WORDS = st.sampled_from(
 )
 
 
+@cache
+def forms_release() -> Release:
+    schema = parse_schema(FORMS)
+    nobody = pa.table({column.name: pa.array([], type=pa.string()) for column in schema.columns})
+    return synthesize(nobody, schema, epsilon=1.0, delta=1e-6, model="naive-bayes", public_rows=10)
+
+
 @needs_node
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     st.lists(st.fixed_dictionaries({"number": NUMBERS, "time": TIMES, "word": WORDS}), min_size=20, max_size=60)
 )
 def test_the_script_reads_texts_as_the_library_does(drawn: list[dict[str, str]]) -> None:
-    schema = parse_schema(FORMS)
+    release = forms_release()
     kinds = {"age": "number", "rooms": "number", "pay": "number", "rate": "number", "weight": "number"}
     kinds |= {"joined": "time", "seen": "time", "born": "time", "left": "time", "called": "time", "ended": "time"}
     kinds |= {"region": "word", "code": "word", "insured": "word", "smoker": "word"}
     people = [{name: each[kind] for name, kind in kinds.items()} for each in drawn]
     table = pa.table({name: [person[name] for person in people] for name in kinds})
-    codes = encode_batch(table.to_batches()[0], schema).codes
-    release = synthesize(table.slice(0, 0), schema, epsilon=1.0, delta=1e-6, model="naive-bayes", public_rows=10)
+    codes = encode_batch(table.to_batches()[0], release.schema).codes
     for i, found in enumerate(by_script(calculator(release), people)):
         assert found["codes"] == {name: int(column[i]) for name, column in codes.items()}
 
 
 def test_a_value_that_is_not_known_gives_the_bound_of_anybody() -> None:
     """Nothing may be missing here, so who leaves something out, or writes it otherwise, is not yet an outlier."""
-    sim = datasets.load("sim")
-    release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes", weights="targeted")
+    release = sim_release(epsilon=1.0, weights="targeted")
     outlier = {f"x{i}": "5.99" for i in range(1, 7)} | {"c1": "Z", "c2": "Q", "c3": "R", "label": "1"}
     assert own_bound(release, outlier).epsilon < 0.5 * release.privacy.epsilon
     for values in ({}, outlier | {"x1": None}, outlier | {"x1": "5,99"}, outlier | {"c1": "?"}):
@@ -268,18 +282,17 @@ def test_a_value_that_is_not_known_gives_the_bound_of_anybody() -> None:
 
 def test_the_bound_is_that_of_the_record() -> None:
     """By the account: the loss at the weight of the record's score."""
-    sim = datasets.load("sim")
-    release = synthesize(sim.table, sim.schema, epsilon=4.0, delta=1e-6, model="naive-bayes")
-    row = sim.table.slice(17, 1)
-    bound = own_bound(release, {name: str(cell) for name, cell in row.to_pylist()[0].items()})
+    release, row = sim_release(epsilon=4.0), SIM.table.slice(17, 1)
+    bound = own_bound(release, texts_of(row.to_pylist()[0]))
     texts = pa.record_batch({name: row[name].cast(pa.string()).combine_chunks() for name in row.column_names})
     score = release.score.of(encode_batch(texts, release.schema))
     weight = release.weights.of(score)[0] / FULL
     assert (bound.weight, bound.epsilon) == (weight, float(release.privacy.epsilon_at(np.float64(weight))))
 
 
+@cache
 def stays_release(rows: int) -> tuple[Release, pa.Table]:
-    table = make_stays(800, 1)
+    table = make_stays(300, 1)
     schema = parse_schema(STAYS.replace("rows = 1", f"rows = {rows}"))
     plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-9, model="mst"))
     return run(plan, open_source(table), noise_seed=1), table
@@ -337,8 +350,7 @@ def test_until_all_rows_are_entered_the_page_shows_the_range() -> None:
 
 
 def test_several_rows_need_a_schema_with_persons() -> None:
-    sim = datasets.load("sim")
-    release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
+    release = sim_release(epsilon=1.0)
     with pytest.raises(ConfigError, match="give one row: the schema of this release has no"):
         own_bound(release, [{}, {}])
     with pytest.raises(ConfigError, match="give a row"):

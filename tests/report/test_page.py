@@ -6,12 +6,11 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from browser import Browser, needs_axe, needs_browser
-from conftest import STAYS, make_stays
+from made import NASTY, ONE_ROW_EACH, nasty_release, sim_release, stays_release, wide_schema
 from rich.console import Console
 
 from repsynth import (
@@ -20,10 +19,9 @@ from repsynth import (
     expected_errors,
     inspect_release,
     own_bound,
-    parse_schema,
     synthesize,
 )
-from repsynth.cli import main, render, render_evaluation
+from repsynth.cli import main, render
 from repsynth.data.sources import open_source
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -31,19 +29,6 @@ from repsynth.planning.settings import Settings
 from repsynth.privacy.shown import at_most
 from repsynth.report.charts import dots
 from repsynth.report.page import explore_page, public_page
-
-NASTY = [
-    "</script><script>alert(1)</script>",
-    'a"b',
-    "it's",
-    "[x]",
-    "{{ 7 * 7 }}",
-    "😀",
-    "שלום",
-    "a&b",
-    "\\u003c",
-    "__proto__",
-]
 
 
 def write(release: Release, folder: Path) -> Path:
@@ -60,8 +45,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def sim_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Path]:
-    sim = datasets.load("sim")
-    release = synthesize(sim.table, sim.schema, epsilon=2.0, delta=1e-6, model="mst", public_rows=6000)
+    release = sim_release("mst")
     return release, write(release, tmp_path_factory.mktemp("report"))
 
 
@@ -114,7 +98,7 @@ def test_the_command_writes_the_page_and_nothing_over_another(
 
 
 @needs_browser
-@pytest.mark.slow
+@pytest.mark.smoke
 def test_hundreds_of_people_read_their_own_bound_in_a_browser(
     sim_page: tuple[Release, Path], chromium: Browser
 ) -> None:
@@ -142,7 +126,6 @@ def test_hundreds_of_people_read_their_own_bound_in_a_browser(
 
 
 @needs_browser
-@pytest.mark.slow
 def test_who_types_and_chooses_with_the_keyboard_reads_the_same(
     sim_page: tuple[Release, Path], chromium: Browser
 ) -> None:
@@ -164,7 +147,6 @@ def test_who_types_and_chooses_with_the_keyboard_reads_the_same(
 
 
 @needs_axe
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_everybody_can_read_it(sim_page: tuple[Release, Path], chromium: Browser, width: int, dark: bool) -> None:
@@ -172,17 +154,6 @@ def test_everybody_can_read_it(sim_page: tuple[Release, Path], chromium: Browser
     chromium.run("document.querySelectorAll('details').forEach((it) => { it.open = true; })")
     assert chromium.faults() == []
     assert chromium.too_wide() <= 0
-
-
-def nasty_release(**options: Any) -> Release:
-    values = json.dumps(NASTY, ensure_ascii=False)
-    columns = "".join(
-        f'[columns.{json.dumps(name, ensure_ascii=False)}]\ntype = "category"\nvalues = {values}\n'
-        for name in NASTY
-    )
-    schema = parse_schema(f"one_row_per_person = true\nlabel = {json.dumps(NASTY[0])}\n{columns}")
-    table = pa.table({name: [NASTY[i % len(NASTY)] for i in range(500)] for name in NASTY})
-    return synthesize(table, schema, epsilon=2.0, delta=1e-6, **options)
 
 
 def test_names_with_an_emoji_are_cut_between_letters() -> None:
@@ -194,16 +165,15 @@ def test_names_with_an_emoji_are_cut_between_letters() -> None:
 
 
 def test_no_name_in_a_release_gets_out_of_its_place(tmp_path: Path) -> None:
-    text = write(nasty_release(model="mst"), tmp_path).read_text(encoding="utf-8")
+    text = write(nasty_release("mst"), tmp_path).read_text(encoding="utf-8")
     assert "alert(1)</script>" not in text
     assert "{{ 7 * 7 }}" in html.unescape(text)
     assert len(re.findall(r"<script", text)) == 3
 
 
 @needs_browser
-@pytest.mark.slow
 def test_a_page_of_nasty_names_works_in_a_browser_and_on_paper(chromium: Browser, tmp_path: Path) -> None:
-    page = write(nasty_release(model="naive-bayes"), tmp_path)
+    page = write(nasty_release(), tmp_path)
     chromium.open(page, width=390)
     assert chromium.complaints == []
     assert chromium.too_wide() <= 0
@@ -221,12 +191,10 @@ def test_a_page_of_nasty_names_works_in_a_browser_and_on_paper(chromium: Browser
 
 @pytest.mark.filterwarnings("ignore::repsynth.errors.RepsynthWarning")
 def test_a_wide_release_still_makes_a_small_page(tmp_path: Path) -> None:
-    """200 columns, and a category of 3,000 values."""
-    flags = "one_row_per_person = true\n" + "".join(f'[columns.c{i}]\ntype = "boolean"\n' for i in range(200))
-    codes = [f"code {i}" for i in range(3000)]
-    schema = parse_schema(f'{flags}[columns.code]\ntype = "category"\nvalues = {json.dumps(codes)}\n')
-    table = pa.table({**{f"c{i}": [True, False] * 100 for i in range(200)}, "code": codes[:200]})
-    page = write(synthesize(table, schema, epsilon=1.0, delta=1e-6, model="naive-bayes"), tmp_path)
+    table = pa.table(
+        {**{f"c{i}": [True, False] * 100 for i in range(200)}, "code": [f"code {i}" for i in range(200)]}
+    )
+    page = write(synthesize(table, wide_schema(), epsilon=1.0, delta=1e-6, model="naive-bayes"), tmp_path)
     assert page.stat().st_size < 3_000_000
 
 
@@ -249,14 +217,8 @@ def test_a_release_of_a_seed_says_that_it_is_not_private(
         assert json.loads(capsys.readouterr().out)["publishable"] is False
 
 
-def stays_release(who: str) -> Release:
-    schema = parse_schema(STAYS.replace('person = {column = "patient", rows = 1}', who))
-    plan = make_plan(schema, Settings.of(epsilon=4.0, delta=1e-9, model="mst"))
-    return run(plan, open_source(make_stays(800, 1)), noise_seed=1)
-
-
 MEANINGS = {
-    'person = {column = "patient", rows = 1}': "one random row of a random person, so each person counts once",
+    ONE_ROW_EACH: "one random row of a random person, so each person counts once",
     'person = {column = "patient", rows = 3}': "a random row, where each person counts as 3 rows at most",
     "one_row_per_person = true": "one person",
 }
@@ -269,7 +231,7 @@ def test_every_output_says_what_a_synthetic_row_represents(who: str, tmp_path: P
     explored = html.unescape(explore_page(release.schema, release)).split("<script")[0]
     printed = io.StringIO()
     render.release(Console(file=printed, width=10_000), release)
-    render_evaluation.expected(Console(file=printed, width=10_000), expected_errors(release))
+    render.expected(Console(file=printed, width=10_000), expected_errors(release))
     account = inspect_release(release)
     for told in (text, printed.getvalue()):
         assert f"A synthetic row represents {MEANINGS[who]}" in told
@@ -286,9 +248,8 @@ def test_every_output_says_what_a_synthetic_row_represents(who: str, tmp_path: P
 
 
 @needs_browser
-@pytest.mark.slow
 def test_a_person_enters_all_rows_in_a_browser(chromium: Browser, tmp_path: Path) -> None:
-    release = stays_release('person = {column = "patient", rows = 1}')
+    release = stays_release()
     usual, odd = (
         {"age": "32", "ward": "eyes", "urgent": "false"},
         {"age": "99", "ward": "birth", "urgent": "true"},

@@ -22,7 +22,7 @@ from repsynth.schema import (
     schema_from_dict,
     schema_to_dict,
 )
-from repsynth.schema.dates import DateFormat
+from repsynth.schema.formats import DateFormat
 
 FORMS = """
 [columns.year]

@@ -15,7 +15,7 @@ from repsynth import draft_schema, parse_schema, to_sdv
 from repsynth.cli import main
 from repsynth.errors import ConfigError, RepsynthError
 from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Number, Schema
-from repsynth.schema.id_formats import FAKES, IdFormat
+from repsynth.schema.formats import FAKES, IdFormat
 from repsynth.schema.sdv import Described, from_sdv, load_sdv
 
 METADATA: dict[str, Any] = {

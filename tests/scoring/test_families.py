@@ -60,9 +60,9 @@ def test_they_come_back_from_json(keys: dict[str, object]) -> None:
         ("prefix = true", "'prefix' must be how many characters"),
         ("prefix = 2", "'prefix' makes a family of every value"),
         ('rarest = "apart"', "'rarest' can only be"),
-        ('parent = {A1 = "x"}', "'parent' must be a table with one entry for each"),
-        ('parent = {A1 = "x", A2 = 3, B1 = "y"}', "'parent' must be a table with one entry for each"),
-        ('parent = "codes.csv"', "'parent' must be a table with one entry for each"),
+        ('parent = {A1 = "x"}', "'parent' must be a table that has one entry for each"),
+        ('parent = {A1 = "x", A2 = 3, B1 = "y"}', "'parent' must be a table that has one entry for each"),
+        ('parent = "codes.csv"', "'parent' must be a table that has one entry for each"),
         ('prefix = 1\nrarest = "together"', "exclude each other"),
     ],
 )

@@ -1,6 +1,7 @@
 """The pairwise scorer: its claims, its files, and that it finds rare combinations of ordinary values."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,17 @@ columns.y = {type = "boolean"}
 
 
 def make(schema: Schema = SCHEMA, **options: Any) -> Plan:
-    return make_plan(schema, Settings.of(**({"mu": 0.5, "scorer": "pairwise"} | options)))
+    return make_plan(schema, Settings.of(**({"mu": 0.5, "scorer": "pairwise", "model": "naive-bayes"} | options)))
+
+
+@cache
+def scored(mu: float = 30.0, rows: int = 2000) -> tuple[repsynth.Release, PairwiseScore]:
+    """A release that no test changes, and its score before the threshold."""
+    release = run(make(mu=mu), open_source(make_people(rows)), noise_seed=2)
+    score = release.stage.unmoved_score
+    assert isinstance(score, PairwiseScore)
+    assert len(score.pairs) >= 2
+    return release, score
 
 
 def twins(rows: int = 6000) -> pa.Table:
@@ -76,8 +87,14 @@ def twins(rows: int = 6000) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("model", ["naive-bayes", "mst"])
-@pytest.mark.parametrize("mu", [0.3, 30.0])
+@cache
+def twins_score() -> PairwiseScore:
+    score = run(make(parse_schema(TWINS), mu=1.0), open_source(twins()), noise_seed=1).stage.unmoved_score
+    assert isinstance(score, PairwiseScore)
+    return score
+
+
+@pytest.mark.parametrize(("model", "mu"), [("naive-bayes", 0.3), ("mst", 30.0)])
 def test_its_claims_hold(model: str, mu: float) -> None:
     plan, table = make(model=model, mu=mu), make_people(80)
     check_spends_its_plan(plan, table)
@@ -125,9 +142,7 @@ def test_a_rare_combination_of_ordinary_values_stands_out() -> None:
 
 
 def test_the_pair_that_depends_most_on_each_other_is_chosen_first() -> None:
-    schema, table = parse_schema(TWINS), twins()
-    release = run(make(schema, mu=1.0), open_source(table), noise_seed=1)
-    assert release.stage.unmoved_score.pairs[0] == (0, 1)  # type: ignore[attr-defined]
+    assert twins_score().pairs[0] == (0, 1)
 
 
 def test_no_pair_is_chosen_twice_and_in_a_forest_none_closes_a_circle() -> None:
@@ -143,9 +158,7 @@ def test_no_pair_is_chosen_twice_and_in_a_forest_none_closes_a_circle() -> None:
 
 
 def test_a_score_is_the_largest_mean_over_neighbouring_sharpness() -> None:
-    release = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2)
-    score = release.stage.unmoved_score
-    assert isinstance(score, PairwiseScore)
+    _, score = scored()
     alone = make_score(score.spreads, (), (), np.zeros(0, dtype=np.int64), 1.0, score.rows)
     records = records_of(make_people(300, 7), SCHEMA)
     cell = [bins.of(records) for bins in alone.cells]
@@ -161,9 +174,7 @@ def test_a_score_is_the_largest_mean_over_neighbouring_sharpness() -> None:
 
 def test_what_a_table_says_of_its_margins_counts_for_nothing() -> None:
     """The histograms know them better: a table that is the product but for its margins tells of no dependence."""
-    release = run(make(parse_schema(TWINS), mu=1.0), open_source(twins()), noise_seed=1)
-    score = release.stage.unmoved_score
-    assert isinstance(score, PairwiseScore)
+    score = twins_score()
     a, b = (score.spreads[i].group_masses for i in (0, 1))
     generator = np.random.default_rng(1)
     rows, columns = generator.normal(0, 99, len(a)), generator.normal(0, 99, len(b))
@@ -173,15 +184,15 @@ def test_what_a_table_says_of_its_margins_counts_for_nothing() -> None:
 
 
 def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
-    plan = make(public_rows=3000, mu=3.0)
-    release = run(plan, open_source(make_people(3000)), noise_seed=2)
+    release, _ = scored()
     again = repsynth.Release.load(release.save(tmp_path / "release"))
     assert same_release(release, again)
     records = records_of(make_people(300, 7), SCHEMA)
     assert np.array_equal(release.score.of(records), again.score.of(records))
     assert release.score.of(records).min() >= release.score.lowest
     assert again.kernels().keys() == release.kernels().keys() >= {CHOICE, PAIRS}
-    assert "chosen in the run" in (why_none(again) or "")
+    named = run(make(public_rows=3000, mu=3.0), open_source(make_people(3000)), noise_seed=2)
+    assert "chosen in the run" in (why_none(named) or "")
 
 
 @pytest.mark.parametrize(
@@ -205,8 +216,7 @@ def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_says_otherwise_is_refused(tmp_path: Path, name: str, change: Any) -> None:
-    release = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2)
-    assert len(release.stage.unmoved_score.chosen) >= 2  # type: ignore[attr-defined]
+    release, _ = scored()
     arrays = {name: change(arrays_of(release)[name])}
     with pytest.raises(repsynth.ReleaseError):
         repsynth.Release.load(rewritten(release, tmp_path / "release", arrays))
@@ -234,8 +244,8 @@ def test_one_feature_has_no_pairs(tmp_path: Path) -> None:
 
 
 def test_scores_do_not_depend_on_how_records_are_batched() -> None:
-    release = run(make(mu=30.0), open_source(make_people(500)), noise_seed=2)
-    records = records_of(make_people(300, 7), SCHEMA)
+    release, _ = scored()
+    records = records_of(make_people(60, 7), SCHEMA)
     one_by_one = [release.score.of(records.take(np.array([i])))[0] for i in range(records.rows)]
     assert np.array_equal(release.score.of(records), one_by_one)
 
@@ -266,7 +276,7 @@ def test_a_table_that_hardly_varies_is_saved_and_loaded(tmp_path: Path) -> None:
         table = table.set_column(
             table.column_names.index(name), name, pa.array([table[name][0].as_py()] * table.num_rows)
         )
-    for seed in range(6):
+    for seed in range(3):
         release = run(make(mu=5.0), open_source(table), noise_seed=seed)
         arrays = arrays_of(release)
         assert all(np.abs(arrays[name]).max(initial=0) < 2**40 for name in arrays if name.startswith("pair_gain"))
@@ -274,21 +284,11 @@ def test_a_table_that_hardly_varies_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_no_number_of_rows_makes_a_utility_overflow() -> None:
-    score = run(make(mu=30.0), open_source(make_people(2000)), noise_seed=2).stage.unmoved_score
-    choice = score.kernels()[CHOICE].choice  # type: ignore[attr-defined]
-    spreads = score.spreads  # type: ignore[attr-defined]
-    huge = PairChoice.of(spreads, 10.0**12, choice.rounds)
+    _, score = scored()
+    huge = PairChoice.of(score.spreads, 10.0**12, score.kernels()[CHOICE].choice.rounds)  # type: ignore[union-attr]
     none, one = (huge.total(records_of(make_people(rows), SCHEMA)) for rows in (0, 1))
     moved = np.abs(huge.utilities(one, ()) - huge.utilities(none, ()))
     assert moved.max() <= huge.unit
-
-
-def scored(mu: float = 30.0) -> tuple[repsynth.Release, PairwiseScore]:
-    release = run(make(mu=mu), open_source(make_people(2000)), noise_seed=2)
-    score = release.stage.unmoved_score
-    assert isinstance(score, PairwiseScore)
-    assert len(score.pairs) >= 2
-    return release, score
 
 
 @pytest.mark.parametrize("mu", [5.0, 30.0])
@@ -314,7 +314,7 @@ def test_no_record_scores_less_than_the_lowest_where_all_pairs_say_that_it_is_fr
 
 
 def test_the_choice_that_an_audit_attacks_is_the_one_that_was_made(tmp_path: Path) -> None:
-    release, measured = record_run(make(mu=30.0), make_people(2000))
+    release, measured = record_run(make(mu=30.0), make_people(1000))
     made = {m.event.name: m for m in measured}
     total, ran = made[CHOICE].exact, made[CHOICE].statistic
     assert isinstance(ran, PairChoice)

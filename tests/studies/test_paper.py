@@ -166,7 +166,7 @@ def outcomes() -> list[Stored]:
     return [Stored(cell, 0.0, fake(cell, None)) for cell in make_grid("sound", datasets=["sim"], seeds=3)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # six methods at one budget: 13 CPU s
 def test_a_small_study_runs_from_the_repository(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "studies.paper", "--datasets", "sim", "--epsilons", "1", "--seeds", "1"]
     command += ["--jobs", "2", "-o", str(tmp_path)]

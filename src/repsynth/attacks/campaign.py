@@ -1,11 +1,9 @@
-"""All runs of an attack: several processes, each run's result in a file of its own, so that a second start goes
-on."""
+"""All runs of an attack, in several processes. Each result is kept in a file, so that a second start resumes."""
 
 import hashlib
 import multiprocessing
 import signal
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -19,8 +17,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Floats
 from repsynth.attacks.guesses import GUESSING_RUNS, make_guesses
-from repsynth.attacks.observing import observe, rows_to_draw
-from repsynth.attacks.tabular import table_scores
+from repsynth.attacks.observing import observe, table_scores
 from repsynth.attacks.victims import FEWEST_RUNS, Victims
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.nearest import nearest
@@ -29,10 +26,14 @@ from repsynth.release.folder import check_private
 from repsynth.storage.atomic import beside
 
 STAMP = "PRIVATE: attacks on the records of a table. For the curator only; never publish."
-_RUNS, _ABOUT, _VERSION = "runs", "attack.json", 3
+_RUNS, _ABOUT, _VERSION = "runs", "attack.json", 4
+_DRAWN = 2000, 20_000
+"""Synthetic rows that the attacker draws: fewer hide what the model knows, more are of no use."""
 
+Task = tuple[str, int]
+"""A method and the number of a run."""
 Result = dict[str, NDArray[Any]]
-"""What a run left: for each score a number for each target, who took part, their influence, and guesses."""
+"""Of a run: each score of each target, who took part, their influence, and counts of guesses."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Campaign:
         plan, victims = self.plans[method], self.victims
         number = list(self.plans).index(method)
         seen = observe(plan, victims, seed=self.seed, run=run, method=number)
-        rows = rows_to_draw(seen.stage.histograms.rows)
-        synthetic = seen.fit.sampler().draw(rows, seen.generator)
+        rows = np.clip(seen.stage.histograms.rows, *_DRAWN)
+        synthetic = seen.fit.sampler().draw(int(rows), seen.generator)
         influence = victims.owners.influence(seen.fit.influence(victims.targets))
         result: Result = {"present": seen.present, "influence": influence}
         result |= dict(seen.scores())
@@ -80,11 +81,9 @@ def carry_out_all(
     *,
     jobs: int = 1,
     on_begin: Callable[[int, int], None] = lambda done, total: None,
-    on_estimate: Callable[[float], None] = lambda seconds: None,
     on_done: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Result]]:
-    """The results of all runs, by method. Those that are in the folder are not made again. The first runs tell how
-    long the others take: `on_estimate` is told."""
+    """Return the results of all runs, by method. Those that are in the folder are not made again."""
     if not 1 <= jobs <= 256:
         raise ConfigError("the number of jobs must lie between 1 and 256")
     if campaign.runs < FEWEST_RUNS:
@@ -94,41 +93,28 @@ def carry_out_all(
     done = {task: found for task in tasks if (found := _read(campaign, folder, *task)) is not None}
     on_begin(len(done), len(tasks))
     left = [task for task in tasks if task not in done]
-    first, rest = left[: len(campaign.plans)], left[len(campaign.plans) :]
-    start = time.perf_counter()
-    for task in first:
-        done[task] = _work(campaign, folder, *task)
-        on_done()
-    if rest:
-        on_estimate((time.perf_counter() - start) / len(first) * len(rest) / jobs)
-    if jobs == 1 or len(rest) < 2:
-        for task in rest:
-            done[task] = _work(campaign, folder, *task)
-            on_done()
+    made: Iterator[tuple[Task, Result]]
+    if jobs == 1:
+        made = ((task, _work(campaign, folder, *task)) for task in left)
     else:
-        _in_processes(campaign, folder, jobs, rest, done, on_done)
+        made = _in_processes(campaign, folder, jobs, left)
+    for task, result in made:
+        done[task] = result
+        on_done()
     return {method: [done[method, run] for run in range(campaign.runs)] for method in campaign.plans}
 
 
-def _in_processes(
-    campaign: Campaign,
-    folder: Path,
-    jobs: int,
-    tasks: list[tuple[str, int]],
-    done: dict[tuple[str, int], Result],
-    on_done: Callable[[], None],
-) -> None:
+def _in_processes(campaign: Campaign, folder: Path, jobs: int, tasks: list[Task]) -> Iterator[tuple[Task, Result]]:
     context = multiprocessing.get_context("spawn")  # forking a process that uses OpenMP may hang
     with ProcessPoolExecutor(jobs, context, initializer=_start, initargs=(campaign, folder)) as pool:
         futures = {pool.submit(_in_worker, *task): task for task in tasks}
         try:
             for future in as_completed(futures):
-                done[futures[future]] = future.result()
-                on_done()
+                yield futures[future], future.result()
         except BrokenProcessPool:
             raise DataError(
-                f"a process was killed, perhaps for want of memory, with {len(done)} runs done; run the same "
-                "command again to go on, with fewer --jobs"
+                "a process was killed, perhaps for want of memory; run the same command again to resume, with "
+                "fewer --jobs"
             ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -139,7 +125,7 @@ _shared: dict[str, Any] = {}
 
 
 def _start(campaign: Campaign, folder: Path) -> None:
-    """Begin a worker: Ctrl-C is the parent's business, and one thread is its share."""
+    """Begin a worker with one thread; Ctrl-C is handled by the parent."""
     from threadpoolctl import threadpool_limits
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -159,7 +145,7 @@ def _work(campaign: Campaign, folder: Path, method: str, run: int) -> Result:
 
 
 def _open(campaign: Campaign, folder: Path) -> None:
-    """Make the folder, or see that it holds runs of the same attack."""
+    """Make the folder, or check that it holds runs of the same attack."""
     address = campaign.address()
     check_private(folder)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / _ABOUT).exists():

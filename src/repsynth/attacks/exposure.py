@@ -1,18 +1,16 @@
-"""From all runs to lines: what each attack found out about whom, and what that proves."""
+"""Judge all runs of a campaign: what each attack found out about whom, what that proves, and the best attack."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from scipy.special import ndtr
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.attacks.calibrating import likelihood_ratios
 from repsynth.attacks.campaign import STAMP, Campaign, Result, carry_out_all
-from repsynth.attacks.closed_form import Best, best_attack
 from repsynth.attacks.guesses import KINDS
 from repsynth.attacks.intervals import (
     CONFIDENCE,
@@ -26,37 +24,44 @@ from repsynth.attacks.intervals import (
     proven_rates,
     rate_at,
 )
-from repsynth.attacks.person_victims import choose_persons
+from repsynth.attacks.lira import likelihood_ratios
 from repsynth.attacks.victims import choose_victims
 from repsynth.errors import ConfigError
-from repsynth.evaluation.nearest import DECILES
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.privacy.gaussian import epsilon_of
+from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import fixed_at_most, percent_at_least, percent_at_most
 from repsynth.scoring.weights import Uniform
 from repsynth.storage.atomic import beside
 
 REPS, UNIFORM, BARE = "reps", "uniform", "bare"
-"""The plan, the same budget with uniform weights, and no noise worth speaking of."""
+"""The plan, the same budget with uniform weights, and hardly any noise."""
 
 METHODS = (BARE, UNIFORM, REPS)
 _NO_NOISE = 1e4  # as μ
-BEST = "best possible"
+BEST, KNOWN = "best possible", "all others known"
 ATTACKS = {
     "distance": "sees a synthetic table",
     "density ratio": "and people from outside, to compare with",
     "measured cells": "and knows what the model measures",
     "shadow runs, table": "and everybody but the targets, and runs the synthesizer with and without each",
     "shadow runs, release": "and sees the released numbers",
-    "all others known": "and knows which other targets took part: the likelihood ratio itself",
+    KNOWN: "and knows which other targets took part: the likelihood ratio itself",
     BEST: "what the account leaves to any attack, with the weights of the run held fixed",
 }
 """What each attacker has, on top of the one before."""
 
-_SHADOW_TABLE = ("distance", "closeness", "cells")
-_SHADOW_RELEASE = ("stage one", "stage two", "decoded", "likelihood")
+_SCORES = {
+    "shadow runs, table": ("distance", "closeness", "cells"),
+    "shadow runs, release": ("stage one", "stage two", "decoded", "likelihood"),
+    KNOWN: ("known",),
+}
+"""The scores of a run that an attack uses, where it is not the one of its name."""
 _FAMILY = 0.99
 """The confidence that no line proves more than is true."""
+_INFLUENCES = 16  # that the loss of a training is worked out for
+_ALARMS = np.concatenate([np.geomspace(1e-6, 0.01, 9), np.linspace(0.02, 0.98, 25)])
+_POINTS = 200  # quantiles of μ over all records
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +75,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     area: Estimate
     advantage: Estimate
     rate_at_1: Estimate | None
-    rate_at_01: Estimate | None
+    """The true positive rate at 1 % false positives; None where there are too few trials."""
     proven_epsilon: float | None
     """The ε that the attack proves, at a confidence for all lines together; None where there was no attack."""
     claimed_epsilon: float
@@ -80,11 +85,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guess(msgspec.Struct, frozen=True, kw_only=True):
-    """Guesses about members against the same about people from outside."""
+    """Guesses about members, and the same guesses about people from outside."""
 
     method: str
     kind: str
-    decile: int | None
     members: Estimate
     others: Estimate
     excess: Estimate
@@ -123,71 +127,59 @@ def attack(
     jobs: int = 1,
     seed: int = 0,
     power: bool = False,
-    on_notes: Callable[[Sequence[str]], None] = lambda notes: None,
     **progress: Any,
 ) -> Exposure:
-    """Attack a plan and the same budget with uniform weights; everything is kept in the folder, which is PRIVATE.
+    """Attack a plan, and the same budget with uniform weights. Everything is kept in the folder, which is PRIVATE.
 
-    With `power`, attacks are also made where there is no noise: one that finds nobody there proves nothing.
-
-    >>> import tempfile
-    >>> from repsynth import datasets
-    >>> from repsynth.planning.settings import Settings
-    >>> sim = datasets.load("sim")
-    >>> plan = make_plan(sim.schema, Settings.of(epsilon=1.0, model="naive-bayes"))
-    >>> train, holdout = sim.table.slice(0, 500), sim.table.slice(3000, 300)
-    >>> found = attack(plan, train, holdout, Path(tempfile.mkdtemp()) / "attack", targets=10, runs=8)
-    >>> found.targets, found.exceeded
-    (10, False)
+    With `power`, the same attacks are also made with hardly any noise: one that finds nobody there proves nothing.
     """
-    choose = choose_victims if plan.schema.person is None else choose_persons
-    victims = choose(table, holdout, plan.schema, targets=targets, seed=seed)
-    on_notes(victims.notes)
+    victims = choose_victims(table, holdout, plan.schema, targets=targets, seed=seed)
     campaign = Campaign(methods_of(plan, power=power), victims, runs, seed)
-    results = carry_out_all(campaign, folder, jobs=jobs, **progress)
-    found = summarise(campaign, results)
+    found = summarise(campaign, carry_out_all(campaign, folder, jobs=jobs, **progress))
     with beside(folder / "exposure.json", private=True, replace=True) as temporary:
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(found)))
     return found
 
 
 def methods_of(plan: Plan, *, power: bool = False) -> dict[str, Plan]:
-    """The plan, the same budget with uniform weights and, to show the attacks' power, hardly any noise."""
+    """Return the plan, the same budget with uniform weights and, with `power`, hardly any noise."""
+    settings = msgspec.structs.replace(plan.settings, weights=Uniform(), outlier_epsilon=None, max_lost_mass=None)
+    methods = {}
     if power:
         if plan.training is not None:
             raise ConfigError(
                 "a training cannot be accounted for without noise; give --epsilon 100 instead of --power"
             )
-        uniform = methods_of(plan)[UNIFORM].settings
-        bare = msgspec.structs.replace(uniform, epsilon=None, rho=None, mu=_NO_NOISE)
-        return {BARE: make_plan(plan.schema, bare), **methods_of(plan)}
+        bare = msgspec.structs.replace(settings, epsilon=None, rho=None, mu=_NO_NOISE)
+        methods[BARE] = make_plan(plan.schema, bare)
     if isinstance(plan.settings.weights, Uniform):
-        return {UNIFORM: plan}
-    settings = msgspec.structs.replace(plan.settings, weights=Uniform(), outlier_epsilon=None, max_lost_mass=None)
-    return {UNIFORM: make_plan(plan.schema, settings), REPS: plan}
+        return methods | {UNIFORM: plan}
+    return methods | {UNIFORM: make_plan(plan.schema, settings), REPS: plan}
 
 
 def summarise(campaign: Campaign, results: dict[str, list[Result]]) -> Exposure:
-    groups = list(_groups(campaign.victims.deciles))
-    attacks = {method: _attacks(found, campaign.victims.deciles) for method, found in results.items()}
-    if (
-        next(iter(campaign.plans.values())).training is not None
-    ):  # its rounds are not watched, so this is not the ratio
-        attacks = {method: _without(found, "all others known") for method, found in attacks.items()}
+    plan, victims = list(campaign.plans.values())[-1], campaign.victims
+    groups = list(_groups(victims.deciles))
+    attacks = {method: _attacks(found, victims.deciles) for method, found in results.items()}
+    if plan.training is not None:  # its rounds are not watched, so this is not the ratio
+        for found in attacks.values():
+            found.pop(KNOWN, None)
     count = sum(len(found) for found in attacks.values()) * len(groups)
+    confidence = 1 - (1 - _FAMILY) / max(count, 1)
     lines = []
     for method, found in attacks.items():
+        made_by = campaign.plans[method]
         influence = _stacked(results[method], "influence")
         present = _stacked(results[method], "present").astype(bool)
         for decile, chosen in groups:
-            claim = _Claim.of(campaign.plans[method], influence[:, chosen], lines=count)
+            best = best_attack(made_by.loss, influence[:, chosen], made_by.delta)
+            who = {"method": method, "decile": decile, "targets": int(chosen.sum())}
             for name, scores in found.items():
                 trials = Trials.of(scores[:, chosen], present[:, chosen])
                 if min(trials.counts) > 0:
-                    lines.append(_line(method, name, decile, int(chosen.sum()), trials, claim))
-            lines.append(claim.line(method, decile, int(chosen.sum())))
+                    lines.append(_line(name, trials, best, made_by.delta, confidence, **who))
+            lines.append(_best_line(best, **who))
     guesses = [guess for method, found in results.items() for guess in _guesses(method, found)]
-    plan = list(campaign.plans.values())[-1]
     return Exposure(
         note=STAMP,
         publishable=False,
@@ -195,92 +187,134 @@ def summarise(campaign: Campaign, results: dict[str, list[Result]]) -> Exposure:
         epsilon=plan.budget.epsilon,
         delta=plan.delta,
         unit="records" if plan.schema.person is None else "persons",
-        rows=campaign.victims.people,
-        targets=campaign.victims.owners.count,
+        rows=victims.people,
+        targets=victims.owners.count,
         runs=campaign.runs,
         confidence=CONFIDENCE,
         lines=lines,
         guesses=guesses,
-        notes=campaign.victims.notes,
+        notes=victims.notes,
         exceeded=any(line.exceeded for line in lines),
     )
 
 
 def _groups(deciles: Ints) -> Iterator[tuple[int | None, Bools]]:
     yield None, np.ones(len(deciles), dtype=bool)
-    for decile in range(DECILES):
-        if np.any(deciles == decile):
-            yield decile + 1, deciles == decile
+    for decile in np.unique(deciles):
+        yield int(decile) + 1, deciles == decile
 
 
 def _attacks(results: list[Result], deciles: Ints) -> dict[str, Floats]:
-    """The score of each attack: (runs, targets)."""
-    present = _stacked(results, "present").astype(bool)
-    found = {name: _stacked(results, name) for name in ATTACKS if all(name in result for result in results)}
-    for name, parts in (("shadow runs, table", _SHADOW_TABLE), ("shadow runs, release", _SHADOW_RELEASE)):
-        there = [part for part in parts if all(part in result for result in results)]
-        found[name] = likelihood_ratios([_stacked(results, part) for part in there], present, deciles)
-    found["all others known"] = _stacked(results, "known")
-    return {name: found[name] for name in ATTACKS if name in found}
-
-
-def _without(attacks: dict[str, Floats], name: str) -> dict[str, Floats]:
-    return {each: scores for each, scores in attacks.items() if each != name}
+    """Return the score of each attack: (runs, targets)."""
+    present, found = _stacked(results, "present").astype(bool), {}
+    for name in ATTACKS:
+        names = [part for part in _SCORES.get(name, (name,)) if all(part in result for result in results)]
+        scores = [_stacked(results, part) for part in names]
+        if scores:
+            found[name] = likelihood_ratios(scores, present, deciles) if name.startswith("shadow") else scores[0]
+    return found
 
 
 def _stacked(results: list[Result], name: str) -> Floats:
     return np.stack([np.asarray(result[name], dtype=np.float64) for result in results])
 
 
-@dataclass(frozen=True)
-class _Claim:
-    """What the account says of some targets, and how sure a line must be to refute it."""
-
-    plan: Plan
-    influence: Floats
-    confidence: float
-
-    @classmethod
-    def of(cls, plan: Plan, influence: Floats, *, lines: int) -> "_Claim":
-        return cls(plan, influence, 1 - (1 - _FAMILY) / max(lines, 1))
-
-    @cached_property
-    def best(self) -> Best:
-        return best_attack(self.plan.loss, self.influence, self.plan.delta)
-
-    def line(self, method: str, decile: int | None, targets: int) -> Line:
-        best = self.best
-        area, gain, at_1, at_01 = (
-            Estimate(value, value, value) for value in (best.area, best.advantage, best.rate_at_1, best.rate_at_01)
-        )
-        return Line(
-            method=method, attack=BEST, decile=decile, targets=targets, trials=0,
-            area=area, advantage=gain, rate_at_1=at_1, rate_at_01=at_01,
-            proven_epsilon=None, claimed_epsilon=best.largest_epsilon, exceeded=False,
-            verdict=f"at most {percent_at_most(best.advantage, 0)} above guessing",
-        )  # fmt: skip
-
-    def judge(self, trials: Trials) -> tuple[float, float, bool]:
-        """The ε that is proven, the ε that is claimed, and whether the former is more."""
-        rates, delta, claimed = proven_rates(trials, self.confidence), self.plan.delta, self.best.largest_epsilon
-        if self.best.largest_mu is None:
-            proven = proven_epsilon(rates, delta)
-            return proven, claimed, proven > claimed * (1 + 1e-9)
+def _line(name: str, trials: Trials, best: "Best", delta: float, confidence: float, **who: Any) -> Line:
+    found, rates = area(trials), proven_rates(trials, confidence)
+    if best.largest_mu is None:
+        proven = proven_epsilon(rates, delta)
+        exceeded = proven > best.largest_epsilon * (1 + 1e-9)
+    else:
         mu = proven_mu(rates)
         proven = float(epsilon_of(mu, delta)) if mu > 0 else 0.0
-        return proven, claimed, mu > self.best.largest_mu * (1 + 1e-9)
-
-
-def _line(method: str, name: str, decile: int | None, targets: int, trials: Trials, claim: _Claim) -> Line:
-    found = area(trials)
-    proven, claimed, exceeded = claim.judge(trials)
+        exceeded = mu > best.largest_mu * (1 + 1e-9)
     return Line(
-        method=method, attack=name, decile=decile, targets=targets, trials=len(trials.scores),
-        area=found, advantage=advantage(trials),
-        rate_at_1=rate_at(trials, 0.01), rate_at_01=rate_at(trials, 0.001),
-        proven_epsilon=proven, claimed_epsilon=claimed, exceeded=exceeded,
+        attack=name,
+        trials=len(trials.scores),
+        area=found,
+        advantage=advantage(trials),
+        rate_at_1=rate_at(trials, 0.01),
+        proven_epsilon=proven,
+        claimed_epsilon=best.largest_epsilon,
+        exceeded=exceeded,
         verdict="PROVES MORE THAN IS CLAIMED" if exceeded else verdict_of(found),
-    )  # fmt: skip
+        **who,
+    )
+
+
+def _best_line(best: "Best", **who: Any) -> Line:
+    area, gain, rate = (Estimate(value, value, value) for value in (best.area, best.advantage, best.rate_at_1))
+    return Line(
+        attack=BEST,
+        trials=0,
+        area=area,
+        advantage=gain,
+        rate_at_1=rate,
+        proven_epsilon=None,
+        claimed_epsilon=best.largest_epsilon,
+        exceeded=False,
+        verdict=f"at most {percent_at_most(best.advantage, 0)} above guessing",
+        **who,
+    )
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best attack on records of some influences, and the largest ε of any of them, with its μ."""
+
+    area: float
+    advantage: float
+    rate_at_1: float
+    largest_epsilon: float
+    largest_mu: float | None
+
+
+def best_attack(loss: Loss, influence: Floats, delta: float) -> Best:
+    """Return the best that any attack can do on all these records together, by the account: the likelihood ratio.
+    The influence on a training is rounded up to a sixteenth."""
+    influence = np.clip(np.asarray(influence, dtype=np.float64).ravel(), 0.0, 1.0)
+    if loss.trainings:
+        return _of_training(loss, influence, delta)
+    mu = loss.mu_at(influence)
+    largest = float(mu.max())
+    some = np.quantile(mu, (np.arange(_POINTS) + 0.5) / _POINTS)
+    return Best(
+        area=float(ndtr(np.hypot(some[:, None], some[None]) / 2).mean()),
+        advantage=float(loss.advantage_at(influence).mean()),
+        rate_at_1=_pooled_rate(some, 0.01),
+        largest_epsilon=float(epsilon_of(largest, delta)),
+        largest_mu=largest,
+    )
+
+
+def _pooled_rate(mu: Floats, false_alarms: float) -> float:
+    """The true positive rate of a common threshold on log-likelihood ratios, which are N(± μ²/2, μ²)."""
+    low, high = -(float(mu.max()) ** 2) - 1, float(mu.max()) ** 2 + 40 * float(mu.max()) + 1
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if ndtr(-middle / mu - mu / 2).mean() > false_alarms else (low, middle)
+    return float(ndtr(-high / mu + mu / 2).mean())
+
+
+def _of_training(loss: Loss, influence: Floats, delta: float) -> Best:
+    """The common curve is the lower envelope of lines: at each slope every record does what is best there."""
+    steps, counts = np.unique(np.ceil(influence * _INFLUENCES) / _INFLUENCES, return_counts=True)
+    curves = np.array([[loss.at(float(s)).true_positive_rate(float(x)) for x in _ALARMS] for s in steps])
+    slopes = np.geomspace(1e-3, 1e6, 400)
+    gains = np.maximum((curves[:, None] - slopes[:, None] * _ALARMS).max(axis=2), 0.0)  # (steps, slopes)
+    mean = np.average(np.maximum(gains, 1 - slopes), axis=0, weights=counts)
+
+    def rate(false_alarms: float) -> float:
+        return min(float((mean + slopes * false_alarms).min()), 1.0)
+
+    grid = np.linspace(0.0, 1.0, 1001)
+    return Best(
+        area=float(np.trapezoid([rate(x) for x in grid], grid)),
+        advantage=float(np.average(loss.advantage_at(steps), weights=counts)),
+        rate_at_1=rate(0.01),
+        largest_epsilon=float(loss.epsilon_at(float(steps[-1]), delta)),
+        largest_mu=None,
+    )
 
 
 def verdict_of(found: Estimate) -> str:
@@ -301,39 +335,20 @@ def verdict_of(found: Estimate) -> str:
 
 
 def _guesses(method: str, results: list[Result]) -> Iterator[Guess]:
-    """Right guesses over the runs in which they were made."""
+    """Compare right guesses about members and others, over the runs in which they were made. The interval of the
+    excess is by the method of variance estimates recovered (Newcombe)."""
     made = [result["guesses"] for result in results if "guesses" in result]
-    if not made:
-        return
-    counts = np.sum(made, axis=0)  # (kinds, sides, deciles, right and all)
-    for k, kind in enumerate(KINDS):
-        for decile in (None, *range(1, DECILES + 1)):
-            hits, trials = _side_counts(counts[k], decile, once=kind == KINDS[0])
-            if min(trials) == 0:
-                continue
-            sides = [clopper_pearson(float(h), float(n), CONFIDENCE) for h, n in zip(hits, trials, strict=True)]
-            yield _guess(method, kind, decile, *sides)
-
-
-def _side_counts(counts: Ints, decile: int | None, *, once: bool) -> tuple[list[int], list[int]]:
-    """Right guesses and all guesses of members and others. A statement counts `once` in each decile, so that all
-    deciles together have no more of them than one."""
-    chosen = counts if decile is None else counts[:, decile - 1 : decile]
-    trials = chosen[:, :, 1].max(axis=1) if once else chosen[:, :, 1].sum(axis=1)
-    return chosen[:, :, 0].sum(axis=1).tolist(), trials.tolist()
-
-
-def _guess(method: str, kind: str, decile: int | None, members: Estimate, others: Estimate) -> Guess:
-    """The excess and its interval, by the method of variance estimates recovered (Newcombe)."""
-    room = max(1 - others.value, 1e-9)
-    value = (members.value - others.value) / room
-    down = np.hypot(members.value - members.low, others.high - others.value) / room
-    up = np.hypot(members.high - members.value, others.value - others.low) / room
-    excess = Estimate(value, max(value - float(down), -1.0), min(value + float(up), 1.0))
-    if excess.low > 0:
-        verdict = f"members more often (≥ {percent_at_least(excess.low)})"
-    else:
-        verdict = f"no more than others (≤ {percent_at_most(max(excess.high, 0.0))})"
-    return Guess(
-        method=method, kind=kind, decile=decile, members=members, others=others, excess=excess, verdict=verdict
-    )
+    for kind, counts in zip(KINDS, np.sum(made, axis=0) if made else (), strict=False):
+        if counts[:, 1].min() == 0:
+            continue
+        members, others = (clopper_pearson(float(h), float(n), CONFIDENCE) for h, n in counts)
+        room = max(1 - others.value, 1e-9)
+        value = (members.value - others.value) / room
+        down = float(np.hypot(members.value - members.low, others.high - others.value)) / room
+        up = float(np.hypot(members.high - members.value, others.value - others.low)) / room
+        excess = Estimate(value, max(value - down, -1.0), min(value + up, 1.0))
+        if excess.low > 0:
+            verdict = f"members more often (≥ {percent_at_least(excess.low)})"
+        else:
+            verdict = f"no more than others (≤ {percent_at_most(max(excess.high, 0.0))})"
+        yield Guess(method=method, kind=kind, members=members, others=others, excess=excess, verdict=verdict)

@@ -62,12 +62,7 @@ class Trials:
 
 def area(trials: Trials, confidence: float = CONFIDENCE) -> Estimate:
     """The area under the curve: how often a member stands above a non-member; ties count half. The variance is
-    DeLong's, of clusters.
-
-    >>> found = area(Trials.of(np.array([[3.0, 1.0], [2.0, 0.0]]), np.array([[True, False], [True, False]])))
-    >>> found.value
-    1.0
-    """
+    DeLong's, of clusters."""
     inside, outside = trials.counts
     scores, present = trials.scores, trials.present
     ranks = rankdata(scores)
@@ -85,7 +80,8 @@ def advantage(trials: Trials, confidence: float = CONFIDENCE) -> Estimate:
     correct = np.empty(len(trials.scores))
     first, second = trials.halves()
     for learnt, judged, half in ((first, second, True), (second, first, False)):
-        correct[half_of(trials.runs) == half] = judged.scores > _best_threshold(learnt)
+        thresholds, members, others = _curve(learnt)
+        correct[half_of(trials.runs) == half] = judged.scores > thresholds[np.argmax(members - others)]
     inside, outside = trials.counts
     rates = [float(correct[side].mean()) for side in (trials.present, ~trials.present)]
     value = rates[0] - rates[1]
@@ -106,7 +102,7 @@ def rate_at(trials: Trials, false_alarms: float, confidence: float = CONFIDENCE)
         return Trials((flagged.scores > threshold).astype(float), flagged.present, flagged.runs, flagged.targets)
 
     expected = false_alarms * len(outside)
-    low, high = (binom.ppf(q, len(outside), false_alarms) for q in _tails((1 + confidence) / 2))
+    low, high = (binom.ppf(q, len(outside), false_alarms) for q in ((1 - confidence) / 4, (3 + confidence) / 4))
     value = float(rate(expected).scores.mean())
     least = proportion(rate(low), (1 + confidence) / 2).low
     most = proportion(rate(high), (1 + confidence) / 2).high
@@ -125,16 +121,16 @@ def proportion(trials: Trials, confidence: float = CONFIDENCE) -> Estimate:
 
 
 def clopper_pearson(hits: float, count: float, confidence: float) -> Estimate:
-    """The exact interval of a proportion.
+    """The exact interval of a proportion; counts need not be whole."""
+    low, high = _exact_limits(hits, count, (1 - confidence) / 2)
+    return Estimate(hits / count if count else 0.0, float(low), float(high))
 
-    >>> found = clopper_pearson(0, 100, 0.95)
-    >>> found.low, round(found.high, 4)
-    (0.0, 0.0362)
-    """
-    low, high = _tails(confidence)
-    least = float(betaincinv(hits, count - hits + 1, low)) if hits > 0 else 0.0
-    most = float(betaincinv(hits + 1, count - hits, high)) if hits < count else 1.0
-    return Estimate(hits / count if count else 0.0, least, most)
+
+def _exact_limits(hits: Floats | float, count: Floats | float, tail: float) -> tuple[Floats, Floats]:
+    """Clopper and Pearson's limits, each of which fails with the chance `tail`."""
+    low = np.nan_to_num(betaincinv(hits, count - hits + 1, tail), nan=0.0)
+    high = np.nan_to_num(betaincinv(hits + 1, count - hits, 1 - tail), nan=1.0)
+    return low, high
 
 
 def proven_rates(trials: Trials, confidence: float) -> tuple[tuple[float, float], ...]:
@@ -156,21 +152,13 @@ def proven_rates(trials: Trials, confidence: float) -> tuple[tuple[float, float]
 
 
 def proven_mu(rates: tuple[tuple[float, float], ...]) -> float:
-    """The μ that some of these rates prove.
-
-    >>> round(proven_mu(((0.5, 0.1587),)), 2)
-    1.0
-    """
+    """The μ that some of these rates prove."""
     proven = [float(ndtri(low) - ndtri(high)) for low, high in rates if low > 0 and high < 1]
     return max([0.0, *proven])
 
 
 def proven_epsilon(rates: tuple[tuple[float, float], ...], delta: float) -> float:
-    """The ε that some of these rates prove, at this δ.
-
-    >>> round(proven_epsilon(((0.5, 0.1),), 0.0), 3)
-    1.609
-    """
+    """The ε that some of these rates prove, at this δ."""
     proven = [0.0]
     for low, high in rates:
         proven += [math.log((low - delta) / high)] if low > delta and high > 0 else []
@@ -178,20 +166,13 @@ def proven_epsilon(rates: tuple[tuple[float, float], ...], delta: float) -> floa
     return max(proven)
 
 
-def _best_threshold(trials: Trials) -> float:
-    thresholds, members, others = _curve(trials)
-    return float(thresholds[np.argmax(members - others)])
-
-
 def _sharpest_threshold(trials: Trials, confidence: float) -> float:
     """Where these observations, were they independent, would prove most."""
-    inside, outside = trials.counts
-    low, _ = _tails(2 * confidence - 1)
     thresholds, members, others = _curve(trials)
-    hits, alarms = members * inside, others * outside
+    inside, outside = trials.counts
+    least, _ = _exact_limits(members * inside, inside, 1 - confidence)
+    _, most = _exact_limits(others * outside, outside, 1 - confidence)
     with np.errstate(invalid="ignore"):
-        least = np.where(hits > 0, betaincinv(hits, inside - hits + 1, low), 0.0)
-        most = np.where(alarms < outside, betaincinv(alarms + 1, np.maximum(outside - alarms, 1e-9), 1 - low), 1.0)
         proven = ndtri(least) - ndtri(most)
     return float(thresholds[np.argmax(np.nan_to_num(proven, nan=-np.inf, posinf=-np.inf))])
 
@@ -212,7 +193,7 @@ def _around(value: float, influence: Floats, trials: Trials, confidence: float, 
     targets where these are fewer, less one. Where nothing varies, as much as so many observations can exclude."""
     clusters = min(len(np.unique(trials.runs)), len(np.unique(trials.targets)))
     deviation = math.sqrt(_variance(influence, trials))
-    _, upper = _tails(confidence)
+    upper = (1 + confidence) / 2
     reach = float(stdtrit(max(clusters - 1, 4), upper)) * deviation
     if deviation == 0.0:
         reach = (1 - least) * (1 - (1 - upper) ** (1 / max(min(trials.counts), 1)))
@@ -225,7 +206,3 @@ def _variance(influence: Floats, trials: Trials) -> float:
     by_run = float(np.sum(np.bincount(trials.runs, influence) ** 2))
     by_target = float(np.sum(np.bincount(trials.targets, influence) ** 2))
     return max(alone, by_run, by_target, by_run + by_target - alone)
-
-
-def _tails(confidence: float) -> tuple[float, float]:
-    return (1 - confidence) / 2, (1 + confidence) / 2

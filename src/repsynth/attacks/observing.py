@@ -1,4 +1,4 @@
-"""A run that an attacker watches. What is released is compared with what it would be without a target.
+"""A run that an attacker watches, and what the released numbers and a synthetic table tell of each target.
 
 The attacker knows the settings, the release and everybody who is in all runs. A measurement k released y = b + Σ
 c + N, where b is the part of those, c(z) what a target z adds if it takes part, and N noise of σ. With E = b +
@@ -11,9 +11,9 @@ half of what all targets would add,
 A training's rounds are not watched; of what comes out of it, the likelihood of each target is.
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +22,15 @@ from repsynth.attacks.victims import Victims, coins
 from repsynth.data.records import UNITS, Records, no_records
 from repsynth.engines.base import Kernel
 from repsynth.engines.local import LocalEngine
+from repsynth.evaluation.nearest import make_attacks, nearest
 from repsynth.mechanism.kernels import Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models.base import Fit, Hooks
 from repsynth.planning.plan import Plan
 from repsynth.scoring.stage import StageOne, measure_stage_one
+
+_PRIOR = 0.5  # of a count
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class Observed:
 def observe(plan: Plan, victims: Victims, *, seed: int, run: int, method: int) -> Observed:
     """Carry out a plan once. The noise comes from a seed: nothing of this is released."""
     present = coins(seed, run, victims.owners.count)
-    taking_part = victims.targets.take(victims.owners.rows_of(present))
+    taking_part = victims.targets.take(present[victims.owners.target])
     engine = SharedEngine([victims.base, taking_part], person=plan.schema.person)
     watch = Watch(victims, present)
     noise = int(np.random.SeedSequence([seed, run, method]).generate_state(1, np.uint64)[0])
@@ -151,7 +154,68 @@ def observe(plan: Plan, victims: Victims, *, seed: int, run: int, method: int) -
     return Observed(present, stage, fit, watch, np.random.default_rng(noise))
 
 
-def rows_to_draw(rows: float) -> int:
-    """Synthetic rows that the attacker draws: as many as were released, but not so few that drawing hides what the
-    model knows, nor more than are of use."""
-    return int(min(max(math.floor(rows), 2000), 20_000))
+def table_scores(
+    synthetic: Records, victims: Victims, stage: StageOne, fit: Fit, to_reference: Floats | None
+) -> Iterator[tuple[str, Floats]]:
+    """What a synthetic table tells of each target, the mean over their rows: distances, densities, and the cells
+    that the model measured. Scores that need people from outside are left out where there are none."""
+    places, means = victims.places, victims.owners.means
+    near = nearest(places.place(victims.targets), places.place(synthetic))
+    others = [synthetic, victims.reference, victims.base, victims.targets]
+    cells = _focal_counts(stage, fit, victims.targets, others)
+    yield "distance", means(-near[:, 0])
+    yield "closeness", means(-np.log(near.mean(axis=1) + 1e-6))
+    # For one who knows all others but the targets: how many more than expected share a cell, where few do.
+    expected = cells[2] + cells[3] / 2
+    excess = cells[0] * (stage.histograms.rows / synthetic.rows) - expected
+    yield "cells", means((excess / (expected + _PRIOR)).sum(axis=0))
+    if to_reference is not None:
+        yield "density ratio", means(make_attacks(near, to_reference).density)
+        ratio = (cells[0] + _PRIOR) / (cells[1] + _PRIOR) * (victims.reference.rows / synthetic.rows)
+        yield "measured cells", means(np.log(ratio).mean(axis=0))
+
+
+def _focal_counts(stage: StageOne, fit: Fit, targets: Records, others: Sequence[Records]) -> list[Floats]:
+    """For each of the others: how many records share the target's cell, in each table that the model measured, as
+    far as they count.
+
+    Tables of `mst` and `aim` are those that their release lists; of a model without tables, each column by label.
+    """
+    found: list[list[Any]] = [[] for _ in others]
+    for columns, shape in _focal_tables(stage, fit):
+        ours = _cells(columns, shape, targets)
+        size = int(np.prod(shape))
+        for side, records in zip(found, others, strict=True):
+            theirs = _cells(columns, shape, records)
+            inside = theirs >= 0
+            counts = None if records.whose is None else records.whose.factors[inside] / UNITS
+            side.append(np.bincount(theirs[inside], counts, minlength=size + 1)[ours])  # −1: the last one, empty
+    return [np.array(side, dtype=np.float64).reshape(len(side), targets.rows) for side in found]
+
+
+def _focal_tables(stage: StageOne, fit: Fit) -> Iterator[tuple[list[Any], tuple[int, ...]]]:
+    """The columns of each table, as what tells a record's group, and its shape."""
+    seen = set()
+    for kernel in fit.kernels(choices=False).values():
+        for cross in getattr(kernel, "pairs", ()):
+            if cross not in seen:
+                seen.add(cross)
+                groups: Any = kernel.groups  # type: ignore[union-attr]
+                yield [groups[i] for i in cross], tuple(groups[i].count for i in cross)
+    if seen:
+        return
+    bins, label = stage.histograms.bins, stage.schema.label
+    of_label = [each for each in bins if each.column.name == label]
+    for each in bins:
+        if each.column.name != label:
+            yield [*of_label, each], tuple(part.count for part in (*of_label, each))
+
+
+def _cells(columns: Sequence[Any], shape: tuple[int, ...], records: Records) -> Ints:
+    """The cell of each record; −1 where it has none."""
+    cell, inside = np.zeros(records.rows, dtype=np.int64), np.ones(records.rows, dtype=bool)
+    for column, size in zip(columns, shape, strict=True):
+        group = np.asarray(column.of(records))
+        inside &= group >= 0
+        cell = cell * size + group
+    return np.where(inside, cell, -1)

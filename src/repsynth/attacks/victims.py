@@ -1,38 +1,37 @@
-"""The table, its holdout, the records under attack and how much each of them stands out."""
+"""The table, its holdout, the targets of the attacks and how outlying each of them is.
+
+A target is a record. Where several rows may be one person's, it is a person with all their rows, in a run together
+or not at all, and as outlying as these rows are on average.
+"""
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.records import MISSING, Records, join, no_records
+from repsynth.data.persons import shared_ids, some_rows
+from repsynth.data.records import ALONE, MISSING, UNITS, Records, Whose, no_records
 from repsynth.data.sources import check_columns, open_source
-from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, DataError
-from repsynth.evaluation.nearest import (
-    DECILES,
-    NEIGHBOURS,
-    OUTLYING_NEIGHBOURS,
-    deciles_of,
-    nearest,
-    outlyingness,
-)
+from repsynth.evaluation.matrix import is_number, records_of
+from repsynth.evaluation.nearest import DECILES, OUTLYING_NEIGHBOURS, deciles_of, nearest
 from repsynth.schema import Numeric, Schema
 
-FEWEST_ROWS = 20
+FEWEST = 20  # rows or persons
 FEWEST_RUNS = 8
 
 _TOP_TURNS = 3  # targets of the most outlying tenth for each one of another
-LANDMARKS, CANDIDATES, REFERENCE = 3000, 8000, 5000  # records that distances are worked out for, at most
+_LANDMARKS, _CANDIDATES, _REFERENCE = 3000, 8000, 5000  # records that distances are worked out for, at most
+_LOOKED = 20  # rows of a person, at most, that decide how outlying they are
 
 
 @dataclass(frozen=True)
 class Places:
-    """Encoded records as points: standardised numbers, one-hot categories; missing and special values are cases of
-    their own. Standardised by records that are in every run, so that it tells no member."""
+    """Encoded records as points: standardised numbers and one-hot categories. Missing and special values are
+    categories of a number."""
 
     schema: Schema
     centre: Mapping[str, float]
@@ -41,14 +40,11 @@ class Places:
     @classmethod
     def of(cls, records: Records, schema: Schema) -> "Places":
         """The space in which the numbers of these records have mean 0 and variance 1."""
-        centre, scale = {}, {}
-        for column in schema.numeric:
-            codes = records.codes[column.name]
-            numbers = codes[(codes != MISSING) & (codes <= column.steps)]
-            centre[column.name] = float(numbers.mean()) if len(numbers) else 0.0
-            spread = float(numbers.std()) if len(numbers) else 0.0
-            scale[column.name] = spread if spread > 1e-9 else 1.0
-        return cls(schema, centre, scale)
+        codes = {column.name: records.codes[column.name] for column in schema.numeric}
+        numbers = {c.name: codes[c.name][is_number(c, codes[c.name])] for c in schema.numeric}
+        centre = {name: float(n.mean()) if len(n) else 0.0 for name, n in numbers.items()}
+        spread = {name: float(n.std()) if len(n) else 0.0 for name, n in numbers.items()}
+        return cls(schema, centre, {name: one if one > 1e-9 else 1.0 for name, one in spread.items()})
 
     def place(self, records: Records, columns: tuple[str, ...] | None = None) -> Floats:
         """The coordinates of each record, in all columns or in some."""
@@ -58,7 +54,7 @@ class Places:
                 continue
             codes = records.codes[column.name]
             if isinstance(column, Numeric):
-                plain = (codes != MISSING) & (codes <= column.steps)
+                plain = is_number(column, codes)
                 z = (codes - self.centre[column.name]) / self.scale[column.name]
                 cases = np.where(plain, 0, np.where(codes == MISSING, 1, codes - column.steps + 1))
                 parts += [np.where(plain, z, 0.0)[:, None], np.eye(2 + len(column.special))[cases][:, 1:]]
@@ -69,42 +65,28 @@ class Places:
 
 @dataclass(frozen=True)
 class Owners:
-    """Which rows are whose: each one a target's own or, of persons, several.
+    """Which rows are whose: a target has one row or, where it is a person, several.
 
-    >>> owners = Owners(np.array([0, 0, 1]), count=2, shares=np.array([0.5, 0.5, 0.25]))
-    >>> owners.means(np.array([1.0, 3.0, 5.0])).tolist(), owners.rows_of(np.array([True, False])).tolist()
-    ([2.0, 5.0], [True, True, False])
+    >>> owners = Owners(np.array([0, 0, 1]), np.array([0.5, 0.5, 0.25]))
+    >>> owners.means(np.array([1.0, 3.0, 5.0])).tolist(), owners.influence(np.array([0.2, 1.0, 1.0])).round(6)
+    ([2.0, 5.0], array([0.6 , 0.25]))
     """
 
     target: Ints
     """Of each row."""
-    count: int
-    shares: Floats | None = None
-    """What each row counts, of the most that all rows of a person may count; None where each is a target."""
+    shares: Floats
+    """What each row counts, of the most that all rows of a target may count."""
 
-    @classmethod
-    def alone(cls, count: int) -> "Owners":
-        """Each row a target."""
-        return cls(np.arange(count), count)
-
-    def rows_of(self, chosen: Bools) -> Bools:
-        found: Bools = chosen[self.target]
-        return found
+    @property
+    def count(self) -> int:
+        return int(self.target.max()) + 1
 
     def means(self, of_rows: Floats) -> Floats:
-        """For each target the mean over their rows, which all count the same."""
-        if self.shares is None:
-            return of_rows
+        """Return for each target the mean over their rows."""
         return np.asarray(np.bincount(self.target, of_rows) / np.bincount(self.target))
 
     def influence(self, of_rows: Floats) -> Floats:
-        """What all rows of each target come to, as a share of the most that they can; rounded up.
-
-        >>> Owners(np.array([0, 0]), count=1, shares=np.array([0.5, 0.5])).influence(np.array([0.2, 1.0])).round(6)
-        array([0.6])
-        """
-        if self.shares is None:
-            return of_rows
+        """Return the influence of all rows of each target, as a share of the largest possible; rounded up."""
         return np.asarray(np.minimum(np.bincount(self.target, self.shares * of_rows) * (1 + 1e-9), 1.0))
 
 
@@ -124,9 +106,6 @@ class Victims:
     """Which rows of the table they are or, of persons, how many came before each."""
     reference: Records
     """People who were not in the table; none where there is no holdout. Of persons, as many rows as count."""
-    reference_deciles: Ints
-    base_deciles: Ints
-    """−1 where it was not worked out; of persons, it is not."""
     people: int
     """How many there are in the whole table: rows or persons."""
     places: Places
@@ -135,141 +114,154 @@ class Victims:
 
 
 def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, seed: int) -> Victims:
-    """Targets from all deciles of outlyingness; what is odd about the data is noted."""
-    check_asked(targets, seed)
-    notes: list[str] = []
-    records, reference = read_named(table, schema, "table"), no_records()
-    if records.rows < FEWEST_ROWS:
-        raise DataError(f"the table has fewer than {FEWEST_ROWS} rows: too few to attack anybody in")
-    if holdout is None:
-        notes.append(
-            "no holdout: attacks that compare with people outside of the table are left out (density ratio, "
-            "measured cells, singling out, linking, inferring); keep some rows apart and give --holdout"
-        )
-    else:
-        reference = _disjoint(records, read_named(holdout, schema, "holdout"), notes)
-    most = records.rows // 2
-    if targets > most:
-        notes.append(f"{targets:,} targets are more than half of the {records.rows:,} rows: {most:,} are attacked")
-    note_columns(records, schema, notes)
-    generator = np.random.default_rng(seed)
-    candidates, apart, base_deciles, reference_deciles, places = _standing(records, reference, schema, generator)
-    chosen = stratified(candidates, apart, min(targets, most), generator)
-    others = np.ones(records.rows, dtype=bool)
-    others[chosen] = False
-    return Victims(
-        schema=schema,
-        base=records.take(others),
-        targets=records.take(chosen),
-        owners=Owners.alone(len(chosen)),
-        deciles=base_deciles[chosen],
-        rows_of_targets=chosen,
-        reference=reference,
-        reference_deciles=reference_deciles,
-        base_deciles=base_deciles[others],
-        people=records.rows,
-        places=places,
-        digest=digest_of(records, reference),
-        notes=tuple(notes),
-    )
-
-
-def check_asked(targets: int, seed: int) -> None:
+    """Choose targets from all deciles of outlyingness, and note what is odd about the data."""
     if targets < 1:
         raise ConfigError("there must be one target at least; give --targets")
     if seed < 0:
         raise ConfigError("the seed must not be negative; give another --seed")
+    unit, notes = "rows" if schema.person is None else "persons", []
+    generator = np.random.default_rng(seed)
+    records = _by_person(_read_named(table, schema, "table"))
+    who = _owners(records)
+    people = int(who.max(initial=-1)) + 1
+    if people < FEWEST:
+        raise DataError(f"the table has fewer than {FEWEST} {unit}: too few to attack anybody in")
+    if schema.person is not None:
+        notes.append(
+            "several rows may be one person's: persons are attacked, each with all their rows. Singling out, "
+            "linking and inferring guess at single rows, and are left out"
+        )
+    reference = no_records()
+    if holdout is None:
+        notes.append(
+            "no holdout: attacks that compare with people outside of the table are left out (density ratio, "
+            f"measured cells, guesses); keep some {unit} apart and give --holdout"
+        )
+    else:
+        reference = _others(table, records, holdout, schema, notes, generator)
+    most = people // 2
+    if targets > most:
+        notes.append(f"{targets:,} targets are more than half of the {people:,} {unit}: {most:,} are attacked")
+    places = Places.of(records, schema)
+    deciles = _deciles(records, places, min(targets, most), generator)
+    chosen = _stratified(deciles, min(targets, most), generator)
+    own = np.flatnonzero(np.isin(who, chosen))
+    own = own[np.argsort(who[own], kind="stable")]
+    shares = np.ones(len(own))
+    if records.whose is not None:
+        shares = records.whose.factors[own] / (UNITS * schema.rows_per_person)
+    return Victims(
+        schema=schema,
+        base=records.take(~np.isin(who, chosen)),
+        targets=records.take(own),
+        owners=Owners(np.searchsorted(chosen, who[own]), shares),
+        deciles=deciles[chosen],
+        rows_of_targets=chosen,
+        reference=reference,
+        people=people,
+        places=places,
+        digest=_digest_of(records, reference),
+        notes=tuple(notes),
+    )
 
 
-def read(table: Any, schema: Schema) -> Records:
-    """A table, encoded."""
-    source = open_source(table)
-    check_columns(source, schema)
-    names = [column.name for column in schema.learned]
-    return join(list(LocalEngine.open(source, schema).per_record()), names)
-
-
-def read_named(table: Any, schema: Schema, name: str) -> Records:
-    """The same; what is wrong with it is said of the table of this name."""
+def _read_named(table: Any, schema: Schema, name: str) -> Records:
+    """Encode a table; errors name it."""
     try:
-        return read(table, schema)
+        source = open_source(table)
+        check_columns(source, schema)
+        return records_of(source, schema)
     except DataError as error:
         raise DataError(f"the {name}: {error}") from None
 
 
-def _standing(
-    records: Records, reference: Records, schema: Schema, generator: np.random.Generator
-) -> tuple[Ints, Floats, Ints, Ints, Places]:
-    """Who may be a target, how much they stand out, the deciles of everybody's outlyingness, and the space. Of
-    large tables, some are looked at, and compared with some others."""
-    places = Places.of(records, schema)
-    order = generator.permutation(records.rows)
-    deciles = np.full(records.rows, -1, dtype=np.int64)
-    neighbours = OUTLYING_NEIGHBOURS if records.rows <= LANDMARKS else NEIGHBOURS
-    if records.rows <= LANDMARKS:
-        candidates, landmarks = np.sort(order), order
-        apart = outlyingness(places.place(records.take(candidates)))
-    else:
-        landmarks, candidates = order[:LANDMARKS], np.sort(order[LANDMARKS : LANDMARKS + CANDIDATES])
-        apart = nearest(places.place(records.take(candidates)), places.place(records.take(landmarks))).mean(axis=1)
-    deciles[candidates] = deciles_of(apart)
-    found = np.zeros(0, dtype=np.int64)
-    if reference.rows:
-        # The same measure for both sides: nobody is among their own neighbours.
-        edges = np.quantile(apart, np.arange(1, DECILES) / DECILES)
-        near = nearest(places.place(reference), places.place(records.take(landmarks)), neighbours)
-        found = np.searchsorted(edges, near.mean(axis=1))
-    return candidates, apart, deciles, found, places
+def _owners(records: Records) -> Ints:
+    """Whose each row is: a number for each person or, where rows are persons, for each row."""
+    return np.arange(records.rows) if records.whose is None else records.whose.places
 
 
-def stratified(candidates: Ints, apart: Floats, count: int, generator: np.random.Generator) -> Ints:
-    """So many candidates: a quarter from the most outlying tenth, the others from all deciles alike."""
-    deciles = deciles_of(apart)
+def _by_person(records: Records) -> Records:
+    """Number persons in the order in which they come, and leave out rows that are nobody's. A row by itself that
+    counts nothing has an id that was not read in full: nobody knows whose it is."""
+    if records.whose is None:
+        return records
+    kept = records.take((records.whose.places < ALONE) | (records.whose.factors > 0))
+    assert kept.whose is not None
+    _, first, place = np.unique(kept.whose.places, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    return replace(kept, whose=Whose(rank[place], kept.whose.factors))
+
+
+def _deciles(records: Records, places: Places, targets: int, generator: np.random.Generator) -> Ints:
+    """Return the decile of each person's outlyingness; −1 where it was not worked out, as in large tables.
+
+    It is the mean distance of a person's rows, or of some of them, to the nearest of some landmarks: rows of
+    others, one of each. There are two sets of landmarks, so that nobody is compared with themselves.
+    """
+    who = _owners(records)
+    people = int(who.max()) + 1
+    order = generator.permutation(people)
+    looked, one = some_rows(who, _LOOKED, generator), some_rows(who, 1, generator)
+    rows = np.bincount(who[looked], minlength=people)
+    count = min(people // 2, _LANDMARKS)
+    halves = order[:count], order[count : 2 * count]
+    room = max(_CANDIDATES, 2 * targets * int(rows.max()))
+    candidates = np.sort(order[np.cumsum(rows[order]) <= room])
+    asked = np.flatnonzero(looked & np.isin(who, candidates))
+    in_first, apart = np.isin(who[asked], halves[0]), np.zeros(len(asked))
+    for side, half in ((~in_first, halves[0]), (in_first, halves[1])):
+        if side.any():
+            landmarks = places.place(records.take(np.isin(who, half) & one))
+            queries = places.place(records.take(asked[side]))
+            apart[side] = nearest(queries, landmarks, OUTLYING_NEIGHBOURS).mean(axis=1)
+    deciles = np.full(people, -1, dtype=np.int64)
+    mean = np.bincount(who[asked], apart, minlength=people)[candidates] / rows[candidates]
+    deciles[candidates] = deciles_of(mean)
+    return deciles
+
+
+def _stratified(deciles: Ints, count: int, generator: np.random.Generator) -> Ints:
+    """Choose people: a quarter from the most outlying tenth, the others evenly from all deciles."""
     turns = []
     for decile in range(DECILES):
-        rows = generator.permutation(candidates[deciles == decile])
+        people = generator.permutation(np.flatnonzero(deciles == decile))
         pace = 1 if decile < DECILES - 1 else _TOP_TURNS
-        turns += [(k // pace, -decile, k, row) for k, row in enumerate(rows)]
-    return np.sort(np.array([row for *_, row in sorted(turns)[:count]], dtype=np.int64))
+        turns += [(k // pace, -decile, k, one) for k, one in enumerate(people)]
+    return np.sort(np.array([one for *_, one in sorted(turns)[:count]], dtype=np.int64))
 
 
-def _disjoint(records: Records, holdout: Records, notes: list[str]) -> Records:
-    """The holdout, without rows that are in the table, too, where these are more than chance would have."""
-    if not holdout.rows:
-        notes.append("the holdout has no rows: attacks that compare with people outside of the table are left out")
+def _others(
+    table: Any, records: Records, holdout: Any, schema: Schema, notes: list[str], generator: np.random.Generator
+) -> Records:
+    """Return the people of the holdout who are not in the table. Of a person, as many rows as count, at random:
+    so they are like the rows that a synthetic table imitates."""
+    given, known = _read_named(holdout, schema, "holdout"), np.zeros(0, dtype=bool)
+    if schema.person is not None:
+        known = shared_ids(open_source(table), open_source(holdout), schema.person.column)
+        said = "{} persons of the holdout are also in the table, by their ids"
+    elif given.rows:
+        known = _shared_rows(records, given)
+        said = "{} of " + f"{given.rows:,} rows of the holdout are also in the table, more than chance would have"
+    if known.any():
+        count = len(np.unique(_owners(given)[known]))
+        notes.append(f"{said.format(f'{count:,}')}: they are left out; a holdout must hold other people")
+    others = _by_person(given.take(~known)) if given.rows else given
+    if not others.rows:
+        notes.append("nobody of the holdout is left: attacks that compare with people from outside are left out")
         return no_records()
+    if schema.person is not None:
+        others = others.take(some_rows(_owners(others), schema.person.rows, generator))
+    return replace(others.take(np.arange(min(others.rows, _REFERENCE))), whose=None)
+
+
+def _shared_rows(records: Records, holdout: Records) -> Bools:
+    """Find rows of the holdout that are in the table, too; none where chance explains them."""
     ours, theirs = _keys(records), _keys(holdout)
     _, place, counts = np.unique(ours, return_inverse=True, return_counts=True)
     again = float(np.mean(counts[place] > 1))  # of the table's rows, how many have a twin in it
-    shared = np.isin(theirs, ours)
+    shared: Bools = np.isin(theirs, ours)
     chance = again + 4 * np.sqrt(max(again * (1 - again), 1 / len(theirs)) / len(theirs))
-    if shared.mean() > chance:
-        notes.append(
-            f"{int(shared.sum()):,} of {len(theirs):,} rows of the holdout are also in the table, more than "
-            "chance would have: they are left out; a holdout must hold other people"
-        )
-        holdout = holdout.take(~shared)
-        if not holdout.rows:
-            notes.append(
-                "no row of the holdout is left: attacks that compare with people from outside are left out"
-            )
-    elif shared.any():
-        notes.append(
-            f"{int(shared.sum()):,} of {len(theirs):,} rows of the holdout look like one of the table, which "
-            "chance explains: so many rows of the table have twins in it, too"
-        )
-    return holdout.take(np.arange(min(holdout.rows, REFERENCE)))
-
-
-def note_columns(records: Records, schema: Schema, notes: list[str]) -> None:
-    notes += [
-        f"every cell of column '{column.name}' is missing or cannot be read: it tells nothing"
-        for column in schema.learned
-        if np.all(records.codes[column.name] == MISSING)
-    ]
-    label = schema.label
-    if label is not None and len(np.unique(records.codes[label])) < 2:
-        notes.append(f"all rows have the same '{label}': the label tells nobody apart")
+    return shared & bool(shared.mean() > chance)
 
 
 def _keys(records: Records) -> Any:
@@ -278,7 +270,7 @@ def _keys(records: Records) -> Any:
     return stacked.view([("", stacked.dtype)] * stacked.shape[1]).ravel()
 
 
-def digest_of(*parts: Records) -> str:
+def _digest_of(*parts: Records) -> str:
     """A hash of encoded records and of whose they are."""
     found = hashlib.sha256()
     for records in parts:

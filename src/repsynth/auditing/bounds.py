@@ -19,11 +19,10 @@ mechanism is in one audit of twenty at most; refuted at 99.999 % by a line alone
 
 @dataclass(frozen=True)
 class Finding:
-    """One attack on one record: what was claimed, and what the attack proves at least.
+    """One attack on one record: the realised loss that is claimed, and what the attack proves at least.
 
-    The claim is the realised loss; where all measurements are attacked together, `guaranteed_mu` holds the
-    loss that was guaranteed before any of them was made. `lower_mu` is proven at 95 % for all lines of an audit
-    together, `certain_mu` at 99.999 % by this line alone.
+    `lower_mu` is proven at 95 % for all lines of an audit together, `certain_mu` at 99.999 % by this line alone.
+    `guaranteed_mu` is the loss guaranteed before the run, where all measurements are attacked together.
     """
 
     target: str
@@ -39,7 +38,6 @@ class Finding:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the attack refutes a claim, the realised or the guaranteed one."""
         return self._exceeds(self.certain_mu)
 
     @property
@@ -51,23 +49,9 @@ class Finding:
         return mu > claim * (1 + 1e-9)
 
     @property
-    def claimed_advantage(self) -> float:
-        """The largest advantage of any attack that the claim allows."""
-        return float(advantage(self.claimed_mu))
-
-    @property
-    def lower_advantage(self) -> float:
-        """The advantage that the attack proves."""
-        return float(advantage(max(self.lower_mu, 0.0))) * (1 - 1e-12)
-
-    @property
     def share_proven(self) -> float | None:
-        """How much of the claim is proven: of its μ or, where there is none, of its advantage."""
-        if self.claimed_mu <= 0:
-            return None
-        if self.claim is not None:
-            return self.lower_advantage / self.claimed_advantage
-        return self.lower_mu / self.claimed_mu
+        """How much of the claimed μ is proven."""
+        return self.lower_mu / self.claimed_mu if self.claimed_mu > 0 else None
 
     @property
     def claimed_epsilon(self) -> float:
@@ -75,14 +59,12 @@ class Finding:
 
     @property
     def guaranteed_epsilon(self) -> float | None:
-        """The guaranteed loss as an ε, where it is Gaussian."""
         if self.guaranteed_mu is None or self.claim is not None:
             return None
         return float(epsilon_of(self.guaranteed_mu, self.delta))
 
     @property
     def lower_epsilon(self) -> float:
-        """The proven bound as an ε."""
         lower = max(self.lower_mu, 0.0)
         if self.claim is None:
             return float(epsilon_of(lower, self.delta))

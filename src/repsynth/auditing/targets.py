@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from repsynth.arrays import Bools, Floats
+from repsynth.arrays import Floats
 from repsynth.data.decode import decode
-from repsynth.data.following import with_following
+from repsynth.data.record_rules import with_following
 from repsynth.data.records import MISSING, UNITS, Records, Whose, factors_of, join
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
@@ -25,8 +25,7 @@ class Target:
     record: Records
 
     def engines(self, schema: Schema) -> tuple[LocalEngine, LocalEngine]:
-        """The table without and with it. Where several rows may be one person's, both are read and counted as a
-        table of a run is."""
+        """The table without and with it. With persons, both are read and counted as a table of a run is."""
         both = [self.others], [self.others, self.record]
         if schema.person is None:
             return LocalEngine(both[0]), LocalEngine(both[1])
@@ -50,8 +49,9 @@ def targets_of(release: Release, table: Records) -> Iterator[Target]:
     canary, nothing, person = extreme_record(release.schema), empty_record(release.schema), release.schema.person
     if table.rows > 1:
         scores = release.score.of(table)
+        whose = np.arange(table.rows) if table.whose is None else table.whose.places
         for name, i in (("most outlying", int(np.argmax(scores))), ("least outlying", int(np.argmin(scores)))):
-            own = _own_rows(table, i)
+            own = whose == whose[i]
             yield Target(name, table.take(~own), table.take(own))
     nobody = table.take(np.zeros(table.rows, dtype=np.bool_))
     if person is None:
@@ -63,13 +63,6 @@ def targets_of(release: Release, table: Records) -> Iterator[Target]:
     yield Target("canary of many rows", table, _planted(canary, table, person, 25 * person.rows))
     yield Target("missing only", table, _planted(nothing, table, person, person.rows))
     yield Target("canary alone", nobody, _planted(canary, table, person, 25 * person.rows))
-
-
-def _own_rows(table: Records, row: int) -> Bools:
-    """Those of a row's person."""
-    whose = np.arange(table.rows) if table.whose is None else table.whose.places
-    own: Bools = whose == whose[row]
-    return own
 
 
 def _planted(record: Records, table: Records, person: Person, rows: int) -> Records:

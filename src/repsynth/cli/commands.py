@@ -1,4 +1,4 @@
-"""What each command does: read options, call the library, hand the result to `render`."""
+"""The commands that plan, make and use a release: read options, call the library, hand the result to `render`."""
 
 import argparse
 import os
@@ -25,66 +25,31 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from repsynth import datasets
-from repsynth.cli import render, render_curator, render_evaluation, render_plan
-from repsynth.cli.flags import reading_of, settings_of
-from repsynth.curator.check import check_table
-from repsynth.curator.dossier import write_dossier
-from repsynth.curator.draft import make_draft
+from repsynth import api, datasets
+from repsynth.cli import render
+from repsynth.cli.flags import given_settings, reading_of
 from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
-from repsynth.engines.names import CLUSTERS
+from repsynth.engines.opening import CLUSTERS
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.models.base import Round
 from repsynth.pipeline.payment import open_payer
 from repsynth.pipeline.run import run
 from repsynth.planning.cautions import written_cautions
 from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import read_settings, settings_to_toml, with_given
+from repsynth.planning.settings import Settings, settings_to_toml
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
 from repsynth.release.expected import expected_errors
-from repsynth.release.lending import borrow
 from repsynth.release.release import Release
 from repsynth.release.support import Drawn
 from repsynth.schema import load_schema
-from repsynth.schema.sdv import load_sdv
 from repsynth.storage.atomic import beside, check_place
 
 _SPENT = "interrupted; this run has spent its budget"
-
-
-def schema(options: argparse.Namespace) -> None:
-    check_new(options.output, "-o")
-    reading = reading_of(options)
-    described = None if options.metadata is None else load_sdv(options.metadata)
-    source = open_source(options.data, reading)
-    draft = make_draft(source, label=options.label, decimal=reading.decimal, described=described)
-    with beside(options.output, private=True) as temporary:
-        temporary.write_text(draft.text, encoding="utf-8")
-    data = {
-        "schema": str(options.output),
-        "confirmed": False,
-        **render_curator.draft_data(draft),
-    }
-    print_result(options, data, lambda console: render_curator.draft(console, draft, options.output))
-
-
-def check(options: argparse.Namespace) -> None:
-    reading = reading_of(options)
-    checked = check_table(open_source(options.data, reading), reading.declared(load_schema(options.schema)))
-    print_result(options, msgspec.to_builtins(checked), lambda console: render_curator.check(console, checked))
-
-
-def check_new(path: Path, flag: str) -> None:
-    """Refuse a file that is there already, or that cannot be written."""
-    check_place(path)
-    if os.path.lexists(path):
-        raise ConfigError(f"{shown(path)}: already exists; choose another name with {flag}")
 
 
 def plan(options: argparse.Namespace) -> None:
@@ -96,10 +61,12 @@ def plan(options: argparse.Namespace) -> None:
         check_new(options.save, "--save")
         with beside(options.save) as temporary:
             temporary.write_text(settings_to_toml(made.settings), encoding="utf-8")
-    data = render_plan.plan_data(made, rows) | ({} if options.save is None else {"saved": str(options.save)})
+
+    def data() -> dict[str, Any]:
+        return render.plan_data(made, rows) | ({} if options.save is None else {"saved": str(options.save)})
 
     def tell(console: Console) -> None:
-        render_plan.plan(console, made, rows)
+        render.plan(console, made, rows)
         if options.save is not None:
             console.print(f"Wrote the settings to {escape(str(options.save))}.")
 
@@ -111,12 +78,10 @@ def synthesize(options: argparse.Namespace) -> None:
     suffix = ".csv" if all(is_text_file(part) for part in options.data) else ".parquet"
     output = options.output or Path(f"synthetic{suffix}")
     check_table_path(output)
-    check_place(options.release)
-    if os.path.lexists(options.release):
-        raise ConfigError(f"{shown(options.release)}: already exists; name another folder with --release")
+    check_new(options.release, "--release")
     payer = open_payer(options.ledger, options.dataset)
     source = open_source(options.data, reading_of(options))
-    with _progress(options) as progress:
+    with progress_bar(options) as progress:
         rounds = made.training.rounds if made.training else 0
         task = progress.add_task("", total=len(made.steps) + rounds)
         read_here = options.engine not in CLUSTERS
@@ -145,7 +110,7 @@ def synthesize(options: argparse.Namespace) -> None:
         )
     folder = _save(release, options.release)
     try:
-        written = _write_sample(options, release, output, options.rows, seed=None)
+        written = _write_sample(options, release, output, options.rows)
     except (RepsynthError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
         raise DataError(
@@ -154,15 +119,11 @@ def synthesize(options: argparse.Namespace) -> None:
         ) from None
     warnings = [*release.warnings, *written_cautions(output, written.apostrophes)]
     warnings += release.support().cautions(written.rows)
-    data = {
-        "release": str(folder),
-        "output": str(output),
-        "rows": written.rows,
-        **release_data(release),
-        "warnings": warnings,
-    }
+    where = {"release": str(folder), "output": str(output), "rows": written.rows}
     print_result(
-        options, data, lambda console: render.outcome(console, release, folder, output, written.rows, warnings)
+        options,
+        lambda: where | release_data(release) | {"warnings": warnings},
+        lambda console: render.outcome(console, release, folder, output, written.rows, warnings),
     )
 
 
@@ -180,10 +141,10 @@ def _save(release: Release, folder: Path) -> Path:
 def sample(options: argparse.Namespace) -> None:
     check_table_path(options.output)
     release = Release.load(options.release)
-    asked, drawn = {"seed": options.seed, "label": options.label, "where": options.where}, Drawn()
-    ignored = tuple(options.ignore_rule)
+    drawn, ignored = Drawn(), tuple(options.ignore_rule)
+    asked = {name: getattr(options, name) for name in ("seed", "label", "where", "given")}
     written = _write_sample(
-        options, release, options.output, options.rows, given=options.given, ignored=ignored, drawn=drawn, **asked
+        options, release, options.output, options.rows, ignore_rules=ignored, drawn=drawn, **asked
     )
     support = release.support(ignored)
     warnings = [*written_cautions(options.output, written.apostrophes)]
@@ -208,7 +169,7 @@ def sample(options: argparse.Namespace) -> None:
         data |= {"broke_a_rule": support.broken, "pool_effective_size": support.effective_size}
     if options.given is not None:
         data |= {"weighted": drawn.weighted, "effective_size": drawn.effective_size}
-    print_result(options, data, tell)
+    print_result(options, lambda: data, tell)
 
 
 def _how_completed(drawn: Drawn) -> str:
@@ -227,23 +188,9 @@ def inspect(options: argparse.Namespace) -> None:
     def tell(console: Console) -> None:
         render.release(console, release)
         console.print()
-        render_evaluation.expected(console, expected_errors(release))
+        render.expected(console, expected_errors(release))
 
-    print_result(options, release_data(release), tell)
-
-
-def risk(options: argparse.Namespace) -> None:
-    check_table_path(options.output, (".parquet",))
-    release = Release.load(options.release)
-    summary = write_dossier(open_source(options.data, reading_of(options)), release, options.output)
-    data = {"dossier": str(options.output), "publishable": False}
-    if options.show:
-        data["summary"] = msgspec.to_builtins(summary)
-    print_result(
-        options,
-        data,
-        lambda console: render.dossier(console, options.output, summary if options.show else None),
-    )
+    print_result(options, lambda: release_data(release), tell)
 
 
 def ledger_init(options: argparse.Namespace) -> None:
@@ -252,7 +199,7 @@ def ledger_init(options: argparse.Namespace) -> None:
     ledger = Ledger.create(options.ledger)
     ledger.init(options.dataset, limit)
     balance = ledger.balance(options.dataset)
-    print_result(options, render.balance_data(balance), lambda console: render.balance(console, balance))
+    print_result(options, lambda: render.balance_data(balance), lambda console: render.balance(console, balance))
 
 
 def ledger_show(options: argparse.Namespace) -> None:
@@ -264,32 +211,7 @@ def ledger_show(options: argparse.Namespace) -> None:
         for balance in balances:
             render.balance(console, balance)
 
-    print_result(options, {"datasets": [render.balance_data(balance) for balance in balances]}, tell)
-
-
-def audit(options: argparse.Namespace) -> int:
-    """Attack the mechanism; 1 where a claim is exceeded."""
-    from repsynth.auditing.audit import audit as run_audit
-    from repsynth.auditing.targets import made_up_table
-
-    made, private = plan_of(options), bool(options.data)
-    with _progress(options) as progress:
-        task = progress.add_task("attacking", total=5)
-        findings = list(
-            run_audit(
-                made,
-                open_source(options.data, reading_of(options)) if private else made_up_table(made.schema),
-                runs=options.runs,
-                black_box_runs=options.black_box_runs,
-                on_target=lambda name: progress.update(task, description=name, advance=1),
-            )
-        )
-    print_result(
-        options,
-        render.audit_data(findings, not private),
-        lambda console: render.audit(console, findings, private, options.runs),
-    )
-    return int(any(finding.exceeded for finding in findings))
+    print_result(options, lambda: {"datasets": [render.balance_data(balance) for balance in balances]}, tell)
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -307,7 +229,7 @@ def demo(options: argparse.Namespace) -> None:
     made = make_plan(load_schema(folder / "schema.toml"), Settings.of(epsilon=1.0, delta=1e-6))
     release = run(made, open_source(folder / "people.csv"))
     release.save(folder / "release")
-    rows = _write_sample(options, release, folder / "synthetic.csv", None, seed=None).rows
+    rows = _write_sample(options, release, folder / "synthetic.csv", None).rows
     with (folder / "summary.txt").open("w", encoding="utf-8") as file:
         render.release(Console(file=file, width=100), release)
 
@@ -315,54 +237,25 @@ def demo(options: argparse.Namespace) -> None:
         render.release(console, release)
         render.demo(console, folder, rows)
 
-    print_result(options, {"folder": str(folder), "rows": rows, **release_data(release)}, tell)
+    print_result(options, lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, tell)
 
 
 def completion(options: argparse.Namespace) -> None:
     from argcomplete.shell_integration import shellcode
 
     script = shellcode(["repsynth"], shell=options.shell)
-    print_result(options, {"script": script}, lambda console: console.out(script, end=""))
-
-
-def plan_of(options: argparse.Namespace) -> Plan:
-    kept = {} if options.plan is None else read_settings(options.plan)
-    borrowed = None if options.scores_from is None else borrow(options.scores_from)
-    settings = Settings.of(**with_given(kept, settings_of(options)))
-    schema = load_schema(options.schema)
-    if hasattr(options, "decimal"):  # of a command that reads a table
-        schema = reading_of(options).declared(schema)
-    return make_plan(schema, settings, borrowed)
+    print_result(options, lambda: {"script": script}, lambda console: console.out(script, end=""))
 
 
 def _write_sample(
-    options: argparse.Namespace,
-    release: Release,
-    output: Path,
-    rows: int | None,
-    *,
-    seed: int | None,
-    label: str | None = None,
-    where: str | None = None,
-    given: Path | None = None,
-    ignored: tuple[int, ...] = (),
-    drawn: Drawn | None = None,
+    options: argparse.Namespace, release: Release, output: Path, rows: int | None, **asked: Any
 ) -> Written:
-    total = None if given is not None else release.default_rows if rows is None else rows
+    total = None if asked.get("given") is not None else release.default_rows if rows is None else rows
     csv = output.suffix.lower() == ".csv"
-    with _progress(options) as progress:
+    with progress_bar(options) as progress:
         task = progress.add_task("sampling", total=total, rows=0)
         return write_table(
-            release.pieces(
-                rows,
-                seed=seed,
-                label=label,
-                where=where,
-                given=given,
-                ignore_rules=ignored,
-                drawn=drawn,
-                csv=csv,
-            ),
+            release.pieces(rows, csv=csv, **asked),
             arrow_schema(release.schema, csv=csv),
             output,
             on_rows=lambda done: progress.update(task, completed=done, rows=done),
@@ -384,24 +277,38 @@ def _passes(progress: Progress, task: TaskID) -> Callable[[int], None]:
     return on_rows
 
 
-class _RowsColumn(ProgressColumn):
-    """How many rows are done, and how many a second."""
+def plan_of(options: argparse.Namespace) -> Plan:
+    schema = load_schema(options.schema)
+    if hasattr(options, "decimal"):  # of a command that reads a table
+        schema = reading_of(options).declared(schema)
+    return api.plan(schema, settings=options.plan, scores_from=options.scores_from, **given_settings(options))
+
+
+def check_new(path: Path, flag: str) -> None:
+    """Refuse a file that is there already, or that cannot be written."""
+    check_place(path)
+    if os.path.lexists(path):
+        raise ConfigError(f"{shown(path)}: already exists; choose another name with {flag}")
+
+
+class _DoneColumn(ProgressColumn):
+    """How many rows are done, and how many a second; of other work, how many steps."""
 
     def render(self, task: Task) -> Text:
         rows, seconds = task.fields.get("rows"), task.elapsed
-        if not rows or not seconds:
-            return Text("")
-        return Text(f"{rows:,} rows, {rows / seconds:,.0f} a second")
+        if rows and seconds:
+            return Text(f"{rows:,} rows, {rows / seconds:,.0f} a second")
+        return Text("" if rows is not None or not task.total else f"{task.completed:,.0f} of {task.total:,.0f}")
 
 
-def _progress(options: argparse.Namespace) -> Progress:
+def progress_bar(options: argparse.Namespace) -> Progress:
     """A bar on the terminal's error stream, gone when done; silent in pipes and with --json."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, highlight=False)
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description:<10}"),
         BarColumn(),
-        _RowsColumn(),
+        _DoneColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
@@ -410,10 +317,12 @@ def _progress(options: argparse.Namespace) -> Progress:
     )
 
 
-def print_result(options: argparse.Namespace, data: dict[str, Any], tell: Callable[[Console], None]) -> None:
+def print_result(
+    options: argparse.Namespace, data: Callable[[], dict[str, Any]], tell: Callable[[Console], None]
+) -> None:
     """One JSON object for machines, or tables for people."""
     if options.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data())).decode() + "\n")
     else:
         # On a terminal, words wrap; in a pipe or a file, lines stay whole.
         console = Console(highlight=False)

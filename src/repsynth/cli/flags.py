@@ -2,14 +2,13 @@
 
 import argparse
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from repsynth.data.reading import READING, Reading
-from repsynth.engines.names import Place
+from repsynth.engines.opening import Place
 from repsynth.knobs import Knob, Registry, knobs_of
-from repsynth.planning.choose import AUTO
 from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
 
 _GROUP_OF_PART = {"weights": OUTLIERS, "scorer": OUTLIERS, "model": MODEL}
@@ -42,39 +41,47 @@ def add_table(parser: argparse.ArgumentParser, *names: str, help: str, **options
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the table")
-    for knob in knobs_of(Reading):
-        _add(group, knob, knob.describe())
-
-
-def reading_of(options: argparse.Namespace) -> Reading:
-    return Reading(**{name: value for name in READING if (value := getattr(options, name)) is not None})
+    _add_all(parser.add_argument_group("the table"), knobs_of(Reading))
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
-    for knob in knobs_of(Settings):
-        if knob.name in _BUDGET_KNOBS:
-            _add(parser, knob, knob.describe())
+    _add_all(parser, (knob for knob in knobs_of(Settings) if knob.name in _BUDGET_KNOBS))
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    for knob in knobs_of(Place):
-        _add(parser, knob, knob.describe())
+    _add_all(parser, knobs_of(Place))
 
 
-def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+def reading_of(options: argparse.Namespace) -> Reading:
+    return Reading(**given_reading(options))
+
+
+def given_reading(options: argparse.Namespace) -> dict[str, Any]:
+    """How the table is to be read, as keywords."""
+    return _given(options, READING)
+
+
+def given_settings(options: argparse.Namespace) -> dict[str, Any]:
     """The settings that were given on the command line, as keywords."""
-    names = [*PARTS, *keywords()]
+    return _given(options, [*PARTS, *keywords()])
+
+
+def _given(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(options, name, None)) is not None}
 
 
 def _add_part(group: argparse._ArgumentGroup, part: str, registry: Registry[Any]) -> None:
     default = Settings.__struct_defaults__[Settings.__struct_fields__.index(part)]
     kinds = "; ".join(f"{name}: {_first_sentence(kind)}" for name, kind in registry.items())
-    name = f"{AUTO}: chosen from public numbers" if default is None else default.name
+    name = "default: aim, or naive-bayes for a single column" if default is None else default.name
     group.add_argument(f"--{part}", metavar="NAME", help=f"{kinds} ({name})".replace("%", "%%"))
     for knob, owners in registry.knobs().values():
         _add(group, knob, f"{', '.join(owners)}: {knob.describe()}")
+
+
+def _add_all(parser: argparse._ActionsContainer, knobs: Iterable[Knob]) -> None:
+    for knob in knobs:
+        _add(parser, knob, knob.describe())
 
 
 def _add(parser: argparse._ActionsContainer, knob: Knob, text: str) -> None:
@@ -89,16 +96,7 @@ def _add(parser: argparse._ActionsContainer, knob: Knob, text: str) -> None:
 
 
 def _type(knob: Knob) -> Callable[[str], Any]:
-    if str in knob.kinds and float in knob.kinds:
-        return _number_or_word
     return float if float in knob.kinds else int if int in knob.kinds else str
-
-
-def _number_or_word(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _first_sentence(kind: type) -> str:

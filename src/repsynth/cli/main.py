@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from repsynth import __version__
 from repsynth.cli.flags import add_budget, add_place, add_reading, add_settings, add_table
 from repsynth.errors import RepsynthError, SchemaError, printable, shown
+from repsynth.threads import processors
 
 _INTRO = """\
 Turn a private table into a differentially private synthetic one, in which outliers,
@@ -128,6 +129,7 @@ A dataset gets a total budget once; each run reserves its whole cost before it o
   repsynth ledger show ledger.db
 """
 
+_CURATOR = {"schema", "check", "risk", "audit", "evaluate", "attack", "report", "explore"}
 _INTERRUPTED = "interrupted; a cost that a ledger had reserved counts as spent"
 
 _COMPLETION = """\
@@ -161,12 +163,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _command(place: str) -> Callable[[argparse.Namespace], int | None]:
-    """What carries a command out; imported only now, so that help comes at once."""
-    module, function = place.split(":")
-    command: Callable[[argparse.Namespace], int | None] = getattr(
-        import_module(f"repsynth.cli.{module}"), function
-    )
+def _command(name: str) -> Callable[[argparse.Namespace], int | None]:
+    """The function of a command; imported only now, so that help comes at once."""
+    module = "curator_commands" if name in _CURATOR else "commands"
+    command: Callable[[argparse.Namespace], int | None] = getattr(import_module(f"repsynth.cli.{module}"), name)
     return command
 
 
@@ -214,9 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"repsynth {__version__}")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
 
-    schema = _verb(
-        verbs, "schema", "schema_command:schema", "draft a schema from the data, to be confirmed by hand", _SCHEMA
-    )
+    schema = _verb(verbs, "schema", "draft a schema from the data, to be confirmed by hand", _SCHEMA)
     add_table(schema, "data", help="the table: files, a folder, a 'pattern*' or the address of a database")
     schema.add_argument("--label", help="the column that analysts will predict")
     schema.add_argument("-o", "--output", type=Path, default=Path("schema.toml"), help="(default: schema.toml)")
@@ -251,45 +249,34 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="how many rows there are, if public: refuses a hopeless budget",
     )
-    private.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
-    private.add_argument("--dataset", help="whose budget, where the ledger holds several")
+    _add_payment(private)
     add_reading(schema)
 
-    check = _verb(verbs, "check", "commands:check", "see what a schema makes of a table: a PRIVATE look", _CHECK)
+    check = _verb(verbs, "check", "see what a schema makes of a table: a PRIVATE look", _CHECK)
     add_table(check, "data", help="the table: files, a folder, a 'pattern*' or the address of a database")
     check.add_argument("--schema", type=Path, required=True, help="schema.toml, confirmed or not")
     add_reading(check)
 
-    plan = _verb(verbs, "plan", "commands:plan", "show what a run would measure and cost; touches no data")
+    plan = _verb(verbs, "plan", "show what a run would measure and cost; touches no data")
     add_settings(plan)
     plan.add_argument(
-        "--rows",
-        type=int,
-        default=10_000,
-        help="expected number of records, for display only (default: 10,000)",
+        "--rows", type=int, default=10_000, help="expected number of records, for display only (default: 10,000)"
     )
     plan.add_argument("--save", type=Path, metavar="TOML", help="write the settings to a file, for --plan")
 
-    synthesize = _verb(
-        verbs, "synthesize", "commands:synthesize", "make a release and a synthetic table", _SYNTHESIZE
-    )
+    synthesize = _verb(verbs, "synthesize", "make a release and a synthetic table", _SYNTHESIZE)
     add_table(synthesize, "data", help="the table: one person per row, or several with [person] in the schema")
     add_settings(synthesize)
     add_reading(synthesize)
     synthesize.add_argument("--rows", type=int, help="rows of the synthetic table (default: the released count)")
     synthesize.add_argument("-o", "--output", type=Path, help="synthetic table (default: synthetic.csv)")
     synthesize.add_argument(
-        "--release",
-        type=Path,
-        default=Path("release"),
-        metavar="DIR",
-        help="release folder (default: release)",
+        "--release", type=Path, default=Path("release"), metavar="DIR", help="release folder (default: release)"
     )
-    synthesize.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
-    synthesize.add_argument("--dataset", help="whose budget, where the ledger holds several")
+    _add_payment(synthesize)
     add_place(synthesize)
 
-    sample = _verb(verbs, "sample", "commands:sample", "draw more synthetic rows from a release; costs nothing")
+    sample = _verb(verbs, "sample", "draw more synthetic rows from a release; costs nothing")
     sample.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     sample.add_argument("-n", "--rows", type=int, help="number of rows (default: the released count)")
     sample.add_argument("-o", "--output", type=Path, required=True, help="a .csv or .parquet file")
@@ -310,31 +297,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     sample.add_argument("--seed", type=int, help="draw the same rows again; sampling is free, so this is safe")
 
-    inspect = _verb(verbs, "inspect", "commands:inspect", "what a release cost, and how the loss is spread")
+    inspect = _verb(verbs, "inspect", "what a release cost, and how the loss is spread")
     inspect.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
 
-    report = _verb(
-        verbs, "report", "page_commands:report", "a release as one page that everybody can read", _REPORT
-    )
+    report = _verb(verbs, "report", "a release as one page that everybody can read", _REPORT)
     report.add_argument("release", metavar="RELEASE", type=Path, help="release folder")
     report.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
     report.add_argument("--curator", action="store_true", help="the PRIVATE page: what was lost, and who by")
     add_table(report, "--train", help="the table the release was made from")
     add_table(report, "--holdout", help="real rows that the release was not made from, to predict")
-    report.add_argument(
-        "--dossier", type=Path, metavar="FILE", help="what repsynth risk wrote (default: worked out again)"
-    )
     report.add_argument("--attack", type=Path, metavar="DIR", help="what repsynth attack left, to be shown, too")
     add_reading(report)
 
-    explore = _verb(
-        verbs, "explore", "page_commands:explore", "a page to choose a plan with; touches no data", _EXPLORE
-    )
+    explore = _verb(verbs, "explore", "a page to choose a plan with; touches no data", _EXPLORE)
     explore.add_argument("--schema", type=Path, help="schema.toml, confirmed (default: the release's)")
     explore.add_argument("--release", type=Path, metavar="DIR", help="release folder to start from")
     explore.add_argument("-o", "--output", type=Path, required=True, help="the page, an .html file")
 
-    risk = _verb(verbs, "risk", "commands:risk", "each record's own loss: a PRIVATE file for the curator")
+    risk = _verb(verbs, "risk", "each record's own loss: a PRIVATE file for the curator")
     add_table(risk, "data", help="the table the release was made from")
     risk.add_argument("--release", type=Path, required=True, metavar="DIR", help="release folder")
     risk.add_argument("-o", "--output", type=Path, required=True, help="dossier, a .parquet file; PRIVATE")
@@ -343,30 +323,30 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_ledger(verbs)
 
-    audit = _verb(verbs, "audit", "commands:audit", "attack the mechanism and compare with its claims", _AUDIT)
+    audit = _verb(verbs, "audit", "attack the mechanism and compare with its claims", _AUDIT)
     add_table(audit, "data", nargs="*", help="a table; made up from the schema if left out")
     add_settings(audit)
     add_reading(audit)
-    audit.add_argument("--runs", type=int, default=100_000, help="white-box runs per record (default: 100,000)")
-    audit.add_argument("--black-box-runs", type=int, default=0, help="black-box runs per record (default: none)")
+    audit.add_argument("--runs", type=int, default=100_000, help="runs per record (default: 100,000)")
 
     _add_evaluate(verbs)
     _add_attack(verbs)
 
-    demo = _verb(verbs, "demo", "commands:demo", "the whole way on simulated data")
+    demo = _verb(verbs, "demo", "the whole way on simulated data")
     demo.add_argument(
         "-o", "--output", type=Path, default=Path("demo"), help="folder for all files (default: demo)"
     )
-    completion = _verb(verbs, "completion", "commands:completion", "make a shell complete commands", _COMPLETION)
+    completion = _verb(verbs, "completion", "make a shell complete commands", _COMPLETION)
     completion.add_argument("shell", choices=["bash", "zsh", "fish", "powershell", "tcsh"])
     return parser
 
 
-Verbs = Any
-"""argparse keeps the type of its subparsers to itself."""
+def _add_payment(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--ledger", type=Path, metavar="DB", help="budget ledger to spend from (ledger init)")
+    parser.add_argument("--dataset", help="whose budget, where the ledger holds several")
 
 
-def _add_ledger(verbs: Verbs) -> None:
+def _add_ledger(verbs: Any) -> None:
     ledger = verbs.add_parser(
         "ledger",
         help="keep count of a dataset's total budget over many runs",
@@ -374,20 +354,19 @@ def _add_ledger(verbs: Verbs) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parts = ledger.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
-    init = _verb(parts, "init", "commands:ledger_init", "give a dataset its total budget, once")
+    init = _verb(parts, "init", "give a dataset its total budget, once")
     init.add_argument("ledger", metavar="DB", type=Path, help="ledger file, made where there is none")
     add_budget(init)
     init.add_argument("--dataset", default="data", help="its name in the ledger (%(default)s)")
-    show = _verb(parts, "show", "commands:ledger_show", "what was spent, by whom and when, and what remains")
+    show = _verb(parts, "show", "what was spent, by whom and when, and what remains")
     show.add_argument("ledger", metavar="DB", type=Path, help="ledger file")
     show.add_argument("--dataset", help="only this one")
 
 
-def _add_evaluate(verbs: Verbs) -> None:
+def _add_evaluate(verbs: Any) -> None:
     evaluate = _verb(
         verbs,
         "evaluate",
-        "evaluate_command:evaluate",
         "what a synthetic table is good for: a PRIVATE look; or what a release promises",
         _EVALUATE,
     )
@@ -398,14 +377,12 @@ def _add_evaluate(verbs: Verbs) -> None:
     evaluate.add_argument("--schema", type=Path, help="schema.toml (default: the release's)")
     evaluate.add_argument("--release", type=Path, metavar="DIR", help="release folder; alone, it needs no table")
     evaluate.add_argument("--label", help="the column to predict (default: the schema's label)")
-    evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for files; PRIVATE with tables")
+    evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for all numbers; PRIVATE")
     add_reading(evaluate)
 
 
-def _add_attack(verbs: Verbs) -> None:
-    attack = _verb(
-        verbs, "attack", "attack_command:attack", "see who could still be found: a PRIVATE look", _ATTACK
-    )
+def _add_attack(verbs: Any) -> None:
+    attack = _verb(verbs, "attack", "see who could still be found: a PRIVATE look", _ATTACK)
     attack.set_defaults(interrupted="interrupted; run the same command again to go on where it stopped")
     add_table(attack, "--train", required=True, help="the table")
     add_table(attack, "--holdout", help="people like those, who are not in the table")
@@ -413,9 +390,7 @@ def _add_attack(verbs: Verbs) -> None:
     add_reading(attack)
     attack.add_argument("--targets", type=int, default=100, metavar="N", help="records under attack (%(default)s)")
     attack.add_argument("--runs", type=int, default=64, metavar="K", help="runs of each method (%(default)s)")
-    attack.add_argument(
-        "--jobs", type=int, default=_processors(), metavar="J", help="processes (%(default)s here)"
-    )
+    attack.add_argument("--jobs", type=int, default=processors(), metavar="J", help="processes (%(default)s here)")
     attack.add_argument(
         "--power", action="store_true", help="attack without noise, too: what finds nobody there proves nothing"
     )
@@ -425,14 +400,7 @@ def _add_attack(verbs: Verbs) -> None:
     )
 
 
-def _processors() -> int:
-    """As many as this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _verb(
-    verbs: Verbs, name: str, command: str, summary: str, description: str | None = None
-) -> argparse.ArgumentParser:
+def _verb(verbs: Any, name: str, summary: str, description: str | None = None) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
         name,
         help=summary,
@@ -440,5 +408,5 @@ def _verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.set_defaults(command=command)
+    parser.set_defaults(command="_".join(parser.prog.split()[1:]))
     return parser

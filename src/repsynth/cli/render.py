@@ -1,21 +1,24 @@
 """What commands print: tables for people, in the words of the library."""
 
+import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
-from repsynth.curator.dossier import Summary
+from repsynth.columns.adaptive_histogram import COARSE
+from repsynth.columns.cells import first_cells
 from repsynth.knobs import knobs_of
-from repsynth.planning.cautions import csv_cautions
+from repsynth.mechanism.meter import sigma_for
+from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
-from repsynth.privacy.balance import Balance
-from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
+from repsynth.privacy.events import Charge, Event, ExponentialEvent, SampledEvent
+from repsynth.privacy.ledger import Balance
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons
 from repsynth.privacy.shown import (
@@ -23,12 +26,18 @@ from repsynth.privacy.shown import (
     at_most,
     fixed_at_least,
     fixed_at_most,
-    percent_at_least,
     percent_at_most,
 )
 from repsynth.release.describe import Noise, mu_of_event, noise_in_records, purpose
+from repsynth.release.expected import Expected, Mean, Z
 from repsynth.release.release import Release
 from repsynth.schema import Schema
+from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule
+
+_MOST_COLUMNS, _MOST_GROUPS = 20, 12
+_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
+_LONG = 120.0
+"""Seconds of one core beyond which a plan warns of them."""
 
 OVER = "over the releases in which a record weighs no more"
 """What a bound by weight is about: not the one release at hand, but all those that weigh a record so little."""
@@ -38,12 +47,9 @@ def release(console: Console, release: Release) -> None:
     privacy = release.privacy
     if not release.publishable:
         console.print("[bold red]NOT PRIVATE[/bold red]: the noise came from a seed; for experiments only.\n")
-    gaussian = (
-        "" if privacy.mu is None or privacy.rho is None else f"   ({gaussian_terms(privacy.mu, privacy.rho)})"
-    )
-    console.print(f"[bold]Privacy[/bold]  {guarantee(privacy.epsilon, privacy.delta)}{gaussian}")
-    console.print(f"Neighbours: {neighbours_of(release.schema)}.")
-    persons(console, release.schema)
+    whole = guarantee(privacy.epsilon, privacy.delta)
+    console.print(f"[bold]Privacy[/bold]  {whole}{_gaussian(privacy.mu, privacy.rho)}")
+    _print_unit(console, release.schema)
     others = ", ".join(
         f"{at_most(eps, 3)} at δ = {at_most(d, 6)}" for d, eps in privacy.epsilon_by_delta().items()
     )
@@ -57,14 +63,13 @@ def release(console: Console, release: Release) -> None:
         f"{percent_at_most(privacy.advantage)} "
         f"over guessing, nor find more members than {rates}.\n"
     )
-    table = make_table("measurement", "what", "sensitivity", "noise σ", "charge μ")
-    noises = noise_in_records(release)
+    noises, rows = noise_in_records(release), []
     for event in release.events:
         mu = mu_of_event(event)
         charge = "" if mu is None else fixed_at_most(mu)
         noise = _noise(event, noises.get(event.name))
-        table.add_row(event.name, purpose(event.name, release.plan.model), *noise, charge)
-    console.print(table)
+        rows.append((event.name, purpose(event.name, release.plan.model), *noise, charge))
+    print_table(console, ("measurement", "what", "sensitivity", "noise σ", "charge μ"), rows)
     bounded = privacy.loss.training_failure > 0
     accounted = "bounded by a Gaussian" if bounded else "composed as a privacy loss distribution"
     for event in release.events:
@@ -80,21 +85,16 @@ def release(console: Console, release: Release) -> None:
     source = "declared public" if release.plan.public_rows is not None else "noisy count"
     what = "Records" if release.schema.person is None else "Rows that count"
     console.print(f"{what}: {release.rows:,.0f} ({source}). Weights: {release.plan.rule.name}.")
-    console.print(f"{model(release.plan)}\n")
+    console.print(f"Model: {release.plan.model.name}.\n")
     _print_borrowed(console, release)
     _print_outliers(console, release)
     warnings(console, [*release.warnings, *csv_cautions(release.schema)])
 
 
-def persons(console: Console, schema: Schema) -> None:
-    """What several rows of a person mean, where there may be some."""
+def _print_unit(console: Console, schema: Schema) -> None:
+    console.print(f"Neighbours: {neighbours_of(schema)}.")
     if schema.person is not None:
         console.print(f"Persons: {escape(of_persons(schema.person))}.")
-
-
-def model(plan: Plan) -> str:
-    """Which model and, where none was named, why."""
-    return f"Model: {plan.model.name}" + (f", chosen because {escape(plan.why)}." if plan.why else ".")
 
 
 def warnings(console: Console, texts: Iterable[str]) -> None:
@@ -107,7 +107,7 @@ def outcome(
 ) -> None:
     privacy = release.privacy
     console.print(f"Spent {guarantee(privacy.epsilon, privacy.delta)}.")
-    console.print(model(release.plan))
+    console.print(f"Model: {release.plan.model.name}.")
     if privacy.borrowed:
         console.print(
             "Scores came from an earlier release. Guaranteed before the run: records above its threshold lose at "
@@ -126,20 +126,6 @@ def outcome(
     warnings(console, texts)
 
 
-def demo(console: Console, folder: Path, rows: int) -> None:
-    table = make_table("file", "what it is")
-    for name, what in (
-        ("people.csv", "6,000 simulated people, 2 % of them outliers"),
-        ("schema.toml", "what is publicly known about them"),
-        ("release/", "the differentially private release"),
-        ("synthetic.csv", f"{rows:,} synthetic people"),
-        ("summary.txt", "the account above"),
-    ):
-        table.add_row(f"{folder}/{name}", what)
-    console.print(table)
-    console.print(f"More rows at no cost: repsynth sample {folder}/release -n 100 -o more.csv")
-
-
 def count(rows: int) -> str:
     """So many synthetic rows, in words.
 
@@ -147,33 +133,6 @@ def count(rows: int) -> str:
     ('1 synthetic row', '2,000 synthetic rows')
     """
     return f"{rows:,} synthetic row{'' if rows == 1 else 's'}"
-
-
-def dossier(console: Console, output: Path, summary: Summary | None) -> None:
-    """Where the dossier is; its summary only when asked for."""
-    private = "[bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it."
-    console.print(f"Wrote {escape(str(output))}: {private}")
-    if summary is None:
-        return
-    table = make_table("PRIVATE summary", "value", right_from=1)
-    if summary.rows != summary.records:
-        table.add_row("rows", f"{summary.rows:,}")
-    table.add_row("records" if summary.rows == summary.records else "persons", f"{summary.records:,}")
-    table.add_row("largest realised ε", at_most(summary.largest_epsilon))
-    table.add_row("median realised ε", at_most(summary.median_epsilon))
-    table.add_row("largest to median", f"{summary.max_to_median:.2f}")
-    table.add_row("Gini coefficient", f"{summary.gini:.3f}")
-    table.add_row("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}")
-    table.add_row("fraction with a guaranteed ε below the total", percent_at_least(summary.guaranteed_fraction))
-    if summary.protected_fraction is not None and summary.undecided_fraction is not None:
-        table.add_row("mean chance of a record to be protected", f"{summary.protected_fraction:.1%}")
-        table.add_row("fraction for which the noise decides that", f"{summary.undecided_fraction:.1%}")
-    table.add_row("bias bound, from weights", at_most(summary.weight_bias))
-    clipped = "changes from round to round" if summary.clip_bias is None else at_most(summary.clip_bias)
-    table.add_row("bias bound, from clipping", clipped)
-    console.print(table)
-    if summary.no_guarantee:
-        console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
 
 
 def balance_data(balance: Balance) -> dict[str, Any]:
@@ -212,19 +171,17 @@ def balance(console: Console, balance: Balance) -> None:
         f"[bold]{escape(balance.dataset)}[/bold]  limit {guarantee(limit.epsilon, limit.delta)} "
         f"(μ = {at_most(limit.mu)}){protects}"
     )
-    if balance.spendings:
-        table = make_table("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "", right_from=4)
-        for s in balance.spendings:
-            table.add_row(
-                s.run,
-                s.when.removesuffix("+00:00").replace("T", " "),
-                escape(s.who),
-                escape(s.what),
-                at_most(balance.epsilon_alone(s)),
-                percent_at_most(balance.share(s.bound)),
-                "" if s.finished else "not finished: counts as spent",
-            )
-        console.print(table)
+    rows = [
+        (
+            *(s.run, s.when.removesuffix("+00:00").replace("T", " "), escape(s.who), escape(s.what)),
+            *(at_most(balance.epsilon_alone(s)), percent_at_most(balance.share(s.bound))),
+            "" if s.finished else "not finished: counts as spent",
+        )
+        for s in balance.spendings
+    ]
+    if rows:
+        headers = ("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "")
+        print_table(console, headers, rows, right_from=4)
     used, remaining = balance.share_spent, balance.remaining
     console.print(f"[{'█' * round(40 * used):░<40}] {percent_at_most(used)} spent")
     if balance.exceeded:
@@ -235,78 +192,6 @@ def balance(console: Console, balance: Balance) -> None:
     console.print(
         f"spent ε = {at_most(balance.spent_epsilon)}, one more run may cost "
         f"ε = {at_least(balance.epsilon(remaining))} (μ = {at_least(remaining.mu or 0.0)})\n"
-    )
-
-
-def audit_data(findings: list[Finding], publishable: bool) -> dict[str, Any]:
-    """An audit as plain data. Where a model was trained, there is no μ."""
-    return {
-        "publishable": publishable,
-        "exceeded": any(finding.exceeded for finding in findings),
-        "verdict": overall(findings),
-        "findings": [
-            {
-                "target": f.target,
-                "attack": f.attack,
-                "measurement": f.measurement,
-                "claimed_mu": f.claimed_mu if f.claim is None else None,
-                "guaranteed_mu": f.guaranteed_mu if f.claim is None else None,
-                "lower_mu": f.lower_mu if f.claim is None else None,
-                "claimed_advantage": f.claimed_advantage,
-                "lower_advantage": f.lower_advantage,
-                "claimed_epsilon": f.claimed_epsilon,
-                "guaranteed_epsilon": f.guaranteed_epsilon,
-                "lower_epsilon": f.lower_epsilon,
-                "verdict": f.verdict,
-                "exceeded": f.exceeded,
-            }
-            for f in findings
-        ],
-    }
-
-
-def audit(console: Console, findings: list[Finding], private: bool, runs: int) -> None:
-    if private:
-        console.print("[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n")
-    headers = ("claimed ε ≤", "guaranteed ε ≤", "proven ε ≥", "share proven")
-    table = make_table("record", "attack", "measurement", *headers, "the claim", right_from=3)
-    table.columns[-1].justify = "left"
-    for f in findings:
-        verdict = f.verdict if f.verdict == HOLDS else f"[bold red]{f.verdict}[/bold red]"
-        before = "" if f.guaranteed_epsilon is None else fixed_at_most(f.guaranteed_epsilon)
-        table.add_row(
-            *(f.target, f.attack, f.measurement, fixed_at_most(f.claimed_epsilon), before),
-            fixed_at_least(f.lower_epsilon),
-            "-" if f.share_proven is None else fixed_at_least(f.share_proven, 2),
-            verdict,
-        )
-    console.print(table)
-    console.print(
-        f"Proven: what attacks with {runs:,} runs show at 95 % confidence for all {len(findings)} lines "
-        "together;\nshare proven: of the claimed μ. A claim that holds was not refuted, which does not prove it."
-    )
-    if any(f.claim is not None for f in findings):
-        console.print(
-            "With training, the proven ε is what the attack's advantage alone shows, so it is smaller, and the\n"
-            "share is one of the advantage: a training has no μ."
-        )
-    _print_verdict(console, findings)
-
-
-def _print_verdict(console: Console, findings: list[Finding]) -> None:
-    verdict = overall(findings)
-    if verdict == HOLDS:
-        console.print("No claim was exceeded.")
-        return
-    parts = sorted({f.measurement for f in findings if f.verdict == verdict} - {"all"}) or ["all"]
-    if verdict == DOUBTFUL:
-        console.print(
-            "[yellow]A claim was exceeded at 95 %, but not at 99.999 %[/yellow], as a sound mechanism's is in one "
-            f"audit of twenty at most: run it again with more runs. The measurement: {', '.join(parts)}."
-        )
-        return
-    console.print(
-        f"[bold red]A claim was exceeded[/bold red], at 99.999 %. Look at the measurement: {', '.join(parts)}."
     )
 
 
@@ -348,15 +233,9 @@ def _print_outliers(console: Console, release: Release) -> None:
             f"As strong as a mean lost weight of {release.plan.max_lost_mass:.3g} allows, by the released scores: "
             f"{knobs}, which loses about {release.lost_mass:.2g}."
         )
-    table = make_table(
-        "ε at most",
-        f"noisy fraction of {'records' if release.schema.person is None else 'weighted rows'}",
-        "",
-        right_from=0,
-    )
-    for epsilon, fraction in privacy.by_epsilon(rounded_up).items():
-        table.add_row(at_most(epsilon, 3), str(fraction), bar(fraction.value))
-    console.print(table)
+    of_whom = "records" if release.schema.person is None else "weighted rows"
+    rows = [(at_most(eps, 3), str(part), bar(part.value)) for eps, part in privacy.by_epsilon(rounded_up).items()]
+    print_table(console, ("ε at most", f"noisy fraction of {of_whom}", ""), rows, right_from=0)
     paid = "paid for by the earlier release" if privacy.borrowed else "already paid for"
     console.print(f"(the noisy histogram of the scores through their weights: {paid})\n")
 
@@ -368,6 +247,274 @@ def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
     assert noise is not None
     times = f" × {event.rounds}" if isinstance(event, SampledEvent) else ""
     return fixed_at_most(noise.sensitivity, 3), f"{fixed_at_least(noise.sigma, 2)}{times}"
+
+
+def demo(console: Console, folder: Path, rows: int) -> None:
+    files = (
+        ("people.csv", "6,000 simulated people, 2 % of them outliers"),
+        ("schema.toml", "what is publicly known about them"),
+        ("release/", "the differentially private release"),
+        ("synthetic.csv", f"{rows:,} synthetic people"),
+        ("summary.txt", "the account above"),
+    )
+    print_table(console, ("file", "what it is"), ((f"{folder}/{name}", what) for name, what in files))
+    console.print(f"More rows at no cost: repsynth sample {folder}/release -n 100 -o more.csv")
+
+
+def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
+    delta, resources, source = plan.delta, plan.model.resources(plan, rows), plan.borrowed
+    scores_from = source and {"sha256": source.digest, "epsilon": source.epsilon, "delta": source.delta}
+    return {
+        "budget": {"epsilon": plan.budget.epsilon, "delta": delta, "mu": plan.mu, "rho": plan.rho},
+        "neighbours": neighbours_of(plan.schema),
+        "measurements": _measurements(plan),
+        "training": _training(plan, rows),
+        "floor_epsilon": float(plan.whole_loss.epsilon_at(0.0, delta)),
+        "outlier_weight_at_most": _outlier_weight(plan),
+        "max_lost_mass": plan.max_lost_mass,
+        "outlier_epsilon_at_most": float(plan.whole_loss.epsilon_at(_outlier_weight(plan), delta)),
+        "expected_rows": rows,
+        "model": plan.model.name,
+        "scores_from": scores_from,
+        "model_megabytes_at_most": resources.megabytes,
+        "model_seconds_about": resources.seconds,
+        "bins": _planned_bins(plan, rows),
+        "epsilon_by_weight": {w: float(plan.whole_loss.epsilon_at(w, delta)) for w in _WEIGHTS},
+        "warnings": _warnings(plan, rows),
+    }
+
+
+def plan(console: Console, plan: Plan, rows: int) -> None:
+    budget = plan.budget
+    whole = guarantee(budget.epsilon, budget.delta)
+    console.print(f"[bold]Budget[/bold]  {whole}{_gaussian(plan.mu, plan.rho)}")
+    _print_unit(console, plan.schema)
+    console.print(f"Model: {plan.model.name}.\n")
+    measured = (
+        (
+            *(row["name"], purpose(row["name"], plan.model), fixed_at_most(row["sensitivity"], 3)),
+            "" if row["sigma"] is None else fixed_at_least(row["sigma"], 2),
+            fixed_at_most(row["mu"]),
+            "" if row["share"] is None else f"{row['share']:.1%}",
+        )
+        for row in _measurements(plan)
+    )
+    print_table(console, ("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²"), measured)
+    if plan.borrowed is not None:
+        console.print(
+            f"\n[bold]Scores[/bold]  from an earlier release (SHA-256 {plan.borrowed.digest[:12]}, "
+            f"{guarantee(plan.borrowed.epsilon, plan.borrowed.delta)}): they cost nothing here, and every weight "
+            "is public before the run."
+        )
+    _print_training(console, plan, rows)
+    _print_resources(console, plan, rows)
+
+    console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
+    bins = (
+        (
+            *(escape(row["column"]), f"{row['bins']:,}", f"{row['expected']:,.0f}"),
+            *(f"{row['sigma']:,.0f}", f"{row['relative']:.0%}"),
+        )
+        for row in _planned_bins(plan, rows)
+    )
+    headers = ("column", "bins", "records per bin", "noise σ", "noise / records")
+    print_table(console, headers, bins, right_from=1)
+
+    given = "guaranteed before the run" if plan.borrowed else OVER
+    console.print(f"\n[bold]What a record of weight w loses at most[/bold], {given}")
+    _print_curve(console, plan)
+    weight = _outlier_weight(plan)
+    if weight < 1:
+        epsilon = plan.settings.outlier_epsilon or float(plan.whole_loss.epsilon_at(weight, budget.delta))
+        console.print(
+            f"Records above the threshold get weight {fixed_at_most(weight, 3)} at most: "
+            f"ε ≤ {at_most(epsilon, 3)}."
+        )
+    elif plan.max_lost_mass is not None:
+        console.print(
+            f"Weights above the threshold will be as small as a mean lost weight of {plan.max_lost_mass:.3g} "
+            "allows; how small is worked out from the released scores."
+        )
+    warnings(console, _warnings(plan, rows))
+
+
+def _warnings(plan: Plan, rows: int) -> list[str]:
+    seconds, long = plan.model.resources(plan, rows).seconds, []
+    if seconds > _LONG:
+        long.append(
+            f"a run takes about {seconds / 60:,.0f} minutes of one core; leave out columns that nobody needs, or "
+            "see what another --model takes"
+        )
+    return [*cautions(plan, rows), *long, *csv_cautions(plan.schema)]
+
+
+def _outlier_weight(plan: Plan) -> float:
+    """The largest weight above the threshold; 1 where there is none."""
+    if SCORES not in plan.charges and plan.borrowed is None:
+        return 1.0
+    rule = plan.rule
+    if plan.max_lost_mass is not None:
+        if plan.borrowed is None:
+            return 1.0  # how small it is depends on the noise of the scores
+        rule = solved_rule(plan, plan.borrowed.threshold, lowest=plan.borrowed.score.lowest)
+    return min(plan.ceiling, float(rule.weight(np.array([1e-9]), 1.0)[0]))
+
+
+def _print_curve(console: Console, plan: Plan) -> None:
+    epsilons = plan.whole_loss.epsilon_at(_WEIGHTS, plan.budget.delta)
+    advantages = plan.whole_loss.advantage_at(_WEIGHTS)
+    whole = max(float(epsilons.max()), 1e-300)  # a tiny budget has no ε at its δ
+    rows = (
+        (f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / whole))
+        for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True)
+    )
+    print_table(console, ("weight", "ε", "attack advantage", ""), rows, right_from=0)
+
+
+def _training(plan: Plan, rows: int) -> dict[str, Any] | None:
+    """The rounds of training and their noise, with the batch to expect."""
+    training = plan.training
+    if training is None:
+        return None
+    return {
+        "epochs": training.rate * training.rounds,
+        "rounds": training.rounds,
+        "sampling_rate": training.rate,
+        "expected_batch": training.rate * rows,
+        "noise_multiplier": training.noise,
+        "epsilon_alone": Loss.of([training]).epsilon(plan.budget.delta),
+    }
+
+
+def _print_training(console: Console, plan: Plan, rows: int) -> None:
+    planned = _training(plan, rows)
+    if planned is None:
+        return
+    who = "record" if plan.schema.person is None else "person"
+    console.print(
+        f"\n[bold]Training[/bold]  {planned['epochs']:.3g} epochs: {planned['rounds']:,} rounds, in each a {who} "
+        f"takes part with probability {planned['sampling_rate']:.4g} (about {planned['expected_batch']:,.0f} of "
+        f"{rows:,} records)"
+    )
+    of_a_row = planned["noise_multiplier"] * plan.schema.rows_per_person
+    console.print(
+        f"Noise {at_least(of_a_row)} times the clip norm in each round, the least that keeps "
+        f"all of it within the budget; training alone costs ε = {at_most(planned['epsilon_alone'])}."
+    )
+
+
+def _measurements(plan: Plan) -> list[dict[str, Any]]:
+    rows = []
+    for name, charge in plan.charges.items():
+        sensitivity = charge.rows * _row_sensitivity(plan, charge)  # of a person, in records
+        # The exponential mechanism adds no noise to a number.
+        sigma = None if charge.choice else sigma_for(sensitivity, charge.mu)
+        share = None if plan.mu is None else (charge.mu / plan.mu) ** 2
+        rows.append({"name": name, "sensitivity": sensitivity, "sigma": sigma, "mu": charge.mu, "share": share})
+    return rows
+
+
+def _row_sensitivity(plan: Plan, charge: Charge) -> float:
+    if charge.name == COARSE:
+        return math.sqrt(len(plan.schema.learned))
+    if charge.name in LOOKS:
+        return look_sensitivity(plan.schema)
+    if charge.name in plan.scorer.shares(plan.schema):
+        return plan.scorer.sensitivity(plan.schema, charge.name)
+    if not charge.weighted:
+        return 1.0
+    return plan.model.sensitivity(plan.schema, charge.name)
+
+
+def _print_resources(console: Console, plan: Plan, rows: int) -> None:
+    resources = plan.model.resources(plan, rows)
+    taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
+    console.print(
+        f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
+        "as many included; reading and writing files come on top."
+    )
+
+
+def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[COARSE].per_row)
+    result = []
+    for bins in first_cells(plan.schema, rows=rows, sigma=sigma):
+        count = bins.values
+        noise = {"sigma": sigma, "relative": sigma / (rows / count)}
+        result.append({"column": bins.column.name, "bins": count, "expected": rows / count, **noise})
+    return result
+
+
+def expected(console: Console, found: Expected) -> None:
+    """What an analyst may rely on, from the release alone."""
+    console.print(
+        "[bold]What an analyst may rely on[/bold], from the released noise alone (may be published), 95 %:\n"
+    )
+    means = {mean.column: mean for mean in found.means}
+    rows = (
+        (escape(each.column), str(len(each.bins)), _points(each.standard_error), *_mean(means.get(each.column)))
+        for each in found.columns[:_MOST_COLUMNS]
+    )
+    headers = ("column", "bins", "share of a bin", "mean by bins", "noise", "binning, at most")
+    print_table(console, headers, rows, right_from=1)
+    if len(found.columns) > _MOST_COLUMNS:
+        rest = max(shares.standard_error for shares in found.columns[_MOST_COLUMNS:])
+        console.print(f"and {len(found.columns) - _MOST_COLUMNS} more columns, a share {_points(rest)} at most")
+    _print_tables(console, found)
+    if found.group_means:
+        groups = (
+            (escape(mean.column), escape(mean.by), *_mean(mean)[:2], _ends(mean))
+            for mean in found.group_means[:_MOST_GROUPS]
+        )
+        console.print()
+        print_table(console, ("mean of", "where", "mean by groups", "noise, at least", "lies between"), groups)
+        if len(found.group_means) > _MOST_GROUPS:
+            console.print(f"and {len(found.group_means) - _MOST_GROUPS} more (--json has all)")
+    console.print()
+    for note in found.notes:
+        console.print(escape(note))
+
+
+def _print_tables(console: Console, found: Expected) -> None:
+    by_measurement: dict[str, list[float]] = {}
+    bounds = {table.measurement: table.lower_bound for table in found.tables}
+    for table in found.tables:
+        by_measurement.setdefault(table.measurement, []).append(table.standard_error)
+    least = {True: "at least: weights and clipping come on top", False: ""}
+    rows = [
+        (name, str(len(errors)), _points(min(errors)), _points(max(errors)), least[bounds[name]])
+        for name, errors in by_measurement.items()
+    ]
+    if rows:
+        console.print()
+        print_table(console, ("the model's tables", "how many", "a cell, from", "to", ""), rows, right_from=1)
+
+
+def _mean(mean: Mean | None) -> tuple[str, str, str]:
+    if mean is None:
+        return "", "", ""
+    return _number(mean.mean), f"± {_at_most(Z * mean.standard_error)}", _at_most(mean.binning)
+
+
+def _ends(mean: Mean) -> str:
+    if mean.interval_95 is None:
+        return "not known"
+    low, high = mean.interval_95
+    below = fixed_at_least(low, 0) if abs(low) >= 1000 else at_least(low, 4)
+    above = fixed_at_most(high, 0) if abs(high) >= 1000 else at_most(high, 4)
+    return f"{below} and {above}"
+
+
+def _at_most(value: float) -> str:
+    return fixed_at_most(value, 0) if value >= 100 else at_most(value, 2)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _points(standard_error: float) -> str:
+    return f"± {fixed_at_most(100 * Z * standard_error, 2)} points"
 
 
 def rounded_up(epsilon: float) -> float:
@@ -388,18 +535,23 @@ def guarantee(epsilon: float, delta: float) -> str:
     return f"ε = {at_most(epsilon)} at δ = {at_most(delta, 3)}"
 
 
-def gaussian_terms(mu: float, rho: float) -> str:
-    """The same as μ and ρ, where the whole is Gaussian.
-
-    >>> gaussian_terms(0.23671, 0.028016)
-    'μ = 0.2368, ρ = 0.02802'
-    """
-    return f"μ = {at_most(mu)}, ρ = {at_most(rho)}"
+def _gaussian(mu: float | None, rho: float | None) -> str:
+    """The same as μ and ρ; a training has neither."""
+    return "" if mu is None or rho is None else f"   (μ = {at_most(mu)}, ρ = {at_most(rho)})"
 
 
 def bar(fraction: float) -> str:
     """A bar for a fraction between 0 and 1."""
     return "█" * round(30 * min(max(fraction, 0.0), 1.0))
+
+
+def print_table(
+    console: Console, headers: Sequence[str], rows: Iterable[Sequence[str]], *, right_from: int = 2
+) -> None:
+    table = make_table(*headers, right_from=right_from)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def make_table(*headers: str, right_from: int = 2) -> Table:

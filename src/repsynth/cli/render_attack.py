@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from repsynth.attacks.exposure import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
 from repsynth.attacks.intervals import Estimate
-from repsynth.cli.render import guarantee, make_table
+from repsynth.cli.render import guarantee, make_table, print_table
 from repsynth.privacy.shown import (
     at_least,
     at_most,
@@ -39,7 +39,7 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
     _deciles(console, found)
     if found.guesses:
         console.print("\n[bold]Guesses[/bold] about people of the table against people from outside")
-        _guesses(console, [guess for guess in found.guesses if guess.decile in (None, _TOP)])
+        _guesses(console, found.guesses)
     _proven(console, found)
     for note in found.notes:
         console.print(f"[yellow]note:[/yellow] {escape(note)}")
@@ -47,27 +47,9 @@ def exposure(console: Console, found: Exposure, folder: Path) -> None:
     console.print(f"\nAll runs and numbers are in {escape(str(folder))}: PRIVATE.")
 
 
-def estimate(seconds: float) -> str:
-    """How long it will take, in words.
-
-    >>> estimate(30)
-    'This will take about 30 seconds.'
-    """
-    if seconds < 90:
-        return f"This will take about {seconds:.0f} seconds."
-    return f"This will take about {seconds / 60:.0f} minutes. It can be stopped, and goes on when started again."
-
-
 def _who(console: Console, attacks: Iterable[str]) -> None:
     console.print("\n[bold]What the attacker has[/bold], each on top of the one before")
-    table = make_table("attack", "", right_from=99)
-    for name in attacks:
-        table.add_row(name, ATTACKS[name])
-    console.print(table)
-
-
-_ROOM = {"advantage": 112, "at 0.1 %": 126}
-"""Columns that are shown from so wide a terminal on."""
+    print_table(console, ("attack", ""), ((name, ATTACKS[name]) for name in attacks), right_from=99)
 
 
 def _attacks(console: Console, lines: Iterable[Line]) -> None:
@@ -75,9 +57,8 @@ def _attacks(console: Console, lines: Iterable[Line]) -> None:
         "AUC": lambda line: _interval(line, line.area, ""),
         "advantage": lambda line: _interval(line, line.advantage, "+"),
         "found at 1 %": lambda line: _rate(line, line.rate_at_1),
-        "at 0.1 %": lambda line: _rate(line, line.rate_at_01),
     }
-    shown = [name for name in columns if console.width >= _ROOM.get(name, 0)]
+    shown = [name for name in columns if name != "advantage" or console.width >= 112]
     table = make_table("attack", "weights", *shown, "verdict", right_from=99)
     last = ""
     for line in sorted(lines, key=_order):
@@ -86,8 +67,7 @@ def _attacks(console: Console, lines: Iterable[Line]) -> None:
         last = line.attack
     console.print(table)
     if len(shown) < len(columns):
-        hidden = " and ".join(name for name in columns if name not in shown)
-        console.print(f"[dim]For want of room without: {hidden} (--json has all).[/dim]")
+        console.print("[dim]Column hidden to fit the screen: advantage (--json has all).[/dim]")
 
 
 def _order(line: Line) -> tuple[int, int]:
@@ -138,26 +118,24 @@ def _deciles(console: Console, found: Exposure) -> None:
 def _guesses(console: Console, guesses: list[Guess]) -> None:
     wide = console.width >= 110
     numbers = ("members", "others", *(("excess", "interval") if wide else ()))
-    table = make_table("guess", "who", "weights", *numbers, "verdict", right_from=99)
-    for column in table.columns[3:-1]:
+    table = make_table("guess", "weights", *numbers, "verdict", right_from=99)
+    for column in table.columns[2:-1]:
         column.justify = "right"
-    last = ("", "")
-    for guess in sorted(guesses, key=lambda guess: (guess.kind, guess.decile or 0, METHODS.index(guess.method))):
+    last = ""
+    for guess in sorted(guesses, key=lambda guess: (guess.kind, METHODS.index(guess.method))):
         found = guess.verdict.startswith("members")
-        who = "all" if guess.decile is None else "top tenth"
         low, high = guess.excess.low, guess.excess.high
         ends = f"{'+' * (low >= 0)}{percent_at_least(low)} to {'+' * (high >= 0)}{percent_at_most(high)}"
         excess = (f"{guess.excess.value:+.1%}", ends)
         table.add_row(
-            guess.kind if guess.kind != last[0] else "",
-            who if (guess.kind, who) != last else "",
+            guess.kind if guess.kind != last else "",
             _METHODS[guess.method],
             f"{guess.members.value:.1%}",
             f"{guess.others.value:.1%}",
             *(excess if wide else ()),
             f"[yellow]{guess.verdict}[/yellow]" if found else guess.verdict,
         )
-        last = (guess.kind, who)
+        last = guess.kind
     console.print(table)
 
 

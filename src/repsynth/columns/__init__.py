@@ -1,1 +1,1 @@
-"""What the values of one column look like: cells, adaptive histograms, groups of cells, and how values are drawn."""
+"""What the values of one column look like: cells, histograms, groups of cells, drawing of values."""

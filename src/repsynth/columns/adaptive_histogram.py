@@ -250,8 +250,8 @@ def shares_inside(parents: Ints, widths: Ints, counts: Floats, sigma: float, who
     >>> shares_inside(parents, np.ones(6), counts, 10.0, whole).round(2).tolist()
     [1.0, 0.0, 0.0, 0.33, 0.33, 0.33]
     """
-    widths, parts = widths.astype(np.float64), np.bincount(parents)
-    expected = whole[parents] * _expected_shares(parents, widths, counts, whole, sigma)
+    parts = np.bincount(parents)
+    expected = whole[parents] * _expected_shares(parents, widths.astype(np.float64), counts, whole, sigma)
     found, split = expected.copy(), parts[parents] > 1
     if not split.any():
         return np.ones(len(parents))

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.cuts import interval_of
-from repsynth.data.positions import positions_of
+from repsynth.data.positions import interval_of, positions_of
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Datetime, Discrete, Numeric, Schema
 from repsynth.storage.checks import ints, require
@@ -106,7 +105,7 @@ def first_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Bins, ...
     """
     most = how_many_cells(rows, sigma)
     return tuple(
-        Bins.discrete(column) if isinstance(column, Discrete) else _public_cells(column, most)
+        Bins.discrete(column) if isinstance(column, Discrete) else public_cells(column, most)
         for column in schema.learned
     )
 
@@ -122,12 +121,12 @@ def is_divisible(column: Discrete | Numeric) -> bool:
     return isinstance(column, Numeric) and column.steps + 1 > FEWEST_CELLS
 
 
-def _public_cells(column: Numeric, most: int) -> Bins:
+def public_cells(column: Numeric, most: int) -> Bins:
     """Return cells of equal width, or by magnitude where bounds are wide. Both bounds and zero get cells of their
     own: zeros, or "500 and more", are a case apart.
 
     >>> from repsynth.schema import Integer
-    >>> (_public_cells(Integer(name="pay", min=-10, max=2000), 24).starts - 10).tolist()
+    >>> (public_cells(Integer(name="pay", min=-10, max=2000), 24).starts - 10).tolist()
     [-10, -9, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
     """
     if column.steps < most:
@@ -185,7 +184,7 @@ def _round_positions(column: Numeric, start: int, end: int, parts: int) -> Ints:
         unit = float(column.unit)
     digit, power = _round_step((high - low) / parts, unit)
     times = np.arange(math.ceil(low / (digit * 10.0**power) - 1e-9), math.floor(high / (digit * 10.0**power)) + 1)
-    numbers = times * float(digit)
+    numbers: Floats = times.astype(np.float64) * digit
     numbers = numbers / 10.0**-power if power < 0 else numbers * 10.0**power
     if isinstance(column, Datetime):
         return numbers.astype(np.int64)

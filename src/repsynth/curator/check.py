@@ -1,25 +1,29 @@
-"""A look at a table through its schema, before anything is paid: what would be lost, what to declare. PRIVATE."""
+"""Check a table against its schema before anything is paid: what would be lost, what to declare. PRIVATE."""
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from repsynth.arrays import Bools, Ints
+from repsynth.arrays import Bools, Floats, Ints
 from repsynth.curator.guess import numbers_of, times_of
-from repsynth.curator.look import Look, percent, quoted, repeating, some
-from repsynth.curator.sentinels import MARKERS
-from repsynth.curator.tally import IdTally, Tally, bounds_of
-from repsynth.data.encode import encode_batch
-from repsynth.data.following import with_following
-from repsynth.data.matching import holds
-from repsynth.data.records import Records
+from repsynth.curator.infer import MARKERS
+from repsynth.curator.profile import Look, percent, quoted, repeating, some
+from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds, read_text
+from repsynth.data.notation import EPOCH, Notation, date_format
+from repsynth.data.positions import seconds_at, values_at
+from repsynth.data.record_rules import holds, with_following
+from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import check_columns, open_source
+from repsynth.data.sources.base import is_text
+from repsynth.data.sources.cells import CELLS
 from repsynth.schema import (
-    Boolean,
     Category,
     Datetime,
     Discrete,
@@ -38,23 +42,170 @@ from repsynth.schema.rules import condition_of, rule_text
 _NOTABLE = 0.001
 _MANY = 0.01
 _NEARLY_ALL = 0.9
-_WIDE = 20
-"""Bounds so many times wider than the data leave most bins empty."""
+_WIDE = 20  # bounds so many times wider than the data leave most bins empty
 _MOST_SUGGESTED = 8
+_MOST_TEXTS = 1_000
+_LONGEST_TEXT = 60
+_MOST_IDS = 4_096
+
+
+# --- counts of cells, batch by batch, in memory that does not grow with the rows ---
+
+
+@dataclass
+class Tally:
+    """The cells of one learned column."""
+
+    column: Discrete | Numeric
+    missing: int = 0
+    unread: int = 0
+    special: int = 0
+    below: int = 0
+    above: int = 0
+    rounded: int = 0
+    garbled: int = 0
+    lowest: float = np.inf
+    highest: float = -np.inf
+    texts: "FrequentTexts" = field(default_factory=lambda: FrequentTexts())
+    """The cells that cannot be read."""
+    seen: set[int] = field(default_factory=set)
+    """The declared values that occur, or of a number two codes at most."""
+
+    def add(self, array: pa.Array, codes: Ints) -> None:
+        array = plain_array(array)
+        blank = _blank(array)
+        unread = (codes == MISSING) & ~blank
+        self.missing += int(blank.sum())
+        self.unread += int(unread.sum())
+        if unread.any():
+            self.texts.add(read_text(array.filter(pa.array(unread))))
+        if is_text(array.type) or array.type == CELLS:
+            # The reader puts this mark in place of bytes that are no text.
+            marked = pc.match_substring(read_text(array).cast(pa.large_binary()), "\ufffd")
+            self.garbled += pc.sum(marked).as_py() or 0
+        if isinstance(self.column, Discrete):
+            self.seen |= set(np.unique(codes[codes != MISSING]).tolist())
+        else:
+            self._add_numbers(array, codes, self.column)
+
+    def _add_numbers(self, array: pa.Array, codes: Ints, column: Numeric) -> None:
+        self.special += int(np.sum(codes > column.steps))
+        plain = (codes != MISSING) & (codes <= column.steps)
+        if not plain.any():
+            return
+        codes, numbers = codes[plain], _numbers(array, column)[plain]
+        low, high, unit = _grid(column)
+        self.below += int(np.sum(numbers < low))
+        self.above += int(np.sum(numbers > high))
+        self.lowest = min(self.lowest, float(numbers.min()))
+        self.highest = max(self.highest, float(numbers.max()))
+        if not isinstance(column, Number) or column.on_grid:
+            inside = (numbers >= low) & (numbers <= high)
+            values = seconds_at(codes, column) if isinstance(column, Datetime) else values_at(codes, column)
+            moved = np.abs(values - numbers) > 5e-7 * unit  # less is floating point
+            self.rounded += int(np.sum(inside & moved))
+        if len(self.seen) < 2:
+            self.seen |= set(np.unique(codes)[:2].tolist())
+
+
+def _blank(array: pa.Array) -> Bools:
+    if is_text(array.type) or array.type == CELLS:
+        nothing = pc.equal(pc.binary_length(read_text(array)), 0)
+    elif pa.types.is_floating(array.type):
+        nothing = pc.is_nan(array)
+    else:
+        nothing = pc.is_null(array)
+    result: Bools = pc.fill_null(nothing, True).to_numpy(zero_copy_only=False)
+    return result
+
+
+def _numbers(array: pa.Array, column: Numeric) -> Floats:
+    """Return the cells as numbers before they are clipped; times in seconds since 1970."""
+    if isinstance(column, Datetime):
+        seconds = read_seconds(array, date_format(column)).cast(pa.float64(), safe=False)
+        result: Floats = pc.fill_null(seconds, np.nan).to_numpy(zero_copy_only=False)
+        return result
+    return read_numbers(array, Notation.of(column))
+
+
+def _grid(column: Numeric) -> tuple[float, float, float]:
+    """Return the first and the last value that are not clipped, and the step; times in seconds since 1970."""
+    if not isinstance(column, Datetime):
+        return float(column.min), float(column.max), float(column.unit)
+    start, unit = (column.start - EPOCH).total_seconds(), column.unit.total_seconds()
+    return start, start + (column.steps + 1) * unit - 1, unit
+
+
+class FrequentTexts:
+    """The most frequent texts, however many there are; of rare ones, counts may be too small."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def add(self, texts: pa.Array) -> None:
+        shortened = pc.utf8_slice_codeunits(texts, 0, _LONGEST_TEXT)
+        for pair in pc.value_counts(shortened).to_pylist():
+            self.counts[pair["values"] or ""] += pair["counts"]
+        if len(self.counts) > 2 * _MOST_TEXTS:
+            least = self.counts.most_common(_MOST_TEXTS + 1)[-1][1]
+            kept = {text: count - least for text, count in self.counts.items() if count > least}
+            self.counts = Counter(kept or dict(self.counts.most_common(1)))  # at least an example
+
+
+class IdTally:
+    """How many different ids there are and how often they repeat, from those with the smallest hashes.
+
+    Up to 4,096 different ids, it is exact.
+    """
+
+    def __init__(self) -> None:
+        self.missing = 0
+        self.cells = 0
+        self._sample: dict[int, int] = {}
+        self._limit = 2**64
+
+    def add(self, array: pa.Array) -> None:
+        array = plain_array(array)
+        blank = _blank(array)
+        self.missing += int(blank.sum())
+        self.cells += int((~blank).sum())
+        texts = read_text(array.filter(pa.array(~blank))).cast(pa.large_binary())
+        for pair in pc.value_counts(texts).to_pylist():
+            place = int.from_bytes(hashlib.blake2b(pair["values"] or b"", digest_size=8).digest())
+            if place < self._limit:
+                self._sample[place] = self._sample.get(place, 0) + pair["counts"]
+        if len(self._sample) > _MOST_IDS:
+            kept = sorted(self._sample)[: _MOST_IDS + 1]
+            self._limit = kept.pop()
+            self._sample = {place: self._sample[place] for place in kept}
+
+    @property
+    def exact(self) -> bool:
+        return self._limit == 2**64
+
+    @property
+    def distinct(self) -> int:
+        estimate = round(len(self._sample) * 2**64 / self._limit)
+        return len(self._sample) if self.exact else min(estimate, self.cells)
+
+    @property
+    def most(self) -> int:
+        return max(self._sample.values(), default=0)
+
+
+# --- findings ---
 
 
 class ColumnCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a column's cells, in fractions of the rows, and what to do about it. PRIVATE.
 
-    `missing` is empty, `unreadable` no number or time, `undeclared` none of the values: all three count as
-    missing. `unexpected_missing` is empty where missing was not declared. `below` and `above` are clipped to the
-    bounds; `rounded` is moved to the next step.
+    Cells that are `missing` (empty), `unreadable` (no number or time) or `undeclared` (no declared value) count as
+    missing. `below` and `above` are clipped to the bounds; `rounded` are moved to the next step.
     """
 
     name: str
     type: str
     missing: float = 0.0
-    unexpected_missing: float = 0.0
     unreadable: float = 0.0
     undeclared: float = 0.0
     special: float = 0.0
@@ -69,8 +220,7 @@ class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     publishable: bool = False
     rows: int
-    dropped_rows: int
-    """Rows of a CSV file that are none: they have too many or too few cells."""
+    dropped_rows: int  # of a CSV file: too many or too few cells
     findings: tuple[str, ...]
     columns: tuple[ColumnCheck, ...]
 
@@ -95,22 +245,21 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
     check_unit(schema)
     opened = open_source(source)
     check_columns(opened, schema)
-    tallies: dict[str, Tally | IdTally] = {
-        column.name: IdTally() if isinstance(column, Id) else Tally(column) for column in schema.columns
-    }
+    names = [column.name for column in schema.columns]
+    ids = {column.name: IdTally() for column in schema.columns if isinstance(column, Id)}
+    learned = {column.name: Tally(column) for column in schema.columns if not isinstance(column, Id)}
     rows, broken = 0, np.zeros(len(schema.rules), dtype=np.int64)
-    for batch in opened.batches(list(tallies)):
+    for batch in opened.batches(names):
         rows += batch.num_rows
         records = encode_batch(batch, replace(schema, rules=()))  # derived columns, too
         broken += np.array([np.sum(_breaks(records, rule, schema)) for rule in schema.rules], dtype=np.int64)
-        for name, tally in tallies.items():
-            if isinstance(tally, IdTally):
-                tally.add(batch.column(name))
-            else:
-                tally.add(batch.column(name), records.codes[name])
+        for name, tally in learned.items():
+            tally.add(batch.column(name), records.codes[name])
+        for name, counted in ids.items():
+            counted.add(batch.column(name))
     checks = tuple(
-        _id(name, tally, rows, schema.person) if isinstance(tally, IdTally) else _column(tally, rows, schema.label)
-        for name, tally in tallies.items()
+        _id(name, ids[name], rows, schema.person) if name in ids else _column(learned[name], rows, schema.label)
+        for name in names
     )
     dropped = opened.dropped()
     findings = (*_of_table(schema, rows, dropped), *_of_rules(schema, rows, broken))
@@ -158,16 +307,14 @@ def _column(tally: Tally, rows: int, label: str | None) -> ColumnCheck:
     column = tally.column
     unread = "undeclared" if isinstance(column, Discrete) else "unreadable"
     counts = {"missing": tally.missing, unread: tally.unread, "special": tally.special}
-    counts["unexpected_missing"] = 0 if column.missing else tally.missing
     counts |= {"below": tally.below, "above": tally.above, "rounded": tally.rounded}
     findings = list(_of_cells(tally, rows, is_label=column.name == label))
     if tally.unread and tally.unread + tally.missing == rows and not _other_form(tally, column):
         example = quoted(tally.texts.counts.most_common(1)[0][0])
-        findings = [f"no cell is a {_WANTED[type(column)]}; most are like {example}: is that its type?"]
-    elif isinstance(column, Discrete):
-        findings += _of_undeclared(tally, column, rows)
+        findings = [f"no cell is a {_wanted(column)}; most are like {example}: is that its type?"]
     else:
-        findings += [*_of_unreadable(tally, column, rows), *_of_bounds(tally, column, rows)]
+        findings += _of_unread(tally, column, rows)
+        findings += _of_bounds(tally, column, rows) if isinstance(column, Numeric) else ()
     return ColumnCheck(
         name=column.name,
         type=type(column).__name__.lower(),
@@ -191,53 +338,44 @@ def _of_cells(tally: Tally, rows: int, *, is_label: bool) -> Iterator[str]:
         yield f"{some(tally.garbled, 'cell')} with bytes that are no text: name the file's encoding (--encoding)"
 
 
-_WANTED = {
-    Category: "declared value",
-    Boolean: "true or false",
-    Integer: "number",
-    Number: "number",
-    Datetime: "time",
-}
+_WANTED = {"category": "declared value", "boolean": "true or false", "datetime": "time"}  # else a number
 
 
-def _of_undeclared(tally: Tally, column: Discrete, rows: int) -> Iterator[str]:
-    frequent = _frequent(tally, rows)
-    codes = {t: count for t, count in frequent.items() if t.lower() not in MARKERS or not column.missing}
-    if codes:
-        it = "it" if len(codes) == 1 else "them"
-        remedy = f"add {it} to the values, if public" if isinstance(column, Category) else "make it a category"
-        yield f"{_listed(codes, rows)}, not declared: {remedy}"
-    yield from _of_rest(tally, frequent, rows)
+def _wanted(column: Discrete | Numeric) -> str:
+    return _WANTED.get(type(column).__name__.lower(), "number")
 
 
-def _of_unreadable(tally: Tally, column: Numeric, rows: int) -> Iterator[str]:
-    """Cells that are no number or time: perhaps they are, in another form; perhaps they are codes."""
-    form = _other_form(tally, column)
-    if form is not None:
+def _of_unread(tally: Tally, column: Discrete | Numeric, rows: int) -> Iterator[str]:
+    """Cells that are no declared value, number or time: another notation, codes, or marks of missing cells."""
+    if form := _other_form(tally, column):
         what = "times" if isinstance(column, Datetime) else "numbers"
         yield f"{percent(tally.unread, rows)} of the cells are {what} in another form: set {form}"
         return
     frequent = _frequent(tally, rows)
-    codes = {t: count for t, count in frequent.items() if t.lower() not in MARKERS}
-    markers = {t: count for t, count in frequent.items() if t not in codes}
+    codes = {text: count for text, count in frequent.items() if text.lower() not in MARKERS}
+    markers = {text: count for text, count in frequent.items() if text not in codes}
     if codes:
-        yield f"{_listed(codes, rows)}: add special = [{', '.join(quoted(text) for text in codes)}]"
+        listed = _listed(codes, rows)
+        if isinstance(column, Numeric):
+            yield f"{listed}: add special = [{', '.join(quoted(text) for text in codes)}]"
+        elif isinstance(column, Category):
+            yield f"{listed}, not declared: add {'it' if len(codes) == 1 else 'them'} to the values, if public"
+        else:
+            yield f"{listed}, not declared: make it a category"
     if markers and not column.missing:
         yield f"{_listed(markers, rows)}: declare missing = true"
     yield from _of_rest(tally, frequent, rows)
 
 
 def _frequent(tally: Tally, rows: int) -> dict[str, int]:
-    """The few texts that make up a good part of the cells that cannot be read."""
     common = tally.texts.counts.most_common(_MOST_SUGGESTED)
     return {text: count for text, count in common if count >= _MANY * rows}
 
 
 def _listed(texts: dict[str, int], rows: int) -> str:
-    said = f"{percent(sum(texts.values()), rows)} of the cells are"
-    if len(texts) == 1:
-        return f"{said} {quoted(*texts)}"
-    return f"{said} {', '.join(f'{quoted(text)} ({percent(count, rows)})' for text, count in texts.items())}"
+    each = [f"{quoted(text)} ({percent(count, rows)})" for text, count in texts.items()]
+    whole = percent(sum(texts.values()), rows)
+    return f"{whole} of the cells are {', '.join(each) if len(each) > 1 else quoted(*texts)}"
 
 
 def _of_rest(tally: Tally, named: dict[str, int], rows: int) -> Iterator[str]:
@@ -246,7 +384,7 @@ def _of_rest(tally: Tally, named: dict[str, int], rows: int) -> Iterator[str]:
     if rest > 0 and others:
         more, declare = "more " if named else "", "" if tally.column.missing else "; declare missing = true"
         yield (
-            f"{percent(rest, rows)} {more}of the cells are no {_WANTED[type(tally.column)]}, such as "
+            f"{percent(rest, rows)} {more}of the cells are no {_wanted(tally.column)}, such as "
             f"{quoted(others[0])}: they will count as missing{declare}"
         )
 
@@ -267,16 +405,13 @@ def _other_form(tally: Tally, column: Discrete | Numeric) -> str | None:
 
 def _of_bounds(tally: Tally, column: Numeric, rows: int) -> Iterator[str]:
     """Numbers that are clipped or rounded, and bounds that are far too wide."""
-    for count, side, remedy in ((tally.below, "below min", "lower"), (tally.above, "above max", "raise")):
+    for count, side, remedy in ((tally.below, "below min", "lower min"), (tally.above, "above max", "raise max")):
         if count >= _NOTABLE * rows and count:
-            bound = side.split()[1]
-            yield (
-                f"{percent(count, rows)} of the cells are {side} and will be cut to it: {remedy} {bound}, "
-                "to what is publicly known"
-            )
+            said = f"{percent(count, rows)} of the cells are {side} and will be cut to it"
+            yield f"{said}: {remedy}, to what is publicly known"
     if tally.rounded >= _NOTABLE * rows and tally.rounded:
         yield f"{percent(tally.rounded, rows)} of the cells {_rounded(column)}"
-    low, high = bounds_of(column)
+    low, high, _ = _grid(column)
     width = tally.highest - tally.lowest
     if width > 0 and high - low >= _WIDE * width:
         yield (

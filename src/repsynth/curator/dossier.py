@@ -14,34 +14,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repsynth.arrays import Floats, Ints
-from repsynth.curator.chance import protected_probability
 from repsynth.curator.guarantee import eta_share, guaranteed_weights, why_none
 from repsynth.data.records import UNITS, Records, Whose
 from repsynth.data.sources import check_columns, open_source
 from repsynth.engines.local import LocalEngine
+from repsynth.mechanism.meter import Meter
+from repsynth.planning.plan import Plan
 from repsynth.privacy.loss import Loss, weight_grid
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 from repsynth.scoring.base import NAT
+from repsynth.scoring.stage import SCORES, measure_stage_one
 from repsynth.scoring.weights import FULL
 from repsynth.storage.atomic import beside
 
+RUNS = 25
+"""Repetitions of stage 1: the standard error of a frequency is at most 0.1."""
 _LABEL = "PRIVATE: per-record privacy losses, a function of the data. For the curator only; never publish."
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The dossier in a few numbers; as private as the rest of it. `records` are persons where several `rows` may
-    be one person's.
+    """The dossier in a few numbers; as private as the rest of it.
 
-    Inequality: largest to median, Gini coefficient, and the gap between the 90 % and the 10 % quantile of
-    the realised ε. Bias: the two terms of the bound on how far weighting and clipping move the mean
-    contribution of a record, in units of the contribution; of the clip norm where a model was trained, and
-    without what clipping takes there, which changes from round to round. `guaranteed_fraction` is the fraction of
-    records whose guaranteed ε is below the total; where it is 0, `no_guarantee` may say why.
-
-    `protected_fraction` is the mean chance of a record to be protected, over the noise of stage 1, and
-    `undecided_fraction` the fraction of records for which this noise decides: their chance lies between 10 % and
-    90 %. Both are None without a threshold.
+    If a person may have several `rows`, `records` are persons.
+    Inequality of the realised ε: largest to median, Gini coefficient, gap between the 90 % and the 10 % quantile.
+    `guaranteed_fraction` counts records whose guaranteed ε is below the total; if 0, `no_guarantee` may say why.
+    Bias: the bound on how far weighting and clipping move the mean contribution of a record, in units of the
+    contribution. In a training the unit is the clip norm, and `clip_bias` is None, as it changes in every round.
+    `protected_fraction` is a record's mean chance to be protected, over the noise of stage 1. `undecided_fraction`
+    counts records with a chance between 10 % and 90 %. Both are None without a threshold.
     """
 
     records: int
@@ -78,12 +79,6 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
 
     Where several rows may be one person's, `person` says which belong together and `counts` what each counts;
     influence and losses are the person's, with all their rows, and stand in each of these.
-
-    >>> from repsynth import datasets, synthesize
-    >>> sim = datasets.load("sim")
-    >>> table, summary = dossier(sim.table, synthesize(sim.table, sim.schema, epsilon=1.0))
-    >>> summary.records, summary.largest_epsilon <= 1.0
-    (6000, True)
     """
     opened = open_source(source)
     check_columns(opened, release.schema)
@@ -131,6 +126,23 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     return pa.table(columns), summary
 
 
+def protected_probability(plan: Plan, data: Sequence[Records], *, runs: int = RUNS) -> Floats | None:
+    """Repeat stage 1 with fresh noise and return how often each record reaches the threshold of its label.
+
+    From there on its weight is at most the outlier weight. None if the weights need no threshold.
+    """
+    if SCORES not in plan.charges:
+        return None
+    times = [np.zeros(records.rows) for records in data]
+    for _ in range(runs):
+        engine = LocalEngine(data, person=plan.schema.person)
+        stage = measure_stage_one(Meter(engine, mu=plan.scale), plan, lambda _: None)
+        assert stage.threshold is not None
+        for records, found in zip(data, times, strict=True):
+            found += stage.score.of(records) >= stage.threshold.value
+    return np.concatenate([np.zeros(0), *times]) / runs
+
+
 @dataclass(frozen=True)
 class _Owners:
     """Whose each row is, and what it counts; each row a person's own and counted in full where that is so."""
@@ -171,8 +183,10 @@ class _Owners:
 
 
 def _norms(data: list[Records], release: Release) -> tuple[Floats, Floats | None]:
-    """The norm of each record's contribution after clipping, and what clipping took; where that changes from round
-    to round, the clip norm stands for the one and nothing for the other."""
+    """Return the norm of each record's contribution after clipping, and what clipping took.
+
+    In a training both change from round to round: then the clip norm, and None.
+    """
     norms = [release.fit.norms(records) for records in data]
     if any(each is None for each in norms):
         return _each(data, lambda records: np.ones(records.rows)), None
@@ -181,20 +195,12 @@ def _norms(data: list[Records], release: Release) -> tuple[Floats, Floats | None
 
 
 def max_to_median(losses: Floats) -> float:
-    """The largest loss in units of the median one.
-
-    >>> max_to_median(np.array([1.0, 2.0, 4.0]))
-    2.0
-    """
+    """Return the largest loss in units of the median one."""
     return float(losses.max() / np.median(losses)) if losses.size and np.median(losses) > 0 else 1.0
 
 
 def gini(losses: Floats) -> float:
-    """0 where all lose the same, near 1 where one record loses everything.
-
-    >>> gini(np.array([1.0, 1.0, 1.0])), gini(np.array([0.0, 0.0, 3.0])).__round__(3)
-    (0.0, 0.667)
-    """
+    """Return the Gini coefficient: 0 if all lose the same, near 1 if one record loses everything."""
     if not losses.size or losses.sum() <= 0:
         return 0.0
     ranks = 2 * np.arange(1, losses.size + 1) - losses.size - 1
@@ -202,11 +208,7 @@ def gini(losses: Floats) -> float:
 
 
 def quantile_gap(losses: Floats) -> float:
-    """The distance between the 90 % and the 10 % quantile.
-
-    >>> quantile_gap(np.array([1.0, 1.0, 1.0]))
-    0.0
-    """
+    """Return the distance between the 90 % and the 10 % quantile."""
     return float(np.subtract(*np.quantile(losses, [0.9, 0.1]))) if losses.size else 0.0
 
 

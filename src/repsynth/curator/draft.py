@@ -10,10 +10,8 @@ from typing import Any
 
 import msgspec
 
-from repsynth.curator.decide import decide
-from repsynth.curator.decision import Decision
-from repsynth.curator.follows import Follows, what_follows
-from repsynth.curator.look import Look, quoted, read_table, some
+from repsynth.curator.infer import Decision, decide
+from repsynth.curator.profile import Look, quoted, read_table, some, what_follows
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema.sdv import Described
@@ -40,22 +38,6 @@ class Draft(msgspec.Struct, frozen=True):
     columns: tuple[Decision, ...]
 
 
-def draft_schema(
-    source: Any,
-    *,
-    label: str | None = None,
-    decimal: str | None = None,
-    described: Mapping[str, Described] | None = None,
-) -> str:
-    """The text of a `schema.toml` to be completed by hand.
-
-    >>> import pyarrow as pa
-    >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
-    type = "integer"
-    """
-    return make_draft(source, label=label, decimal=decimal, described=described).text
-
-
 def make_draft(
     source: Any,
     *,
@@ -63,8 +45,12 @@ def make_draft(
     decimal: str | None = None,
     described: Mapping[str, Described] | None = None,
 ) -> Draft:
-    """The draft and the reasons for it; the decimal mark of numbers in text, and what metadata says of columns,
-    where that is known."""
+    """Draft a schema. `decimal` is the mark of numbers in text, and `described` what metadata says about columns.
+
+    >>> import pyarrow as pa
+    >>> print(make_draft(pa.table({"age": [30, 41, 52]})).text.splitlines()[-3])
+    type = "integer"
+    """
     opened = open_source(source)
     table, dropped = read_table(opened), opened.dropped()
     if label is not None and label not in table.column_names:
@@ -86,9 +72,15 @@ def make_draft(
         )
         for look in looks
     )
-    learned = [look for look, column in zip(looks, columns, strict=True) if column.type != "id"]
-    follows = what_follows(learned)
-    columns = tuple(_with(column, follows.get(column.name)) for column in columns)
+    follows = what_follows([look for look, column in zip(looks, columns, strict=True) if column.type != "id"])
+    columns = tuple(
+        msgspec.structs.replace(
+            column, reason=f"{column.reason}; {follows[column.name]}: leave it out and put it back afterwards"
+        )
+        if column.name in follows
+        else column
+        for column in columns
+    )
     warnings = []
     if dropped:
         warnings.append(f"{some(dropped, 'row')} of the file with too many or too few cells: left out")
@@ -98,7 +90,7 @@ def make_draft(
 
 
 def check_described(described: Mapping[str, Described], names: Sequence[str]) -> Mapping[str, Described]:
-    """What metadata says; refused where it is about columns that the table does not have."""
+    """Return the metadata; refuse it if it describes columns that the table does not have."""
     if absent := [quoted(name) for name in described if name not in names]:
         more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
         raise ConfigError(
@@ -108,17 +100,8 @@ def check_described(described: Mapping[str, Described], names: Sequence[str]) ->
     return described
 
 
-def _with(column: Decision, follows: Follows | None) -> Decision:
-    if follows is None:
-        return column
-    where = "" if follows.whole else " in the rows looked at"
-    each = "and the other way round" if follows.both else f"which has {follows.values:,} values"
-    said = f"follows from {quoted(follows.source)}{where}, {each}: leave it out and put it back afterwards"
-    return msgspec.structs.replace(column, reason=f"{column.reason}; {said}")
-
-
 def schema_text(head: str, columns: Sequence[Decision], label: str | None, warnings: Sequence[str]) -> str:
-    """The text of a schema: what is said of the whole, then each column with its reason."""
+    """Return the text of a schema: the head, then each column with its reason."""
     lines = [*_comment("WARNING: ", warnings), head]
     lines.append(f"label = {quoted(label)}" if label else _NO_LABEL)
     for column in columns:

@@ -35,11 +35,8 @@ from repsynth.scoring.weights import FULL
 ETA_SHARE = 1 / 2
 """The part of δ for the chance η that the noise exceeds its bounds: half of δ costs little in ε."""
 
-_CHANCES = 10.0 ** -np.arange(0.0, 24.0)
-"""Where records that hardly ever reach a level are told from those that may."""
-
-_LOOKED_AT = 4
-"""Edges whose numbers of records are bounded each; at those above them there are no more records."""
+_CHANCES = 10.0 ** -np.arange(0.0, 24.0)  # records that reach a level less often go into a sum of chances
+_LOOKED_AT = 4  # edges whose numbers of records are bounded each; higher edges have no more records
 
 
 def why_none(release: Release) -> str | None:

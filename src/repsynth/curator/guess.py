@@ -1,4 +1,4 @@
-"""How a column writes its numbers, dates and ids: found by trying, on its different cells."""
+"""Guess how a column writes its numbers and dates by trying notations on its distinct values."""
 
 import re
 import unicodedata
@@ -10,15 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Floats
-from repsynth.curator.look import Look, quoted
+from repsynth.curator.profile import Look, quoted
 from repsynth.data.encode import read_numbers, read_seconds
 from repsynth.data.notation import Notation
-from repsynth.schema.dates import DateFormat
-from repsynth.schema.id_formats import SYMBOLS, IdFormat, escaped
+from repsynth.schema.formats import DateFormat
 
 _TRIED = 2_000
-_SPARE = 10
-"""A format of ids must have room for so many times the rows."""
 _SEPARATORS = [
     *((",", "."), (".", ","), ("'", "."), ("’", "."), (" ", "."), (" ", ","), ("\u00a0", ","), ("\u00a0", ".")),
     *(("\u202f", ","), ("_", "."), ("'", ","), ("", ",")),
@@ -50,14 +47,7 @@ class Read:
 
 
 def numbers_of(look: Look, decimal: str | None = None) -> Read:
-    """The numbers of a column in the notation that reads most of its cells; plain ones, if none reads more.
-    Where the decimal mark is known, only notations with it are tried.
-
-    >>> look = Look.of("pay", pa.chunked_array([["$1,250.50", "$980", "-$3,000,000"]]))
-    >>> read = numbers_of(look)
-    >>> read.numbers.tolist(), read.keys
-    ([1250.5, 980.0, -3000000.0], {'thousands': ',', 'prefix': '$'})
-    """
+    """Read the numbers of a column in the notation that reads most cells; `decimal` is the mark if it is known."""
     if not look.is_text:
         return Read(look.numbers)
     few = _some(look)
@@ -75,18 +65,14 @@ def numbers_of(look: Look, decimal: str | None = None) -> Read:
         return Read(look.numbers)
     keys = {"thousands": thousands, "decimal": mark.replace(".", ""), "prefix": prefix}
     warnings = []
-    if (
-        decimal is None
-        and thousands
-        and all(re.fullmatch(rf"\d+{re.escape(thousands)}\d{{3}}", text) for text in bare)
-    ):
+    either = rf"\d+{re.escape(thousands)}\d{{3}}"
+    if decimal is None and thousands and all(re.fullmatch(either, text) for text in bare):
         warnings.append(
             f"every cell has one {quoted(thousands)} and three digits behind it: taken for thousands; if they are "
             f"decimals, make it a number with decimal = {quoted(thousands)}"
         )
-    return Read(
-        _read(look, prefix, thousands, mark), {k: v for k, v in keys.items() if v}, warnings=tuple(warnings)
-    )
+    written = {key: text for key, text in keys.items() if text}
+    return Read(_read(look, prefix, thousands, mark), written, tuple(warnings))
 
 
 def _prefix(texts: list[str]) -> str:
@@ -117,14 +103,8 @@ def _read(look: Look, prefix: str, thousands: str, decimal: str) -> Floats:
 
 
 def times_of(look: Look) -> Read | None:
-    """The times of a column, stored as such or written in the format that reads most of its cells.
-
-    >>> times_of(Look.of("born", pa.chunked_array([["31.01.1980", "01.02.1981"]]))).keys
-    {'dates': '%d.%m.%Y'}
-    """
-    if pa.types.is_temporal(look.values.type):
-        if not (pa.types.is_date(look.values.type) or pa.types.is_timestamp(look.values.type)):
-            return None
+    """The times of a column, stored as such or written in the format that reads most of its cells."""
+    if pa.types.is_date(look.values.type) or pa.types.is_timestamp(look.values.type):
         return Read(_seconds(look))
     if not look.is_text:
         return None
@@ -144,28 +124,6 @@ def times_of(look: Look) -> Read | None:
     if "%y" in form:
         warnings.append("years of two digits: 69 to 99 are read as 1969 to 1999, 00 to 68 as 2000 to 2068")
     return Read(numbers, {"dates": form}, tuple(warnings))
-
-
-def id_format_of(look: Look) -> str | None:
-    """The format that all texts of a column have, with room to spare; None where they have none.
-
-    >>> id_format_of(Look.of("staff", pa.chunked_array([["E-10439", "E-99120"]])))
-    'E-#####'
-    """
-    if not look.is_text or len({len(text) for text in look.texts}) != 1:
-        return None
-    form = ""
-    for place in zip(*look.texts, strict=True):
-        seen = set(place)
-        symbol = next((symbol for symbol in "#?*^" if seen <= set(SYMBOLS[symbol])), None)
-        if len(seen) == 1 and symbol != "#":
-            form += escaped(place[0])
-        elif symbol is None:
-            return None
-        else:
-            form += symbol
-    usable = IdFormat(form).problem is None and IdFormat(form).room >= _SPARE * look.rows
-    return form if usable else None
 
 
 def _formats(look: Look) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from repsynth.arrays import Ints
 from repsynth.errors import ConfigError
 from repsynth.schema import Id, Schema
-from repsynth.schema.id_formats import IdFormat
+from repsynth.schema.formats import IdFormat
 
 _ROUNDS = 6
 _MOST_ROOM = 2**60

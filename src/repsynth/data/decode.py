@@ -16,8 +16,7 @@ from repsynth.data.sources.base import is_text
 from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import is_whole_number
 
-Kind = Literal["pandas", "polars", "arrow"]
-"""What a synthetic table comes as."""
+Kind = Literal["pandas", "polars", "arrow"]  # what a synthetic table comes as
 
 _DAY = 86_400
 

@@ -34,10 +34,9 @@ from repsynth.data.sources.base import is_number, is_text
 from repsynth.data.sources.cells import CELLS, read_cell
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
-from repsynth.schema.dates import DateFormat
+from repsynth.schema.formats import DateFormat
 
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""How many of a unit are a second."""
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # how many of a unit are a second
 
 _TRUE = ["true", "t", "yes", "y"]
 _FALSE = ["false", "f", "no", "n"]
@@ -56,11 +55,9 @@ class EncodedTable:
         self.check_whole()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches of the learned columns as they stand."""
         return self.source.batches([column.name for column in self.schema.learned])
 
     def encode(self, batch: pa.RecordBatch) -> Records:
-        """The records of a batch."""
         return encode_batch(batch, self.schema)
 
     def check_whole(self) -> None:

@@ -1,19 +1,15 @@
-"""Whose a row is: ids become fingerprints under a secret key, and those with the same one are put together.
+"""Whose a row is: ids become fingerprints under a secret key, and rows with the same fingerprint are one person's.
 
-Two ids are the same where their texts are, without the blanks around them; 17 and 17.0 are one. A row without an
-id is a person of its own. An id that is there but was not read in full, because the table has another encoding
-than was said or a float has lost digits, may be anybody's: such a row counts nothing, whatever else there is.
+Two ids are equal if their texts are, without the blanks around them; 17 and 17.0 are equal. A row without an id is
+its own person. An id that was not read in full may be anybody's, so its row counts nothing. That happens with a
+wrong encoding, or where a float has lost digits.
 
-Different ids have the same fingerprint with a chance of 2⁻¹²⁸, whatever they are. A fingerprint is made of four
-numbers of 32 bits, the upper halves of m₀ + m₁ x₁ + m₂ x₂ + ... modulo 2⁶⁴, where x₁ is the length of the id and
-the others are its bytes, four at a time. With keys m that are drawn at random each such number is the same for two
-different ids with a chance of 2⁻³² (strongly universal hashing, which needs no assumption about a cipher).
+Different ids have equal fingerprints with probability 2⁻¹²⁸. A fingerprint is four numbers of 32 bits: the upper
+halves of m₀ + m₁ x₁ + m₂ x₂ + ... modulo 2⁶⁴, where x₁ is the length of the id and the other x are its bytes, four
+at a time. With a random key m this is strongly universal hashing, which needs no assumption about a cipher.
 
-No key is drawn in here. One process brings random bytes as they are needed. The workers of a cluster must have the
-same key without asking each other, however long their ids are: they expand a seed of 256 bits with SHAKE-256. Then
-the chance is 2⁻¹²⁸ and what it takes to tell SHAKE-256 from random bits without its seed. (A key as long as the
-longest id, drawn at random, would need no such assumption, but one more pass over all ids to find that length, and
-the length is private.)
+No key is drawn here. One process passes random bytes as they are needed. The workers of a cluster expand a common
+seed of 256 bits with SHAKE-256. There the probability also assumes that its output looks random without the seed.
 """
 
 import hashlib
@@ -40,7 +36,6 @@ _LOST = "\ufffd"  # what stands for a character that could not be read
 _DIGITS = {16: 11, 32: 24, 64: 53}  # up to this power of two, floats of so many bits hold all whole numbers
 _SOME = 2**14  # texts that are hashed at a time: they stay in the cache
 _LIMB = 4  # bytes of an id that are multiplied by one number of the key
-
 _KEPT = np.array([0, 2**8 - 1, 2**16 - 1, 2**24 - 1, 2**32 - 1], dtype=np.uint32)  # the first bytes of a limb
 
 Words = NDArray[np.uint64]
@@ -184,7 +179,6 @@ class Run:
         return cls(Prints(words[0], words[1]), numbers[0], numbers[1])
 
     def merged(self) -> "Run":
-        """Each person once, where several runs were joined."""
         return Run.of(self.prints, self.rows, self.first)
 
     def find(self, asked: Prints) -> Ints:

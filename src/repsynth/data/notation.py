@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repsynth.schema import Datetime, Integer, Number, Numeric
 from repsynth.schema.columns import plain_number
-from repsynth.schema.dates import DateFormat
+from repsynth.schema.formats import DateFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,8 +19,7 @@ EPOCH = datetime(1970, 1, 1)
 _BLANK = "[\\s\u00a0\u202f]*"
 _NUMERAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _HEX = re.compile(r"[+-]?0[xob][0-9a-f_]+", re.IGNORECASE)
-_MOST_DIGITS = 15
-"""Decimal digits that float64 keeps."""
+_MOST_DIGITS = 15  # decimal digits that float64 keeps
 NULLS = (
     *("", "na", "n/a", "#na", "#n/a", "#n/a n/a", "null", "none", "<na>", "nan", "+nan", "-nan"),
     *("1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),

@@ -83,7 +83,6 @@ class Persons:
 
     @property
     def count(self) -> int:
-        """How many persons have an id."""
         return len(self._run.rows)
 
     def find(self, ids: pa.Array) -> Ints:

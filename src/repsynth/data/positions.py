@@ -1,6 +1,10 @@
-"""Numbers and their positions: from values between the public bounds to places on the grid, and back."""
+"""Numbers and their positions: from values between the public bounds to places on the grid, and back.
+
+`Cut` finds the interval of each position between public edges.
+"""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,11 @@ from repsynth.schema.columns import exactly
 
 _DIGITS = 6
 _EXACT_POWER = 22  # the largest power of ten that float64 holds exactly
+
+_CELLS = 2**15
+_FEW = 4_096  # below so many codes, a table takes longer than a search
+_UNSURE = -2
+_TAILS = 0.002
 
 
 def positions_of(numbers: Floats, column: Integer | Number) -> Ints:
@@ -71,7 +80,6 @@ def usual(positions: Ints, column: Numeric) -> Ints:
 
 
 def _taken(column: Numeric) -> set[int]:
-    """The positions whose value is a special one."""
     special = _special(column)
     if isinstance(column, Datetime):
         unit, (start,) = column.unit.total_seconds(), seconds_at(np.zeros(1, dtype=np.int64), column).tolist()
@@ -151,3 +159,60 @@ def _to_digits(numbers: Floats, digits: Ints, which: Ints) -> Floats:
         return np.array([float(f"{unit:.0f}e{-count}") for unit, count in pairs], dtype=np.float64)
     rounded: Floats = units / times
     return rounded if by is None else rounded * by
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Intervals of codes, each from one of the `starts` to the next.
+
+    Codes are sorted into many cells of equal width, a power of two. All but few cells lie inside one interval, so
+    that the cell decides; only in the others, and beyond the cells, is there a search. Where the cells lie is a
+    matter of speed alone.
+    """
+
+    starts: Ints
+    first: int
+    shift: int
+    table: NDArray[np.int32]
+
+    @classmethod
+    def at(cls, starts: Ints, sample: Ints) -> "Cut":
+        """Cells where most codes of a `sample` are."""
+        seen = np.sort(sample[:: max(len(sample) // 1024, 1)])
+        seen = seen[np.searchsorted(seen, 0) :]
+        low, high = np.quantile(seen, [_TAILS, 1 - _TAILS], method="lower").tolist() if seen.size else (0, 0)
+        shift = max((high - low).bit_length() - _CELLS.bit_length() + 1, 0)
+        cells = low + (np.arange(_CELLS, dtype=np.int64) << shift)
+        begin = np.searchsorted(starts, cells, side="right") - 1
+        end = np.searchsorted(starts, cells + ((1 << shift) - 1), side="right") - 1
+        # The last entry is for what is beyond the cells.
+        table = np.append(np.where(begin == end, begin, _UNSURE), _UNSURE).astype(np.int32)
+        return cls(starts, low, shift, table)
+
+    def of(self, codes: Ints) -> Ints:
+        """The interval of each code, −1 below the first start: `np.searchsorted(starts, codes, "right") - 1`.
+
+        >>> codes = np.array([-1, 0, 4, 5, 99])
+        >>> Cut.at(np.array([0, 5]), codes).of(codes).tolist()
+        [-1, 0, 0, 1, 1]
+        """
+        cells = (codes - self.first).view(np.uint64)  # so that those below are beyond, too
+        np.right_shift(cells, np.uint64(self.shift), out=cells)
+        np.minimum(cells, np.uint64(_CELLS), out=cells)
+        near = self.table.take(cells.view(np.int64))
+        unsure = np.flatnonzero(near == _UNSURE)
+        found = near.astype(np.int64)
+        if unsure.size:
+            found[unsure] = np.searchsorted(self.starts, codes[unsure], side="right") - 1
+        return found
+
+
+def interval_of(codes: Ints, starts: Ints) -> Ints:
+    """The interval of each code between sorted starts, −1 below the first.
+
+    >>> interval_of(np.array([-1, 3, 7]), np.array([0, 5])).tolist()
+    [-1, 0, 1]
+    """
+    if len(codes) < _FEW:
+        return np.searchsorted(starts, codes, side="right") - 1
+    return Cut.at(starts, codes).of(codes)

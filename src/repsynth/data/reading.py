@@ -20,6 +20,10 @@ _STATEFUL = re.compile(r"utf.?7|iso.?2022.*|hz.*|.*escape|punycode|idna|undefine
 """Encodings in which the same bytes mean different things, by what came before: a cell could change others."""
 
 
+def _knob(description: str, metavar: str, **more: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description, extra={"metavar": metavar, **more})
+
+
 class Reading(Knobs, frozen=True):
     """How to read a table; what is left open follows from its name or its file.
 
@@ -27,37 +31,23 @@ class Reading(Knobs, frozen=True):
     '\\t'
     """
 
-    delimiter: Annotated[
-        str | None,
-        msgspec.Meta(description="CSV: the character between cells (, or a tab in .tsv)", extra={"metavar": "C"}),
-    ] = None
+    delimiter: Annotated[str | None, _knob("CSV: the character between cells (, or a tab in .tsv)", "C")] = None
     encoding: Annotated[
         str | None,
-        msgspec.Meta(
-            description="CSV and statistics files: how text is stored, such as cp1252 or utf-16 (utf-8)",
-            extra={"metavar": "NAME"},
-        ),
+        _knob("CSV and statistics files: how text is stored, such as cp1252 or utf-16 (utf-8)", "NAME"),
     ] = None
     decimal: Annotated[
-        str | None,
-        msgspec.Meta(
-            description="CSV: the decimal mark of number columns for which the schema has none (.)",
-            extra={"metavar": "C"},
-        ),
+        str | None, _knob("CSV: the decimal mark of number columns for which the schema has none (.)", "C")
     ] = None
     table_name: Annotated[
-        str | None,
-        msgspec.Meta(
-            description="the table of a database, or the sheet of a workbook",
-            extra={"metavar": "NAME", "flag": "--table"},
-        ),
+        str | None, _knob("the table of a database, or the sheet of a workbook", "NAME", flag="--table")
     ] = None
     query: Annotated[
         str | None,
-        msgspec.Meta(
-            description="of a database, the rows that this SELECT gives: one per person, and none that depends on "
-            "another person's",
-            extra={"metavar": "SQL"},
+        _knob(
+            "of a database, the rows that this SELECT gives: one per person, and none that depends on another "
+            "person's",
+            "SQL",
         ),
     ] = None
 

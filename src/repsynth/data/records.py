@@ -11,11 +11,8 @@ from repsynth.arrays import Bools, Ints
 
 MISSING = -1
 
-UNITS = 2**12
-"""What a row counts that counts in full."""
-
-ALONE = 2**62
-"""From here on are the places of rows without an id, each a person of its own."""
+UNITS = 2**12  # the units of a row that counts in full
+ALONE = 2**62  # places of rows without an id start here; each is its own person
 
 OfCode = Callable[[Ints], NDArray[Any]]
 """A public function of one column's codes, each for itself."""

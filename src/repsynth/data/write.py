@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,7 +52,7 @@ def write_table(
     Several threads make the pieces, which may have texts as dictionaries, and get them ready.
     """
     rows, apostrophes = 0, Counter[str]()
-    with unnamed(path) as temporary, WRITERS[path.suffix.lower()](temporary, schema) as writer:
+    with unnamed(path) as temporary, contextlib.closing(WRITERS[path.suffix.lower()](temporary, schema)) as writer:
 
         def make(piece: Callable[[], pa.Table]) -> tuple[int, Any]:
             table = piece()
@@ -67,11 +67,9 @@ def write_table(
 
 
 class Writer(Protocol):
-    """A context that writes a table to a file, piece by piece."""
+    """Writes a table to a file, piece by piece."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
+    def close(self) -> None: ...
 
     def ready(self, piece: pa.Table) -> Any:
         """What is to be written of a piece; several threads may ask at a time."""
@@ -83,8 +81,6 @@ class Writer(Protocol):
 
 
 class _ParquetWriter:
-    """Parquet."""
-
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
@@ -95,12 +91,7 @@ class _ParquetWriter:
         self._writer = pq.ParquetWriter(
             path, schema, use_dictionary=repeated or False, write_statistics=ordered or False
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._writer.close()
+        self.close = self._writer.close
 
     def ready(self, piece: pa.Table) -> pa.Table:
         return piece
@@ -117,12 +108,7 @@ class _CsvWriter:
         self._header = Counter(name for name, is_risky in zip(schema.names, risky, strict=True) if is_risky)
         self._names = [_as_csv(_without_formulas(schema.empty_table())[0], header=True)]
         self._file = path.open("wb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
+        self.close = self._file.close
 
     def ready(self, piece: pa.Table) -> tuple[pa.Buffer, Counter[str]]:
         safe, apostrophes = _without_formulas(piece)

@@ -3,7 +3,6 @@
 No record comes here, and no noise is drawn there. What Dask and Spark do differently is behind `Cluster`.
 """
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,11 +21,8 @@ from repsynth.engines.work import EncodeCompact, Failed, Look, Task, Total
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Person, Schema
 
-FAN_IN = 8
-"""How many sums are added by one task."""
-
-HANDS = 32
-"""By how many tasks persons are counted at most: each part sends something to each of them."""
+FAN_IN = 8  # how many sums are added by one task
+HANDS = 32  # by how many tasks persons are counted at most: each part sends something to each of them
 
 
 class Parts(Protocol):
@@ -39,9 +35,11 @@ class Parts(Protocol):
         ...
 
     def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "Parts":
-        """What parts make of what others tell them. `ask` makes of a part a question for each of some hands;
-        `reply` makes of all questions to one hand, in the order of the parts, an answer to each; `settle` makes of
-        a part and the answers to it, in the order of the hands, what is kept where the part is."""
+        """Exchange messages between parts, and keep what each part makes of the answers.
+
+        `ask` turns a part into one question per hand. `reply` turns the questions to one hand, in the order of the
+        parts, into one answer each. `settle` turns a part and its answers, in the order of the hands, into the
+        new part."""
         ...
 
 
@@ -52,7 +50,7 @@ class Cluster(Protocol):
         """Things of this process, one for each part, and what a task makes of them."""
         ...
 
-    def frame(self, source: Source, encode: "EncodeCompact | EncodeOwned") -> Parts:
+    def frame(self, source: Source, encode: EncodeCompact) -> Parts:
         """The encoded records of a data frame that lies there."""
         ...
 
@@ -63,8 +61,6 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True)
 class ClusterEngine:
-    """Records on a cluster."""
-
     parts: Parts
     person: Person | None = None
     """Where several records may be one person's: all parts are `Compact`, and say what each counts."""
@@ -86,12 +82,10 @@ class ClusterEngine:
 
     @property
     def rows_per_person(self) -> int:
-        """As the schema declares."""
         return 1 if self.person is None else self.person.rows
 
     @property
     def units(self) -> int:
-        """One, but for persons."""
         return 1 if self.person is None else UNITS
 
     @cached_property
@@ -103,7 +97,6 @@ class ClusterEngine:
         return task if self.person is None else ByCount(self._count, task)
 
     def sum(self, kernel: Kernel) -> Ints:
-        """By the workers, each over its own parts."""
         return sum_of(self.parts, self._checked(Total(kernel)), like=kernel.total(no_records()))
 
     def per_record(self) -> Iterator[Records]:
@@ -132,12 +125,3 @@ def sum_of(parts: Parts, task: Task, like: Ints | None = None) -> Ints:
     if found[-1] != len(parts) or (like is not None and found.size != like.size + 1):
         raise DataError("the cluster did not add up each part once; nothing of it is used")
     return found[:-1] if like is None else found[:-1].reshape(like.shape)
-
-
-def depth_of(parts: int) -> int:
-    """How deep the tree is in which so many sums are added up.
-
-    >>> depth_of(1), depth_of(8), depth_of(1000)
-    (1, 1, 4)
-    """
-    return max(math.ceil(math.log(max(parts, 1), FAN_IN) - 1e-9), 1)

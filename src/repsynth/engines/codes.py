@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Ints
-from repsynth.data.cuts import Cut
 from repsynth.data.encode import EncodedTable
+from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, OfCode, Records, Whose, no_records
 from repsynth.engines.base import Kernel
 from repsynth.engines.shelf import MEMORY, Array, Shelf
@@ -28,20 +28,14 @@ from repsynth.threads import how_many_workers, in_order
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK = 131_072
-"""Records that are put aside together."""
-
-_WAITING = 8 * CHUNK
-"""Records that wait at most, where there are few who count the same."""
+CHUNK = 131_072  # records that are put aside together
+_WAITING = 8 * CHUNK  # records that wait at most, where there are few who count the same
 
 _BLOCK = 16_384
 """Records that a kernel gets at a time, where its result is small: what it works with then stays in the cache."""
 
-_TABULATED = 2**16
-"""Codes of a column up to which a function is tabulated at all of them."""
-
-_SAMPLED = 1_024
-"""One in so many codes tells where those of a column are, so that they are found quickly."""
+_TABULATED = 2**16  # codes of a column up to which a function is tabulated at all of them
+_SAMPLED = 1_024  # one in so many codes tells where those of a column are, so that they are found quickly
 
 Get = Callable[[], Array]
 Made = TypeVar("Made")
@@ -53,10 +47,8 @@ class _Chunk:
 
     rows: int
     codes: dict[str, Get]
-    factor: int = 1
-    """What each of them counts, in units."""
-    places: Get | None = None
-    """Whose they are, where several may be one person's."""
+    factor: int = 1  # what each of them counts, in units
+    places: Get | None = None  # whose they are, where several may be one person's
     cut: dict[str, tuple[Ints, Get]] = field(default_factory=dict)
 
 
@@ -68,7 +60,6 @@ class Codes:
         self.shelf = Shelf(memory)
         self._sizes = {c.name: c.size if isinstance(c, Discrete) else c.positions for c in schema.learned}
         self.workers = workers or how_many_workers()
-        """How many threads work."""
         self.on_rows: Callable[[int], None] = lambda rows: None
         """Hears how many records a sum has gone through."""
         self._chunks: list[_Chunk] = []
@@ -104,7 +95,6 @@ class Codes:
         return {name: records.codes[name].astype(_type_of(size)) for name, size in self._sizes.items()}
 
     def sum(self, kernel: Kernel) -> Ints:
-        """The exact sum of a kernel over all records."""
         nothing = kernel.total(no_records())
         passing = self._walk()
         rows = _BLOCK if nothing.size < _BLOCK else CHUNK
@@ -167,12 +157,10 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
         return len(next(iter(self.codes.values())))
 
     @classmethod
     def joined(cls, parts: "Sequence[Part]") -> "Part":
-        """One after the other."""
         codes = {name: np.concatenate([part.codes[name] for part in parts]) for name in parts[0].codes}
         owners = [part.places for part in parts if part.places is not None]
         return cls(parts[0].factor, codes, np.concatenate(owners) if owners else None)
@@ -187,7 +175,6 @@ class Waiting:
         self._rows: Counter[int] = Counter()
 
     def add(self, parts: Iterable[Part]) -> None:
-        """Some more."""
         for part in parts:
             self._parts.setdefault(part.factor, []).append(part)
             self._rows[part.factor] += part.rows
@@ -197,7 +184,6 @@ class Waiting:
             self.put_all()
 
     def put_all(self) -> None:
-        """However many there are."""
         for factor in sorted(self._parts):
             self._put_one(factor)
 
@@ -228,7 +214,8 @@ class _Pass:
         """The records of a chunk, so many at a time."""
         loaded = _Loaded(self, chunk)
         for start in range(0, chunk.rows, rows):
-            yield Block.of(loaded, start, min(start + rows, chunk.rows))
+            stop = min(start + rows, chunk.rows)
+            yield Block(stop - start, _Widened(loaded, start, stop), loaded, start)
 
     def table(self, name: str, function: OfCode, starts: Ints | None) -> Array:
         """A function's values at all codes of a column or, with `starts`, at these; at the end, of the missing."""
@@ -240,7 +227,6 @@ class _Pass:
         return self.once((name, function, id(starts)), make)
 
     def cut(self, name: str, starts: Ints) -> Cut:
-        """How a column is cut."""
         return self.once((name, id(starts)), lambda: Cut.at(starts, self.samples[name]))
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
@@ -281,7 +267,6 @@ class _Loaded:
         self._arrays: dict[str, Array] = {}
 
     def codes(self, name: str) -> Array:
-        """All codes of a column."""
         if name not in self._arrays:
             self._arrays[name] = self.chunk.codes[name]()
         return self._arrays[name]
@@ -306,11 +291,6 @@ class Block(Records):
     loaded: _Loaded
     start: int
     cut: dict[tuple[str, int], Ints] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, loaded: _Loaded, start: int, stop: int) -> "Block":
-        """From one place to another."""
-        return cls(stop - start, _Widened(loaded, start, stop), loaded, start)
 
     def look_up(self, name: str, function: OfCode, starts: Ints | None = None) -> NDArray[Any]:
         """By a table, where the column has few codes or the function few starts."""

@@ -1,13 +1,13 @@
-"""Persons on a cluster: whose rows are in several parts is found by the workers among themselves.
+"""Persons on a cluster: the workers find out among themselves whose rows are in several parts.
 
-Each part sends the fingerprints of its persons and how many rows each has there to some `hands`, by the
-fingerprint: all that is said of one person comes to one hand. The hand adds up, and tells each part what a row of
-each of its persons counts. No id and no fingerprint comes to the process that holds the budget. The key of the
-fingerprints is drawn there, for each run, and goes with the tasks.
+Each part sends the fingerprints of its persons, with their numbers of rows, to some `hands` (reducers). The
+fingerprint decides which hand, so one hand hears everything about a person. It adds up, and tells each part the
+factor of each of its persons. Neither ids nor fingerprints reach the process that holds the budget. That process
+draws the key of the fingerprints for each run and sends it with the tasks.
 
-Parts may be made again while others are kept, and a table may have changed by then. So a part compares itself with
-what the hands were told of it, and an answer comes with a digest of all that its hand was told, which says by
-which count it goes. Unless all parts go by one count, nothing is used: a person could count too much.
+A part may be made again after its table changed. So a part compares itself with what the hands were told about it,
+and each answer has a digest of everything its hand was told. Unless all parts go by the same count, the run is
+refused, because a person could count too much.
 """
 
 import hashlib
@@ -22,10 +22,9 @@ from repsynth.arrays import Ints
 from repsynth.data.encode import encode_batch
 from repsynth.data.fingerprints import UNREAD, Expanded, Fingerprints, Prints, Run, changed, id_texts, states_of
 from repsynth.data.records import UNITS, factors_of
-from repsynth.data.sources.base import Reader
 from repsynth.engines.codes import Codes, Part, Waiting
 from repsynth.engines.shelf import Array
-from repsynth.engines.work import Compact, Failed, Task, counted_once
+from repsynth.engines.work import Compact, EncodeCompact, Failed, Silent, Task, counted_once
 from repsynth.errors import DataError
 from repsynth.schema import Person, Schema
 
@@ -33,18 +32,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True)
-class Owned:
+@dataclass(frozen=True, repr=False)
+class Owned(Silent):
     """The records of a part as they come, and the fingerprints of their ids."""
 
     chunks: tuple[dict[str, Array], ...]
     states: NDArray[np.int8]
     """0 for a row that has an id, or what there is in its place."""
-    prints: Prints
-    """Of those that have one."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+    prints: Prints  # of those that have one
 
     def __sizeof__(self) -> int:  # by which a cluster decides where to work
         codes = sum(array.nbytes for chunk in self.chunks for array in chunk.values())
@@ -57,24 +52,17 @@ class Owned:
 
 
 @dataclass(frozen=True)
-class EncodeOwned:
+class EncodeOwned(EncodeCompact):
     """The records of a part, and whose they are: the seed is the same for all parts of a run."""
 
-    schema: Schema
     person: Person
     seed: bytes = field(repr=False)
 
     @property
     def columns(self) -> list[str]:
-        """What is to be read."""
-        return [*(column.name for column in self.schema.learned), self.person.column]
-
-    def __call__(self, read: Reader, number: int) -> Owned:
-        """Batch by batch."""
-        return self.of(read(self.columns))
+        return [*super().columns, self.person.column]
 
     def of(self, batches: "Iterable[pa.RecordBatch]") -> Owned:
-        """From batches."""
         fingerprints = Fingerprints(Expanded(self.seed))
         codes = Codes(self.schema, workers=1)
         chunks, states, prints = [], [np.zeros(0, dtype=np.int8)], []
@@ -86,15 +74,12 @@ class EncodeOwned:
         return Owned(tuple(chunks), np.concatenate(states), Prints.joined(prints))
 
 
-@dataclass(frozen=True)
-class Question:
+@dataclass(frozen=True, repr=False)
+class Question(Silent):
     """Some persons of a part."""
 
     part: int
     persons: Run
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
 
     def __sizeof__(self) -> int:
         return 4 * self.persons.rows.nbytes
@@ -105,18 +90,13 @@ class Question:
         return _digest(array.tobytes() for array in arrays)
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, repr=False)
+class Answer(Silent):
     """What a row of each of these persons counts."""
 
     factors: NDArray[np.int16]
-    asked: bytes
-    """The digest of the question."""
-    count: bytes
-    """A digest of all questions to the same hand."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+    asked: bytes  # the digest of the question
+    count: bytes  # A digest of all questions to the same hand
 
     def __sizeof__(self) -> int:
         return self.factors.nbytes
@@ -129,7 +109,6 @@ class Ask:
     hands: int
 
     def __call__(self, owned: Owned, number: int) -> list[Question]:
-        """By the fingerprint."""
         return [Question(number, persons) for persons in owned.run().cut(self.hands)]
 
 
@@ -137,8 +116,7 @@ class Ask:
 class Reply:
     """What a hand answers to the questions of all parts, in their order."""
 
-    most: int
-    """How many rows of a person count."""
+    most: int  # how many rows of a person count
     parts: int
 
     def __call__(self, questions: Sequence[Question | Failed], hand: int) -> list[Answer] | Failed:
@@ -164,7 +142,6 @@ class Settle:
     schema: Schema
 
     def __call__(self, told: tuple[Owned, Sequence[Answer]], number: int) -> Compact:
-        """With the answers of all hands, in order."""
         owned, answers = told
         run = owned.run()
         asked = [Question(number, persons).digest() for persons in run.cut(len(answers))]
@@ -201,7 +178,6 @@ class FirstCount:
     """By which count the first part goes; nothing of the others."""
 
     def __call__(self, records: Compact, number: int) -> Ints:
-        """For one part."""
         return counted_once(np.array([0 if number else records.count]))
 
 
@@ -213,7 +189,6 @@ class ByCount:
     task: Task
 
     def __call__(self, records: Compact, number: int) -> Any:
-        """For one part."""
         if records.count != self.count:
             raise changed()
         return self.task(records, number)

@@ -25,8 +25,7 @@ from repsynth.engines.work import Encode, EncodeCompact, Failed, Made, Task, add
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
-_SECONDS = 20
-"""How long a scheduler has to answer."""
+_SECONDS = 20  # how long a scheduler has to answer
 
 
 @contextmanager
@@ -98,11 +97,8 @@ def _sees(files: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class DaskCluster:
-    """The workers of a scheduler."""
-
     client: Client
-    mine: list[Future]
-    """All that was kept."""
+    mine: list[Future]  # all that was kept
 
     def check(self, source: Source) -> None:
         """Refuse what the workers cannot read; nothing of it is read yet."""
@@ -110,7 +106,6 @@ class DaskCluster:
             raise DataError("a Dask worker does not see the file; put it where all machines have it by this path")
 
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
-        """The records of a source."""
         return ClusterEngine.on(self, source, schema)
 
     def encoding(self, schema: Schema) -> Task:
@@ -125,12 +120,12 @@ class DaskCluster:
             futures = self._map(_unpacked, blobs)
         if task is None:
             return DaskParts(self, futures)
-        return self._kept(_make if isinstance(task, Encode) else carried_out, task, futures)
+        return self._kept(Made if isinstance(task, Encode) else carried_out, task, futures)
 
-    def frame(self, source: Source, encode: EncodeCompact | EncodeOwned) -> Parts:
+    def frame(self, source: Source, encode: EncodeCompact) -> Parts:
         """Encoded partition by partition; they are not kept."""
         partitions = self.client.compute(source.frame[encode.columns].to_delayed(), retries=3)
-        return self._kept(_encode_frame, _Declared(encode, source.frame[encode.columns].dtypes), partitions)
+        return self._kept(carried_out, _Declared(encode, source.frame[encode.columns].dtypes), partitions)
 
     def _kept(self, function: Callable[..., Any], task: Task, futures: list[Future]) -> "DaskParts":
         found = self._each(function, task, futures)
@@ -180,7 +175,6 @@ class DaskParts:
         return DaskParts(cluster, found)
 
     def added(self, task: Task) -> Any:
-        """Few sums at a time, by the workers."""
         cluster = self.cluster
         level = cluster._each(carried_out, task, self.futures)
         while len(level) > 1:
@@ -207,15 +201,11 @@ def _unpacked(blob: bytes) -> Any:
     return cloudpickle.loads(blob)
 
 
-def _make(task: Task, source: Any, number: int) -> Made:
-    return Made(task, source, number)
-
-
 @dataclass(frozen=True)
 class _Declared:
     """What makes codes of a partition, and the types that the frame declares."""
 
-    encode: EncodeCompact | EncodeOwned
+    encode: EncodeCompact
     types: Any
 
     def __call__(self, frame: Any, number: int) -> Any:
@@ -230,7 +220,3 @@ class _Declared:
         source = open_pandas(frame)
         check_storage(source, self.encode.schema)  # a partition may have other types than the frame declares
         return self.encode.of(source.batches(source.names))
-
-
-def _encode_frame(task: _Declared, frame: Any, number: int) -> Any:
-    return carried_out(task, frame, number)

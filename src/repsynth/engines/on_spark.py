@@ -25,22 +25,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from repsynth.data.sources import Source
-from repsynth.engines.clusters import ClusterEngine, Parts, depth_of
-from repsynth.engines.counting import EncodeOwned
+from repsynth.engines.clusters import ClusterEngine, Parts
 from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out, picked, settled
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
-_ASKED = 8
-"""How many tasks are started to see whether workers can do theirs."""
+_ASKED = 8  # how many tasks are started to see whether workers can do theirs
 
 _GROUP = "spark.jobGroup.id"
 
-_SECONDS = 20
-"""How long a master has to answer."""
-
-_SECONDS_OF_WORKERS = 180
-"""How long workers have, which may have to be started first."""
+_SECONDS = 20  # how long a master has to answer
+_SECONDS_OF_WORKERS = 180  # how long workers have, which may have to be started first
 
 
 @contextmanager
@@ -125,17 +120,13 @@ def _session(cluster: Any, source: Source) -> SparkSession:
 @contextmanager
 def _this_python() -> Iterator[None]:
     """A session that is started now has workers of this Python, whatever the environment says."""
-    names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, sys.executable))
+    before = dict(os.environ)
+    os.environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ |= before
 
 
 def _check_master(master: str) -> None:
@@ -163,11 +154,8 @@ def _asked(files: tuple[str, ...]) -> tuple[str | None, bool]:
 
 @dataclass(frozen=True)
 class SparkCluster:
-    """The executors of a session."""
-
     context: SparkContext
-    mine: "list[RDD[Any]]"
-    """All that was kept."""
+    mine: "list[RDD[Any]]"  # all that was kept
 
     def check_workers(self) -> None:
         """Before anything is spent: tasks run, and find the same version."""
@@ -185,7 +173,6 @@ class SparkCluster:
             raise DataError("a Spark worker does not see the file; put it where all machines have it by this path")
 
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
-        """The records of a source."""
         return ClusterEngine.on(self, source, schema)
 
     def encoding(self, schema: Schema) -> Task:
@@ -197,7 +184,7 @@ class SparkCluster:
         parts = SparkParts(self, self.context.parallelize(items, len(items)), len(items))
         return self.keep(parts._each(task), len(items)) if task else parts
 
-    def frame(self, source: Source, encode: EncodeCompact | EncodeOwned) -> Parts:
+    def frame(self, source: Source, encode: EncodeCompact) -> Parts:
         """Encoded partition by partition, as Arrow batches."""
 
         def compact(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -292,9 +279,8 @@ class SparkParts:
         return self.cluster.keep(self.parts.zip(answers).mapPartitionsWithIndex(after), self.count)
 
     def added(self, task: Task) -> Any:
-        """Few sums at a time, by the executors."""
         try:
-            return self._each(task).treeReduce(lambda one, two: added([one, two]), depth=depth_of(self.count))
+            return self._each(task).treeReduce(lambda one, two: added([one, two]))
         except KeyboardInterrupt:
             self.cluster.context.cancelAllJobs()
             raise

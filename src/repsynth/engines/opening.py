@@ -1,33 +1,67 @@
-"""The engine of a name, over a source."""
+"""Engines by name, and opening a source with one. A new engine is one file and one line here."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from repsynth.data.sources import Source
-from repsynth.engines.base import Engine
-from repsynth.engines.names import CLUSTERS, ENGINES
+from msgspec import Meta
+
 from repsynth.errors import ConfigError, shown
-from repsynth.schema import Schema
+from repsynth.knobs import Knobs
+
+if TYPE_CHECKING:  # the command line reads the names, and starts without Arrow
+    from repsynth.data.sources import Source
+    from repsynth.engines.base import Engine
+    from repsynth.schema import Schema
+
+ENGINES: dict[str, str] = {"local": "repsynth.engines.local:LocalEngine"}
+"""Engines of this process: "module:class", imported when it is needed."""
+
+CLUSTERS: dict[str, str] = {
+    "dask": "repsynth.engines.on_dask:connect",
+    "spark": "repsynth.engines.on_spark:connect",
+}
+"""Kinds of clusters: "module:function". The function is a context manager whose value opens sources."""
 
 _READ_HERE = ("postgresql", "duckdb", "sqlite", "excel", "statistics")
-"""Kinds of sources that this process alone reads: passwords and locks do not travel."""
+"""Kinds of sources that only this process reads: passwords and locks do not travel."""
 
-Open = Callable[[Source, Schema], Engine]
-"""Records that can be summed over; opening may read them, so it comes after the payment."""
+
+class Place(Knobs, frozen=True):
+    """Where sums are computed. It changes neither the loss nor the result, so no plan or release holds it."""
+
+    engine: Annotated[
+        str | None,
+        Meta(
+            description=f"where sums are computed: {', '.join([*ENGINES, *CLUSTERS])} (local)",
+            extra={"metavar": "NAME"},
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None,
+        Meta(
+            description="a Dask scheduler's address (tcp://host:8786), or a Spark master's (spark://host:7077); "
+            "without it, a local cluster is started",
+            extra={"metavar": "URL"},
+        ),
+    ] = None
 
 
 def check_engine(name: str) -> None:
-    """Refuse a name that no engine has."""
     if name not in ENGINES and name not in CLUSTERS:
         raise ConfigError(f"unknown engine '{shown(name)}'; use one of {', '.join([*ENGINES, *CLUSTERS])}")
 
 
 @contextmanager
-def engine_for(source: Source, schema: Schema, engine: str | None, cluster: Any = None) -> Iterator[Open]:
-    """What opens a source with an engine. A cluster is reached, and asked whether it sees the files, before
-    anything is spent; at the end, nothing of the table is left there."""
+def engine_for(
+    source: "Source", schema: "Schema", engine: str | None, cluster: Any = None
+) -> "Iterator[Callable[[Source, Schema], Engine]]":
+    """Yield the function that opens a source with an engine; it may read the table, so it is called after payment.
+
+    A cluster is connected, and asked whether it sees the files, before anything is spent. On exit, the cluster
+    forgets the table.
+    """
     name = engine or source.engine or "local"
     check_engine(name)
     if source.engine not in (None, name):

@@ -1,6 +1,6 @@
-"""Arrays that are put aside: in memory up to a limit, and beyond it in a file that nobody else can open.
+"""Spill buffer: arrays stay in memory up to a limit, then go to an anonymous temporary file.
 
-The file has no name where the system allows that: it is gone with the process, however that ends.
+The file has no name where the system allows that, so it is gone with the process.
 """
 
 import tempfile
@@ -16,8 +16,7 @@ from repsynth.errors import DataError
 
 Array = NDArray[Any]
 
-MEMORY = 192 * 2**20
-"""Bytes that are kept in memory."""
+MEMORY = 192 * 2**20  # bytes that are kept in memory
 
 
 class Shelf:
@@ -31,12 +30,10 @@ class Shelf:
 
     def __init__(self, limit: int = MEMORY) -> None:
         self.limit = limit
-        """Bytes that are kept in memory."""
         self._left = limit
         self._lock = Lock()
         self._file: IO[bytes] | None = None
-        self.in_file = 0
-        """Bytes in the file."""
+        self.in_file = 0  # bytes in the file
 
     def put(self, array: Array) -> Callable[[], Array]:
         """Put an array aside; what it returns gets it back."""
@@ -49,7 +46,6 @@ class Shelf:
         return lambda: self._read(start, shape, dtype)
 
     def close(self) -> None:
-        """Give the file back to the system."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
@@ -58,7 +54,8 @@ class Shelf:
         start = self.in_file
         try:
             if self._file is None:
-                # Unlinked as soon as it is open, or never linked; mode 0600 until then.
+                # Unlinked as soon as it is open, or never linked; mode 0600 until then. Unbuffered, as closing a
+                # buffered file would write to a full disk again.
                 self._file = tempfile.TemporaryFile(prefix="repsynth-", buffering=0)  # noqa: SIM115
                 weakref.finalize(self, self._file.close)
             self._file.seek(start)

@@ -31,8 +31,7 @@ class Failed:
     message: str
 
 
-Task = Callable[[Any, int], Any]
-"""A function of what a worker holds of a part, and of the part's number."""
+Task = Callable[[Any, int], Any]  # A function of what a worker holds of a part, and of the part's number
 
 
 def carried_out(task: Task, held: Any, number: int) -> Any:
@@ -73,7 +72,6 @@ class Made:
 
     @cached_property
     def value(self) -> Any:
-        """Made at the first use."""
         task, source, number = self._made_of
         return task(source, number)
 
@@ -92,23 +90,25 @@ class Encode:
         return Codes.of(EncodedTable(Source("piece", (), (), read), self.schema), workers=1)
 
 
-@dataclass(frozen=True)
-class Compact:
+class Silent:
+    """A value that clusters may log: its repr shows no data and no key."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+@dataclass(frozen=True, repr=False)
+class Compact(Silent):
     """The records of a part, in codes that can be pickled."""
 
     schema: Schema
     chunks: tuple[Part, ...]
-    count: int = 0
-    """Where several may be one person's: a number for how all of them were counted."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+    count: int = 0  # where several may be one person's: a number for how all of them were counted
 
     def __sizeof__(self) -> int:  # by which a cluster decides where to work
         return sum(array.nbytes for part in self.chunks for array in part.codes.values())
 
     def sum(self, kernel: Kernel) -> Ints:
-        """As `Codes`."""
         return Codes.again(self.schema, self.chunks).sum(kernel)
 
 
@@ -120,15 +120,12 @@ class EncodeCompact:
 
     @property
     def columns(self) -> list[str]:
-        """What is to be read."""
         return [column.name for column in self.schema.learned]
 
-    def __call__(self, read: Reader, number: int) -> Compact:
-        """Batch by batch."""
+    def __call__(self, read: Reader, number: int) -> Any:
         return self.of(read(self.columns))
 
-    def of(self, batches: "Iterable[pa.RecordBatch]") -> Compact:
-        """From batches."""
+    def of(self, batches: "Iterable[pa.RecordBatch]") -> Any:
         codes = Codes(self.schema, workers=1)
         encoded = (codes.compact(encode_batch(batch, self.schema)) for batch in batches)
         return Compact(self.schema, tuple(Part(1, each) for each in encoded))
@@ -142,7 +139,6 @@ class Total:
     kernel: Kernel
 
     def __call__(self, records: Codes | Compact, number: int) -> Ints:
-        """Exact."""
         return counted_once(records.sum(self.kernel))
 
 
@@ -153,7 +149,6 @@ class Look:
     ranges: int
 
     def __call__(self, look: Callable[[], Ints], number: int) -> Ints:
-        """For one range."""
         seen = look()
         found = np.zeros((self.ranges, len(seen)), dtype=np.int64)
         found[number] = seen

@@ -1,17 +1,12 @@
-"""What a synthetic table is good for, and who could be found in it. What this computes from data is private.
+"""Measure what a synthetic table is good for. PRIVATE: everything here is computed from data.
 
-matrix        records as numbers, category codes and labels, and the space they lie in
-nearest       distances to nearest neighbours: membership attacks and outlyingness
-utility       train on synthetic, test on real
-distances     how far synthetic values are from real ones, column by column, pair by pair, and in triples
-associations  how strongly columns depend on each other, whatever their types
-coverage      ranges and categories that are there, repeated rows, copies of real ones
-propensity    whether a classifier can tell real from synthetic records, and by which columns
-regression    coefficients and their confidence intervals, real beside synthetic
-subgroups     who pays: subgroups and deciles of outlyingness
-measures      what a measure is: value, best, what two real halves give, parts
-inputs        the tables, opened and checked
-evaluate      all measures of a table
-palette       the colours of pages
-written       the folder that an evaluation leaves behind
+inputs      open and check the tables
+fidelity    distances, associations, coverage, repeated and copied rows
+prediction  train on synthetic and test on real; propensity; coefficients
+subgroups   utility by subgroup and by decile of outlyingness
+matrix      records as numbers, codes and labels, and the space that classifiers and attacks use
+nearest     distances to nearest neighbours: membership attacks and outlyingness
+measures    a measure: value, best, what two real halves give, parts
+evaluate    all measures of a table
+written     the folder of an evaluation
 """

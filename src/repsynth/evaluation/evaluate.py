@@ -1,10 +1,8 @@
-"""Every measure of a synthetic table, one after the other; what cannot be measured is left out and said.
-
-evaluate -> inputs -> distances, associations, coverage, utility, propensity, regression, subgroups -> Evaluation
-"""
+"""Compute every measure of a synthetic table. What cannot be measured is left out, with the reason."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,52 +11,58 @@ from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
-from repsynth.evaluation.associations import Associations, measure_associations
-from repsynth.evaluation.coverage import (
+from repsynth.evaluation.fidelity import (
+    TRIPLES,
     by_original,
-    by_repeats,
     category_coverage,
     copied,
     fraction_repeated,
+    measure_associations,
+    measure_distances,
     range_coverage,
 )
-from repsynth.evaluation.distances import TRIPLES, Distances, measure_distances
-from repsynth.evaluation.inputs import Inputs, as_binary
+from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.matrix import Fill, Points, points_of_records
 from repsynth.evaluation.measures import STAMP, STEPS, Measure, compared, mean
-from repsynth.evaluation.propensity import measure_propensity
-from repsynth.evaluation.regression import Coefficient, compare_coefficients
-from repsynth.evaluation.subgroups import Losses, Subgroup, by_decile, by_subgroup
-from repsynth.evaluation.utility import Classifier, fit_boosting, fit_logistic
+from repsynth.evaluation.prediction import (
+    Classifier,
+    Coefficient,
+    compare_coefficients,
+    fit_boosting,
+    fit_logistic,
+    measure_propensity,
+)
+from repsynth.evaluation.subgroups import ExtraLosses, Subgroup, by_decile, by_subgroup
 from repsynth.release.expected import Expected, expected_errors
 from repsynth.release.release import Release
 
 _MOST_LABELS = {"boosting": 10, "logistic regression": 50}
-"""With more, these take too long: boosting grows a tree for each."""
+"""With more labels, these take too long."""
 
 _TOO_RARE = 1e-4
-"""Where 95 % intervals of a table would miss so many of its shares more seldom than that, they are of another."""
+"""If this many misses of the 95 % intervals are less likely than that, the table is not the release's."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a synthetic table is good for. PRIVATE: it was computed from the training data."""
+    """The measures of a synthetic table. PRIVATE: computed from the training data."""
 
     publishable: bool = False
     stamp: str = STAMP
     compared_with: str = ""
-    """With `[person]`, what the synthetic rows are compared with; empty where it is all real rows."""
+    """With `[person]`, the real rows that the synthetic ones are compared with; empty if that is all of them."""
     rows: dict[str, int]
     label: str | None
     measures: tuple[Measure, ...]
     subgroups: tuple[Subgroup, ...]
     deciles: tuple[Subgroup, ...]
     coefficients: tuple[Coefficient, ...]
-    associations: dict[str, Associations]
+    associations: dict[str, dict[str, float]]
+    """Of the real and of the synthetic table, by pair of columns."""
     left_out: dict[str, str]
-    """What was not measured, and why."""
+    """What was not measured, with the reason."""
     warnings: tuple[str, ...]
     expected: Expected | None = None
-    """What follows from the release alone; this part is public."""
+    """What follows from the release alone. This part is public."""
 
     def __getitem__(self, name: str) -> Measure:
         return next(measure for measure in self.measures if measure.name == name)
@@ -68,7 +72,7 @@ def evaluate_tables(
     inputs: Inputs, release: Release | None = None, on_step: Callable[[str], None] = lambda step: None
 ) -> Evaluation:
     work = _Work(inputs, on_step)
-    # One thread: where others use the machine, too, several wait for each other at full load, many times as long.
+    # On a busy machine, several threads spin while they wait for each other and take many times as long.
     with threadpool_limits(1):
         measures = list(work.run())
     expected = None if release is None else expected_errors(release)
@@ -90,7 +94,7 @@ def evaluate_tables(
 
 
 def _intervals(expected: Expected, release: Release, train: Records) -> Measure:
-    """Over all bins; as far as chance goes, they should hold 95 times in 100."""
+    """Count over all bins how many 95 % intervals hold the real share."""
     inside = expected.covered(release, train)
     bins = {shares.column: len(shares.bins) for shares in expected.columns}
     whole = sum(bins.values())
@@ -111,24 +115,23 @@ def _intervals(expected: Expected, release: Release, train: Records) -> Measure:
 def _who_pays(groups: list[Subgroup]) -> Iterator[str]:
     worse = sorted((g for g in groups if g.pays_more), key=lambda g: -(g.extra or 0.0))
     if worse:
-        named = ", ".join(f"{g.name} ({g.extra:+.3f} ± {g.shown_error})" for g in worse[:3])
-        more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
         yield (
             "some pay more than others: a classifier trained on synthetic rows adds a larger squared error than "
-            f"elsewhere in {named}{more}"
+            f"elsewhere in {_first([f'{g.name} ({g.extra:+.3f} ± {g.shown_error})' for g in worse])}"
         )
     few = sorted((g for g in groups if g.too_few), key=lambda g: g.fraction_synthetic / g.fraction_real)
     if few:
-        named = ", ".join(
-            f"{g.name} ({100 * g.fraction_synthetic:.1f} % of the rows for {100 * g.fraction_real:.1f} %)"
-            for g in few[:3]
-        )
-        more = f" and {len(few) - 3} more" if len(few) > 3 else ""
-        yield f"some are clearly fewer than in the real table: {named}{more}"
+        parts = [(g.name, 100 * g.fraction_synthetic, 100 * g.fraction_real) for g in few]
+        named = _first([f"{name} ({made:.1f} % of the rows for {real:.1f} %)" for name, made, real in parts])
+        yield f"some are clearly fewer than in the real table: {named}"
+
+
+def _first(names: list[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class _Work:
-    """The measures in order; each step says so before it starts."""
+    """Run the steps in order; each is announced before it starts."""
 
     def __init__(self, inputs: Inputs, on_step: Callable[[str], None]) -> None:
         self.inputs, self.on_step = inputs, on_step
@@ -138,8 +141,8 @@ class _Work:
         self.subgroups: list[Subgroup] = []
         self.deciles: list[Subgroup] = []
         self.coefficients: list[Coefficient] = []
-        self.associations: dict[str, Associations] = {}
-        self.losses: Losses | None = None
+        self.associations: dict[str, dict[str, float]] = {}
+        self.losses: ExtraLosses | None = None
 
     def run(self) -> Iterator[Measure]:
         parts = (
@@ -152,12 +155,14 @@ class _Work:
 
     def _distances(self) -> Iterator[Measure]:
         inputs = self.inputs
-
-        def measure(real: Records, other: Records) -> Distances:
-            return measure_distances(real, other, inputs.schema, triples=TRIPLES)
-
-        made, floor = measure(inputs.train, inputs.synthetic), measure(*inputs.halves)
-        alone = measure(inputs.train, inputs.independent)
+        made, floor, alone = (
+            measure_distances(real, other, inputs.schema, triples=TRIPLES)
+            for real, other in (
+                (inputs.train, inputs.synthetic),
+                inputs.halves,
+                (inputs.train, inputs.independent),
+            )
+        )
         yield Measure(
             name="one-way distance",
             what="mean total variation distance of the columns",
@@ -176,7 +181,7 @@ class _Work:
             best=0.0,
             floor=floor.mean_two_way,
             independent=alone.mean_two_way,
-            breakdown={" × ".join(pair): value for pair, value in made.two_way.items()},
+            breakdown=_joined(made.two_way),
         )
         if not made.three_way:
             self.left_out["three-way distance"] = "there are only two columns"
@@ -188,37 +193,28 @@ class _Work:
             best=0.0,
             floor=floor.mean_three_way,
             independent=alone.mean_three_way,
-            breakdown={" × ".join(triple): value for triple, value in made.three_way.items()},
-        )
-        yield Measure(
-            name="k-marginal score",
-            what="NIST's score for k = 3: 1000 × (1 − mean three-way distance)",
-            value=made.k_marginal,
-            best=1000.0,
-            floor=floor.k_marginal,
-            independent=alone.k_marginal,
-            breakdown={" × ".join(triple): 1000 * (1 - value) for triple, value in made.three_way.items()},
+            breakdown=_joined(made.three_way),
+            note="NIST's k-marginal score for k = 3 is 1000 × (1 − this), on coarser bins",
         )
 
     def _associations(self) -> Iterator[Measure]:
         inputs = self.inputs
         real, made, one, two, alone = (
-            measure_associations(records, inputs.schema)
+            _joined(measure_associations(records, inputs.schema))
             for records in (inputs.train, inputs.synthetic, *inputs.halves, inputs.independent)
         )
-        apart = {" × ".join(pair): value for pair, value in real.apart(made).items()}
-        difference = Associations(real.names, made.matrix - real.matrix)
-        self.associations = {"real": real, "synthetic": made, "difference": difference}
+        self.associations = {"real": real, "synthetic": made}
+        apart = {pair: value for pair, value in _apart(real, made).items() if not math.isnan(value)}
         if not apart:
             self.left_out["associations"] = "no two columns vary in both tables"
             return
         yield Measure(
             name="associations",
             what="mean absolute difference of Pearson's r, correlation ratio or Cramér's V over the pairs",
-            value=mean(apart),
+            value=mean(apart.values()),
             best=0.0,
-            floor=_mean(list(one.apart(two).values())),
-            independent=_mean(list(real.apart(alone).values())),
+            floor=mean(_apart(one, two).values()),
+            independent=mean(_apart(real, alone).values()),
             breakdown=apart,
         )
 
@@ -229,12 +225,12 @@ class _Work:
             ("category coverage", "fraction of each column's real categories", category_coverage, "discrete"),
         ):
             made = cover(inputs.train, inputs.synthetic, inputs.every)
-            if math.isnan(mean(made)):
+            value, floor = mean(made.values()), mean(cover(*inputs.halves, inputs.every).values())
+            if math.isnan(value):
                 self.left_out[name] = f"there is no {none} column that varies"
                 continue
-            floor = mean(cover(*inputs.halves, inputs.every))
-            yield Measure(name=name, what=f"mean {what} that is there", value=mean(made), best=1.0, floor=floor,
-                          breakdown=made)  # fmt: skip
+            what = f"mean {what} that is there"
+            yield Measure(name=name, what=what, value=value, best=1.0, floor=floor, breakdown=made)
         repeated, usual = fraction_repeated(inputs.synthetic), fraction_repeated(inputs.train)
         yield Measure(
             name="repeated rows",
@@ -245,8 +241,6 @@ class _Work:
             best_is="as in the real table",
             floor=fraction_repeated(inputs.halves[0]),
             floor_is="a real half",
-            breakdown=by_repeats(inputs.synthetic),
-            part_best=0.0,
         )
         if inputs.holdout is None:
             self.left_out["copies of training rows"] = "needs a holdout, to tell how many there are by chance"
@@ -268,7 +262,7 @@ class _Work:
     # Prediction
 
     def _points(self, learn: Records) -> tuple[Points, Points] | None:
-        """Records to learn from and the held-out ones, as points; those without a label are left out."""
+        """Return the training and the held-out records as points, without those that have no label."""
         inputs, test = self.inputs, self.inputs.holdout
         assert test is not None
         labels, held = inputs.labels_of(learn), inputs.labels_of(test)
@@ -302,24 +296,19 @@ class _Work:
         if why is not None:
             self.left_out[f"prediction by {name}"] = why
             return
-        inputs, models, areas = self.inputs, {}, {}
+        inputs = self.inputs
+        models: dict[str, Classifier] = {}
+        areas = {"real": 0.5, "half": 0.5, "synthetic": 0.5}
         parts: dict[str, float] = {}
-        for kind, learn in (
-            ("real", inputs.train),
-            ("half", inputs.halves[0]),
-            ("synthetic", inputs.synthetic),
-        ):
-            both = self._points(learn)
-            models[kind] = None if both is None else fit(both[0])
-            areas[kind] = 0.5 if both is None else models[kind].auroc(both[1])  # type: ignore[union-attr]
-            if both is not None and kind == "synthetic":
-                parts = models[kind].by_label(both[1], inputs.label_names)  # type: ignore[union-attr]
-        real, half, made = models["real"], models["half"], models["synthetic"]
-        if real is not None and half is not None and made is not None:
-            both = self._points(inputs.train)
-            assert both is not None
-            self.losses = Losses(both[1], real, half, made)
-        note = "" if made is not None else "the synthetic table has one label only: nothing can be learned from it"
+        tables = {"real": inputs.train, "half": inputs.halves[0], "synthetic": inputs.synthetic}
+        for kind, learn in tables.items():
+            if (both := self._points(learn)) is not None:
+                models[kind] = fit(both[0])
+                areas[kind] = models[kind].auroc(both[1])
+                if kind == "synthetic":
+                    parts = models[kind].by_label(both[1], inputs.label_names)
+        if len(models) == len(tables) and (both := self._points(inputs.train)) is not None:
+            self.losses = ExtraLosses.of(both[1], **models)
         yield Measure(
             name=f"prediction by {name}",
             what=f"AUROC on the holdout of {name} trained on synthetic rows, to predict {inputs.label}",
@@ -331,7 +320,9 @@ class _Work:
             independent=0.5,  # there is nothing to learn
             breakdown=parts,
             part_best=1.0,
-            note=note,
+            note=""
+            if "synthetic" in models
+            else "the synthetic table has one label only: nothing can be learned from it",
         )
 
     def _logistic(self) -> Iterator[Measure]:
@@ -354,21 +345,18 @@ class _Work:
         positive = int(np.argmax(counts)) if len(kinds["training"]) > 2 else int(kinds["training"].max())
 
         def compare(one: Records, two: Records) -> list[Coefficient]:
-            there = [records.take(inputs.labels_of(records) >= 0) for records in (one, two)]
-            label = (
-                as_binary(inputs.labels_of(there[0]), positive),
-                as_binary(inputs.labels_of(there[1]), positive),
-            )
-            return compare_coefficients(there[0], there[1], inputs.features, label)
+            one, two = (records.take(inputs.labels_of(records) >= 0) for records in (one, two))
+            label = [(inputs.labels_of(records) == positive).astype(np.float64) for records in (one, two)]
+            return compare_coefficients(one, two, inputs.features, (label[0], label[1]))
 
         self.coefficients = compare(inputs.train, inputs.synthetic)
         overlaps = {each.term: each.overlap for each in self.coefficients}
         yield Measure(
             name=name,
             what="mean overlap of 95 % confidence intervals in a logistic regression of the label",
-            value=mean(overlaps),
+            value=mean(overlaps.values()),
             best=1.0,
-            floor=_mean([each.overlap for each in compare(*inputs.halves)]),
+            floor=mean(each.overlap for each in compare(*inputs.halves)),
             breakdown=overlaps,
         )
 
@@ -397,7 +385,7 @@ class _Work:
             return points_of_records(records, schema, fill, np.zeros(records.rows, dtype=np.int64))
 
         held = self._labelled_holdout() if self.losses else inputs.holdout
-        reference, real = (inputs.halves[0], inputs.halves[1]) if held is None else (inputs.train, held)
+        reference, real = inputs.halves if held is None else (inputs.train, held)
         self.deciles = by_decile(
             points(reference), points(real), points(inputs.synthetic), self.losses, np.random.default_rng(4)
         )
@@ -462,5 +450,9 @@ def _labels(labels: Ints) -> Ints:
     return np.unique(labels[labels >= 0])
 
 
-def _mean(values: list[float]) -> float:
-    return mean(dict(enumerate(values)))  # type: ignore[arg-type]
+def _joined(parts: Mapping[Any, float]) -> dict[str, float]:
+    return {" × ".join(names): value for names, value in parts.items()}
+
+
+def _apart(one: dict[str, float], two: dict[str, float]) -> dict[str, float]:
+    return {name: abs(value - two[name]) for name, value in one.items()}

@@ -10,20 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from repsynth.arrays import Bools, Floats, Ints
+from repsynth.arrays import Bools, Ints
 from repsynth.data.persons import shared_ids, some_rows
 from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import ConfigError, DataError
-from repsynth.evaluation.coverage import copied, fraction_repeated
+from repsynth.evaluation.fidelity import copied, fraction_repeated
 from repsynth.evaluation.matrix import is_number, records_of
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Numeric, Person, Schema, check_unit
 
 LEAST_ROWS = 20
-"""Fewer say nothing: a half of them is a handful."""
-
 _CHANCE = 4.0  # standard errors
 
 
@@ -58,7 +56,7 @@ class Inputs:
         label: str | None = None,
         reading: Reading = AS_USUAL,
     ) -> "Inputs":
-        """Read the tables, the real ones as said; each error says which of them is wrong."""
+        """Read the tables, the real ones by `reading`. Errors name the table."""
         if label is not None and label not in {column.name for column in schema.learned}:
             raise ConfigError(
                 f"the label '{label}' is no column that the schema learns; name another with --label"
@@ -110,12 +108,12 @@ class Inputs:
 
     @cached_property
     def every(self) -> Schema:
-        """The schema in which every column is a feature."""
+        """The schema without a label, so that every column is a feature."""
         return replace(self.schema, label=None)
 
     @cached_property
     def features(self) -> Schema:
-        """The schema in which the label of this evaluation is the label."""
+        """The schema with the label of this evaluation."""
         return replace(self.schema, label=self.label)
 
     @cached_property
@@ -131,7 +129,7 @@ class Inputs:
         return float(np.median(numbers)) if len(numbers) else 0.0
 
     def labels_of(self, records: Records) -> Ints:
-        """The label of each record; of a numeric one, whether it is above the real median."""
+        """Return the label of each record; for a numeric label, whether it is above the real median."""
         column = self.label_column
         assert column is not None
         codes = records.codes[column.name]
@@ -146,7 +144,7 @@ class Inputs:
 
     @cached_property
     def halves(self) -> tuple[Records, Records]:
-        """The training records in two halves, by chance and the same every time."""
+        """Two random halves of the training records, the same every time."""
         generator = np.random.default_rng(0)
         order = generator.permutation(self.train.rows)
         if self.train.whose is not None:  # the rows of a person stay together
@@ -157,7 +155,7 @@ class Inputs:
 
     @cached_property
     def independent(self) -> Records:
-        """The training records with each column shuffled on its own."""
+        """The training records with each column shuffled."""
         generator = np.random.default_rng(1)
         codes = {name: generator.permutation(codes) for name, codes in self.train.codes.items()}
         return Records(rows=self.train.rows, codes=codes)
@@ -187,22 +185,20 @@ class Inputs:
 
 
 def agreed_schema(schema: Schema | None, release: Release | None) -> Schema:
-    """The schema given, or the release's; where both are, they must agree."""
+    """Return the given schema or that of the release; if both are given, they must agree."""
     if schema is None:
         if release is None:
             raise ConfigError("give the schema, or a release that holds it")
         return release.schema
     check_unit(schema)
-    if release is not None and _described(release.schema) != _described(schema):
+    if release is not None and any(
+        getattr(release.schema, name) != getattr(schema, name)
+        for name in ("columns", "person", "one_row_per_person")
+    ):
         raise ConfigError(
             "the schema is not the one that the release was made with; leave it out, or give that one"
         )
     return schema
-
-
-def _described(schema: Schema) -> tuple[object, ...]:
-    """What must be equal for a release and a table to be compared: the columns and the unit of privacy."""
-    return schema.columns, schema.person, schema.one_row_per_person
 
 
 def _read(table: Any, schema: Schema, name: str, reading: Reading) -> Records:
@@ -218,7 +214,7 @@ def _read(table: Any, schema: Schema, name: str, reading: Reading) -> Records:
 
 
 def _drawn(records: Records, person: Person, name: str) -> Bools:
-    """Draw the rows of each person that count, the same ones every time. A row that counts nothing is left out."""
+    """Draw the rows of each person that count, the same ones every time, without rows of factor 0."""
     assert records.whose is not None
     counts = records.whose.factors > 0
     kept = some_rows(records.whose.places, person.rows, np.random.default_rng(5)) & counts
@@ -228,9 +224,9 @@ def _drawn(records: Records, person: Person, name: str) -> Bools:
 
 
 def overlapping(train: Records, holdout: Records) -> float:
-    """The fraction of the holdout that seems to be training rows; 0 where it is what chance gives.
+    """Estimate the fraction of the holdout that are training rows; 0 where chance explains it.
 
-    By chance, a fresh row is equal to some training row about as often as a training row is to another.
+    A fresh row equals some training row about as often as a training row equals another.
 
     >>> rows = Records(rows=1000, codes={"pay": np.arange(1000)})
     >>> overlapping(rows, rows.take(np.arange(100)))
@@ -240,8 +236,3 @@ def overlapping(train: Records, holdout: Records) -> float:
     found = float(copied(holdout, train).mean())
     error = np.sqrt(max(chance * (1 - chance), 1 / holdout.rows) * (1 / holdout.rows + 1 / train.rows))
     return (found - chance) / (1 - chance) if found > chance + _CHANCE * error else 0.0
-
-
-def as_binary(labels: Ints, positive: int) -> Floats:
-    """1 for the records with this label, 0 for the others."""
-    return np.where(labels == positive, 1.0, 0.0)

@@ -1,4 +1,4 @@
-"""Records as points: numbers, category codes and a label, and the space that attacks and classifiers work in."""
+"""Records as numbers, category codes and labels, and the space that attacks and classifiers use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from repsynth.schema import Datetime, Integer, Numeric, Schema
 
 
 def records_of(table: pa.Table | Source, schema: Schema) -> Records:
-    """All records of a table, encoded. With `[person]`, `whose` says which belong together."""
+    """Read and encode all records of a table."""
     source = table if isinstance(table, Source) else open_source(table)
     batches = list(LocalEngine.open(source, schema).per_record())
     return join(batches, [column.name for column in schema.learned])
 
 
 def is_number(column: Numeric, codes: Ints) -> Bools:
-    """Which records have a number: neither missing nor a special code."""
+    """Return which records have a number, neither missing nor a special code."""
     return (codes >= 0) & (codes <= column.steps)
 
 
 def numbers_of(records: Records, column: Numeric) -> Floats:
-    """The numbers of a column, without missing and special ones; days or seconds of a time since its lower bound.
+    """Return the numbers of a column without missing and special ones; times are in units since the lower bound.
 
     >>> height = Integer(name="height", min=100, max=220, special=("?",))
     >>> numbers_of(Records(rows=3, codes={"height": np.array([-1, 80, 121])}), height).tolist()
@@ -62,14 +62,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Fill:
-    """What takes the place of a number that is not there, and which columns get a category that says so."""
+    """The means that replace missing numbers, and the columns that get an indicator of them."""
 
     means: Mapping[str, float]
     gaps: frozenset[str]
 
     @classmethod
     def of(cls, learn: Records, schema: Schema, *, like: Records | None = None) -> "Fill":
-        """The means of the records to learn from; gaps where those that they are to be `like` have some."""
+        """Take the means of the records to learn from, and the gaps of `like` (by default the same records)."""
         like = learn if like is None else like
         codes = {column.name: learn.codes[column.name] for column in schema.numeric}
         there = {column.name: is_number(column, codes[column.name]) for column in schema.numeric}
@@ -79,15 +79,14 @@ class Fill:
         )
 
     def names(self, schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The columns of `numbers` and of `codes`."""
+        """Return the names of the columns of `numbers` and of `codes`."""
         numbers = tuple(column.name for column in schema.numeric)
         gaps = (f"{name} (whether there)" for name in numbers if name in self.gaps)
         return numbers, (*gaps, *(column.name for column in schema.discrete))
 
 
 def points_of_records(records: Records, schema: Schema, fill: Fill, labels: Ints | None = None) -> Points:
-    """Records as points, numbers as positions. Who has no number gets the mean; where that happens, a category
-    says so. The labels are those of the schema's label, if no others are given."""
+    """Return records as points. Numbers are positions; missing ones are filled by `fill`."""
     numbers: list[Floats] = []
     codes: list[Ints] = []
     sizes: list[int] = []
@@ -119,13 +118,13 @@ class Space:
 
     @classmethod
     def of(cls, points: Points) -> "Space":
-        """The space in which these points have mean 0 and variance 1."""
+        """Return the space in which these points have mean 0 and variance 1."""
         scale = points.numbers.std(axis=0)
         return cls(points.numbers.mean(axis=0), np.where(scale > 1e-9, scale, 1.0), points.sizes)
 
     @classmethod
     def standard(cls, points: Points) -> "Space":
-        """For points that are standardised already: their numbers as they are."""
+        """Return the space that leaves the numbers as they are."""
         columns = points.numbers.shape[1]
         return cls(np.zeros(columns), np.ones(columns), points.sizes)
 
@@ -136,7 +135,6 @@ class Space:
 
 
 def _one_hot(codes: Ints, size: int) -> Floats:
-    """A column for each category; a missing one has a 1 in none."""
     there = np.flatnonzero(codes >= 0)
     placed = np.zeros((len(codes), size))
     placed[there, codes[there]] = 1.0

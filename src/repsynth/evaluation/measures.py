@@ -1,6 +1,7 @@
-"""What a measure is: a number that says what is best, what two real halves give, and of what parts it is made."""
+"""A measure: its value beside the best value, what two real halves give, and its parts."""
 
 import math
+from collections.abc import Iterable
 
 import msgspec
 
@@ -13,17 +14,16 @@ STEPS = (
     "distances", "associations", "coverage", "logistic regression", "boosting", "coefficients", "propensity",
     "outliers", "subgroups",
 )  # fmt: skip
-"""What an evaluation works out, in this order."""
+"""The steps of an evaluation, in this order."""
 
-_MANY = 20
-"""From so many times on, a ratio says less than the two numbers."""
+_MANY = 20  # from this ratio on, the two numbers are shown instead
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
     """One measure of a synthetic table.
 
-    `floor` is what two halves of the real table give, `independent` what a table gives whose columns are real and
-    shuffled, each on its own; None where that is not computed. `breakdown` holds the parts by name.
+    `floor` is the value of two halves of the real table, `independent` that of the real table with each column
+    shuffled; None where it is not computed. `breakdown` holds the parts by name.
 
     >>> near = Measure(name="two-way", what="distance", value=0.05, best=0.0, floor=0.02, independent=0.1)
     >>> near.line
@@ -34,24 +34,22 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     what: str
-    """What the number is, in a few words."""
     value: float
     best: float
     best_is: str = ""
-    """What the best value stands for, where it is not the same for all tables."""
+    """What the best value is, where it depends on the table."""
     floor: float | None = None
     floor_is: str = "two real halves"
     independent: float | None = None
     breakdown: dict[str, float] = {}
     part_best: float | None = None
-    """The best value of a part, where it is not that of the whole."""
+    """The best value of a part, where it differs from that of the whole."""
     note: str = ""
     said: str = ""
-    """How near that is, where the numbers alone do not say it."""
+    """Overrides `words`."""
 
     @property
     def line(self) -> str:
-        """The value beside what it is to be compared with."""
         parts = [show(self.value), f"best {show(self.best)}" + (f" ({self.best_is})" if self.best_is else "")]
         if self.floor is not None:
             parts.append(f"{self.floor_is} {show(self.floor)}")
@@ -60,7 +58,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(parts)
 
     def worst(self, most: int = 5) -> dict[str, float]:
-        """The parts that are farthest from the best."""
+        """Return the parts that are farthest from the best."""
         best = self.best if self.part_best is None else self.part_best
         known = {name: value for name, value in self.breakdown.items() if not math.isnan(value)}
         ordered = sorted(known.items(), key=lambda part: -abs(part[1] - best))
@@ -68,7 +66,6 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """How near that is, in words that follow from the numbers alone."""
         if self.said:
             return self.said
         gap = abs(self.value - self.best)
@@ -93,7 +90,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(value: float, usual: float, what: str) -> str:
-    """More, as many or fewer than usual, in words.
+    """Say whether a value is more than, equal to or less than the usual one.
 
     >>> compared(0.002, 0.001, "among the holdout rows"), compared(0.0, 0.001, "in the real table")
     ('2.0 times as many as among the holdout rows', 'fewer than in the real table')
@@ -110,7 +107,7 @@ def _times(ratio: float) -> str:
 
 
 def show(value: float) -> str:
-    """A number as people read it: three digits behind the point, none where it is whole or large.
+    """Format a number with three decimals, or none where it is whole or large.
 
     >>> show(0.0512), show(0.0), show(1.0), show(934.26), show(0.00004)
     ('0.051', '0', '1', '934', '0.00004')
@@ -124,7 +121,7 @@ def show(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 0.0005 else f"{value:.1g}" if abs(value) < 1e-5 else f"{value:.5f}"
 
 
-def mean(values: dict[str, float]) -> float:
-    """The mean of the parts that are numbers; NaN where there are none."""
-    known = [value for value in values.values() if not math.isnan(value)]
+def mean(values: Iterable[float]) -> float:
+    """Return the mean of the values that are not NaN; NaN where there are none."""
+    known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else math.nan

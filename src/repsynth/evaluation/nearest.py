@@ -31,6 +31,16 @@ def nearest(queries: Floats, others: Floats, count: int = NEIGHBOURS) -> Floats:
     return _distances(queries, others, search.kneighbors(queries, return_distance=False), count)
 
 
+def nearest_rows(queries: Floats, others: Floats, count: int) -> Ints:
+    """Return which of the others are nearest to each query.
+
+    >>> nearest_rows(np.array([[0.0]]), np.array([[3.0], [1.0]]), 1).tolist()
+    [[1]]
+    """
+    search = NearestNeighbors(n_neighbors=min(count, len(others)), algorithm="brute").fit(others)
+    return np.asarray(search.kneighbors(queries, return_distance=False))
+
+
 def _search(others: Floats, wanted: int, most: int) -> NearestNeighbors:
     # Brute force is the fastest here: trees do not prune in a hundred dimensions.
     return NearestNeighbors(n_neighbors=min(wanted + _SPARE, most), algorithm="brute").fit(others)

@@ -1,8 +1,8 @@
-"""Who pays for it: utility by subgroup and by decile of outlyingness. Computed from data, so private.
+"""Utility by subgroup and by decile of outlyingness. PRIVATE: computed from data.
 
-Outliers weigh less in a release, so a synthetic table may tell less of minorities and of unusual people than of
-others. What a classifier loses is the mean squared error of its probabilities: unlike an area under a curve, it
-is a mean over records, so that a subgroup can be compared with the rest, and has a standard error.
+Outliers weigh less in a release, so a synthetic table may be less accurate for minorities and unusual people. The
+loss of a classifier is the squared error of its probabilities. Unlike an area under a curve, it is a mean over
+records, so a subgroup can be compared with the rest and has a standard error.
 """
 
 from collections.abc import Sequence
@@ -12,31 +12,32 @@ import numpy as np
 
 from repsynth.arrays import Bools, Floats
 from repsynth.data.records import Records
-from repsynth.evaluation.distances import measure_distances
+from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.matrix import Points, Space
 from repsynth.evaluation.nearest import DECILES, deciles_of, outlyingness
-from repsynth.evaluation.utility import Classifier
+from repsynth.evaluation.prediction import Classifier
 from repsynth.privacy.shown import fixed_at_most
 from repsynth.schema import Schema
 
 MOST_VALUES = 12
-"""Columns with more categories make no subgroups."""
+"""Columns with more categories have no subgroups."""
 
 LEAST = 50
-"""Records that a subgroup needs to be looked at."""
+"""Records that a subgroup needs."""
 
 MOST_NEIGHBOURS = 5_000
-"""Real records among which the nearest are looked for."""
+"""Real records among which nearest neighbours are searched."""
+
+DECILE = "outlier decile"
 
 _CLEAR = 3.0  # standard errors
-_FEW_LABELS = 10
 
 
 class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A subgroup: how many there are, how near its columns are, and what a classifier loses there.
+    """The size of a subgroup, the distance of its columns, and the loss of a classifier in it.
 
-    `extra` is by how much more the classifier trained on synthetic records loses here than there, over the one
-    that was trained on real records. None where it was not measured.
+    `extra` is the loss that training on synthetic instead of real records adds in the subgroup, minus what it adds
+    among all others. None where it was not measured.
     """
 
     column: str
@@ -45,11 +46,9 @@ class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
     fraction_real: float
     fraction_synthetic: float
     fraction_floor: float | None = None
-    """Of an outlier decile, what one half of the real records gives by the ends of the other's."""
+    """For an outlier decile: the fraction of one real half that is in this decile of the other half."""
     distance: float | None = None
     distance_floor: float | None = None
-    auroc_real: float | None = None
-    auroc_synthetic: float | None = None
     extra: float | None = None
     extra_standard_error: float | None = None
     extra_floor: float | None = None
@@ -65,34 +64,41 @@ class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pays_more(self) -> bool:
-        """Whether a classifier clearly loses more here than among the others."""
         return self.extra is not None and self.extra > _CLEAR * (self.extra_standard_error or 0.0)
 
     @property
     def too_few(self) -> bool:
-        """Whether there are clearly fewer synthetic records than there should be: less than four fifths."""
+        """Whether the synthetic fraction is clearly below four fifths of the real one."""
         if self.column == DECILE and self.value != str(DECILES):
-            return False  # who does not stand out may be missed by standing out
+            return False  # a lack in other deciles means more outliers
         error = np.sqrt(self.fraction_real * (1 - self.fraction_real) / max(self.records, 1))
         lack = self.fraction_real - self.fraction_synthetic
         return bool(self.fraction_synthetic < 0.8 * self.fraction_real and lack > _CLEAR * error)
 
 
-DECILE = "outlier decile"
+class ExtraLosses(msgspec.Struct, frozen=True):
+    """The loss of each test record, minus that of a classifier trained on real records."""
 
+    synthetic: Floats
+    half: Floats
+    """The same for a classifier trained on half of the real records: the floor."""
 
-class Losses(msgspec.Struct, frozen=True):
-    """What three classifiers lose of each test record, and their scores: trained on real records, on half of them,
-    and on synthetic ones."""
+    @classmethod
+    def of(cls, test: Points, real: Classifier, half: Classifier, synthetic: Classifier) -> "ExtraLosses":
+        usual = _squared(real, test)
+        return cls(_squared(synthetic, test) - usual, _squared(half, test) - usual)
 
-    test: Points
-    real: Classifier
-    half: Classifier
-    synthetic: Classifier
-
-    def extra(self, other: Classifier) -> Floats:
-        """By how much more another classifier loses of each record than the one trained on real records."""
-        return _squared(other, self.test) - _squared(self.real, self.test)
+    def inside(self, here: Bools) -> dict[str, float]:
+        """Return the extra loss of a subgroup against all others; nothing where either has too few records."""
+        count, others = int(here.sum()), int((~here).sum())
+        if count < LEAST or others < LEAST:
+            return {}
+        error = np.sqrt(self.synthetic[here].var() / count + self.synthetic[~here].var() / others)
+        return {
+            "extra": float(self.synthetic[here].mean() - self.synthetic[~here].mean()),
+            "extra_standard_error": float(error),
+            "extra_floor": float(self.half[here].mean() - self.half[~here].mean()),
+        }
 
 
 def _squared(model: Classifier, test: Points) -> Floats:
@@ -107,13 +113,11 @@ def by_subgroup(
     synthetic: Records,
     halves: tuple[Records, Records],
     schema: Schema,
-    held_out: tuple[Records, Losses] | None,
+    held_out: tuple[Records, ExtraLosses] | None,
     label: str | None,
 ) -> list[Subgroup]:
-    """Every category of every discrete column with few of them; in the schema, the label is a column like
-    others."""
+    """Measure every category of every discrete column with few of them; the label is among the columns."""
     found = []
-    extras = None if held_out is None else Extras.of(held_out[1])
     for column in schema.discrete:
         if column.size > MOST_VALUES:
             continue
@@ -122,9 +126,9 @@ def by_subgroup(
             if int(inside[0].sum()) < LEAST:
                 continue
             near = _distances([train, synthetic, *halves], inside, schema)
-            # Errors among the records of one label are no measure: leaning to it costs nothing there.
-            predicted = held_out is not None and column.name != label
-            here = held_out[0].codes[column.name] == code if held_out and predicted else None
+            extra: dict[str, float] = {}
+            if held_out is not None and column.name != label:  # within one label, a bias towards it costs nothing
+                extra = held_out[1].inside(held_out[0].codes[column.name] == code)
             found.append(
                 Subgroup(
                     column=column.name,
@@ -133,7 +137,7 @@ def by_subgroup(
                     fraction_real=float(inside[0].mean()),
                     fraction_synthetic=float(inside[1].mean()),
                     **near,
-                    **(extras.inside(here) if extras is not None and here is not None else {}),
+                    **extra,
                 )
             )
     return found
@@ -149,50 +153,13 @@ def _distances(tables: Sequence[Records], inside: Sequence[Bools], schema: Schem
     }
 
 
-class Extras(msgspec.Struct, frozen=True):
-    """The extra losses of each test record, and the scores of both classifiers."""
-
-    losses: Losses
-    synthetic: Floats
-    half: Floats
-    scores: tuple[Floats, Floats]
-
-    @classmethod
-    def of(cls, losses: Losses) -> "Extras":
-        """Worked out once for all subgroups."""
-        scores = (losses.real.scores(losses.test), losses.synthetic.scores(losses.test))
-        return cls(losses, losses.extra(losses.synthetic), losses.extra(losses.half), scores)
-
-    def inside(self, here: Bools) -> dict[str, float]:
-        """Of a subgroup, against all others; nothing where there are too few."""
-        from repsynth.evaluation.utility import auroc
-
-        count, others = int(here.sum()), int((~here).sum())
-        if count < LEAST or others < LEAST:
-            return {}
-        labels = self.losses.test.labels[here]
-        found = {
-            "extra": float(self.synthetic[here].mean() - self.synthetic[~here].mean()),
-            "extra_standard_error": float(
-                np.sqrt(self.synthetic[here].var() / count + self.synthetic[~here].var() / others)
-            ),
-            "extra_floor": float(self.half[here].mean() - self.half[~here].mean()),
-        }
-        _, counts = np.unique(labels, return_counts=True)
-        if len(counts) > 1 and counts.min() >= _FEW_LABELS:
-            models = (self.losses.real, self.losses.synthetic)
-            areas = [auroc(labels, s[here], m.model.classes_) for s, m in zip(self.scores, models, strict=True)]
-            found |= {"auroc_real": areas[0], "auroc_synthetic": areas[1]}
-        return found
-
-
 def by_decile(
-    reference: Points, real: Points, synthetic: Points, losses: Losses | None, generator: np.random.Generator
+    reference: Points, real: Points, synthetic: Points, losses: ExtraLosses | None, generator: np.random.Generator
 ) -> list[Subgroup]:
-    """Deciles of real records by how far they lie from some others of the real table, the most outlying last.
+    """Return the deciles of real records by their outlyingness among `reference`, the most outlying last.
 
-    A tenth of the synthetic records should lie as far out as each tenth of the real ones. `losses` are those of
-    the real records, where these are the held-out ones.
+    A tenth of the synthetic records should be in each decile. `losses` are those of the real records, where these
+    are the holdout.
     """
     space = Space.of(reference)
     among = space.place(_some(reference, MOST_NEIGHBOURS, generator))
@@ -200,11 +167,10 @@ def by_decile(
     made = outlyingness(space.place(_some(synthetic, MOST_NEIGHBOURS, generator)), among)
     deciles = deciles_of(far)
     ends = np.array([far[deciles == d].max() for d in range(DECILES - 1)])
-    # Who lies exactly at an end belongs half to either side.
+    # A record exactly at an end counts half on either side.
     places = [np.searchsorted(ends, made, side=side) for side in ("left", "right")]
     reached = np.mean([np.bincount(place, minlength=DECILES) for place in places], axis=0)
     floor = _by_the_other_half(far, generator)
-    extras = None if losses is None else Extras.of(losses)
     return [
         Subgroup(
             column=DECILE,
@@ -213,14 +179,13 @@ def by_decile(
             fraction_real=float((deciles == d).mean()),
             fraction_synthetic=float(reached[d] / len(made)),
             fraction_floor=float(floor[d]),
-            **(extras.inside(deciles == d) if extras is not None else {}),
+            **(losses.inside(deciles == d) if losses is not None else {}),
         )
         for d in range(DECILES)
     ]
 
 
 def _by_the_other_half(far: Floats, generator: np.random.Generator) -> Floats:
-    """The fraction of one half in each decile of the other."""
     one, two = np.array_split(far[generator.permutation(len(far))], 2)
     places = np.searchsorted(np.quantile(one, np.arange(1, DECILES) / DECILES), two)
     return np.bincount(places, minlength=DECILES) / max(len(two), 1)

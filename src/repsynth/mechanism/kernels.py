@@ -21,59 +21,44 @@ FINEST = 2**22
 """The largest `unit` of a statistic: known before a run, so that noise that does not fit is refused in time."""
 
 
-class Statistic(Protocol):
-    """A public function of one record, with integer values, summed over a batch of records."""
+class Summed(Protocol):
+    """What all three have: a name, grid units, and whether a record's part is scaled by its weight.
+
+    Sums, sensitivity and noise are in grid units; `unit` of them count as one record.
+    """
 
     @property
-    def name(self) -> str:
-        """What the measurement is called in plans, releases and reports."""
-        ...
+    def name(self) -> str: ...
+
+    @property
+    def unit(self) -> int: ...
+
+    @property
+    def weighted(self) -> bool: ...
+
+
+class Statistic(Summed, Protocol):
+    """A public function of one record, with integer values, summed over a batch of records."""
 
     @property
     def sensitivity(self) -> float:
         """The largest L2 norm of the function's value on any one record, in grid units."""
         ...
 
-    @property
-    def unit(self) -> int:
-        """Grid units that count as one record. Sums, sensitivity and noise are in grid units."""
-        ...
-
-    @property
-    def weighted(self) -> bool:
-        """Whether a record's part is scaled by its weight."""
-        ...
-
-    def total(self, records: Records) -> Ints:
-        """The sum over a batch."""
-        ...
+    def total(self, records: Records) -> Ints: ...
 
 
-class Choice(Protocol):
+class Choice(Summed, Protocol):
     """Some choices in a row, each by utilities that are a function of one sum over records and of the earlier
-    choices. One record moves every utility by at most `unit`, whatever was chosen before."""
-
-    @property
-    def name(self) -> str: ...
+    choices. One record moves every utility by at most `unit`, whatever was chosen before; by at most its weight
+    times `unit` if the choice is weighted."""
 
     @property
     def rounds(self) -> int:
         """How many choices are made at most."""
         ...
 
-    @property
-    def unit(self) -> int:
-        """The sensitivity of every utility, in grid units."""
-        ...
-
-    @property
-    def weighted(self) -> bool:
-        """Whether a record moves a utility by no more than its weight times `unit`."""
-        ...
-
-    def total(self, records: Records) -> Ints:
-        """The sum over a batch, as a statistic's."""
-        ...
+    def total(self, records: Records) -> Ints: ...
 
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
         """The utility of stopping, then that of each candidate; a candidate that is out has none: `OUT`. The sum
@@ -82,26 +67,13 @@ class Choice(Protocol):
 
 
 @runtime_checkable
-class Rounds(Protocol):
+class Rounds(Summed, Protocol):
     """A training: in every round a sum over a sample, by a public function of one record that follows from what
-    was released before, earlier rounds included."""
-
-    @property
-    def name(self) -> str: ...
+    was released before, earlier rounds included. `unit` is the clip norm of one record in grid units."""
 
     @property
     def sensitivity(self) -> float:
         """The largest L2 norm of the function's value on any one record, in any round, in grid units."""
-        ...
-
-    @property
-    def unit(self) -> int:
-        """Grid units in the clip norm of one record."""
-        ...
-
-    @property
-    def weighted(self) -> bool:
-        """Whether a record's part is scaled by its weight."""
         ...
 
     def parts(self, records: Records) -> Int32s:

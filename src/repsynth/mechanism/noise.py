@@ -12,6 +12,7 @@ with certified room for its error; the rest go through arbitrary precision.
 import math
 import os
 from collections.abc import Callable
+from itertools import accumulate
 
 import mpmath
 import numpy as np
@@ -156,12 +157,8 @@ def choose_exponential(utilities: Ints, *, unit: int, eta: float, entropy: Entro
 
 def _first_above(masses: list[mpmath.mpf], level: mpmath.mpf) -> int:
     """The index of the first partial sum above the level; the last one at the end."""
-    reached = mpmath.mpf(0)
-    for index, mass in enumerate(masses):
-        reached += mass
-        if reached > level:
-            return index
-    return len(masses) - 1
+    above = (index for index, reached in enumerate(accumulate(masses)) if reached > level)
+    return next(above, len(masses) - 1)
 
 
 def _decide(sigma: float, numerator: int, entropy: Entropy, towards: float = 0.0) -> int:

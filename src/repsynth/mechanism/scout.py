@@ -18,43 +18,34 @@ from repsynth.mechanism.noise import Entropy, add_gaussian, select_counts
 from repsynth.privacy.events import GaussianEvent, SelectionEvent
 from repsynth.privacy.loss import Loss
 
-_WAITING = 2**20
-"""Counts of values that are put together at a time."""
+_WAITING = 2**20  # counts of values that are merged at a time
 
 
 class Cells(Protocol):
-    """A public function of a row as it stands, with integer values."""
+    """A public function of one raw row, with integer values; `sensitivity` is its largest L2 norm."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        ...
+    def columns(self) -> tuple[str, ...]: ...
 
     @property
-    def sensitivity(self) -> float:
-        """The largest L2 norm of the function's value on any one row."""
-        ...
+    def sensitivity(self) -> float: ...
 
     def total(self, rows: pa.RecordBatch) -> Ints: ...
 
 
 class Values(Protocol):
-    """Which text each cell of some columns counts for."""
+    """The text that each cell of some columns counts for; null if it counts for none."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns: a record counts for one value in each, or for none."""
-        ...
+    def columns(self) -> tuple[str, ...]: ...
 
-    def texts(self, name: str, cells: pa.Array) -> pa.Array:
-        """The value of each cell of a column, as text; null where it counts for none."""
-        ...
+    def texts(self, name: str, cells: pa.Array) -> pa.Array: ...
 
 
 @dataclass
@@ -71,12 +62,9 @@ class Scout:
     def measure(self, statistic: Cells, *, sigma: float) -> Ints:
         """A noisy sum of the statistic over all rows."""
         self._check(GaussianEvent(statistic.name, statistic.sensitivity, sigma))
-        total: Ints | None = None
+        total = statistic.total(pa.record_batch({name: pa.array([], pa.string()) for name in statistic.columns}))
         for batch in self.source.batches(statistic.columns):
-            part = statistic.total(batch)
-            total = part if total is None else total + part
-        if total is None:
-            total = statistic.total(_no_rows(statistic.columns))
+            total = total + statistic.total(batch)
         noisy, event = add_gaussian(
             total, name=statistic.name, sensitivity=statistic.sensitivity, sigma=sigma, entropy=self.entropy
         )
@@ -84,7 +72,7 @@ class Scout:
         return noisy
 
     def select(self, values: Values, *, sigma: float, threshold: int) -> dict[str, dict[str, int]]:
-        """The values of each column whose noisy counts reach the threshold, with these, in the order of texts."""
+        """Return the values whose noisy counts reach the threshold, with these counts, for each column."""
         self._check(SelectionEvent(values.name, len(values.columns), sigma, threshold))
         tallies = {name: _Tally() for name in values.columns}
         for batch in self.source.batches(values.columns):
@@ -102,14 +90,11 @@ class Scout:
         )
         self.events.append(event)
         found: dict[str, dict[str, int]] = {}
-        start = 0
-        for name, (texts, own) in counted.items():
-            part = noisy[start : start + len(own)]
-            start += len(own)
+        ends = np.cumsum([len(own) for _, own in counted.values()])
+        for (name, (texts, _)), part in zip(counted.items(), np.split(noisy, ends[:-1]), strict=True):
             kept = np.flatnonzero(part)
-            named = zip(
-                texts.take(pa.array(kept)).cast(pa.large_binary()).to_pylist(), part[kept].tolist(), strict=True
-            )
+            shown = texts.take(pa.array(kept)).cast(pa.large_binary()).to_pylist()
+            named = zip(shown, part[kept].tolist(), strict=True)
             found[name] = dict(sorted((text.decode(), count) for text, count in named if _is_text(text)))
         return found
 
@@ -129,14 +114,13 @@ def _is_text(data: bytes) -> bool:
 
 
 class _Tally:
-    """How often each text occurs, added up batch by batch."""
+    """Counts of texts, added up batch by batch; null counts for nothing."""
 
     def __init__(self) -> None:
         self._parts: list[pa.Table] = []
         self._waiting = 0
 
     def add(self, texts: pa.Array) -> None:
-        """Some more texts; null counts for nothing."""
         counted = texts.drop_null().value_counts()
         self._parts.append(pa.table({"text": counted.field("values"), "count": counted.field("counts")}))
         self._waiting += len(counted)
@@ -144,7 +128,6 @@ class _Tally:
             self._join()
 
     def counts(self) -> tuple[pa.ChunkedArray, Ints]:
-        """Each text, and how often it occurs."""
         if not self._parts:
             return pa.chunked_array([], type=pa.large_string()), np.zeros(0, dtype=np.int64)
         self._join()
@@ -155,7 +138,3 @@ class _Tally:
         whole = pa.concat_tables(self._parts).group_by("text").aggregate([("count", "sum")])
         self._parts = [pa.table({"text": whole["text"], "count": whole["count_sum"]})]
         self._waiting = whole.num_rows
-
-
-def _no_rows(columns: tuple[str, ...]) -> pa.RecordBatch:
-    return pa.record_batch({name: pa.array([], pa.large_string()) for name in columns})

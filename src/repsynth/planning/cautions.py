@@ -12,7 +12,7 @@ from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.mechanism.meter import sigma_for
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Category, Id, Numeric, Schema
-from repsynth.schema.id_formats import IdFormat
+from repsynth.schema.formats import IdFormat
 
 if TYPE_CHECKING:
     from repsynth.planning.plan import Plan

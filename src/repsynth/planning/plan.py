@@ -9,9 +9,10 @@ import msgspec
 from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
+from repsynth.models.marginal.model import Aim
+from repsynth.models.naive_bayes.model import NaiveBayes
 from repsynth.planning.cautions import cautions, csv_cautions
-from repsynth.planning.choose import ranked
-from repsynth.planning.settings import PARTS, TENTH, Settings
+from repsynth.planning.settings import PARTS, Settings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.privacy.gaussian import mu_of
@@ -42,8 +43,6 @@ class Plan:
     """The rounds of training, with the noise that the rest of the budget allows, where the model is trained."""
     borrowed: Borrowed | None = None
     """Score function and threshold, where they come from an earlier release."""
-    why: str | None = None
-    """Why this model, where none was named; in words that may be published."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -62,32 +61,26 @@ class Plan:
 
     @property
     def model(self) -> Model:
-        """How stage 2 works."""
         return _model(self.settings)
 
     @property
     def scorer(self) -> Scorer:
-        """How records are scored."""
         return self.settings.scorer
 
     @property
     def public_rows(self) -> int | None:
-        """The number of records, where it is public."""
         return self.settings.public_rows
 
     @property
     def outlier_fraction(self) -> float:
-        """The fraction of records that the threshold should leave above it."""
         return self.settings.outlier_fraction
 
     @property
     def max_lost_mass(self) -> float | None:
-        """The largest mean lost weight, where that decides how strong the weights are."""
         return self.settings.max_lost_mass
 
     @property
     def max_model_mb(self) -> int:
-        """Memory that the model may take."""
         return self.settings.max_model_mb
 
     @property
@@ -108,7 +101,6 @@ class Plan:
 
     @property
     def delta(self) -> float:
-        """The δ at which ε is quoted."""
         return self.budget.delta
 
     @property
@@ -118,14 +110,14 @@ class Plan:
 
 
 def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = None) -> Plan:
-    """Check the settings, choose a model where none is named, and split the budget; with `borrowed` scores, none
-    of it goes to scoring.
+    """Check the settings, name the default model where none is named, and split the budget. With `borrowed`
+    scores, none of it goes to scoring.
 
     >>> from repsynth.schema import Boolean
     >>> schema = Schema(columns=(Boolean(name="smoker"),), one_row_per_person=True)
     >>> plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6))
-    >>> list(plan.charges), plan.model.name, plan.why
-    (['count', 'histograms', 'scores', 'sums'], 'naive-bayes', 'there is only one column')
+    >>> list(plan.charges), plan.model.name
+    (['count', 'coarse histograms', 'scores', 'sums'], 'naive-bayes')
     """
     check_unit(schema)
     budget = make_budget(
@@ -135,33 +127,8 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
         delta=settings.delta,
         public_rows=settings.public_rows,
     )
-    if settings.model is None:
-        return _choose(schema, settings, budget, borrowed)
-    if settings.goal is not None:
-        raise ConfigError(
-            f"the goal chooses a model, and {settings.model.name} is named already; leave out one of them"
-        )
-    return _with_model(schema, settings, budget, borrowed)
-
-
-def _choose(schema: Schema, settings: Settings, budget: Budget, borrowed: Borrowed | None) -> Plan:
-    """The plan of the best model that can be planned; its settings name it, as if it had been asked for."""
-    refusal: tuple[str, ConfigError] | None = None
-    for choice in ranked(
-        schema, mu=budget.mu / schema.rows_per_person, rows=settings.public_rows, goal=settings.goal
-    ):
-        named = msgspec.structs.replace(settings, model=choice.model, goal=None)
-        why = choice.why if refusal is None else f"{refusal[0]} would serve better, but {refusal[1]}"
-        try:
-            return replace(_with_model(schema, named, budget, borrowed), why=why)
-        except ConfigError as error:
-            refusal = refusal or (choice.model.name, error)
-    assert refusal is not None  # something was tried
-    raise refusal[1]
-
-
-def _with_model(schema: Schema, settings: Settings, budget: Budget, borrowed: Borrowed | None) -> Plan:
-    model = _model(settings)
+    model = settings.model or default_model(schema)
+    settings = msgspec.structs.replace(settings, model=model)
     rounds = model.rounds()
     if rounds is not None and settings.epsilon is None:
         raise ConfigError(
@@ -191,6 +158,11 @@ def _with_model(schema: Schema, settings: Settings, budget: Budget, borrowed: Bo
     return replace(plan, rule=settings.weights.at_most(ceiling), ceiling=ceiling)
 
 
+def default_model(schema: Schema) -> Model:
+    """The model of a run that names none: `aim`, which needs two columns, or else `naive-bayes`."""
+    return Aim() if len(schema.learned) > 1 else NaiveBayes()
+
+
 def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Settings:
     """The settings of a run whose scores come from elsewhere: what these decide cannot be asked for otherwise."""
     borrowed.check_schema(schema)
@@ -215,7 +187,8 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer, rows = settings.scorer, schema.rows_per_person
     own = scorer.worthwhile_shares(schema, mu=budget.mu / rows, rows=settings.public_rows) if scored else {}
-    histograms = score_share_of(settings, budget, model.score_share) - math.fsum(own.values())
+    score_share = model.score_share if settings.score_share is None else settings.score_share
+    histograms = score_share - math.fsum(own.values())
     if histograms < 1e-6:
         raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
     weighted = settings.weights.uses_threshold or settings.outlier_epsilon is not None
@@ -243,26 +216,9 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     return charges
 
 
-def paper_score_share(budget: Budget) -> float:
-    """The share of μ² that a tenth of ε and half of δ make: the paper's budget for scoring.
-
-    >>> round(paper_score_share(Budget.approximate(epsilon=1.0, delta=1e-6)), 3)
-    0.012
-    """
-    return (mu_of(budget.epsilon / 10, budget.delta / 2) / budget.mu) ** 2
-
-
 def _model(settings: Settings) -> Model:
     assert settings.model is not None  # a plan's settings name it
     return settings.model
-
-
-def score_share_of(settings: Settings, budget: Budget, default: float) -> float:
-    """The share of μ² for everything that scores are made of; `default` where the settings leave it open."""
-    share = settings.score_share
-    if share is None:
-        return default
-    return paper_score_share(budget) if isinstance(share, str) else share
 
 
 def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
@@ -319,8 +275,6 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
     _check_that_a_release_could_be_loaded(schema, settings)
     check_rule(settings.weights)
     _model(settings).check(schema, settings.max_model_mb)
-    if isinstance(settings.score_share, str) and settings.score_share != TENTH:
-        raise ConfigError(f"the score share must be a number or '{TENTH}'")
     _check_lost_mass(settings)
     asked = settings.outlier_epsilon
     if asked is not None and asked > budget.epsilon * (1 + 1e-6):

@@ -1,15 +1,18 @@
-"""The knobs of a run, each written once."""
+"""The settings of a run, each written once, and the same as a file: `plan.toml`."""
 
+import json
+import tomllib
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, has_controls, shown
 from repsynth.knobs import Knob, Knobs, Registry, did_you_mean, knobs_of
 from repsynth.models.base import Model
 from repsynth.models.registry import MODELS
-from repsynth.planning.choose import AUTO, PREDICT, THRESHOLDS
+from repsynth.schema.parse import read_toml
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.random import Random
@@ -27,11 +30,12 @@ BUDGET, OUTLIERS, SPLIT, MODEL = (
 PARTS: dict[str, Registry[Any]] = {"weights": RULES, "scorer": SCORERS, "model": MODELS}
 """The settings that come in kinds, with knobs of their own."""
 
-TENTH = "tenth-of-epsilon"
+_MOST_BYTES = 2**20
+_BUDGETS = ("epsilon", "mu", "rho")
 
 
 def _knob(group: str, description: str, **bounds: Any) -> Meta:
-    extra = {"group": group} | {key: bounds.pop(key) for key in ("metavar", "word") if key in bounds}
+    extra = {"group": group} | ({"metavar": bounds.pop("metavar")} if "metavar" in bounds else {})
     return Meta(description=description, extra=extra, **bounds)
 
 
@@ -84,15 +88,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
         ),
     ] = None
     score_share: Annotated[
-        float | str | None,
-        _knob(
-            SPLIT,
-            f"for the histograms ({{default}}), or {TENTH} as in the paper",
-            metavar="S",
-            word=f"'{TENTH}'",
-            ge=1e-6,
-            le=0.9,
-        ),
+        float | None, _knob(SPLIT, "for the histograms ({default})", metavar="S", ge=1e-6, le=0.9)
     ] = None
     threshold_share: Annotated[
         float, _knob(SPLIT, "for the histogram of the scores", metavar="S", ge=1e-6, le=0.9)
@@ -101,13 +97,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
         float, _knob(SPLIT, "for the number of records, unless it is public", metavar="S", ge=1e-6, le=0.9)
     ] = 0.005
     model: Model | None = None
-    """None is `auto`: the plan chooses one."""
-    goal: Annotated[
-        str | None,
-        _knob(
-            MODEL, f"{AUTO}: what the model should serve, {' or '.join(THRESHOLDS)} ({PREDICT})", metavar="GOAL"
-        ),
-    ] = None
+    """None where none is named: the plan takes the default for its schema."""
     max_model_mb: Annotated[
         int, _knob(MODEL, "memory for the tables of mst and aim, or a network", metavar="MB", ge=1, le=10**6)
     ] = 1000
@@ -119,8 +109,6 @@ class Settings(Knobs, frozen=True, kw_only=True):
         None means the default.
         """
         knobs = {name: value for name, value in knobs.items() if value is not None}
-        if knobs.get("model") == AUTO:
-            del knobs["model"]
         if knobs.get("weights") == "random":  # an ablation: the weights of `targeted`, dealt out at random
             if knobs.get("scorer", "random") not in ("random", Random()):
                 raise ConfigError(
@@ -149,16 +137,11 @@ class Settings(Knobs, frozen=True, kw_only=True):
     def load(cls, table: dict[str, Any]) -> "Settings":
         """From plain data, which may be a stranger's."""
         parts = {
-            part: load_part(part, table[part] if isinstance(table[part], dict) else {"name": table[part]})
-            for part in PARTS
+            part: registry.load(table[part] if isinstance(table[part], dict) else {"name": table[part]})
+            for part, registry in PARTS.items()
             if part in table
         }
         return cls.of(**{**table, **parts})
-
-
-def load_part(part: str, table: dict[str, Any]) -> Any:
-    """A part from plain data, which may be a stranger's; a model may be left to choose."""
-    return AUTO if part == "model" and table == {"name": AUTO} else PARTS[part].load(table)
 
 
 def keywords() -> dict[str, Knob]:
@@ -167,3 +150,73 @@ def keywords() -> dict[str, Knob]:
     for registry in PARTS.values():
         found |= {name: knob for name, (knob, _) in registry.knobs().items()}
     return found
+
+
+def settings_to_toml(settings: Settings) -> str:
+    """The text of a `plan.toml`.
+
+    >>> print(settings_to_toml(Settings.of(epsilon=1.0, delta=1e-6)).splitlines()[2])
+    epsilon = 1.0  # total privacy loss; 1 is strong, 10 is weak
+    """
+    lines = ["# The settings of a run: repsynth synthesize DATA --schema SCHEMA --plan THIS", ""]
+    lines += _lines(knobs_of(Settings), settings)
+    for part in PARTS:
+        if value := getattr(settings, part):
+            lines += ["", f"[{part}]", f"name = {json.dumps(value.name)}", *_lines(knobs_of(type(value)), value)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(knobs: tuple[Knob, ...], values: Any) -> list[str]:
+    lines = []
+    for knob in knobs:
+        value = getattr(values, knob.name)
+        if value is not None:
+            text = json.dumps(value) if isinstance(value, str) else repr(value)
+            lines.append(f"{knob.name} = {text}  # {knob.describe()}")
+    return lines
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The keywords that a `plan.toml` holds, checked when settings are made of them."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ConfigError(f"{shown(path)}: larger than 1 MB; is this a plan?")
+        table = read_toml(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{shown(path)}: not UTF-8 text; save the plan as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{shown(path)}: cannot be read ({error.strerror}); check the path") from None
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        detail = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "too deep or malformed"
+        raise ConfigError(f"{shown(path)}: not valid TOML: {detail}") from None
+    if has_controls(table):
+        raise ConfigError(f"{shown(path)}: a name or a value has a control character; take it out")
+    try:
+        return {
+            key: PARTS[key].load(value) if key in PARTS and isinstance(value, dict) else value
+            for key, value in table.items()
+        }
+    except ConfigError as error:
+        raise ConfigError(f"{shown(path)}: {error}") from None
+
+
+def with_given(kept: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a file and those given beside it, which count more: another budget takes the place of the
+    file's, another part that of the file's with all its knobs, and a knob alone that of the file's part.
+
+    >>> kept = {"epsilon": 1.0, "weights": PARTS["weights"].make("hinge-exp", gamma=2.0)}
+    >>> with_given(kept, {"rho": 0.1, "gamma": 3.0})
+    {'weights': HingeExp(gamma=3.0), 'rho': 0.1}
+    """
+    kept, given = dict(kept), {name: value for name, value in given.items() if value is not None}
+    replaced = set(_BUDGETS) if given.keys() & set(_BUDGETS) else set()
+    if given.get("weights") == "random":
+        replaced.add("scorer")
+    for part, registry in PARTS.items():
+        knobs = registry.knobs().keys()
+        if part in given:
+            replaced |= {part, *knobs}
+        elif isinstance(kept.get(part), Knobs):
+            mine = {name: given.pop(name) for name in knobs & given.keys()}
+            kept[part] = registry.load(registry.dump(kept[part]) | mine)
+    return {name: value for name, value in kept.items() if name not in replaced} | given

@@ -3,8 +3,8 @@
 A dataset gets a total once. A run *reserves* its whole cost before it opens the data and *commits* when
 it is done; a reservation that is never committed (a crash, a kill, a power cut) counts as spent. Entries
 are only ever added, each with a hash over itself and its predecessor, so that one that was edited or
-removed is noticed. Costs are events, composed exactly, not a sum of epsilons; and the total holds whatever a run's
-settings were chosen by, what earlier runs released included (see `balance`).
+removed is noticed. Costs are events, not a sum of epsilons. They are composed exactly where that holds whatever a
+run's settings were chosen by, and by their bounds elsewhere (see `bound`).
 """
 
 import getpass
@@ -13,24 +13,23 @@ import json
 import math
 import os
 import sqlite3
+import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from repsynth.errors import LedgerError, has_controls, shown
-from repsynth.privacy.balance import Balance, Spending
-from repsynth.privacy.bound import Bound, bound_training
+from repsynth.privacy.bound import Bound, bound_training, room_in
 from repsynth.privacy.budget import Budget
-from repsynth.privacy.dataset_names import folded, same_name
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.gaussian import compose
+from repsynth.privacy.gaussian import compose, epsilon_of
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import COLLISION, neighbours_of, unit_of
 from repsynth.privacy.pld import SMALLEST_DELTA, is_training
-from repsynth.privacy.shown import at_most
+from repsynth.privacy.shown import at_least, at_most
 from repsynth.schema import Measured, Person, Schema
 
 VERSION = 4
@@ -54,6 +53,155 @@ _TABLES = (
     f"PRAGMA user_version = {VERSION}",
     f"PRAGMA application_id = {_APPLICATION}",
 )
+
+# The μ that an ε allows has a billionth taken off, proven to be affordable: a tenth of it is for the last digits
+# of sums that make up the whole. A limit that was given as μ or ρ is kept to that.
+_ROUNDING = 1e-10
+# Fillers, joiners and selectors of variants: letters or marks to Unicode, nothing to the eye.
+_UNSEEN = frozenset(
+    map(chr, [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, *range(0xFE00, 0xFE10)])
+)
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One run in the ledger; `finished` is False for one that never committed, which counts all the same."""
+
+    run: str
+    who: str
+    what: str
+    when: str
+    loss: Loss
+    bound: Bound
+    """What it counts for beside other runs."""
+    finished: bool
+    after_schema: bool = False
+    """Whether it pays for a schema that was measured before: its settings may depend on that."""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The state of one dataset's budget."""
+
+    dataset: str
+    unit: str | None
+    """Who is protected by all runs; None where there is none yet."""
+    neighbours: str | None
+    limit: Budget
+    spendings: tuple[Spending, ...]
+
+    @property
+    def room(self) -> Bound:
+        """What the bounds of several runs may add up to."""
+        return room_in(self.limit)
+
+    @property
+    def spent(self) -> Loss:
+        """All runs together, finished or not."""
+        return Loss.together(spending.loss for spending in self.spendings)
+
+    @property
+    def spent_bound(self) -> Bound:
+        """What all runs count for together."""
+        return Bound.together(spending.bound for spending in self.spendings)
+
+    @property
+    def spent_epsilon(self) -> float:
+        """The ε of all runs at the limit's δ: exact for one run and for runs without training, else by bounds."""
+        return self.epsilon(self.spent) if self._exact else self._epsilon_of(self.spent_bound)
+
+    @property
+    def remaining(self) -> Loss:
+        """The most that one more run without training may cost."""
+        return self._beside(self.spent_bound) if self.spendings else Loss(0.0, self.limit.mu)
+
+    def _beside(self, bound: Bound) -> Loss:
+        return Loss(0.0, math.sqrt(max(self.room.mu**2 - bound.mu**2, 0.0)))
+
+    @property
+    def share_spent(self) -> float:
+        """How much of the limit is spent, as a share of its μ²."""
+        return self.share(self.spent_bound)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more is spent than the limit allows. The ledger reserves no such run."""
+        return not (self._allows(self.spent) if self._exact else self._holds(self.spent_bound))
+
+    @property
+    def _exact(self) -> bool:
+        """Whether the composed account of all runs holds, whatever their settings depend on."""
+        alone = len(self.spendings) == 1 and not self.spendings[0].after_schema
+        return alone or self.spent.mu is not None
+
+    def share(self, bound: Bound) -> float:
+        """What something counts for as a share of the limit's μ²; all of it where nothing would fit beside it."""
+        return min((bound.mu / self.room.mu) ** 2, 1.0) if self._holds(bound) else 1.0
+
+    def bound(self, loss: Loss) -> Bound:
+        """What a loss counts for beside other runs."""
+        gaussian = Bound(compose([loss.floor_mu, loss.weighted_mu]), loss.failure)
+        return Bound.together([gaussian, *(bound_training(each, self.room) for each in loss.trainings)])
+
+    def covers(self, loss: Loss, *, after_schema: bool = False) -> bool:
+        """Return whether a run fits.
+
+        The first run depends on nothing that was released, so it also fits by its own account. After one that fits
+        by that alone, nothing else does. A run that pays for a schema may have been chosen by what the schema
+        shows, so it never counts as the first.
+        """
+        if not self.spendings and not after_schema and self._allows(loss):
+            return True
+        return self._holds(Bound.together([self.spent_bound, self.bound(loss)]))
+
+    def refusal(self, loss: Loss, schema: Loss | None = None) -> str:
+        """Why a run does not fit, and what would. `schema` is the part of the loss that is the schema's."""
+        limit = self.limit
+        if self.exceeded:
+            return (
+                f"'{self.dataset}' has spent ε = {at_most(self.spent_epsilon)} of {at_most(limit.epsilon)} at "
+                f"δ = {at_most(limit.delta, 3)}, more than its limit; it takes no further run"
+            )
+        beside_others = self.spendings or schema is not None
+        if loss.failure and beside_others and self.spent_bound.failure + loss.failure > self.room.failure:
+            return (
+                f"the chance that this run fails with, {at_most(loss.failure, 3)}, does not fit into "
+                f"what '{self.dataset}' has set apart for such chances, a hundredth of its δ = "
+                f"{at_most(limit.delta, 3)}; measure the schema with a smaller --delta"
+            )
+        what, cost = "this run costs", self.epsilon(loss)
+        left = affordable = self.remaining
+        if schema is not None:
+            what, cost = "this run and the schema that it pays for cost", self._epsilon_of(self.bound(loss))
+            affordable = self._beside(Bound.together([self.spent_bound, self.bound(schema)]))
+        trained = ", and slightly less with training" if loss.trainings else ""
+        return (
+            f"{what} ε = {at_most(cost)}, and '{self.dataset}' has ε = {at_least(self.epsilon(left))} left of "
+            f"{at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
+            f"--epsilon {at_least(self.epsilon(affordable))} --delta {at_least(limit.delta, 6)}{trained}"
+        )
+
+    def epsilon_alone(self, spending: Spending) -> float:
+        """The ε of one run at the limit's δ."""
+        return self._epsilon_of(spending.bound) if spending.after_schema else self.epsilon(spending.loss)
+
+    def epsilon(self, loss: Loss) -> float:
+        """The ε of a loss at the limit's δ."""
+        return loss.epsilon(self.limit.delta)
+
+    def _epsilon_of(self, bound: Bound) -> float:
+        return float(epsilon_of(bound.mu, self.limit.delta - self.room.failure))
+
+    def _allows(self, loss: Loss) -> bool:
+        """Whether a loss that depends on nothing else is within the limit."""
+        if loss.mu is not None:
+            return loss.mu <= self.limit.mu * (1 + _ROUNDING)
+        return self.epsilon(loss) <= self.limit.epsilon
+
+    def _holds(self, bound: Bound) -> bool:
+        """Whether there is room for a bound."""
+        rounded = 1 + _ROUNDING
+        return bound.mu <= self.room.mu * rounded and bound.failure <= self.room.failure * rounded
 
 
 class Ledger:
@@ -92,12 +240,7 @@ class Ledger:
         name = " ".join(dataset.split())
         if not folded(name) or not name.isprintable():
             raise LedgerError("a dataset needs a name of visible characters; give one with --dataset")
-        content = {
-            "mu": limit.mu,
-            "delta": limit.delta,
-            "who": _user(),
-            "when": _now(),
-        }
+        content = {"mu": limit.mu, "delta": limit.delta, "who": _user(), "when": _now()}
         with self._transaction() as connection:
             for other in _datasets(connection):
                 if same_name(name, other):
@@ -279,11 +422,15 @@ def _datasets(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
+def _reserved(connection: sqlite3.Connection, dataset: str) -> list[dict[str, Any]]:
+    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
+    return [json.loads(content) for (content,) in rows]
+
+
 def _refuse_other_units(connection: sqlite3.Connection, dataset: str, person: Person | None, path: Path) -> None:
     """A total over runs of which one protects rows and another one persons would hold for neither."""
-    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
     column = None if person is None else person.column
-    if any(json.loads(content).get("person") != column for (content,) in rows):
+    if any(entry.get("person") != column for entry in _reserved(connection, dataset)):
         unit = "single rows" if column is None else f"the persons of '{column}'"
         raise LedgerError(
             f"{path}: the earlier runs of '{dataset}' do not protect {unit}; a total over both would hold for "
@@ -292,9 +439,8 @@ def _refuse_other_units(connection: sqlite3.Connection, dataset: str, person: Pe
 
 
 def _schemas(connection: sqlite3.Connection, dataset: str) -> set[str]:
-    """The marks of the measured schemas that a dataset has paid for."""
-    rows = connection.execute("SELECT content FROM entry WHERE dataset = ? AND kind = 'reserve'", (dataset,))
-    return {str(entry["schema"]) for (content,) in rows if "schema" in (entry := json.loads(content))}
+    """Return the marks of the measured schemas that a dataset has paid for."""
+    return {str(entry["schema"]) for entry in _reserved(connection, dataset) if "schema" in entry}
 
 
 def _find(connection: sqlite3.Connection, dataset: str, path: Path) -> str:
@@ -369,6 +515,26 @@ def _loss(events: list[dict[str, Any]], path: Path) -> Loss:
 
 def _damage(path: Path, detail: str) -> str:
     return f"{path}: {detail}; do not spend from it, restore a copy and find out what happened"
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names of datasets are the same but for spaces, upper case and forms of characters.
+
+    >>> same_name("Patients ", "patients"), same_name("patients", "patients 2")
+    (True, False)
+    """
+    return folded(one) == folded(other)
+
+
+def folded(name: str) -> str:
+    """A name without what nobody sees of it."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join("".join(filter(_is_seen, plain)).split())
+
+
+def _is_seen(character: str) -> bool:
+    unseen = character in _UNSEEN or 0xE0100 <= ord(character) <= 0xE01EF
+    return not unseen and unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn")
 
 
 def _user() -> str:

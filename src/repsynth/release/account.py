@@ -59,8 +59,7 @@ class Privacy:
 
     The total bounds every record. For every set S of releases in which a record weighs at most w, a table D with
     it and D' without it have P[M(D) in S] <= e^epsilon_at(w) P[M(D') in S] + δ, and the same with D and D'
-    swapped; that is no statement about probabilities given the scores that came out. Anybody can look up their own
-    weight in the public files.
+    swapped. This is not conditional on the scores that came out.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
@@ -75,32 +74,28 @@ class Privacy:
     threshold: Threshold | None
     weights: WeightFunction
     lumps: tuple[Lumps | None, ...] = ()
-    """For each row of the threshold's histogram, which part of the threshold's own bin of scores lies above it,
-    where width does not tell."""
+    """For each row of the threshold's histogram, which part of the threshold's bin lies above it, if known."""
     borrowed: Borrowed | None = None
-    """Where scores and threshold came from: fractions of records are those of that table then."""
+    """Where scores and threshold came from; fractions of records are then those of that table."""
     schema_loss: Loss = field(default_factory=lambda: Loss(0.0, 0.0))
-    """What goes with the schema: what it had cost before the run, where it was measured on the same table, and the
-    chance that two persons are taken for one."""
+    """What measuring the schema on the same table cost, and the chance that two persons are taken for one."""
 
     @cached_property
     def loss(self) -> Loss:
-        """What a record loses, by its influence: the schema and the run together."""
+        """The loss of a record by its influence, for the schema and the run together."""
         return self.run_loss.after(self.schema_loss, self.delta)
 
     @cached_property
     def run_loss(self) -> Loss:
-        """What the run alone costs."""
         return Loss.of(self.events)
 
     @property
     def mu(self) -> float | None:
-        """The total in Gaussian DP; None where a model was trained, whose loss is not Gaussian."""
+        """The total in Gaussian DP; None after a training, whose loss is not Gaussian."""
         return self.loss.mu
 
     @cached_property
     def epsilon(self) -> float:
-        """The total ε at δ."""
         return self.loss.epsilon(self.delta)
 
     @property
@@ -109,8 +104,7 @@ class Privacy:
         return None if self.mu is None else self.mu**2 / 2 * (1 + 1e-15)
 
     def epsilon_at(self, influence: Floats | float) -> Floats:
-        """The realised ε at δ of records that have this share of the largest influence in synthesis: it holds for
-        all sets of releases in which they have no more."""
+        """Return the realised ε at δ of records with this share of the largest influence in synthesis."""
         return self.loss.epsilon_at(influence, self.delta)
 
     @property
@@ -122,11 +116,11 @@ class Privacy:
 
     @property
     def outlier_epsilon(self) -> float:
-        """What a record above the threshold loses at most, for all sets of releases in which it lies there."""
+        """The largest ε of a record above the threshold."""
         return float(self.epsilon_at(self.outlier_weight))
 
     def epsilon_by_delta(self) -> dict[float, float]:
-        """The total ε at several δ: one guarantee, quoted in different ways."""
+        """Return the total ε at several δ."""
         deltas = {self.delta, 1e-5, 1e-6, 1e-9, 1e-12 if self.mu is not None else SMALLEST_DELTA}
         found = {delta: self.loss.epsilon(delta) for delta in sorted(deltas, reverse=True)}
         return {delta: epsilon for delta, epsilon in found.items() if math.isfinite(epsilon)}
@@ -137,14 +131,13 @@ class Privacy:
         return float(self.loss.advantage_at(1.0))
 
     def true_positive_rates(self) -> dict[float, float]:
-        """The largest true positive rate of any attack at these false positive rates."""
+        """Return the largest true positive rate of any attack at some false positive rates."""
         return {rate: self.loss.true_positive_rate(rate) for rate in (0.001, 0.01, 0.1)}
 
     @property
     def fraction_above(self) -> NoisyFraction | None:
-        """About which fraction of the records lies at or above the threshold: the wanted one or, where the
-        histogram of the scores differs from that by more than its error, what it says: many records may have one
-        score."""
+        """The estimated fraction of the records at or above the threshold: the requested one, unless the histogram
+        of the scores differs from it by more than its error, because many records have the same score."""
         if self.threshold is None:
             return None
         bins, wanted = self._score_bins, self.threshold.fraction
@@ -154,9 +147,11 @@ class Privacy:
         return NoisyFraction(wanted, max(self.threshold.fraction_error, counted.standard_error))
 
     def by_epsilon(self, rounded: Callable[[float], float] = float) -> dict[float, NoisyFraction]:
-        """About which fraction of the records loses at most each ε, largest first; ε that are `rounded` alike are
-        taken together. Noisy counts are added up before they are cut off at 0, so that noise cancels. Empty where
-        no threshold was measured."""
+        """Return the estimated fraction of the records by their largest ε, largest first; empty without threshold.
+
+        ε with the same `rounded` value are taken together. Noisy counts are added before they are cut off at 0, so
+        that noise cancels.
+        """
         if self.threshold is None:
             return {}
         bins = self._score_bins
@@ -165,7 +160,6 @@ class Privacy:
 
     @cached_property
     def _score_bins(self) -> "_ScoreBins":
-        """The histogram of the scores with an edge at the threshold."""
         assert self.threshold is not None
         lowest = min(int(self.threshold.edges[0]), self.weights.start) - 1
         if self.borrowed:
@@ -176,17 +170,18 @@ class Privacy:
         return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=rows)
 
     def epsilon_in_both(self, score: int | None = None) -> float | None:
-        """What a record that was in the table of the earlier release, too, has lost in all: ε at δ of both, for a
-        record with this score or, without one, for any. None where all scores are this release's own. This run may
-        have been chosen by what the earlier release showed."""
+        """Return the ε at δ of this release and the one its scores came from, for a record in both tables.
+
+        Without a score, for any record. None where the scores are this release's own. This run may have been
+        chosen by what the earlier release showed.
+        """
         if self.borrowed is None:
             return None
         here = there = 1.0
         if score is not None:
             here, there = (float(w.of(np.array([score]))[0]) / FULL for w in (self.weights, self.borrowed.weights))
         earlier = [Loss.of_schema(self.borrowed.schema), Loss.of(self.borrowed.events).at(there)]
-        both = Loss.adaptive([*earlier, self.schema_loss, self.run_loss.at(here)], self.delta)
-        return both.epsilon(self.delta)
+        return Loss.adaptive([*earlier, self.schema_loss, self.run_loss.at(here)], self.delta).epsilon(self.delta)
 
     @property
     def _largest_weights(self) -> Floats:
@@ -194,10 +189,8 @@ class Privacy:
         return self.weights.of(self._score_bins.starts) / FULL
 
     def distribution(self) -> tuple[Stratum, ...]:
-        """How the loss is spread: the noisy score histogram, already paid for, through the ε of its weights.
-
-        Ordinary records come first. Empty where no threshold was measured: then all weigh the same.
-        """
+        """Return the noisy score histogram with the ε of its weights, ordinary records first; empty if all weigh
+        the same."""
         if self.threshold is None:
             return ()
         bins, weights = self._score_bins, self._largest_weights
@@ -211,8 +204,8 @@ class Privacy:
         )
 
     def fraction_at_most(self, epsilon: float) -> float:
-        """About which fraction of the records loses at most this ε. With `[person]`: of the rows, weighted as they
-        count, and by the loss of a person all of whose rows are like that one."""
+        """Return the estimated fraction of the records that lose at most ε. With `[person]`: of the rows, each
+        with the loss of a person all of whose rows are like it."""
         return float(sum(stratum.fraction for stratum in self.distribution() if stratum.epsilon <= epsilon))
 
 
@@ -225,7 +218,7 @@ class _ScoreBins:
     parts: Floats
     """How much of a measured bin each bin is."""
     unsure: Floats
-    """How many records more may be in a part of the threshold's bin, and so many less in the other."""
+    """How many records may be in the other part of the threshold's bin."""
     sigma: float
     rows: float
 
@@ -251,9 +244,10 @@ class _ScoreBins:
 def _cut(
     edges: Ints, counts: Floats, value: int, lumps: Lumps | None, lowest: int
 ) -> tuple[Ints, Floats, Floats, Floats]:
-    """The starts, counts, parts and unsure numbers of one row's bins. The bin that the threshold falls into is
-    shared out by its lumps or, without any, by width. That is a guess: real records may have lumps that drawn ones
-    have not, so all of the bin might as well lie on one side."""
+    """Return the starts, counts, parts and unsure numbers of one row's bins.
+
+    The threshold's bin is divided by its lumps or, without any, by width. The records may all be on one side.
+    """
     k = int(np.searchsorted(edges, value))
     parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
     if k == len(edges) or edges[k] != value:

@@ -48,7 +48,6 @@ def release_data(release: Release) -> dict[str, Any]:
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "schema_measured": _schema_measured(release),
         "model": release.plan.model.name,
-        "model_why": release.plan.why,
         "measurements": [
             msgspec.to_builtins(event) | {"mu": mu_of_event(event)} | in_records.get(event.name, {})
             for event in release.events
@@ -94,7 +93,6 @@ def _expected(release: Release) -> dict[str, Any]:
 
 
 def _schema_measured(release: Release) -> dict[str, Any] | None:
-    """What the measuring of the schema has cost: it is part of the totals."""
     measured, privacy = release.schema.measured, release.privacy
     if measured is None:
         return None
@@ -124,7 +122,7 @@ def _scores_from(release: Release) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Noise:
-    """Sensitivity and noise of a sum, in records or, of a training, in clip norms; and its grid units in one."""
+    """Sensitivity and noise of a sum in records (of a training: in clip norms), and the grid units in one."""
 
     sensitivity: float
     sigma: float

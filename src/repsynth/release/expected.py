@@ -1,10 +1,8 @@
-"""What an analyst may rely on, from the released noise alone: no data is looked at, and all of it may be
-published.
+"""Standard errors that follow from the release alone, as post-processing.
 
-Stage 1 released a noisy histogram of every column, so the share of each bin is known up to noise of a known size:
-that interval holds as often as it says. Means of numeric columns follow from the bins: noise, and at most so much
-for where in its bin a number lies. What stage 2 measured is known up to noise, too, but weights and clipping come
-on top: those errors are lower bounds.
+Histograms of stage 1 have noise of a known size, so intervals for shares have their stated coverage. Means follow
+from the bins, with the width of a bin as a further error. Errors of what stage 2 measured are lower bounds:
+weights and clipping add to them.
 """
 
 import math
@@ -46,9 +44,8 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean of a numeric column by its bins, the standard error that noise makes, and how far off it can be
-    since only bins were measured. It is clipped to the bounds of the schema. With `by`, it is the mean of the
-    records with that value, and the standard error is a lower bound."""
+    """The mean of a numeric column, clipped to its bounds, the standard error of the noise, and the largest error
+    of the bins. With `by`, the mean of the records with that value; its standard error is a lower bound."""
 
     column: str
     mean: float
@@ -57,12 +54,11 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     lower_bound: bool = False
     interval_95: tuple[float, float] | None = None
-    """With `by`: an interval that holds the real mean 95 times in 100, where the model has tables."""
+    """With `by` and a model that has tables: a 95 % interval of the real mean."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that stage 2 measured: its cells, and the mean standard error of a cell as a share of the
-    records."""
+    """A table that stage 2 measured, with the mean standard error of a cell as a share of the records."""
 
     columns: tuple[str, ...]
     measurement: str
@@ -74,8 +70,6 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """Standard errors that follow from the release alone. PUBLIC: post-processing of released values."""
-
     rows: float
     rows_standard_error: float
     columns: tuple[Shares, ...]
@@ -85,9 +79,9 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
     def covered(self, release: Release, records: Records) -> dict[str, float]:
-        """Return for each column the fraction of its bins whose share among these records is in the 95 % interval.
+        """Return for each column the fraction of its bins whose share of these records is in the 95 % interval.
 
-        With `[person]`, a row counts as it does in the release. As private as the records are.
+        With `[person]`, a row counts as it does in the release. The result is as private as the records are.
         """
         found, counts = {}, None if records.whose is None else records.whose.factors.astype(np.float64)
         whole = records.rows if counts is None else counts.sum()
@@ -100,7 +94,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def expected_errors(release: Release) -> Expected:
-    """What is known of a release's errors.
+    """Return the standard errors of a release.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
@@ -110,30 +104,38 @@ def expected_errors(release: Release) -> Expected:
     """
     histograms = release.stage.coarse
     rows_error = _rows_error(release)
-    columns, means = [], []
+    columns = []
     for i, bins in enumerate(histograms.bins):
-        counts, sigma = histograms.noisy(i), histograms.sigma
-        shares = counts / histograms.rows
-        errors = np.hypot(sigma, shares * rows_error) / histograms.rows
+        shares = histograms.noisy(i) / histograms.rows
+        errors = np.hypot(histograms.sigma, shares * rows_error) / histograms.rows
+        clipped = tuple(np.clip(shares, 0.0, 1.0).tolist())
         columns.append(
             Shares(
                 column=bins.column.name,
                 bins=bin_names(bins),
-                shares=tuple(np.clip(shares, 0.0, 1.0).tolist()),
+                shares=clipped,
                 standard_errors=tuple(errors.tolist()),
             )
         )
-        mean = _mean(bins, counts, sigma)
-        means += [mean] if mean else []
-    errors_of = getattr(release.fit, "errors", ModelErrors)  # a model that does not say has none
-    model: ModelErrors = errors_of()
+    means = [_mean(bins, histograms.noisy(i), histograms.sigma) for i, bins in enumerate(histograms.bins)]
+    model: ModelErrors = getattr(release.fit, "errors", ModelErrors)()  # a model that does not say has none
     return Expected(
         rows=release.rows,
         rows_standard_error=rows_error,
         columns=tuple(columns),
-        means=tuple(means),
+        means=tuple(mean for mean in means if mean is not None),
         group_means=tuple(_group_means(model, release)),
-        tables=tuple(_tables(model, release)),
+        tables=tuple(
+            Table(
+                columns=table.columns,
+                measurement=table.measurement,
+                cells=int(table.fractions.size),
+                standard_error=float(table.errors.mean()),
+                share=1 / int(table.fractions.size),
+                lower_bound=table.clipped or release.stage.weighted,
+            )
+            for table in model.tables
+        ),
         notes=tuple(_notes(model, release)),
     )
 
@@ -146,7 +148,6 @@ def _rows_error(release: Release) -> float:
 
 
 def _mean(bins: Bins, counts: Floats, sigma: float) -> Mean | None:
-    """From the noisy counts as they were measured, so that nothing but noise and bins is wrong with it."""
     column = bins.column
     if not isinstance(column, Numeric) or isinstance(column, Datetime) or bins.starts is None:
         return None
@@ -195,22 +196,7 @@ def _group_means(model: ModelErrors, release: Release) -> list[Mean]:
 
 
 def _inside(column: Integer | Number, value: float) -> float:
-    """Clip to the public bounds: no mean is beyond them, whatever the noise."""
     return min(max(value, column.min), column.max)
-
-
-def _tables(model: ModelErrors, release: Release) -> list[Table]:
-    return [
-        Table(
-            columns=table.columns,
-            measurement=table.measurement,
-            cells=int(table.fractions.size),
-            standard_error=float(table.errors.mean()),
-            share=1 / int(table.fractions.size),
-            lower_bound=table.clipped or release.stage.weighted,
-        )
-        for table in model.tables
-    ]
 
 
 def _notes(model: ModelErrors, release: Release) -> list[str]:
@@ -222,26 +208,24 @@ def _notes(model: ModelErrors, release: Release) -> list[str]:
     ]
     if any(table.clipped for table in model.tables) or release.stage.weighted:
         notes.append(
-            "Errors of the model's tables, and of means by label, are those of the noise alone and so lower "
-            "bounds: what weights, clipping and groups change comes on top. Do not take them for intervals of "
-            "the real value."
+            "Errors of the model's tables, and of means by label, are those of the noise alone. They are lower "
+            "bounds: weights, clipping and groups add to them. Do not take them for intervals of the real value."
         )
     if any(means.ends for means in model.means):
         notes.append(
-            "Where a mean by label lies, at least 95 times in 100, follows from what weights and clipping can "
-            "have kept out of its table, by the histograms of both columns, and from the ends of the groups; it "
-            "may be wide."
+            "The interval of a mean by label allows for what weights and clipping can have kept out of its table, "
+            "and for the width of the groups. It holds at least 95 times in 100 and may be wide."
         )
     if not model.tables:
         notes.append(
-            f"The model {release.plan.model.name} does not measure tables: how near its two-way tables are does "
-            "not follow from its noise. repsynth evaluate with the training table says so, privately."
+            f"The model {release.plan.model.name} does not measure tables, so the error of two-way tables does "
+            "not follow from its noise. repsynth evaluate with the training table shows it, privately."
         )
     return notes
 
 
 def bin_names(bins: Bins) -> tuple[str, ...]:
-    """A name for each bin: its value, from where to where it reaches, or "missing".
+    """Return a name for each bin: its value, its range, or "missing".
 
     >>> from repsynth.schema import Integer
     >>> bin_names(Bins.at(Integer(name="age", min=18, max=99, special=("?",)), np.array([1, 40])))

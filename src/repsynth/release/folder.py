@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.errors import ConfigError, ReleaseError, RepsynthError, has_controls, shown
-from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, describe
+from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, borrowed_from, describe
 from repsynth.release.release import Release
 from repsynth.scoring.base import Arrays
+from repsynth.scoring.borrowed import Borrowed
 from repsynth.storage.atomic import hidden, sync
 
 _MOST_BYTES = 2**28
@@ -27,13 +28,12 @@ _MISFITS = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError,
 
 
 def save_release(release: Release, folder: Path) -> Path:
-    """Write the folder beside its place, then move it there: it is whole or it is not. Once this returns, it
-    survives a power cut, so that what else was kept of a run may go."""
+    """Write the folder beside its place, then move it there. Once this returns, it survives a power cut."""
     if folder.exists():
         raise ReleaseError(
             f"{shown(folder)}: already exists; a release is never overwritten, choose another folder"
         )
-    packed, text = packed_and_described(release)
+    packed, text = _packed_and_described(release)
     beside: Path | None = None
     made = [path for path in folder.parents if not path.exists()]
     try:
@@ -66,7 +66,7 @@ def check_private(place: Path) -> None:
         )
 
 
-def packed_and_described(release: Release) -> tuple[bytes, bytes]:
+def _packed_and_described(release: Release) -> tuple[bytes, bytes]:
     buffer = BytesIO()
     np.savez_compressed(buffer, **arrays_of(release))  # type: ignore[arg-type]
     packed = buffer.getvalue()
@@ -75,12 +75,11 @@ def packed_and_described(release: Release) -> tuple[bytes, bytes]:
 
 
 def load_release(folder: Path) -> Release:
-    """Read and check a release folder."""
     described = _parse(folder, _read(folder / "release.json"))
     packed = _read(folder / "arrays.npz")
     if hashlib.sha256(packed).hexdigest() != described.get("arrays_sha256"):
         _damaged(folder, "arrays.npz is not the file that release.json describes")
-    arrays = read_arrays(folder, packed)
+    arrays = _read_arrays(folder, packed)
     try:
         return assemble(msgspec.convert(described, ReleaseFile), arrays)
     except ReleaseError as error:
@@ -91,6 +90,30 @@ def load_release(folder: Path) -> Release:
         _damaged(folder, f"release.json: {error}")
     except _MISFITS:
         _damaged(folder, "its parts do not fit each other")
+
+
+def borrow(source: Release | str | Path) -> Borrowed:
+    """Take the scores and the threshold of a release, or of its folder, which is checked in every part.
+
+    >>> from repsynth import datasets, synthesize
+    >>> sim = datasets.load("sim")
+    >>> borrowed = borrow(synthesize(sim.table, sim.schema, epsilon=1.0))
+    >>> later = synthesize(sim.table, sim.schema, epsilon=1.0, scores_from=borrowed, model="naive-bayes")
+    >>> [event.name for event in later.events]
+    ['count', 'ranges', 'zoom', 'histograms', 'sums']
+    """
+    if not isinstance(source, Release | str | Path):
+        raise ConfigError("scores are taken from a release, or from the folder of one")
+    if isinstance(source, Release):
+        release, text = source, _packed_and_described(source)[1]
+    else:
+        release, text = load_release(Path(source)), (Path(source) / "release.json").read_bytes()
+    if release.stage.borrowed is not None:
+        raise ConfigError("the scores of that release came from another one; take them from there")
+    if release.threshold is None:
+        raise ConfigError("that release has no threshold, since all its records weigh the same; take another one")
+    described = msgspec.to_builtins(describe(release, "")) | {"fit": {}}
+    return borrowed_from(release.stage, release.plan, release.events, hashlib.sha256(text).hexdigest(), described)
 
 
 def _read(path: Path) -> bytes:
@@ -124,7 +147,7 @@ def _parse(folder: Path, text: bytes) -> dict[str, Any]:
     return described
 
 
-def read_arrays(folder: Path, packed: bytes) -> Arrays:
+def _read_arrays(folder: Path, packed: bytes) -> Arrays:
     try:
         with zipfile.ZipFile(BytesIO(packed)) as archive:
             if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:

@@ -24,7 +24,6 @@ from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, Event, ExponentialEvent, GaussianEvent, SampledEvent
 from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
-from repsynth.release.lending import borrowed_from, kept_arrays, their_arrays
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
@@ -39,6 +38,8 @@ FORMAT = 5
 """To be counted up with every change of what a release says, or of how its charges follow from its settings."""
 
 _CLOSE = 1e-6
+_FROM = "from_"
+"""Before the names of the arrays of an earlier release."""
 
 
 class BudgetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,19 +49,9 @@ class BudgetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mu: float | None = None
     epsilon: float | None = None
 
-    @classmethod
-    def of(cls, plan: Plan) -> "BudgetFile":
-        if plan.training is not None and plan.settings.epsilon is not None:
-            return cls(plan.delta, epsilon=plan.settings.epsilon)
-        return cls(plan.delta, mu=plan.budget.mu)
-
-    def load(self, *, trained: bool) -> Budget:
-        require(self.epsilon is None or trained, "its charges are not its budget's")
-        return make_budget(mu=self.mu, epsilon=self.epsilon, delta=self.delta)
-
 
 class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The plan that was carried out: the settings as given, and what followed from them."""
+    """The plan: the settings as given, and what followed from them."""
 
     settings: dict[str, Any]
     budget: BudgetFile
@@ -68,20 +59,15 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rule: dict[str, Any]
     ceiling: float
     training: SampledEvent | None
-    why: str | None = None
 
 
 class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The threshold and how well its fraction is known."""
-
     value: int
     fraction: float
     fraction_error: float
 
 
 class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`release.json`."""
-
     format: int
     repsynth: str
     publishable: bool
@@ -98,16 +84,16 @@ class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScoresFromFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The release that scores and threshold came from: the SHA-256 of its `release.json`, and that file without
-    its model. Its arrays stand among the others."""
+    """The release whose scores are used: the SHA-256 of its `release.json`, and that file without its model."""
 
     digest: str
     described: ReleaseFile
 
 
 def describe(release: Release, digest: str) -> ReleaseFile:
-    plan = release.plan
-    threshold = None if plan.borrowed else release.threshold  # another one's is kept with its release
+    plan, borrowed = release.plan, release.plan.borrowed
+    threshold = None if borrowed else release.threshold  # a borrowed one is kept with its release
+    trained = plan.training is not None and plan.settings.epsilon is not None
     return ReleaseFile(
         format=FORMAT,
         repsynth=__version__,
@@ -116,12 +102,13 @@ def describe(release: Release, digest: str) -> ReleaseFile:
         kind=release.kind,
         plan=PlanFile(
             settings=plan.settings.dump(),
-            budget=BudgetFile.of(plan),
+            budget=BudgetFile(plan.delta, epsilon=plan.settings.epsilon)
+            if trained
+            else BudgetFile(plan.delta, mu=plan.budget.mu),
             charges=tuple(plan.charges.values()),
             rule=RULES.dump(plan.rule),
             ceiling=plan.ceiling,
             training=plan.training,
-            why=plan.why,
         ),
         rows=release.rows,
         events=release.events,
@@ -131,26 +118,22 @@ def describe(release: Release, digest: str) -> ReleaseFile:
         weights_start=release.weights.start,
         fit=release.fit.dump()[0],
         arrays_sha256=digest,
-        scores_from=_describe_borrowed(plan.borrowed) if plan.borrowed else None,
+        scores_from=ScoresFromFile(borrowed.digest, msgspec.convert(borrowed.described, ReleaseFile))
+        if borrowed
+        else None,
     )
 
 
-def _describe_borrowed(borrowed: Borrowed) -> ScoresFromFile:
-    return ScoresFromFile(borrowed.digest, msgspec.convert(borrowed.described, ReleaseFile))
-
-
 def arrays_of(release: Release) -> Arrays:
-    """Everything that is long, under fixed names."""
-    return stage_arrays(release.stage) | release.fit.dump()[1]
+    return _stage_arrays(release.stage) | release.fit.dump()[1]
 
 
-def stage_arrays(stage: StageOne) -> Arrays:
-    """What stage 1 released; with scores from elsewhere, what they are made of."""
+def _stage_arrays(stage: StageOne) -> Arrays:
     arrays: Arrays = {"coarse_counts": stage.coarse.counts, "weights": stage.weights.table}
     for name, look in stage.looks.items():
         arrays |= dump_look(name, look)
     if stage.borrowed is not None:
-        return arrays | kept_arrays(stage.borrowed)
+        return arrays | {_FROM + name: array for name, array in stage.borrowed.arrays.items()}
     if stage.threshold:
         arrays["threshold_edges"] = stage.threshold.edges
         arrays["threshold_counts"] = stage.threshold.counts.ravel()
@@ -159,8 +142,30 @@ def stage_arrays(stage: StageOne) -> Arrays:
     return arrays | stage.score.dump()
 
 
+def borrowed_from(
+    stage: StageOne, plan: Plan, events: tuple[Event, ...], digest: str, described: dict[str, Any]
+) -> Borrowed:
+    """Return the scores of a release with a threshold, from its parts."""
+    assert stage.threshold is not None
+    return Borrowed(
+        digest=digest,
+        schema=stage.schema,
+        scorer=plan.scorer,
+        score=stage.score,
+        threshold=stage.threshold,
+        weights=stage.weights,
+        histograms=stage.coarse,
+        sigma=_sigma(events, SCORES),
+        events=events,
+        delta=plan.delta,
+        publishable=bool(described["publishable"]),
+        described=described,
+        arrays=_stage_arrays(replace(stage, looks={})),
+    )
+
+
 def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
-    """The release from its parts; an error of ours where they contradict each other."""
+    """Make the release from its parts; a RepsynthError where they contradict each other."""
     require(file.format == FORMAT, "its format is not known")
     schema = _schema(file.schema)
     plan = replace(_plan(file.plan, schema), borrowed=_borrowed(file, schema, arrays))
@@ -177,7 +182,7 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
 
 
 def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | None:
-    """The scores from elsewhere, checked as those of the release that they came from were, but for its model."""
+    """Check the release that scores came from like any other, except for its model, which is not there."""
     if file.scores_from is None:
         return None
     digest, theirs = file.scores_from.digest, file.scores_from.described
@@ -187,32 +192,15 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     plan = _plan(theirs.plan, _schema(theirs.schema))
     _check_events(theirs.events, plan)
     _check_charges(plan, scored=True)
-    stage = _stage(theirs, plan, their_arrays(arrays), with_looks=False)
-    _check_scores_were_paid_for(theirs.events, stage)
+    own = {name.removeprefix(_FROM): array for name, array in arrays.items() if name.startswith(_FROM)}
+    stage = _stage(theirs, plan, own, with_looks=False)
+    _check_kernels(theirs.events, stage)
     borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
     borrowed.check_schema(schema)
     require(file.threshold is None, "it has a threshold of its own beside that from elsewhere")
-    require(
-        theirs.publishable or not file.publishable, "it claims to be publishable, but its scores' release is not"
-    )
+    private = theirs.publishable or not file.publishable
+    require(private, "it claims to be publishable, but its scores' release is not")
     return borrowed
-
-
-def _check_scores_were_paid_for(events: tuple[Event, ...], stage: StageOne) -> None:
-    """Everything that stage 1 measured has an event of its kind, which every record paid in full."""
-    found = {event.name: event for event in events}
-    for name, kernel in stage.kernels().items():
-        if name == COUNT and name not in found:
-            continue  # the number of records was declared
-        event = found.get(name)
-        require(event is not None and not event.weighted, "a measurement of its scores was not paid for")
-        if isinstance(kernel, Chosen):
-            made = isinstance(event, ExponentialEvent) and event.rounds >= len(kernel.chosen)
-            require(made, "a choice claims fewer rounds than were made")
-        else:
-            least = kernel.sensitivity * stage.schema.rows_per_person
-            enough = isinstance(event, GaussianEvent) and event.sensitivity >= least
-            require(enough, "it claims a smaller sensitivity than it has")
 
 
 def _plan(file: PlanFile, schema: Schema) -> Plan:
@@ -222,7 +210,8 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     require(all(positive(charge.mu) for charge in file.charges), "a charge is not positive")
     fits = all(charge.rows == schema.rows_per_person for charge in file.charges)
     require(fits, "its charges are for other numbers of rows per person than its schema")
-    budget = file.budget.load(trained=file.training is not None)
+    require(file.budget.epsilon is None or file.training is not None, "its charges are not its budget's")
+    budget = make_budget(mu=file.budget.mu, epsilon=file.budget.epsilon, delta=file.budget.delta)
     require(settings.delta in (None, budget.delta), "its budget is not its settings'")
     asked = make_budget(epsilon=settings.epsilon, mu=settings.mu, rho=settings.rho, delta=budget.delta)
     require(math.isclose(asked.mu, budget.mu, rel_tol=1e-6), "its budget is not its settings'")
@@ -231,7 +220,6 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
     require(file.training is not None or charged >= 0.99 * budget.mu, "its charges are not its budget's")
     require(0 <= file.ceiling <= 1, "its ceiling is out of range")
     require(settings.model is not None, "its model is not named")
-    require(file.why is None or (len(file.why) <= 500 and file.why.isprintable()), "it does not say why in words")
     rule = RULES.load(file.rule)
     _check_rule(rule, settings, file.ceiling)
     return Plan(
@@ -242,7 +230,6 @@ def _plan(file: PlanFile, schema: Schema) -> Plan:
         rule=rule,
         ceiling=file.ceiling,
         training=file.training,
-        why=file.why,
     )
 
 
@@ -254,25 +241,23 @@ def _schema(described: dict[str, Any]) -> Schema:
 
 
 def _check_charges(plan: Plan, *, scored: bool) -> None:
-    """The charges are those that the settings make. Their sum alone does not tell: what every record pays in full
-    decides what an outlier loses, and a file that claimed less of it would claim a smaller loss."""
-    charges, again = plan.charges, make_charges(plan.schema, plan.settings, plan.budget, scored=scored)
-    same = again.keys() == charges.keys() and all(_same(charges[name], again[name]) for name in again)
+    """Check each charge, not only their sum: what every record pays in full decides what an outlier loses."""
+    again = make_charges(plan.schema, plan.settings, plan.budget, scored=scored)
+    pairs = [(plan.charges.get(name), charge) for name, charge in again.items()]
+    same = again.keys() == plan.charges.keys() and all(
+        one is not None
+        and (one.weighted, one.choice) == (other.weighted, other.choice)
+        and math.isclose(one.mu, other.mu, rel_tol=_CLOSE)
+        for one, other in pairs
+    )
     require(same, "its charges are not its settings'")
 
 
-def _same(one: Charge, other: Charge) -> bool:
-    alike = (one.weighted, one.choice) == (other.weighted, other.choice)
-    return alike and math.isclose(one.mu, other.mu, rel_tol=_CLOSE)
-
-
 def _check_rule(rule: Rule, settings: Settings, ceiling: float) -> None:
-    """The rule is the settings', cut off at its ceiling where an outlier ε was asked for; and it is one."""
+    """The rule is that of the settings, cut off at its ceiling where an outlier ε was requested."""
     asked = settings.weights
-    if settings.outlier_epsilon is None:
-        require(rule == asked and ceiling == 1, "its weight rule is not its settings'")
-    else:
-        require(rule == asked.at_most(ceiling), "its weight rule is not its settings'")
+    same = rule == asked and ceiling == 1 if settings.outlier_epsilon is None else rule == asked.at_most(ceiling)
+    require(same, "its weight rule is not its settings'")
     why = fault_of(rule)
     require(why is None, f"its weight rule {why}")
 
@@ -299,7 +284,7 @@ def _check_events(events: tuple[Event, ...], plan: Plan) -> None:
 
 
 def _check_outliers(events: tuple[Event, ...], plan: Plan) -> None:
-    """What was asked for outliers is what their ceiling costs, as far as that can be worked out here."""
+    """The ceiling keeps the requested outlier ε. Trainings are skipped where dp-accounting is not installed."""
     asked, loss = plan.settings.outlier_epsilon, Loss.of(events)
     if asked is None or (loss.trainings and not pld.available()):
         return
@@ -308,7 +293,7 @@ def _check_outliers(events: tuple[Event, ...], plan: Plan) -> None:
 
 
 def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
-    """A training can be accounted for and, as far as that can be worked out here, costs what the budget says."""
+    """A training is within range and costs what the budget says, if dp-accounting is installed."""
     require(positive(event.sensitivity) and positive(event.sigma), "an event is not positive")
     possible = pld.is_training(rate=event.rate, noise=event.noise, rounds=event.rounds)
     within = budget.delta >= pld.SMALLEST_DELTA and budget.epsilon <= 101
@@ -322,15 +307,24 @@ def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
         require(low <= epsilon <= budget.epsilon * (1 + 1e-6), "its training does not cost what its budget says")
 
 
-def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit) -> None:
-    """No event claims a smaller sensitivity than its function has, or weights where there are none."""
-    first = stage.kernels()
-    chosen = {name: kernel for name, kernel in first.items() if isinstance(kernel, Chosen)}
-    choices = {name: Made(len(kernel.chosen), kernel.choice.weighted) for name, kernel in chosen.items()}
-    choices |= fit.choices()
-    kernels = {name: kernel for name, kernel in first.items() if name not in chosen} | {
-        **fit.kernels(choices=False)
-    }
+def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit | None = None) -> None:
+    """No event claims a smaller sensitivity than its function has, fewer rounds, or weights where there are none.
+
+    Without a fit, only the measurements of stage 1 are checked.
+    """
+    kernels: dict[str, Any] = {}
+    choices: dict[str, Made] = {}
+    for name, kernel in stage.kernels().items():
+        if isinstance(kernel, Chosen):
+            choices[name] = Made(len(kernel.chosen), kernel.choice.weighted)
+        else:
+            kernels[name] = kernel
+    if fit is None:
+        events = tuple(event for event in events if event.name in kernels.keys() | choices.keys())
+        require(not any(isinstance(event, SampledEvent) for event in events), "an event is not of its kind")
+    else:
+        kernels |= fit.kernels(choices=False)
+        choices |= fit.choices()
     if not any(event.name == COUNT for event in events):
         del kernels[COUNT]  # the number of records was declared
     sums = {event.name for event in events if not isinstance(event, ExponentialEvent)}
@@ -338,15 +332,13 @@ def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit) -> None
     require({event.name for event in events} - sums == choices.keys(), "a choice is missing, or not of its kind")
     for event in events:
         if isinstance(event, ExponentialEvent):
-            choice = choices[event.name]
-            require(event.rounds >= choice.made, "a choice claims fewer rounds than were made")
-            require(event.weighted <= choice.weighted, "it claims weights where every record pays in full")
-            continue
-        kernel = kernels[event.name]
-        assert not isinstance(kernel, Chosen)
-        least = kernel.sensitivity * stage.schema.rows_per_person
-        require(event.sensitivity >= least, "it claims a smaller sensitivity than it has")
-        require(event.weighted <= kernel.weighted, "it claims weights where every record pays in full")
+            weighted = choices[event.name].weighted
+            require(event.rounds >= choices[event.name].made, "a choice claims fewer rounds than were made")
+        else:
+            weighted = kernels[event.name].weighted
+            least = kernels[event.name].sensitivity * stage.schema.rows_per_person
+            require(event.sensitivity >= least, "it claims a smaller sensitivity than it has")
+        require(event.weighted <= weighted, "it claims weights where every record pays in full")
 
 
 def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = True) -> StageOne:
@@ -356,7 +348,7 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = 
     require((COUNT in plan.charges) == (declared is None), "its number of rows has no event")
     require(COARSE in plan.charges, "its histograms were not measured")
     require((SCORES in plan.charges) == (file.threshold is not None), "its threshold has no event")
-    sigma = _sigma(file, COARSE)
+    sigma = _sigma(file.events, COARSE)
     bins = first_cells(schema, rows=file.rows, sigma=sigma)
     counts = ints(arrays["coarse_counts"], sum(b.count for b in bins))
     coarse = Histograms(bins, counts, sigma, file.rows)
@@ -381,13 +373,13 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = 
     histograms = coarse
     for name in LOOKS:
         if name in plan.charges and with_looks:
-            look = load_look(name, histograms, arrays, sigma=_sigma(file, name), unit=FULL)
+            look = load_look(name, histograms, arrays, sigma=_sigma(file.events, name), unit=FULL)
             looks[name], histograms = look, histograms.refined_by(look)
     return StageOne(schema, coarse, score, threshold, weights, looks, histograms, borrowed)
 
 
-def _sigma(file: ReleaseFile, name: str) -> float:
-    (event,) = [event for event in file.events if event.name == name]
+def _sigma(events: tuple[Event, ...], name: str) -> float:
+    (event,) = [event for event in events if event.name == name]
     require(isinstance(event, GaussianEvent), "an event is not of its kind")
     assert isinstance(event, GaussianEvent)
     return event.sigma
@@ -410,7 +402,7 @@ def _threshold(described: ReleaseFile, plan: Plan, arrays: Arrays, label: Discre
     counts = ints(arrays["threshold_counts"], rows * (len(edges) + 1)).reshape(rows, -1)
     threshold = Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts)
     require(file.fraction == plan.outlier_fraction, "its threshold's fraction is not its plan's")
-    sigma = _sigma(described, SCORES)
+    sigma = _sigma(described.events, SCORES)
     followed = follows(threshold, rows=described.rows, sigma=sigma, label=label)
     require(followed, "its threshold does not follow from its histogram of the scores")
     return threshold

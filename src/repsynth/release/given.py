@@ -3,7 +3,6 @@
 The rows are the user's own. A message names a row and a column, never what stands there.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +12,9 @@ import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds
-from repsynth.data.following import with_following
 from repsynth.data.notation import Notation, date_format
 from repsynth.data.positions import seconds_at
+from repsynth.data.record_rules import with_following
 from repsynth.data.records import MISSING, Records, join
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
@@ -121,26 +120,20 @@ def _check(array: pa.Array, codes: Ints, column: Discrete | Numeric, first: int)
     array = plain_array(array)
     absent = codes == MISSING
     empty = absent & _blank(array)
-    for wrong, why in _wrongs(array, codes, column, absent, empty):
+    values = "one of its values" if isinstance(column, Discrete) else "a value that can be read"
+    wrongs = [(absent & ~empty, f"is not {values} by the schema")]
+    if not column.missing:
+        remedy = "fill it in, or leave the column out"
+        wrongs.insert(0, (empty, f"is empty, and may not be missing by the schema; {remedy}"))
+    if not isinstance(column, Discrete):
+        (low, high), numbers = _bounds(column), _numbers(array, column)
+        with np.errstate(invalid="ignore"):
+            outside = ~absent & (codes <= column.steps) & ((numbers < low) | (numbers > high))
+        wrongs.append((outside, f"is outside of the schema's bounds, {column.min} to {column.max}"))
+    for wrong, why in wrongs:
         if wrong.any():
             row = first + int(np.argmax(wrong))
             raise ConfigError(f"row {row:,} of the given rows: its '{column.name}' {why}")
-
-
-def _wrongs(
-    array: pa.Array, codes: Ints, column: Discrete | Numeric, absent: Bools, empty: Bools
-) -> Iterator[tuple[Bools, str]]:
-    if not column.missing:
-        yield empty, "is empty, and may not be missing by the schema; fill it in, or leave the column out"
-    values = "one of its values" if isinstance(column, Discrete) else "a value that can be read"
-    yield absent & ~empty, f"is not {values} by the schema"
-    if not isinstance(column, Discrete):
-        low, high = _bounds(column)
-        numbers = _numbers(array, column)
-        plain = ~absent & (codes <= column.steps)
-        with np.errstate(invalid="ignore"):
-            outside = plain & ((numbers < low) | (numbers > high))
-        yield outside, f"is outside of the schema's bounds, {column.min} to {column.max}"
 
 
 def _blank(array: pa.Array) -> Bools:

@@ -78,11 +78,10 @@ class Release:
 
     @cached_property
     def sampler(self) -> Sampler:
-        """The fitted model."""
         return self.fit.sampler()
 
     def support(self, ignore_rules: Iterable[int] = ()) -> Support:
-        """The fitted model on the records that obey the rules, without those that are ignored by number."""
+        """Return the fitted model on the records that obey the rules, except those ignored by number."""
         ignored = frozenset(ignore_rules)
         if ignored not in self._supports:
             self._supports[ignored] = fit_support(self.sampler, self.schema, self.rows, ignored)
@@ -111,12 +110,10 @@ class Release:
 
     @property
     def schema(self) -> Schema:
-        """What is public about the table."""
         return self.stage.schema
 
     @property
     def histograms(self) -> Histograms:
-        """The noisy histograms."""
         return self.stage.histograms
 
     @property
@@ -126,17 +123,14 @@ class Release:
 
     @property
     def threshold(self) -> Threshold | None:
-        """Where outliers begin, where that was measured."""
         return self.stage.threshold
 
     @property
     def score(self) -> Score:
-        """The public score function."""
         return self.stage.score
 
     @property
     def weights(self) -> WeightFunction:
-        """The public weight of each score."""
         return self.stage.weights
 
     @property
@@ -168,40 +162,20 @@ class Release:
         given: Any = None,
         ignore_rules: Iterable[int] = (),
     ) -> Any:
-        """A synthetic table of the kind that came in: free of charge, as often as wanted.
+        """Draw a synthetic table of the kind that came in. Sampling costs no privacy.
 
-        By default it has as many rows as the released (noisy or declared) count says. With `label`, a value of
-        the label column, all rows have that label; with `where`, a condition such as 'sex = "F" and age < 40'
-        holds for all of them. `given` is a table of some of the columns, whose rows are completed, in its order,
-        by what the model says of the other columns given these. Every row obeys the rules of the schema, except
-        those that `ignore_rules` names by number. Warns (`RepsynthWarning`) where the rules leave too few records
-        to choose from.
+        By default it has as many rows as the released (noisy or declared) count. With `label`, all rows have this
+        value of the label column; with `where`, all rows meet a condition such as 'sex = "F" and age < 40'.
+        `given` is a table of some of the columns, whose rows are completed in its order. Every row obeys the rules
+        of the schema, except those that `ignore_rules` names by number. Warns (`RepsynthWarning`) where the rules
+        leave too few records to choose from.
         """
-        batches = list(
-            self.batches(rows, seed=seed, label=label, where=where, given=given, ignore_rules=ignore_rules)
-        )
+        asked = {"seed": seed, "label": label, "where": where, "given": given, "ignore_rules": ignore_rules}
+        batches = list(in_order(lambda piece: piece(), self.pieces(rows, **asked), how_many_workers()))
         if given is None:
             for text in self.support(ignore_rules).cautions(self.default_rows if rows is None else rows):
                 warnings.warn(text, RepsynthWarning, stacklevel=2)
         return to_kind(pa.concat_tables(batches), self.schema, self.kind)
-
-    def batches(
-        self,
-        rows: int | None = None,
-        *,
-        seed: int | None = None,
-        label: Any = None,
-        where: str | None = None,
-        given: Any = None,
-        ignore_rules: Iterable[int] = (),
-        drawn: Drawn | None = None,
-    ) -> Iterator[pa.Table]:
-        """The same table in pieces, so that any number of rows fits into memory; `drawn` counts how many records
-        were drawn for it."""
-        pieces = self.pieces(
-            rows, seed=seed, label=label, where=where, given=given, ignore_rules=ignore_rules, drawn=drawn
-        )
-        return in_order(lambda piece: piece(), pieces, how_many_workers())
 
     def pieces(
         self,
@@ -215,8 +189,11 @@ class Release:
         drawn: Drawn | None = None,
         csv: bool = False,
     ) -> Iterator[Callable[[], pa.Table]]:
-        """The pieces before they are made: by whom, how many at a time and in which order makes no difference to
-        them. For a `csv` file, numbers have their declared decimals."""
+        """Return functions that each make a piece of the table, so that any number of rows fits into memory.
+
+        A piece does not depend on who makes it or when. `drawn` counts the records that were drawn. For a `csv`
+        file, numbers have their declared decimals.
+        """
         asked = None
         if given is not None:
             if rows is not None or label is not None:
@@ -234,7 +211,7 @@ class Release:
         assert isinstance(entropy, int)
 
         def piece(start: int) -> pa.Table:
-            # Numbers of its own for each piece: whoever makes it, and when, it is the same.
+            # Each piece has its own random stream, so its rows do not depend on who draws it or when.
             own = np.random.SeedSequence(entropy, spawn_key=(start // _PIECE,))
             size = min(_PIECE, rows - start)
             generator = np.random.default_rng(own)

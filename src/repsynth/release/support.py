@@ -13,15 +13,13 @@ All of it is post-processing of the release. A condition (`where`) is met by rej
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from threading import Lock
 from typing import Protocol
 
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Int32s, Ints
-from repsynth.data.following import with_following
-from repsynth.data.matching import holds
+from repsynth.data.record_rules import holds, with_following
 from repsynth.data.records import Records, join
 from repsynth.errors import ConfigError
 from repsynth.models.base import Sampler
@@ -35,23 +33,26 @@ _MOST = 262_144
 """Records drawn at a time."""
 
 _SEARCHED, _RAREST = 2_000_000, 1_000
-"""Give up after so many records if fewer than one in so many was kept."""
+"""Give up after this many records if fewer than one in this many was kept."""
 
 _TIMES, _SMALLEST, _LARGEST = 4, 60_000, 200_000
 """Pool records for each row of the table, and their bounds."""
 
 _SWEEPS, _TRIES = 4, 64
-"""Repair goes through the rules so often, and tries so many values for a cell."""
+"""Repair: passes over the rules, and values tried for a cell."""
 
 _CELLS = 128
 """Cells of a number column's histogram in raking."""
 
 _PASSES, _LAST_PASSES, _FULL = 10, 60, 60
 """Raking: passes over all tables, then over the histograms alone; how many of them are full steps."""
+
 _SPARE, _FEWEST, _MOST_TIMES = 3.0, 1_024, 8
 """Effective records drawn for each row; records drawn at least; records for each of many rows at most."""
+
 _TRIMMED = 0.999
 """Weights are trimmed at this quantile of the pool's: factors say little of cells that the pool does not have."""
+
 _STAGES = (0.7, 0.2, 0.07, 0.03)
 """Rows are selected in stages: each makes up for what the one before left uneven."""
 
@@ -96,65 +97,44 @@ class _Check:
     columns: tuple[str, ...]
     obeyed: Callable[[Records], Bools]
 
-    def __str__(self) -> str:
-        return f"rule {self.number} ({self.text})"
-
-
-def _checks(schema: Schema, numbers: Iterable[int]) -> tuple[_Check, ...]:
-    """The rules with these numbers that a record can break. A sum can be out of its column's bounds."""
-    found = []
-    for number in numbers:
+    @classmethod
+    def of(cls, number: int, schema: Schema) -> "_Check | None":
+        """Return the check of a rule; None for one that no record can break."""
         rule = schema.rules[number - 1]
         if isinstance(rule, RowRule):
             condition = condition_of(rule, schema)
             columns = tuple(sorted(columns_of(condition)))
-            found.append(_Check(number, rule_text(rule), columns, partial(_meet, schema, condition)))
-        elif rule.equals is not None:
-            alone = replace(schema, rules=(rule,))
-            columns = tuple(name for _, name in total_of(rule, schema).terms)
-            found.append(_Check(number, rule_text(rule), columns, partial(_can_add, alone)))
-    return tuple(found)
+            return cls(number, rule_text(rule), columns, lambda records: holds(condition, records, schema))
+        if rule.equals is None:
+            return None
+        alone = replace(schema, rules=(rule,))  # the sum can be out of its column's bounds
+        columns = tuple(name for _, name in total_of(rule, schema).terms)
+        return cls(number, rule_text(rule), columns, lambda records: with_following(records, alone)[1])
 
-
-def _meet(schema: Schema, condition: Condition, records: Records) -> Bools:
-    return holds(condition, records, schema)
-
-
-def _can_add(schema: Schema, records: Records) -> Bools:
-    return with_following(records, schema)[1]
+    def __str__(self) -> str:
+        return f"rule {self.number} ({self.text})"
 
 
 class Axis(Protocol):
-    """Public cells of one column."""
+    """Public cells of one column: how many there are, and the cell of each record."""
 
     @property
-    def count(self) -> int:
-        """How many cells there are."""
-        ...
+    def count(self) -> int: ...
 
-    def of(self, records: Records) -> Ints:
-        """The cell of each record."""
-        ...
+    def of(self, records: Records) -> Ints: ...
 
 
-@dataclass(frozen=True)
 class _Values:
-    """Cells of a column's codes, by the first code of each."""
+    """Cells of a column's codes: one for each category; numbers in cells of about equally many pool records."""
 
-    name: str
-    starts: Ints
-
-    @classmethod
-    def of_pool(cls, column: Discrete | Numeric, pool: Records) -> "_Values":
-        """One cell for each category; numbers in cells that hold about the same number of records."""
+    def __init__(self, column: Discrete | Numeric, pool: Records) -> None:
+        self.name = column.name
         if isinstance(column, Discrete):
-            return cls(column.name, np.arange(-1, column.size))
-        codes = np.sort(pool.codes[column.name])
-        return cls(column.name, np.unique(np.append(-1, codes[:: max(1, len(codes) // _CELLS)])))
-
-    @property
-    def count(self) -> int:
-        return len(self.starts)
+            self.starts: Ints = np.arange(-1, column.size)
+        else:
+            codes = np.sort(pool.codes[column.name])
+            self.starts = np.unique(np.append(-1, codes[:: max(1, len(codes) // _CELLS)]))
+        self.count = len(self.starts)
 
     def of(self, records: Records) -> Ints:
         return np.searchsorted(self.starts, records.codes[self.name], side="right") - 1
@@ -257,11 +237,36 @@ class Support:
         Which column changes is random, by record, so that both sides of a rule keep some of their values. Values
         come from other records. The label and the columns of `keep` do not change.
         """
-        return _repair(records, self.checks, generator, {self.schema.label, *keep})
+        kept = {self.schema.label, *keep}
+        codes = {name: column.copy() for name, column in records.codes.items()}
+        rank = {name: generator.random(records.rows) for check in self.checks for name in check.columns}
+        for _ in range(_SWEEPS):
+            whole = True
+            for check in self.checks:
+                bad = np.flatnonzero(~check.obeyed(Records(records.rows, codes)))
+                free = [name for name in check.columns if name not in kept]
+                whole &= not bad.size
+                # The column with the highest rank changes; where no value of it will do, the next one does.
+                order: Sequence[Ints] = [*np.argsort([-rank[name][bad] for name in free], axis=0)] if free else []
+                left = np.arange(len(bad))
+                for place in order:
+                    for _ in range(_TRIES if left.size else 0):
+                        trial = {name: codes[name][bad[left]] for name in check.columns}
+                        for k, name in enumerate(free):
+                            which = np.flatnonzero(place[left] == k)
+                            others = generator.integers(0, records.rows, len(which))
+                            trial[name][which] = records.codes[name][others]
+                        able = check.obeyed(Records(len(left), trial))
+                        for name in free:
+                            codes[name][bad[left[able]]] = trial[name][able]
+                        left = left[~able]
+            if whole:
+                break
+        return Records(records.rows, codes)
 
     def obeying(self, records: Records, where: Condition | None = None) -> tuple[Records, Bools]:
         """The records with their derived columns, and which of them obey."""
-        able = _obeys(records, self.checks)
+        able = np.all([check.obeyed(records) for check in self.checks], axis=0) & np.ones(records.rows, np.bool_)
         records, _ = with_following(records, self.schema)
         return records, able if where is None else able & holds(where, records, self.schema)
 
@@ -310,14 +315,16 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
             raise ConfigError(f"there is no rule {number} to ignore; the schema has {len(schema.rules)}")
         if isinstance(schema.rules[number - 1], Follows):
             raise ConfigError(f"rule {number} derives a column that was not learned; it cannot be ignored")
-    checks = _checks(schema, (k for k in range(1, len(schema.rules) + 1) if k not in ignored))
+    found = [_Check.of(number, schema) for number in range(1, len(schema.rules) + 1) if number not in ignored]
+    checks = tuple(check for check in found if check is not None)
+    plain = Support(sampler, schema, checks)
     if not checks:
-        return Support(sampler, schema, ())
+        return plain
     generator = np.random.default_rng(0)
     drawn = sampler.draw(int(np.clip(_TIMES * rows, _SMALLEST, _LARGEST)), generator)
-    costs = [1 - float(check.obeyed(drawn).mean()) for check in checks]
-    repaired = _repair(drawn, checks, generator, {schema.label})
-    able = _obeys(repaired, checks)
+    obeyed = np.array([check.obeyed(drawn) for check in checks])
+    repaired = plain.repaired(drawn, generator)
+    able = np.all([check.obeyed(repaired) for check in checks], axis=0)
     if not able.any():
         worst = min(checks, key=lambda check: int(check.obeyed(repaired).sum()))
         raise ConfigError(
@@ -325,11 +332,11 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
             f"sampling with --ignore-rule {worst.number} (the release is unharmed, and sampling is free)"
         )
     pool = repaired.take(np.flatnonzero(able))
-    one = [(_Values.of_pool(column, drawn),) for column in schema.learned]
+    one = [(_Values(column, drawn),) for column in schema.learned]
     one.sort(key=lambda axes: axes[0].count)
     tables = _rake(drawn, pool, [*sampler.crossed, *one])
     split = len(tables) - len(one)
-    support = Support(sampler, schema, checks, tuple(tables[:split]), tuple(tables[split:]))
+    support = replace(plain, tables=tuple(tables[:split]), margins=tuple(tables[split:]))
     mass = support.weights(pool)
     largest = float(np.quantile(mass, _TRIMMED))
     trimmed = np.minimum(mass, largest)
@@ -341,48 +348,11 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
         margins=tuple(
             replace(each, wanted=_shares(each.cells(pool), mass, len(each.wanted))) for each in support.margins
         ),
-        broken=1 - float(_obeys(drawn, checks).mean()),
+        broken=1 - float(obeyed.all(axis=0).mean()),
         pool=drawn.rows,
         effective=float(trimmed.sum() ** 2 / (trimmed**2).sum()),
-        costliest=str(checks[int(np.argmax(costs))]),
+        costliest=str(checks[int(np.argmin(obeyed.mean(axis=1)))]),
     )
-
-
-def _obeys(records: Records, checks: Sequence[_Check]) -> Bools:
-    able = np.ones(records.rows, dtype=np.bool_)
-    for check in checks:
-        able &= check.obeyed(records)
-    return able
-
-
-def _repair(
-    records: Records, checks: Sequence[_Check], generator: np.random.Generator, keep: set[str | None]
-) -> Records:
-    """See `Support.repaired`."""
-    codes = {name: column.copy() for name, column in records.codes.items()}
-    rank = {name: generator.random(records.rows) for check in checks for name in check.columns}
-    for _ in range(_SWEEPS):
-        whole = True
-        for check in checks:
-            bad = np.flatnonzero(~check.obeyed(Records(records.rows, codes)))
-            free = [name for name in check.columns if name not in keep]
-            whole &= not bad.size
-            # The column with the highest rank changes; where no value of it will do, the next one does.
-            order: Sequence[Ints] = [*np.argsort([-rank[name][bad] for name in free], axis=0)] if free else []
-            left = np.arange(len(bad))
-            for place in order:
-                for _ in range(_TRIES if left.size else 0):
-                    trial = {name: codes[name][bad[left]] for name in check.columns}
-                    for k, name in enumerate(free):
-                        which = np.flatnonzero(place[left] == k)
-                        trial[name][which] = records.codes[name][generator.integers(0, records.rows, len(which))]
-                    able = check.obeyed(Records(len(left), trial))
-                    for name in free:
-                        codes[name][bad[left[able]]] = trial[name][able]
-                    left = left[~able]
-        if whole:
-            break
-    return Records(records.rows, codes)
 
 
 def _rake(drawn: Records, pool: Records, crossed: Sequence[tuple[Axis, ...]]) -> list[_Table]:

@@ -1,7 +1,7 @@
-"""The report's charts: Vega-Lite specifications, drawn once to SVG, so that the page holds pictures, no program.
+"""Draw charts by Vega-Lite as SVG, so that a page needs no script for them.
 
-Colours are names of the page's own (CSS variables, from `evaluation.palette`), so that one picture serves light,
-dark and paper. Every chart comes with words for those who cannot see it and with its numbers as a table.
+Colours are CSS variables of `pages/style.css`, so that one picture serves light, dark and print. Every chart comes
+with a description for screen readers and with its numbers as a table.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-INK, QUIET, LINE, SHADE = "var(--ink)", "var(--quiet)", "var(--line)", "var(--shade)"
+INK, QUIET, LINE = "var(--ink)", "var(--quiet)", "var(--line)"
 BLUE, ORANGE = "var(--blue)", "var(--orange)"
 
 _WIDTH = 420
@@ -29,7 +29,7 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture, what it shows in words, and its numbers."""
+    """A picture, its description, and its numbers."""
 
     title: str
     svg: str
@@ -40,7 +40,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart with its name and, where there are some, an interval at each point."""
+    """A line of a chart with its name and optional intervals."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -56,37 +56,27 @@ def bars(
     head: Row,
     rows: Sequence[Row],
     *,
-    names: Sequence[str],
     values: Sequence[float],
     axis: str,
     errors: Sequence[float] | None = None,
     marked: Sequence[bool] | None = None,
     percent: bool = True,
 ) -> Chart:
-    """Horizontal bars with their numbers behind them, in the given order; `errors` draws intervals, and `marked`
-    bars have the other colour."""
-    texts = [row[1] for row in rows]
-    spread = errors or [0.0] * len(values)
+    """Draw horizontal bars; `rows` holds their names and texts, `errors` standard errors."""
+    spread, other = errors or [0.0] * len(values), marked or [False] * len(values)
     data = [
-        {"name": i, "value": v, "text": t, "low": max(v - e, 0.0), "high": v + e, "marked": bool(m)}
-        for i, (v, t, e, m) in enumerate(zip(values, texts, spread, marked or [False] * len(names), strict=True))
+        {"name": i, "value": v, "text": row[1], "low": max(v - e, 0.0), "high": v + e, "marked": bool(m)}
+        for i, (v, row, e, m) in enumerate(zip(values, rows, spread, other, strict=True))
     ]
-    y = _names(names)
-    x = {
-        "field": "value",
-        "type": "quantitative",
-        "title": axis,
-        "scale": {"domainMin": 0},
-        "axis": _ticks(percent),
-    }
+    x, y = _number("value", axis, percent=percent), _names([row[0] for row in rows])
     colour = {"condition": {"test": "datum.marked", "value": ORANGE}, "value": BLUE}
     layers: list[Spec] = [
-        {"mark": {"type": "bar", "height": {"band": 0.62}}, "encoding": {"x": x, "y": y, "color": colour}}
+        {"mark": {"type": "bar", "height": {"band": 0.62}}, "encoding": {"x": x, "y": y, "color": colour}},
+        _text({"field": "high", "type": "quantitative"}, y, {"field": "text"}, dx=6, color=INK),
     ]
     if errors is not None:
-        layers.append(_rule("low", "high", y))
-    place = {"x": {"field": "high", "type": "quantitative"}, "y": y, "text": {"field": "text"}}
-    layers.append({"mark": {"type": "text", "align": "left", "dx": 6, "color": INK}, "encoding": place})
+        ends = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y}
+        layers.append({"mark": {"type": "rule", "color": INK, "strokeWidth": 1.5}, "encoding": ends})
     spec = {"data": {"values": data}, "layer": layers, "width": _WIDTH - _NAMES - 90, "height": {"step": 26}}
     return Chart(title, _svg(spec, right=90), words, head, tuple(rows))
 
@@ -107,61 +97,33 @@ def dots(
     at: tuple[float, str] | None = None,
     room: int = _NAMES,
 ) -> Chart:
-    """A dot for each name, with its interval, and beside it a diamond for what it is compared with; both are named
-    above the first. `at` is a named place on the axis, `room` the width of the names. Numbers are parts of a
-    whole."""
+    """Draw fractions as dots with intervals, and `others` as diamonds; `called` names both above the first.
+
+    `at` is a named place on the axis, `room` the width of the names in pixels.
+    """
     data = [
         {"name": i, "value": v, "low": max(a, 0.0), "high": b, "other": o}
         for i, (v, a, b, o) in enumerate(zip(values, low, high, others or values, strict=True))
     ]
-    y = _names(names, room)
-    x = {"field": "value", "type": "quantitative", "title": axis, "axis": _ticks(True), "scale": {"domainMin": 0}}
+    x, y = _number("value", axis, percent=True), _names(names, room)
+    rule = {"type": "rule", "color": LINE, "strokeWidth": 7, "strokeCap": "round"}
+    point = {"type": "point", "filled": True, "size": 65, "color": BLUE, "opacity": 1}
     layers: list[Spec] = [
-        {
-            "mark": {"type": "rule", "color": LINE, "strokeWidth": 7, "strokeCap": "round"},
-            "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 60, "color": BLUE, "opacity": 1},
-            "encoding": {"x": x, "y": y},
-        },
+        {"mark": rule, "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y}},
+        {"mark": point, "encoding": {"x": x, "y": y}},
     ]
     if others is not None:
-        diamond = {"type": "point", "filled": True, "size": 70, "color": ORANGE, "shape": "diamond", "opacity": 1}
+        diamond = point | {"color": ORANGE, "shape": "diamond"}
         layers.append({"mark": diamond, "encoding": {"x": x | {"field": "other"}, "y": y}})
-        first = data[0]
-        left, right = sorted(
-            (("value", BLUE, called[0]), ("other", ORANGE, called[1])), key=lambda it: first[it[0]]
-        )
-        for (field, colour, text), align in ((left, "right"), (right, "left")):
-            mark = {"type": "text", "dx": -4 if align == "right" else 4, "dy": -14, "align": align}
-            mark |= {"color": colour, "text": text}
-            layers.append(
-                {"data": {"values": [first]}, "mark": mark, "encoding": {"x": x | {"field": field}, "y": y}}
-            )
+        both = [("value", BLUE, called[0]), ("other", ORANGE, called[1])]
+        both.sort(key=lambda it: data[0][it[0]])
+        for (field, colour, text), align, dx in zip(both, ("right", "left"), (-4, 4), strict=True):
+            layer = _text(x | {"field": field}, y, {"value": text}, dx=dx, dy=-14, align=align, color=colour)
+            layers.append({"data": {"values": data[:1]}, **layer})
     if at is not None:
         layers += _places([at], x, below=True)
     spec = {"data": {"values": data}, "layer": layers, "width": _WIDTH - room - 30, "height": {"step": 22}}
     return Chart(title, _svg(spec, right=40, top=16), words, head, tuple(rows))
-
-
-def curve(
-    title: str,
-    words: str,
-    head: Row,
-    rows: Sequence[Row],
-    *,
-    points: Sequence[tuple[float, float]],
-    x: str,
-    y: str,
-    at: Sequence[tuple[float, str]] = (),
-    steps: bool = False,
-    percent: bool = False,
-) -> Chart:
-    """A line, with named places on the horizontal axis; in `steps` where it jumps."""
-    return lines(
-        title, words, head, rows, drawn=[Line("", points)], x=x, y=y, at=at, steps=steps, percent=percent
-    )  # fmt: skip
 
 
 def lines(
@@ -177,18 +139,16 @@ def lines(
     steps: bool = False,
     percent: bool = False,
 ) -> Chart:
-    """Lines, each with its name at its end, where it has one."""
+    """Draw lines with their names at their ends, in `steps` where they jump; `at` are named places below."""
     place = {"field": "x", "type": "quantitative", "title": x, "scale": {"zero": False, "nice": False}}
-    height = {"field": "y", "type": "quantitative", "title": y, "scale": {"domainMin": 0}, "axis": _ticks(percent)}
+    height = _number("y", y, percent=percent)
     layers: list[Spec] = []
     lower = _apart(drawn)
     for line in drawn:
         data = [{"x": a, "y": b} for a, b in line.points]
         if line.intervals is not None:
-            spread = [
-                {"x": a, "low": lo, "high": hi}
-                for (a, _), (lo, hi) in zip(line.points, line.intervals, strict=True)
-            ]
+            ends = zip(line.points, line.intervals, strict=True)
+            spread = [{"x": a, "low": low, "high": high} for (a, _), (low, high) in ends]
             rule = {"type": "rule", "color": line.colour, "strokeWidth": 1.5, "opacity": 0.6}
             encoding = {"x": place, "y": height | {"field": "low"}, "y2": {"field": "high"}}
             layers.append({"data": {"values": spread}, "mark": rule, "encoding": encoding})
@@ -198,9 +158,8 @@ def lines(
         mark |= {"point": {"filled": True, "color": line.colour, "size": 40}} if line.marked else {}
         layers.append({"data": {"values": data}, "mark": mark, "encoding": {"x": place, "y": height}})
         if line.name:
-            text = {"type": "text", "align": "left", "dx": 8, "dy": lower[line.name], "color": line.colour}
-            text |= {"text": line.name}
-            layers.append({"data": {"values": data[-1:]}, "mark": text, "encoding": {"x": place, "y": height}})
+            layer = _text(place, height, {"value": line.name}, dx=8, dy=lower[line.name], color=line.colour)
+            layers.append({"data": {"values": data[-1:]}, **layer})
     layers += _places(at, place)
     room = max([0, *(7 * len(line.name) for line in drawn)])
     spec = {"layer": layers, "width": _WIDTH - 70 - room, "height": 210}
@@ -217,7 +176,7 @@ def heat(
     up: Sequence[str],
     panels: Sequence[tuple[str, Sequence[Sequence[float]]]],
 ) -> Chart:
-    """Tables side by side, darker where more of the whole lies; their rows are `up`, their columns `across`."""
+    """Draw tables of fractions side by side, darker where more is; rows are `up`, columns `across`."""
     most = max(max(max(row) for row in table) for _, table in panels) or 1.0
     drawn = []
     for k, (name, table) in enumerate(panels):
@@ -225,20 +184,14 @@ def heat(
             {"x": j, "name": i, "part": value / most} for i, row in enumerate(table) for j, value in enumerate(row)
         ]
         labels = {**_AXIS, **_labels(across, 100), "labelAngle": -45}
-        x = {"field": "x", "type": "ordinal", "title": None, "axis": labels}
-        y = _names(up, shown=k == 0)
         encoding = {
-            "x": x, "y": y, "opacity": {"field": "part", "type": "quantitative", "scale": None, "legend": None}
-        }  # fmt: skip
-        mark = {"type": "rect", "color": BLUE, "stroke": LINE, "strokeWidth": 0.5}
-        heading = {
-            "text": name,
-            "color": QUIET,
-            "fontWeight": "normal",
-            "fontSize": 13,
-            "anchor": "start",
-            "frame": "group",
+            "x": {"field": "x", "type": "ordinal", "title": None, "axis": labels},
+            "y": _names(up, shown=k == 0),
+            "opacity": {"field": "part", "type": "quantitative", "scale": None, "legend": None},
         }
+        mark = {"type": "rect", "color": BLUE, "stroke": LINE, "strokeWidth": 0.5}
+        heading = {"text": name, "color": QUIET, "fontWeight": "normal", "fontSize": 13}
+        heading |= {"anchor": "start", "frame": "group"}
         size = {"width": (_WIDTH - _NAMES) / 2 - 4, "height": {"step": 22}}
         drawn.append({"data": {"values": data}, "mark": mark, "encoding": encoding, "title": heading, **size})
     return Chart(title, _svg({"hconcat": drawn, "spacing": 8}, right=8), words, head, tuple(rows))
@@ -248,18 +201,22 @@ def heat(
 
 
 def _names(names: Sequence[str], room: int = _NAMES, *, shown: bool = True) -> Spec:
-    """The vertical axis of a chart that has a line for each name. What is drawn there is a number: two names may
-    be equal."""
+    """Return a vertical axis with one line per name. Its values are indices, since names may be equal."""
     axis = {**_AXIS, **_labels(names, room)} if shown else None
     return {"field": "name", "type": "ordinal", "sort": None, "title": None, "axis": axis}
 
 
-def _ticks(percent: bool) -> Spec:
-    return {"tickCount": 5, **({"format": "~%"} if percent else {})}
+def _number(field: str, title: str, *, percent: bool) -> Spec:
+    axis = {"tickCount": 5, **({"format": "~%"} if percent else {})}
+    return {"field": field, "type": "quantitative", "title": title, "scale": {"domainMin": 0}, "axis": axis}
+
+
+def _text(x: Spec, y: Spec, text: Spec, *, align: str = "left", **mark: Any) -> Spec:
+    return {"mark": {"type": "text", "align": align, **mark}, "encoding": {"x": x, "y": y, "text": text}}
 
 
 def _apart(drawn: Sequence[Line]) -> dict[str, float]:
-    """By how many pixels the name of each line is lowered, so that none is written over another."""
+    """Return by how many pixels the name of each line is lowered so that names do not overlap."""
     height = max(b for line in drawn for _, b in line.points) or 1.0
     found: dict[str, float] = {}
     last = -math.inf
@@ -270,34 +227,25 @@ def _apart(drawn: Sequence[Line]) -> dict[str, float]:
     return found
 
 
-def _rule(low: str, high: str, y: Spec) -> Spec:
-    encoding = {"x": {"field": low, "type": "quantitative"}, "x2": {"field": high}, "y": y}
-    return {"mark": {"type": "rule", "color": INK, "strokeWidth": 1.5}, "encoding": encoding}
-
-
 def _places(at: Sequence[tuple[float, str]], place: Spec, *, below: bool = False) -> list[Spec]:
     if not at:
         return []
     named = {"values": [{"x": where, "text": text} for where, text in at]}
     x = {**place, "field": "x"}
     rule = {"type": "rule", "color": ORANGE, "strokeDash": [4, 3], "strokeWidth": 1.5}
-    text = {"type": "text", "align": "left", "dx": 5, "baseline": "top", "color": ORANGE}
     height = {"value": {"expr": "height - 14"}} if below else {"value": 2}
-    return [
-        {"data": named, "mark": rule, "encoding": {"x": x}},
-        {"data": named, "mark": text, "encoding": {"x": x, "y": height, "text": {"field": "text"}}},
-    ]
+    text = _text(x, height, {"field": "text"}, dx=5, baseline="top", color=ORANGE)
+    return [{"data": named, "mark": rule, "encoding": {"x": x}}, {"data": named, **text}]
 
 
 def _labels(names: Sequence[str], room: int) -> Spec:
-    """The names, as an array of the chart's own language, and the pixels that each may take."""
+    """Return the names as an array of Vega's expression language, and the pixels that each may take."""
     array = msgspec.json.encode([_fitting(name, room) for name in names]).decode()
     return {"labelExpr": f"{array}[datum.value]", "labelLimit": room}
 
 
 def _fitting(name: str, room: int) -> str:
-    """What is too long is cut when it is drawn, but between the halves of an emoji, too, which then ends the
-    drawing. So a name with one is cut here, where each letter is taken for as wide as any.
+    """Cut a name that has characters beyond the basic plane. Vega would cut it between surrogates and fail.
 
     >>> _fitting("a long name that has no emoji", 60), _fitting("emoji 😀 and more", 130)
     ('a long name that has no emoji', 'emoji 😀 …')
@@ -311,13 +259,8 @@ def _fitting(name: str, room: int) -> str:
 def _svg(spec: Spec, *, right: int = 40, top: int = 8) -> str:
     import vl_convert  # an extra
 
-    text = {
-        "labelColor": INK,
-        "titleColor": QUIET,
-        "labelFontSize": 12.5,
-        "titleFontSize": 12.5,
-        "titleFontWeight": "normal",
-    }
+    text = {"labelColor": INK, "titleColor": QUIET, "labelFontSize": 12.5, "titleFontSize": 12.5}
+    text |= {"titleFontWeight": "normal"}
     config = {
         "background": None,
         "font": "system-ui, sans-serif",
@@ -329,7 +272,6 @@ def _svg(spec: Spec, *, right: int = 40, top: int = 8) -> str:
     drawn: str = vl_convert.vegalite_to_svg(
         {**spec, "config": config, "padding": {"left": 12, "right": right, "top": top, "bottom": 6}}
     )
-    # Screen readers get the words and the table instead, so what would be read of each mark goes; the picture
-    # grows with the page.
+    # Screen readers get the description and the table instead of labels of each mark.
     drawn = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", drawn)
     return drawn.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)

@@ -1,5 +1,7 @@
-"""What the curator's page says: what was lost, by whom, and who could be found. PRIVATE, all of it: it is computed
-from the training data, and nothing of it goes into the public page."""
+"""The facts and charts of the curator's page: what was lost, by whom, and who could be found.
+
+PRIVATE: computed from the training data; nothing of it goes into the public page.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,27 +9,35 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 import repsynth
+from repsynth.arrays import Bools, Floats, Ints
 from repsynth.attacks.exposure import BEST, REPS, UNIFORM, Exposure
+from repsynth.curator.dossier import dossier
 from repsynth.errors import DataError, shown
-from repsynth.evaluation.evaluate import Evaluation, evaluate_tables
+from repsynth.evaluation.evaluate import evaluate_tables
 from repsynth.evaluation.inputs import Inputs
+from repsynth.evaluation.matrix import Fill, Space, points_of_records
 from repsynth.evaluation.measures import STAMP
-from repsynth.evaluation.written import GROUP_HEADERS, group_row, numbers_of_measure
+from repsynth.evaluation.nearest import DECILES, deciles_of, outlyingness
+from repsynth.evaluation.subgroups import LEAST, MOST_NEIGHBOURS, MOST_VALUES
+from repsynth.evaluation.written import GROUP_HEADERS, MEASURE_HEADERS, group_row, measure_row
 from repsynth.privacy.shown import at_most, percent_at_least, percent_at_most
 from repsynth.release.release import Release
-from repsynth.report.charts import BLUE, ORANGE, Chart, Line, lines
-from repsynth.report.other_settings import HEAD, other_settings
-from repsynth.report.record_losses import RecordLosses, by_decile, deciles_of_records, spread, who_weighs_less
-from repsynth.report.side_by_side import columns_side_by_side, pairs_side_by_side
+from repsynth.report.charts import BLUE, ORANGE, Chart, Line, Row, dots, lines
+from repsynth.report.side_by_side import Cells, columns_side_by_side, pairs_side_by_side
+from repsynth.scoring.weights import FULL, Targeted, make_weights
 
-Row = tuple[str, ...]
+OUTLIER_WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+_MOST = 24  # subgroups that are drawn
+_DECILE, _ADVANTAGE = "decile of outlyingness (10: the most outlying)", "advantage over guessing"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers without a picture."""
+    """A table without a chart."""
 
     title: str
     head: Row
@@ -57,7 +67,6 @@ class CuratorFacts:
     attack_notes: tuple[str, ...]
     who: Chart | None
     costs: Chart | None
-    gammas: Table | None
     version: str
 
 
@@ -65,7 +74,6 @@ def curator_facts(
     release: Release,
     train: Any,
     holdout: Any = None,
-    dossier: Path | None = None,
     attack: Path | None = None,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> CuratorFacts:
@@ -74,11 +82,9 @@ def curator_facts(
     inputs = Inputs.open(train, release.sample(seed=0), holdout, release.schema)  # the same rows whenever asked
     evaluation = evaluate_tables(inputs, release, on_step)
     on_step("losses")
-    whole = RecordLosses.of(release, train, inputs.all_rows or inputs.train, dossier)
+    whole = RecordLosses.of(release, train)
     losses = whole if inputs.kept is None else whole.take(inputs.kept)
-    chosen, deciles = deciles_of_records(inputs)
     on_step("drawing")
-    costs = other_settings(release, inputs)
     found = {measure.name: measure.breakdown for measure in evaluation.measures}
     privacy = release.privacy
     return CuratorFacts(
@@ -90,30 +96,25 @@ def curator_facts(
         rows=", ".join(f"{count:,} {name}" for name, count in evaluation.rows.items()),
         compared_with=evaluation.compared_with,
         warnings=evaluation.warnings,
-        measures=_measures(evaluation),
+        measures=Table(
+            "What the synthetic table is good for", MEASURE_HEADERS, tuple(map(measure_row, evaluation.measures))
+        ),
         left_out=evaluation.left_out,
         columns=columns_side_by_side(inputs, found["one-way distance"]),
         pairs=pairs_side_by_side(inputs, evaluation.associations, found.get("two-way distance", {})),
         subgroups=Table(
             "Who pays", GROUP_HEADERS, tuple(map(group_row, [*evaluation.deciles, *evaluation.subgroups]))
         ),
-        spread=spread(whole.of_persons(), release),
-        attack=by_decile(losses, release, chosen, deciles),
+        spread=_spread(whole.of_persons(), release),
+        attack=_by_decile(losses, release, inputs),
         attacks_made=None if exposure is None else _attacks(exposure),
         attack_notes=()
         if exposure is None
         else tuple(_differences(exposure, release, len(whole.of_persons().weight))),
-        who=who_weighs_less(losses, inputs),
-        costs=costs and costs[0],
-        gammas=costs and Table("Weights that fall with the score", HEAD, tuple(cost.row for cost in costs[1])),
+        who=_who_weighs_less(losses, inputs),
+        costs=None if release.threshold is None else _costs(release, inputs),
         version=repsynth.__version__,
     )
-
-
-def _measures(evaluation: Evaluation) -> Table:
-    head = ("measure", "value", "best", "two real halves", "independent columns", "in words")
-    rows = tuple((m.name, *numbers_of_measure(m), m.words) for m in evaluation.measures)
-    return Table("What the synthetic table is good for", head, rows)
 
 
 def read_exposure(folder: Path) -> Exposure:
@@ -142,7 +143,7 @@ def _differences(exposure: Exposure, release: Release, targets: int) -> list[str
 
 
 def _attacks(exposure: Exposure) -> Chart:
-    """The strongest attack that was made on each decile, with its interval."""
+    """Draw the strongest attack on each decile, with its interval."""
     drawn, rows = [], []
     for method, name, colour in ((UNIFORM, "uniform weights", BLUE), (REPS, "REPS", ORANGE)):
         made = [
@@ -171,7 +172,183 @@ def _attacks(exposure: Exposure) -> Chart:
         ("decile", "attack", "advantage", "interval", "in words"),
         rows,
         drawn=drawn,
-        x="decile of outlyingness (10: the most outlying)",
-        y="advantage over guessing",
+        x=_DECILE,
+        y=_ADVANTAGE,
+        percent=True,
+    )
+
+
+@dataclass(frozen=True)
+class RecordLosses:
+    """The weight, influence and losses of each training row, in the order of the table.
+
+    With `[person]`, influence and losses are those of the person with all their rows.
+    """
+
+    person: Ints
+    """The rows of one person have the same number; without `[person]` each row has its own."""
+    weight: Floats
+    influence: Floats
+    realised: Floats
+    guaranteed: Floats
+
+    @classmethod
+    def of(cls, release: Release, source: Any) -> "RecordLosses":
+        table = dossier(source, release)[0]
+        names = ("weight", "influence", "realised_epsilon", "guaranteed_epsilon")
+        columns = [np.asarray(table[name].to_numpy(), dtype=np.float64) for name in names]
+        several = release.schema.person is not None
+        person = np.asarray(table["person"].to_numpy(), dtype=np.int64) if several else np.arange(len(table))
+        return cls(person, *columns)
+
+    def take(self, rows: Ints | Bools) -> "RecordLosses":
+        columns = [self.weight, self.influence, self.realised, self.guaranteed]
+        return RecordLosses(self.person[rows], *(column[rows] for column in columns))
+
+    def of_persons(self) -> "RecordLosses":
+        """Keep one row of each person."""
+        return self.take(np.unique(self.person, return_index=True)[1])
+
+
+def _spread(losses: RecordLosses, release: Release) -> Chart:
+    """Draw the distribution of the losses; `losses` holds each record or person once."""
+    who = "records" if release.schema.person is None else "persons"
+    levels = np.linspace(0.0, 1.0, 101)
+    drawn = [
+        Line(name, list(zip(_quantiles(values, levels), levels.tolist(), strict=True)), colour, dashed=dash)
+        for name, values, colour, dash in (
+            ("realised", losses.realised, BLUE, False),
+            ("guaranteed", losses.guaranteed, ORANGE, True),
+        )
+    ]
+    parts = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
+    both = (_quantiles(values, parts) for values in (losses.realised, losses.guaranteed))
+    rows = [(f"{part:.0%}", at_most(a, 3), at_most(b, 3)) for part, a, b in zip(parts, *both, strict=True)]
+    below = float(np.mean(losses.guaranteed < release.privacy.epsilon))
+    return lines(
+        f"What the {who} lose",
+        f"Half of them lose ε = {rows[3][1]} at most, a tenth {rows[1][1]} at most (realised: in the joint sense "
+        f"of the release's page). What was guaranteed before the run is less than the whole for {below:.0%}.",
+        (f"part of the {who}", "realised ε at most", "guaranteed ε at most"),
+        rows,
+        drawn=drawn,
+        x="ε at most",
+        y=f"part of the {who}",
+        percent=True,
+    )
+
+
+def _quantiles(values: Floats, levels: Floats) -> list[float]:
+    """Return quantiles without interpolation: each is the loss of some record."""
+    found: list[float] = np.quantile(values, levels, method="inverted_cdf").tolist()
+    return found
+
+
+def _by_decile(losses: RecordLosses, release: Release, inputs: Inputs) -> Chart:
+    """Draw the best attack that the account allows at the weights of this release."""
+    count = min(inputs.train.rows, MOST_NEIGHBOURS)
+    chosen = np.arange(count) * inputs.train.rows // count
+    some, schema = inputs.train.take(chosen), inputs.every
+    points = points_of_records(some, schema, Fill.of(some, schema), np.zeros(count, dtype=np.int64))
+    deciles = deciles_of(outlyingness(Space.of(points).place(points)))
+    gain = release.privacy.loss.advantage_at(losses.influence[chosen])
+    found = [gain[deciles == d] for d in range(DECILES)]
+    means = [float(each.mean()) for each in found]
+    curve = [(d + 1.0, mean) for d, mean in enumerate(means)]
+    intervals = [(float(np.quantile(each, 0.1)), float(np.quantile(each, 0.9))) for each in found]
+    most = release.privacy.advantage
+    unit = "record" if release.schema.person is None else "person"
+    rows = [
+        (str(d + 1), percent_at_most(mean), f"{percent_at_most(low)} to {percent_at_most(high)}")
+        for d, (mean, (low, high)) in enumerate(zip(means, intervals, strict=True))
+    ]
+    return lines(
+        "The best attack, by decile of outlyingness",
+        f"What the account leaves to the best attack on this release's measurements, with its weights held fixed: "
+        f"{rows[0][1]} above guessing in the most ordinary tenth, {rows[-1][1]} in the most outlying one; on a "
+        f"{unit} of full weight {percent_at_most(most)}. Bars: from the 10 % to the 90 % quantile of a tenth.",
+        ("decile", "mean advantage", "10 % to 90 % quantile"),
+        rows,
+        drawn=[
+            Line("full weight", [(1.0, most), (10.0, most)], BLUE, dashed=True),
+            Line("this release", curve, ORANGE, intervals, marked=True),
+        ],
+        x=_DECILE,
+        y=_ADVANTAGE,
+        percent=True,
+    )
+
+
+def _who_weighs_less(losses: RecordLosses, inputs: Inputs) -> Chart | None:
+    """Draw the subgroups of discrete columns by the fraction of their rows that weigh less than 1."""
+    less, rows = losses.weight < 1, "records" if inputs.schema.person is None else "rows"
+    whole, found = float(less.mean()), []
+    for column in inputs.every.discrete:
+        if column.size > MOST_VALUES:
+            continue
+        for code, value in enumerate(column.values):
+            inside = inputs.train.codes[column.name] == code
+            if (count := int(inside.sum())) >= LEAST:
+                part = float(less[inside].mean())
+                error = 1.96 * float(np.sqrt(max(part * (1 - part), 1 / count) / count))
+                found.append((f"{column.name} = {value}", count, part, error, float(losses.weight[inside].mean())))
+    if not found or not less.any():
+        return None
+    found.sort(key=lambda group: -group[2])
+    shown = found if len(found) <= _MOST else [*found[: _MOST - 6], *found[-6:]]
+    return dots(
+        "Who weighs less",
+        f"{whole:.0%} of all {rows} weigh less than 1: {shown[0][2]:.0%} of {shown[0][0]}, {shown[-1][2]:.0%} of "
+        f"{shown[-1][0]}. What only they show, the synthetic table shows less well."
+        + (
+            f" Drawn are {len(shown)} of {len(found)} subgroups, the most and the least; the table has all."
+            if len(shown) < len(found)
+            else ""
+        ),
+        ("subgroup", rows, "weigh less than 1", "mean weight"),
+        [
+            (name, f"{count:,}", f"{part:.1%} ± {percent_at_most(error)}", f"{mean:.3f}")
+            for name, count, part, error, mean in found
+        ],
+        names=[name for name, *_ in shown],
+        values=[part for _, _, part, _, _ in shown],
+        low=[part - error for _, _, part, error, _ in shown],
+        high=[part + error for _, _, part, error, _ in shown],
+        axis="part of the subgroup that weighs less than 1, with its 95 % interval",
+        at=(whole, f"all {rows}"),
+        room=190,
+    )
+
+
+def _costs(release: Release, inputs: Inputs) -> Chart:
+    """Draw what other outlier weights would have cost, with the released scores and threshold."""
+    assert release.threshold is not None
+    threshold, scores = release.threshold.value, release.score.of(inputs.train)
+    tables = [Cells.of(column, inputs.train, inputs.synthetic) for column in inputs.schema.learned]
+    largest, lost, moved, rows = [], [], [], []
+    for weight in OUTLIER_WEIGHTS:
+        made = make_weights(Targeted(weight), threshold=threshold, lowest=release.score.lowest)
+        weights = made.of(scores) / FULL
+        above = weights[scores >= threshold]
+        # A hundred weights represent all: losses of a training are slow.
+        some = np.quantile(above, np.linspace(0, 1, 101)) if len(above) else np.zeros(1)
+        epsilons = release.privacy.epsilon_at(some)
+        largest.append(float(epsilons.max()))
+        lost.append(1 - float(weights.mean()))
+        moved.append(float(np.mean([cells.moved(weights) for cells in tables])))
+        median = at_most(float(np.median(epsilons)), 3)
+        rows.append((f"weight {weight:g}", at_most(largest[-1], 3), median, f"{lost[-1]:.1%}", f"{moved[-1]:.2%}"))
+    now = 1 - float(np.mean(release.weights.of(scores) / FULL))
+    return lines(
+        "What a smaller loss of the outliers costs",
+        f"At most ε = {rows[0][1]} for outliers takes {lost[0]:.0%} of all weight from the model and moves a "
+        f"column by {moved[0]:.1%} on average, noise apart; this release takes {now:.0%}. "
+        "The ε of a row may be asked for with --outlier-epsilon.",
+        ("setting", "outliers' ε at most", "their median ε", "weight lost", "columns moved by"),
+        rows,
+        drawn=[Line("", list(zip(largest, lost, strict=True)))],
+        x="outliers' ε at most",
+        y="part of all weight that is lost",
+        at=[(release.privacy.outlier_epsilon, "this release")],
         percent=True,
     )

@@ -7,38 +7,37 @@ tables that were made here by asking the rules themselves. Nothing of it touches
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from repsynth.columns.cells import Bins, how_many_bins
+from repsynth.columns.adaptive_histogram import COARSE
+from repsynth.columns.cells import how_many_cells, public_cells
 from repsynth.errors import ConfigError
-from repsynth.models.base import LEAST_FACTOR, Model
+from repsynth.models.base import Model
 from repsynth.models.network.model import Autoregressive
 from repsynth.models.registry import MODELS
 from repsynth.planning.cautions import cautions, csv_cautions, fewest
-from repsynth.planning.choose import ASSUMED_ROWS, AUTO, ranked
-from repsynth.planning.plan import Plan, make_charges
-from repsynth.planning.settings import Settings
-from repsynth.planning.settings_file import settings_to_toml
+from repsynth.planning.plan import Plan, default_model, make_charges
+from repsynth.planning.settings import Settings, settings_to_toml
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import LEAST_DELTA
 from repsynth.privacy.shown import at_least
 from repsynth.release.describe import purpose
 from repsynth.release.release import Release
-from repsynth.report.trained import first_true, grid_for
 from repsynth.schema import Category, Numeric, Schema
-from repsynth.scoring.ranges import how_many_located, look_sensitivity, look_shares, wide_columns
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
+from repsynth.scoring.stage import COUNT, SCORES, look_sensitivity, look_shares
 from repsynth.scoring.weights import Rule, Targeted, Uniform
 
 _SMALL_MU = 2.0**-20
 """Rules of a table's size compare records times μ: with so small a μ, whole records tell it to a millionth."""
 
+_START_ROWS = 10_000
 _MOST_ROWS = 2**40
 _MOST_SIGNAL = 2.0**20
 
@@ -72,9 +71,8 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
         "looks": _looks(schema),
         "scorer": _scorer(schema, settings),
         "models": {name: _model(schema, settings, model) for name, model in models.items()},
-        "auto": _auto(schema),
         "rules": {rule.name: {"threshold": rule.uses_threshold, "at": _at_threshold(rule)} for rule in rules},
-        "bins": _bins(schema, models.values()),
+        "bins": _bins(schema),
         "csv": list(csv_cautions(schema)),
         "toml": _toml(settings, models, rules),
         "start": _start(schema, settings, release),
@@ -122,21 +120,16 @@ def _person(schema: Schema) -> dict[str, Any]:
 def _names(schema: Schema, model: Model, settings: Settings) -> list[str]:
     """Of everything that a plan may measure."""
     rounds = model.rounds()
-    stage_one = [COUNT, *look_shares(schema, 1.0, 1.0, None), HISTOGRAMS, *settings.scorer.shares(schema), SCORES]
+    stage_one = [COUNT, COARSE, *settings.scorer.shares(schema), SCORES, *look_shares(schema)]
     return [*stage_one, *(share.name for share in model.shares(schema)), *([rounds.name] if rounds else [])]
 
 
-def _looks(schema: Schema) -> dict[str, Any]:
-    """The parts of the histograms' share that looks take, and how much it takes for them to be worth it: records
-    times μ times the root of that share."""
-    parts = look_shares(schema, 1.0, 1.0, None)
-    return {
-        "parts": [
-            {"name": name, "share": part, "sensitivity": look_sensitivity(schema, name)}
-            for name, part in parts.items()
-        ],
-        "least": _least(lambda rows: bool(look_shares(schema, _SMALL_MU, 1.0, rows))) if parts else 0.0,
-    }
+def _looks(schema: Schema) -> list[dict[str, Any]]:
+    sensitivity = look_sensitivity(schema)
+    return [
+        {"name": name, "share": share, "sensitivity": sensitivity, "weighted": True}
+        for name, share in look_shares(schema).items()
+    ]
 
 
 def _scorer(schema: Schema, settings: Settings) -> dict[str, Any]:
@@ -170,9 +163,6 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
     whole = math.fsum(share.share for share in shares)
     found: dict[str, Any] = {
         "score_share": model.score_share,
-        "enough": model.enough if math.isfinite(model.enough) else None,
-        "least_factor": LEAST_FACTOR,
-        "bins": str(model.per_bin),
         "parts": [
             {
                 "name": share.name,
@@ -187,7 +177,7 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
         "refused": None,
         "cautions": [],
         "noisy": None,
-        "grid": grid_for(settings, model) if isinstance(model, Autoregressive) else None,
+        "grid": _grid_for(settings, model) if isinstance(model, Autoregressive) else None,
     }
     try:
         model.check(schema, settings.max_model_mb)
@@ -200,7 +190,7 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
 
 def _tiny_plan(schema: Schema, settings: Settings, model: Model) -> Plan:
     """A plan to ask the model with; a training in it has far too much noise."""
-    named = replace(settings, model=model, goal=None, weights=Uniform(), outlier_epsilon=None, score_share=None)
+    named = replace(settings, model=model, weights=Uniform(), outlier_epsilon=None, score_share=None)
     budget = Budget.gaussian(mu=_SMALL_MU, delta=1e-9)
     plan = Plan(
         schema=schema,
@@ -227,37 +217,24 @@ def _noisy(plan: Plan) -> dict[str, Any] | None:
     return {"texts": list(said), "least": _least(lambda rows: not plan.model.resources(plan, rows).warnings)}
 
 
-def _auto(schema: Schema) -> dict[str, Any]:
-    """Which models are tried where none is named: those for few records times μ, and those for more."""
-
-    def names(rows: int) -> list[str]:
-        return [choice.model.name for choice in ranked(schema, mu=_SMALL_MU, rows=rows)]
-
-    few, many = names(1), names(_MOST_ROWS)
-    least = 0.0 if few == many else _least(lambda rows: names(rows) == many)
-    return {"few": few, "many": many, "least": least, "assumed": ASSUMED_ROWS}
-
-
 def _at_threshold(rule: Rule) -> float:
     """The weight just above the threshold: the largest one there."""
     return float(rule.weight(np.array([1e-9]), 1.0)[0])
 
 
-def _bins(schema: Schema, models: Iterable[Model]) -> dict[str, Any]:
-    """How many bins columns get, by records over noise: the steps of the rules, and what each makes of a
-    numeric column. Where looks place bins, their rule holds for wide columns."""
-    asked = sorted({model.per_bin for model in models}, key=str)
-    rules = {str(per_bin): _steps(partial(how_many_bins, sigma=1.0, per_bin=per_bin)) for per_bin in asked}
-    counts = sorted({count for steps in rules.values() for _, count in steps})
+def _bins(schema: Schema) -> dict[str, Any]:
+    """How many cells the coarse histogram of a column has, by records over noise: the steps of the rule, and what
+    each makes of a numeric column."""
+    steps = _steps(lambda signal: how_many_cells(signal, 1.0))
     return {
-        "rules": rules,
-        "located": _steps(lambda signal: how_many_located(signal, 1.0)),
-        "counts": counts,
+        "steps": steps,
+        "counts": [count for _, count in steps],
         "of": [
-            [Bins.binned(column, count).values for count in counts] if isinstance(column, Numeric) else column.size
+            [public_cells(column, count).values for _, count in steps]
+            if isinstance(column, Numeric)
+            else column.size
             for column in schema.learned
         ],
-        "wide": list(wide_columns(schema)),
     }
 
 
@@ -277,17 +254,17 @@ def _toml(settings: Settings, models: dict[str, Model], rules: list[Rule]) -> di
     """The text of a `plan.toml` in pieces, in which the page replaces values."""
 
     def pieces(**changed: Any) -> list[str]:
-        return settings_to_toml(replace(settings, mu=None, rho=None, goal=None, **changed)).split("\n\n[")
+        return settings_to_toml(replace(settings, mu=None, rho=None, **changed)).split("\n\n[")
 
-    everything = {"epsilon": 1.0, "delta": 1e-9, "public_rows": 1, "outlier_epsilon": 1.0, "model": None}
-    head, _, scorer, auto = pieces(**everything)
+    everything = {"epsilon": 1.0, "delta": 1e-9, "public_rows": 1, "outlier_epsilon": 1.0}
+    head, _, scorer = pieces(**everything, model=None)
     lines = head.splitlines()
     return {
         "head": lines[:2],
         "lines": [[line.split(" = ")[0], line] for line in lines[2:]],
-        "weights": {rule.name: pieces(**everything, weights=rule)[1] for rule in rules},
+        "weights": {rule.name: pieces(**everything, weights=rule, model=None)[1] for rule in rules},
         "scorer": scorer,
-        "model": {AUTO: auto} | {name: pieces(**everything | {"model": m})[3] for name, m in models.items()},
+        "model": {name: pieces(**everything, model=model)[3] for name, model in models.items()},
     }
 
 
@@ -296,9 +273,9 @@ def _start(schema: Schema, settings: Settings, release: Release | None) -> dict[
     start = {
         "epsilon": settings.epsilon,
         "delta": 1e-9,
-        "rows": ASSUMED_ROWS,
+        "rows": _START_ROWS,
         "public": settings.public_rows is not None and schema.rows_per_person == 1,
-        "model": AUTO if settings.model is None else settings.model.name,
+        "model": (settings.model or default_model(schema)).name,
         "rule": rule.name,
         "outlier_weight": rule.outlier_weight if isinstance(rule, Targeted) else Targeted().outlier_weight,
         "outlier_epsilon": settings.outlier_epsilon,
@@ -336,3 +313,29 @@ def _released(schema: Schema, release: Release) -> dict[str, Any]:
         "scores": [[score, round(fraction, 6)] for score, fraction in fractions.items()],
         "standard_error": None if above is None else above.standard_error,
     }
+
+
+def _grid_for(settings: Settings, model: Autoregressive) -> dict[str, Any] | None:
+    """Return the precomputed losses of a trained model, or None where shares or training are not the defaults.
+
+    Its account has no closed form that a page could run. Between grid points the page takes the next one on the
+    safe side. `studies/benchmarks/trained.py` writes the file.
+    """
+    default, shares = Settings(), ("score_share", "threshold_share", "count_share")
+    same = all(getattr(settings, name) == getattr(default, name) for name in shares)
+    plain = (model.epochs, model.sampling_rate) == (Autoregressive().epochs, Autoregressive().sampling_rate)
+    file = Path(__file__).parent / "pages" / "trained.json"
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, Any]) if same and plain else None
+
+
+def first_true(holds: Callable[[int], bool], most: int) -> int:
+    """Return by bisection the smallest positive integer at which something holds; `most` where it never does.
+
+    >>> first_true(lambda n: n * n > 50, 1000)
+    8
+    """
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

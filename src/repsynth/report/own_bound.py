@@ -1,10 +1,8 @@
-"""What a person can look up about themselves: score, weight and ε of their own values, from the release alone.
+"""Look up the score, weight and ε of given values, from the release alone.
 
-The same look-up is made here and in the report's page: `calculator` hands the page the released tables, and
-`pages/own_bound.js` does with them what `own_bound` does.
+`calculator` gives the released tables to the public page, where `pages/own_bound.js` does what `own_bound` does.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
@@ -27,7 +25,7 @@ from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.pairwise import FACTORS, UNIT, PairwiseScore
 from repsynth.scoring.random import SPAN, RandomScore
-from repsynth.scoring.rarity import EXTREMES, FARTHEST, RarityScore, histograms_by_column
+from repsynth.scoring.rarity import RarityScore
 from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.weights import FULL, STEP
 
@@ -36,11 +34,9 @@ _PERSON_STEP = 4  # of FULL: how far the weights of persons are apart in the pag
 
 @dataclass(frozen=True)
 class OwnBound:
-    """What holds for somebody with these values: the score in nats, the weight, and the largest loss. Of several
-    rows, `score` is the lowest.
+    """The score in nats (of several rows the lowest), the weight, and the largest loss of somebody.
 
-    `unknown` names the columns whose value was not given, though none may be missing there, or could not be read:
-    then the bound is the one for anybody; of several rows, such a row has weight 1.
+    `unknown` names the columns whose value was needed but not given, or not readable: such rows have weight 1.
     """
 
     score: float
@@ -52,14 +48,13 @@ class OwnBound:
 def own_bound(release: Release, values: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> OwnBound:
     """Return the bound for somebody with these values, written as they would stand in the table.
 
-    With `[person]`, give all rows of the person: a person's weight is what their rows weigh together, so a bound
-    for some of them may be too small. What is left out of a row is missing where the schema says that it may be.
-    It needs the release alone, and holds if they were in the data and if they were not, in the joint form of
-    docs/privacy.md: over all releases that count them for so much.
+    With `[person]`, give all rows of the person: a bound for some of them may be too small. A value that is left
+    out is missing, if the schema allows that. The bound holds whether or not they were in the data, in the joint
+    form of docs/privacy.md: over all releases that give them at most this weight.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
-    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6)
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
     >>> own_bound(release, {"x1": "5.9", "x2": "-5.9", "c1": "Z", "label": "1"}).epsilon <= 1.0
     True
     """
@@ -94,8 +89,7 @@ def own_bound(release: Release, values: Mapping[str, Any] | Sequence[Mapping[str
 
 
 def _together(weights: Ints, schema: Schema) -> float:
-    """Return the weight of a person with rows of these weights: their sum, as they count, over the most that a
-    person counts."""
+    """Return the weight of a person: the sum over their rows as they count, over the most that a person counts."""
     if schema.person is None:
         return float(weights[0])
     factor = int(factors_of(np.array([len(weights)]), schema.person.rows)[0])
@@ -103,7 +97,7 @@ def _together(weights: Ints, schema: Schema) -> float:
 
 
 def calculator(release: Release) -> dict[str, Any]:
-    """Everything that the page needs to do the same: public, as all of a release is."""
+    """Return all that the page needs to do the same. Public, as the whole release."""
     weights, person = release.weights, release.schema.person
     distinct = np.unique(np.append(weights.table, FULL))
     if person is not None:  # the weight of a person lies anywhere between those of rows
@@ -123,7 +117,7 @@ def calculator(release: Release) -> dict[str, Any]:
 
 
 def _column(column: Discrete | Numeric) -> dict[str, Any]:
-    """How a text becomes a code."""
+    """Return how the page reads a text as a code."""
     found: dict[str, Any]
     if isinstance(column, Boolean):
         return {"name": column.name, "kind": "flag", "values": ["false", "true"], "missing": column.missing}
@@ -146,11 +140,8 @@ def _column(column: Discrete | Numeric) -> dict[str, Any]:
             unit = int(column.unit.total_seconds())
             found |= {"kind": "time", "start": start, "unit": unit, "min": str(column.min), "max": str(column.max)}
             form = date_format(column)
-            found |= {
-                "dates": column.dates,
-                "pattern": _pattern(column),
-                "numbered": bool(form and form.is_number),
-            }
+            numbered = bool(form and form.is_number)
+            found |= {"dates": column.dates, "pattern": _pattern(column), "numbered": numbered}
         case Integer():
             found |= {"kind": "whole", "min": column.min, "max": column.max, "step": column.step}
         case Number():
@@ -160,7 +151,7 @@ def _column(column: Discrete | Numeric) -> dict[str, Any]:
 
 
 def _pattern(column: Datetime) -> str | None:
-    """The column's own way to write dates, as the page's language writes expressions."""
+    """Return the date format as a JavaScript regular expression."""
     dates = date_format(column)
     return None if dates is None else dates.pattern.replace("(?P<", "(?<").replace(r"\s", r"[ \t\n\f\r]")
 
@@ -194,19 +185,8 @@ def _(score: ShiftedScore) -> dict[str, Any]:
 
 @_score.register
 def _(score: RarityScore) -> dict[str, Any]:
-    return {
-        "kind": "rarity",
-        "farthest": FARTHEST,
-        "extremes": EXTREMES * NAT,
-        "columns": [
-            {
-                "tables": [_table(score.bins[i]) | {"scores": score.rarity[i].tolist()} for i in places],
-                "centre": score.centre[places[0]],
-                "scale": None if math.isinf(scale := score.scale[places[0]]) else scale,
-            }
-            for places in histograms_by_column(score.bins)
-        ],
-    }
+    parts = zip(score.bins, score.rarity, strict=True)
+    return {"kind": "rarity", "columns": [_table(bins) | {"scores": rarity.tolist()} for bins, rarity in parts]}
 
 
 @_score.register

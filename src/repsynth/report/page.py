@@ -1,6 +1,7 @@
-"""From facts to one file: a page that needs nothing but itself."""
+"""Render each kind of page to one HTML file that loads nothing else."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,91 +10,69 @@ import msgspec
 import repsynth
 from repsynth.errors import ConfigError
 from repsynth.evaluation.measures import STEPS
-from repsynth.evaluation.palette import colours_of_page
 from repsynth.privacy.neighbours import of_persons, row_meaning
 from repsynth.release.release import Release
 from repsynth.schema import Schema, check_unit
 
 CURATOR_STEPS = ("reading", *STEPS, "losses", "drawing")
-"""What the curator's page is made of, in this order."""
+"""The steps of making the curator's page, in this order."""
 
 _PAGES = Path(__file__).parent / "pages"
 
 
 def public_page(folder: Path) -> str:
-    """The public page of the release in a folder.
+    """Return the public page of the release in a folder.
 
     >>> import tempfile
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
-    >>> folder = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6).save(Path(tempfile.mkdtemp()) / "r")
-    >>> "What is my own bound?" in public_page(folder)
+    >>> release = synthesize(sim.table, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
+    >>> "What is my own bound?" in public_page(release.save(Path(tempfile.mkdtemp()) / "release"))
     True
     """
     release = Release.load(folder)
-    template = _template("report.html")
+    render = _template("report.html")
     from repsynth.report.public import public_facts
 
     facts = public_facts(release, folder)
-    page: str = template.render(
-        it=facts,
-        colours=colours_of_page(),
-        style=_file("style.css"),
-        own_bound=_file("own_bound.js"),
-        page=_file("page.js"),
-        data=_json(facts.calculator),
-    )
-    return page
+    return render(it=facts, own_bound=_file("own_bound.js"), page=_file("page.js"), data=_json(facts.calculator))
 
 
 def curator_page(
     folder: Path,
     train: Any,
     holdout: Any = None,
-    dossier: Path | None = None,
     attack: Path | None = None,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> str:
-    """The curator's page of the release in a folder and of the table that it was made from: PRIVATE.
+    """Return the curator's page of a release and of the table that it was made from. PRIVATE.
 
-    >>> import tempfile
-    >>> from repsynth import datasets, synthesize
-    >>> sim = datasets.load("sim")
-    >>> people = sim.table.slice(0, 300)
-    >>> release = synthesize(people, sim.schema, epsilon=1.0, delta=1e-6, model="naive-bayes")
-    >>> "PRIVATE" in curator_page(release.save(Path(tempfile.mkdtemp()) / "r"), people)
-    True
+    `holdout` are real rows that the release was not made from, `attack` is the folder of `repsynth attack`.
     """
     release = Release.load(folder)
-    template = _template("curator.html", extras="report,evaluate")
+    render = _template("curator.html", extras="report,evaluate")
     try:
         from repsynth.report.curator import curator_facts
     except ImportError:
         raise _missing("report,evaluate") from None
 
-    page: str = template.render(
-        it=curator_facts(release, train, holdout, dossier, attack, on_step),
-        colours=colours_of_page(),
-        style=_file("style.css"),
-        own_style=_file("curator.css"),
-    )
-    return page
+    return render(it=curator_facts(release, train, holdout, attack, on_step), own_style=_file("curator.css"))
 
 
 def explore_page(schema: Schema, release: Release | None = None) -> str:
-    """The page for choosing a plan: sliders over the closed forms; with a release, it starts at its settings.
+    """Return the page for choosing a plan by sliders; with a release, it starts at its settings.
 
     >>> from repsynth.schema import Boolean
     >>> "Save plan.toml" in explore_page(Schema(columns=(Boolean(name="smoker"),), one_row_per_person=True))
     True
     """
     check_unit(schema)
-    template = _template("explore.html")
+    render = _template("explore.html")
     from repsynth.report.explore import explore_facts
 
     facts = explore_facts(schema, release)
     columns = len(schema.learned)
-    page: str = template.render(
+    return render(
         count="1 column" if columns == 1 else f"{columns:,} columns",
         released=release is not None,
         notes=[] if release is None else facts["release"]["notes"],
@@ -101,21 +80,18 @@ def explore_page(schema: Schema, release: Release | None = None) -> str:
         row=row_meaning(schema),
         rows_per_person=schema.rows_per_person,
         version=repsynth.__version__,
-        colours=colours_of_page(),
-        style=_file("style.css"),
         own_style=_file("explore.css"),
         logic=_file("explore.js"),
         page=_file("explore_page.js"),
         data=_json(facts),
     )
-    return page
 
 
 def _missing(extras: str) -> ConfigError:
     return ConfigError(f"a page needs more packages; pip install 'repsynth[{extras}]'")
 
 
-def _template(name: str, *, extras: str = "report") -> Any:
+def _template(name: str, *, extras: str = "report") -> Callable[..., str]:
     try:
         import jinja2
         import vl_convert  # noqa: F401
@@ -124,7 +100,7 @@ def _template(name: str, *, extras: str = "report") -> Any:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_PAGES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template(name)
+    return partial(environment.get_template(name).render, style=_file("style.css"))
 
 
 def _file(name: str) -> str:
@@ -132,5 +108,5 @@ def _file(name: str) -> str:
 
 
 def _json(data: object) -> str:
-    """JSON that ends no script, whatever names are in it."""
+    """Return JSON that cannot end a script element."""
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")

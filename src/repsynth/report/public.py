@@ -1,4 +1,4 @@
-"""What the public page says of a release: facts as text and charts, all of them post-processing."""
+"""The facts and charts of the public page of a release: all of it is post-processing."""
 
 import hashlib
 import math
@@ -17,7 +17,7 @@ from repsynth.privacy.shown import at_most, fixed_at_most
 from repsynth.release.describe import mu_of_event
 from repsynth.release.expected import Z, expected_errors
 from repsynth.release.release import Release
-from repsynth.report.charts import Chart, bars, curve
+from repsynth.report.charts import Chart, Line, bars, lines
 from repsynth.report.own_bound import calculator
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import FULL
@@ -25,8 +25,7 @@ from repsynth.scoring.weights import FULL
 
 @dataclass(frozen=True)
 class Promise:
-    """A bound in plain words: of 100 guesses whether somebody's record is in the data, at most so many are right
-    where 50 would be chance; nothing where that does not follow."""
+    """A bound, and how many of 100 guesses about membership it allows to be right (50 is chance; may be empty)."""
 
     who: str
     epsilon: str
@@ -35,7 +34,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of a list: text, or groups of columns, whose names may run from right to left."""
+    """A line of a list: text, or groups of column names (any writing direction)."""
 
     name: str
     value: str | tuple[tuple[str, ...], ...]
@@ -43,8 +42,6 @@ class Fact:
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """The contents of the page."""
-
     publishable: bool
     epsilon: str
     delta: str
@@ -85,13 +82,8 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
             for shares in expected.columns
         ),
         means=tuple(
-            (
-                each.column,
-                _plain(each.mean),
-                f"± {_plain_at_most(Z * each.standard_error)}",
-                _plain_at_most(each.binning),
-            )
-            for each in expected.means
+            (m.column, _plain(m.mean), f"± {_plain_at_most(Z * m.standard_error)}", _plain_at_most(m.binning))
+            for m in expected.means
         ),
         notes=expected.notes,
         known=tuple(_known(release)),
@@ -103,8 +95,7 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
 
 
 def _outliers(release: Release) -> Promise | None:
-    """What is proven of outliers is joint with their being outliers. Of guesses it says something only where that
-    was known before the run."""
+    """Return the joint bound of outliers. It bounds guesses only where outliers were known before the run."""
     if release.threshold is None:
         return None
     privacy = release.privacy
@@ -130,7 +121,7 @@ def _places(value: float, digits: int) -> int:
 
 
 def _right(advantage: float) -> str:
-    """Of 100 guesses, half of them about members: rounded up to a tenth."""
+    """Return how many of 100 guesses are right, half of them about members, rounded up to a tenth."""
     return fixed_at_most(50 + 50 * advantage, 1)
 
 
@@ -142,7 +133,7 @@ def _charts(release: Release) -> dict[str, Chart]:
 
 
 def _budget(release: Release) -> Chart:
-    """By μ² where all is Gaussian; a training has no such part, so there each loses so much alone."""
+    """Draw the budget by μ²; with a training, which has no μ, by the ε of each measurement alone."""
     events, delta = release.events, release.privacy.delta
     trained = any(isinstance(event, SampledEvent) for event in events)
     names = [event.name for event in events]
@@ -157,10 +148,8 @@ def _budget(release: Release) -> Chart:
         texts, axis = [f"{value:.1%}" for value in values], "part of the budget (μ²)"
     words = "The budget by measurement: " + ", ".join(f"{n} {t}" for n, t in zip(names, texts, strict=True)) + "."
     rows = list(zip(names, texts, strict=True))
-    title = "What the budget was spent on"
-    return bars(
-        title, words, ("measurement", axis), rows, names=names, values=values, axis=axis, percent=not trained
-    )
+    head = ("measurement", axis)
+    return bars("What the budget was spent on", words, head, rows, values=values, axis=axis, percent=not trained)
 
 
 def _by_weight(release: Release) -> Chart:
@@ -174,12 +163,12 @@ def _by_weight(release: Release) -> Chart:
         f"The loss rises with the weight, from ε = {rows[0][1]} at weight 0 to ε = {rows[-1][1]} at weight 1"
         + (f"; outliers have at most weight {fixed_at_most(weight, 2)}." if at else ".")
     )
-    return curve(
+    return lines(
         "Who weighs less loses less",
         words,
         ("weight", "ε at most"),
         rows,
-        points=list(zip(weights.tolist(), epsilons.tolist(), strict=True)),
+        drawn=[Line("", list(zip(weights.tolist(), epsilons.tolist(), strict=True)))],
         x="weight in the model",
         y="ε at most",
         at=at,
@@ -197,12 +186,12 @@ def _by_score(release: Release) -> Chart:
     bound = at_most(privacy.outlier_epsilon, 3)
     begin = fixed_at_most(threshold, 1)
     words = f"The loss falls with the score; from the threshold of {begin} on it is at most ε = {bound}."
-    return curve(
+    return lines(
         "Who stands out more loses less",
         words,
         ("score", "ε at most"),
         rows,
-        points=list(zip(scores.tolist(), epsilons.tolist(), strict=True)),
+        drawn=[Line("", list(zip(scores.tolist(), epsilons.tolist(), strict=True)))],
         x=f"score: how much a {'record' if release.schema.person is None else 'row'} stands out",
         y="ε at most",
         at=[(threshold, "threshold")],
@@ -229,7 +218,6 @@ def _losses(release: Release) -> Chart:
         words,
         ("loss", part),
         rows,
-        names=names,
         values=[fraction.value for fraction in found.values()],
         errors=[fraction.standard_error for fraction in found.values()],
         marked=[epsilon < release.privacy.epsilon * 0.999 for epsilon in found],
@@ -239,7 +227,7 @@ def _losses(release: Release) -> Chart:
 
 def _known(release: Release) -> list[Fact]:
     plan = release.plan
-    found = [Fact("model", plan.model.name + (f", chosen because {plan.why}" if plan.why else ""))]
+    found = [Fact("model", plan.model.name)]
     found.append(Fact("columns", tuple((column.name,) for column in release.schema.learned)))
     if release.schema.label is not None:
         found.append(Fact("label", ((release.schema.label,),)))
@@ -269,6 +257,6 @@ def _origin(release: Release, folder: Path) -> list[Fact]:
 
 
 def _calculator(release: Release) -> dict[str, Any]:
-    """With each ε as it is shown, too: rounded up."""
+    """Return the tables of the calculator, with each ε also as text, rounded up."""
     tables = calculator(release)
     return tables | {"shown": {weight: at_most(epsilon, 3) for weight, epsilon in tables["epsilons"].items()}}

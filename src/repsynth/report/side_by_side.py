@@ -1,34 +1,28 @@
-"""Real against synthetic: each column, and the pairs of columns that depend on each other most. PRIVATE."""
+"""Draw real against synthetic: each column, and the most associated pairs of columns. PRIVATE."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import MISSING, Records
-from repsynth.evaluation.associations import Associations
-from repsynth.evaluation.distances import Grid
+from repsynth.evaluation.fidelity import Grid
 from repsynth.evaluation.inputs import Inputs
 from repsynth.release.expected import value_name
 from repsynth.report.charts import Chart, dots, heat
 from repsynth.schema import Discrete, Numeric
 
-CELLS = 12
-"""Values and ranges of a column that are told apart; what is rarer is taken together."""
-
-FEW_CELLS = 6
-"""The same in a table of two columns."""
-
+CELLS = 12  # values and ranges of a column; rarer values are merged
+FEW_CELLS = 6  # the same in a table of two columns
 PAIRS = 8
-"""Pairs of columns that are drawn."""
-
-_OWN = 0.1  # a number that this fraction of the records has is a range of its own
+_OWN = 0.1  # a number that this fraction of the records has gets its own cell
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The values and ranges of a column by name, and which of them each record has."""
+    """The names of the values and ranges of a column, and the cell of each record."""
 
     names: tuple[str, ...]
     real: Ints
@@ -36,7 +30,6 @@ class Cells:
 
     @classmethod
     def of(cls, column: Discrete | Numeric, real: Records, synthetic: Records, most: int = CELLS) -> "Cells":
-        """At most so many; those that no record has are left out."""
         codes = [records.codes[column.name] for records in (real, synthetic)]
         names, (a, b) = (
             _numbers(column, codes, most) if isinstance(column, Numeric) else _values(column, codes, most)
@@ -46,15 +39,22 @@ class Cells:
         place[there] = np.arange(len(there))
         return cls(tuple(names[i] for i in there), place[a], place[b])
 
-    def fractions(self, weights: Floats | None = None) -> tuple[Floats, Floats]:
-        """Of the real and of the synthetic records; the real ones may be weighted."""
+    def fractions(self) -> tuple[Floats, Floats]:
+        """Return the fractions of the real and of the synthetic records in each cell."""
         size = len(self.names)
-        real = np.bincount(self.real, weights, minlength=size)
-        return real / max(real.sum(), 1e-300), np.bincount(self.synthetic, minlength=size) / len(self.synthetic)
+        real, made = (np.bincount(cells, minlength=size) / len(cells) for cells in (self.real, self.synthetic))
+        return real, made
+
+    def moved(self, weights: Floats) -> float:
+        """Return the total variation distance of the weighted from the unweighted real records."""
+        if not weights.any():
+            return 1.0
+        weighted = np.bincount(self.real, weights, minlength=len(self.names)) / weights.sum()
+        return float(np.abs(weighted - self.fractions()[0]).sum() / 2)
 
 
 def _values(column: Discrete, codes: Sequence[Ints], most: int) -> tuple[list[str], list[Ints]]:
-    """The most frequent values, all others together, and missing."""
+    """Return cells for the most frequent values, for all others, and for missing."""
     counts = np.bincount(codes[0][codes[0] != MISSING], minlength=column.size)
     shown = np.argsort(-counts, kind="stable")[: most - 1 if column.size > most else most]
     place = np.full(column.size + 1, len(shown), dtype=np.int64)
@@ -65,8 +65,7 @@ def _values(column: Discrete, codes: Sequence[Ints], most: int) -> tuple[list[st
 
 
 def _numbers(column: Numeric, codes: Sequence[Ints], most: int) -> tuple[list[str], list[Ints]]:
-    """Frequent numbers alone, the others in ranges that hold about as many real records each; then special codes
-    and missing."""
+    """Return cells for frequent numbers, ranges of equally many real records, special codes and missing."""
     numbers = codes[0][(codes[0] != MISSING) & (codes[0] <= column.steps)]
     values, counts = np.unique(numbers, return_counts=True)
     frequent = np.argsort(-counts, kind="stable")[: most // 3]
@@ -76,7 +75,7 @@ def _numbers(column: Numeric, codes: Sequence[Ints], most: int) -> tuple[list[st
     levels = np.arange(1, ranges) / ranges
     ends = np.unique(np.quantile(rest, levels, method="inverted_cdf")).astype(np.int64) if len(rest) else own[:0]
     grid = Grid(column.steps, own, ends)
-    # The grid's cells are missing, own values, ranges and special codes. Here they go by where they begin.
+    # The cells of the grid are missing, own values, ranges and special codes; order them by their start.
     starts = [-1, *own.tolist(), *(e + 1 for e in [-1, *ends.tolist()])]
     last = [*ends.tolist(), column.steps]
     names = ["missing", *(value_name(column, position) for position in own.tolist())]
@@ -94,7 +93,7 @@ def _numbers(column: Numeric, codes: Sequence[Ints], most: int) -> tuple[list[st
 
 
 def _range(column: Numeric, first: int, last: int, alone: set[int]) -> str:
-    """From where to where; numbers that stand alone are not part of it."""
+    """Name a range without the numbers at its ends that have their own cell."""
     while first < last and first in alone:
         first += 1
     while first < last and last in alone:
@@ -104,7 +103,7 @@ def _range(column: Numeric, first: int, last: int, alone: set[int]) -> str:
 
 
 def columns_side_by_side(inputs: Inputs, distances: dict[str, float]) -> list[Chart]:
-    """A chart for each column, the farthest first."""
+    """Draw each column, the one with the largest distance first."""
     order = sorted(inputs.schema.learned, key=lambda column: -distances[column.name])
     return [_column(column, inputs, distances[column.name]) for column in order]
 
@@ -131,34 +130,34 @@ def _column(column: Discrete | Numeric, inputs: Inputs, distance: float) -> Char
 
 
 def pairs_side_by_side(
-    inputs: Inputs, associations: dict[str, Associations], distances: dict[str, float]
+    inputs: Inputs, associations: dict[str, dict[str, float]], distances: dict[str, float]
 ) -> list[Chart]:
-    """The pairs of columns that depend on each other most in the real table."""
-    if not associations:
-        return []
-    real, made = associations["real"].pairs(), associations["synthetic"].pairs()
-    known = {pair: value for pair, value in real.items() if not np.isnan(value)}
-    strongest = sorted(known, key=lambda pair: -abs(known[pair]))[:PAIRS]
-    columns = {column.name: column for column in inputs.schema.learned}
-    return [_pair(columns[a], columns[b], inputs, (real[a, b], made[a, b]), distances) for a, b in strongest]
+    """Draw the pairs of columns with the strongest association in the real table."""
+    pairs = {f"{a.name} × {b.name}": (a, b) for a, b in combinations(inputs.schema.learned, 2)}
+    known = {name: value for name, value in associations["real"].items() if not np.isnan(value)}
+    strongest = sorted(known, key=lambda name: -abs(known[name]))[:PAIRS]
+    return [
+        _pair(name, *pairs[name], inputs, (known[name], associations["synthetic"][name]), distances[name])
+        for name in strongest
+    ]
 
 
 def _pair(
+    name: str,
     one: Discrete | Numeric,
     two: Discrete | Numeric,
     inputs: Inputs,
     association: tuple[float, float],
-    distances: dict[str, float],
+    distance: float,
 ) -> Chart:
     up, across = (Cells.of(column, inputs.train, inputs.synthetic, FEW_CELLS) for column in (one, two))
     real, made = (
         _crossed(a, b, len(up.names), len(across.names))
         for a, b in ((up.real, across.real), (up.synthetic, across.synthetic))
     )
-    distance = distances.get(f"{one.name} × {two.name}", distances.get(f"{two.name} × {one.name}", float("nan")))
     kept = "cannot be told" if np.isnan(association[1]) else f"{association[1]:.2f}"
     return heat(
-        f"{one.name} × {two.name}",
+        name,
         f"Association {association[0]:.2f} in the real table, {kept} in the synthetic one; {distance:.1%} of the "
         "rows would have to change. Darker: more rows.",
         ("values", "real", "synthetic"),

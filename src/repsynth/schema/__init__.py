@@ -21,7 +21,7 @@ from repsynth.schema.columns import (
     Schema,
     check_unit,
 )
-from repsynth.schema.toml import load_schema, parse_schema, schema_from_dict, schema_to_dict
+from repsynth.schema.parse import load_schema, parse_schema, schema_from_dict, schema_to_dict
 
 __all__ = [
     "Boolean",

@@ -99,7 +99,6 @@ class Integer:
 
     @property
     def steps(self) -> int:
-        """One position per step."""
         return (self.max - self.min) // self.step
 
     @property
@@ -175,13 +174,11 @@ class Datetime:
 
     @property
     def start(self) -> datetime:
-        """The lower bound as a time."""
-        return _as_datetime(self.min)
+        return as_datetime(self.min)
 
     @property
     def steps(self) -> int:
-        """One position per day or second."""
-        return (_as_datetime(self.max) - self.start) // self.unit
+        return (as_datetime(self.max) - self.start) // self.unit
 
     @property
     def positions(self) -> int:
@@ -292,25 +289,18 @@ class Schema:
 
     @property
     def label_column(self) -> Discrete | None:
-        """The label's column."""
-        for column in self.columns:
-            if column.name == self.label and isinstance(column, Discrete):
-                return column
-        return None
+        return next((c for c in self.columns if c.name == self.label and isinstance(c, Discrete)), None)
 
     @property
     def features(self) -> tuple[Discrete | Numeric, ...]:
-        """The learned columns without the label."""
         return tuple(column for column in self.learned if column.name != self.label)
 
     @property
     def numeric(self) -> tuple[Numeric, ...]:
-        """The numeric features."""
         return tuple(column for column in self.features if isinstance(column, Numeric))
 
     @property
     def discrete(self) -> tuple[Discrete, ...]:
-        """The discrete features."""
         return tuple(column for column in self.features if isinstance(column, Discrete))
 
 
@@ -352,5 +342,5 @@ def exactly(number: float) -> Decimal:
     return Decimal(repr(float(number)))
 
 
-def _as_datetime(value: date) -> datetime:
+def as_datetime(value: date) -> datetime:
     return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)

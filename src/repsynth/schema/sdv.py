@@ -12,7 +12,7 @@ from typing import Any
 
 from repsynth.errors import ConfigError, has_controls, shown
 from repsynth.schema.columns import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema
-from repsynth.schema.id_formats import FAKES, SYMBOLS, IdFormat, escaped
+from repsynth.schema.formats import FAKES, SYMBOLS, IdFormat, escaped
 
 _KINDS = {"categorical": "category", "boolean": "boolean", "numerical": "number", "datetime": "datetime"}
 _CLASSES = {"[0-9]": "#", r"\d": "#", "[1-9]": "%", "[A-Z]": "?", "[a-z]": "*", "[0-9a-f]": "^", "[a-f0-9]": "^"}

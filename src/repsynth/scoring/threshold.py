@@ -21,7 +21,7 @@ from scipy.special import expit, logit
 
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
-from repsynth.data.cuts import Cut
+from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score

@@ -19,7 +19,7 @@ from repsynth.errors import ConfigError, DataError, has_controls, printable, sho
 __all__ = ["ADDRESSES", "FILES", "OBJECTS", "Source", "check_columns", "is_text_file", "open_source"]
 
 _CSV = "repsynth.data.sources.csv:open_csv"
-_STATISTICS = "repsynth.data.sources.statistics:open_statistics"
+_STATISTICS = "repsynth.data.sources.office:open_statistics"
 _SQLITE = "repsynth.data.sources.sql:open_sqlite"
 _DUCKDB = "repsynth.data.sources.sql:open_duckdb"
 
@@ -29,10 +29,10 @@ FILES: dict[str, str] = {
     ".pq": "repsynth.data.sources.arrow_files:open_parquet",
     ".tsv": _CSV,
     **{f"{text}.{packed}": _CSV for text in (".csv", ".tsv") for packed in ("gz", "bz2", "zst")},
-    **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "repsynth.data.sources.arrow_files:open_ipc"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "repsynth.data.sources.arrow_files:open_ipc"),
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), _SQLITE),
     ".duckdb": _DUCKDB,
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.sources.excel:open_excel"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.sources.office:open_excel"),
     **dict.fromkeys((".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), _STATISTICS),
 }
 """Who opens a file, by its suffix: "module:function", imported when it is needed."""
@@ -40,12 +40,8 @@ FILES: dict[str, str] = {
 ADDRESSES: dict[str, str] = {
     "postgresql": "repsynth.data.sources.sql:open_postgresql",
     "postgres": "repsynth.data.sources.sql:open_postgresql",
-    "sqlite": _SQLITE,
-    "duckdb": _DUCKDB,
 }
 """Who opens an address, by what stands before ://."""
-
-_FILE_ADDRESSES = ("sqlite", "duckdb")
 
 OBJECTS: dict[str, str] = {
     "pyarrow.Table": "repsynth.data.sources.frames:open_arrow",
@@ -128,11 +124,7 @@ def _open_address(text: str, reading: Reading) -> Source:
     address = parse_address(text, reading)
     if address.scheme not in ADDRESSES:
         raise DataError(f"no table can be read from {address.scheme}://; use {':// or '.join(ADDRESSES)}://")
-    opener = _opener(ADDRESSES[address.scheme])
-    if address.scheme not in _FILE_ADDRESSES:
-        return opener(address)
-    path = Path(address.path[1:])  # three slashes and a path, so four where it starts with one
-    return opener(_existing(File.at(path, address.reading)))
+    return _opener(ADDRESSES[address.scheme])(address)
 
 
 def _open_file(file: File) -> Source:
@@ -140,7 +132,8 @@ def _open_file(file: File) -> Source:
     if opener is None:
         known = ", ".join(FILES)
         raise DataError(f"{file.place}: cannot tell the format from the name; use one of {known}")
-    _existing(file)
+    if not os.path.isfile(file.path):
+        raise DataError(f"{file.place}: no such file; check the path")
     return _opener(_DUCKDB if opener == _SQLITE and _is_duckdb(file.path) else opener)(file)
 
 
@@ -152,12 +145,6 @@ def _endings(path: Path) -> list[str]:
     """
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
     return ["".join(suffixes[k:]) for k in range(len(suffixes))]
-
-
-def _existing(file: File) -> File:
-    if not os.path.isfile(file.path):
-        raise DataError(f"{file.place}: no such file; check the path")
-    return file
 
 
 def _is_duckdb(path: Path) -> bool:

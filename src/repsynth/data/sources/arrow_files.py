@@ -1,4 +1,4 @@
-"""Parquet files, and Arrow's own file and stream formats, which Feather is one of."""
+"""Parquet and Arrow files; Feather is a name of the latter."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,16 +21,10 @@ from repsynth.data.sources.base import (
 )
 from repsynth.errors import DataError
 
-PIECE_ROWS = 2**21
-"""Rows of a piece, unless a row group has more."""
-
-_FILE, _OLD = b"ARROW1", b"FEA1"
-_END = b"\xff\xff\xff\xff\0\0\0\0"
-"""What stands at the end of a stream."""
+PIECE_ROWS = 2**21  # rows of a piece, unless a row group has more
 
 
 def open_parquet(file: File) -> Source:
-    """A Parquet file."""
     try:
         metadata = pq.read_metadata(file.path)
         arrow_schema = metadata.schema.to_arrow_schema()
@@ -73,7 +67,6 @@ class ParquetPiece:
     """The file's state when it was opened."""
 
     def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Their batches."""
         read = quietly(self._read, f"{self.place}: cannot be read as Parquet")
         return unchanged(read, Path(self.path), self.before, self.place)(columns)
 
@@ -98,44 +91,25 @@ def _bundles(rows: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def open_ipc(file: File) -> Source:
-    """An Arrow file or stream, which is also what Feather is since its second version."""
+    """Open an Arrow file, which is also what Feather is since its second version."""
     path = str(file.path)
     try:
-        with file.path.open("rb") as opened:
-            start = opened.read(6)
-            opened.seek(max(0, file.path.stat().st_size - 8))
-            end = opened.read(8)
-        is_file = start == _FILE
-        if not start.startswith(_OLD):
-            with pa.OSFile(path) as opened, _reader(opened, is_file, None) as found:
-                arrow_schema = found.schema
+        with pa.OSFile(path) as opened, pa.ipc.open_file(opened) as found:
+            arrow_schema = found.schema
     except UNREADABLE:
-        raise DataError(f"{file.place}: not an Arrow file, or a damaged one") from None
-    if start.startswith(_OLD):
-        raise DataError(f"{file.place}: a Feather file of the first version; write it again with a newer library")
-    if not is_file and end != _END:
-        raise DataError(f"{file.place}: an Arrow stream without an end; it may be cut off")
-    names = tuple(arrow_schema.names)
+        raise DataError(
+            f"{file.place}: not an Arrow file, or a damaged one; write a stream, or Feather of the first version, "
+            "as a Parquet file"
+        ) from None
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        chosen = [names.index(name) for name in columns]
-        with pa.OSFile(path) as opened, _reader(opened, is_file, chosen) as found:
-            batches = map(found.get_batch, range(found.num_record_batches)) if is_file else found
-            for batch in batches:
-                for start in range(0, batch.num_rows, BATCH_ROWS):
-                    yield batch.select(list(columns)).slice(start, BATCH_ROWS)
+        options = pa.ipc.IpcReadOptions(included_fields=[arrow_schema.names.index(name) for name in columns])
+        with pa.OSFile(path) as opened, pa.ipc.open_file(opened, options=options) as found:
+            for number in range(found.num_record_batches):
+                batch = found.get_batch(number).select(list(columns))
+                yield from (batch.slice(at, BATCH_ROWS) for at in range(0, batch.num_rows, BATCH_ROWS))
 
+    quiet = quietly(read, f"{file.place}: cannot be read as Arrow")
     return Source(
-        "arrow",
-        names,
-        tuple(arrow_schema.types),
-        steady(quietly(read, f"{file.place}: cannot be read as Arrow"), file),
-        place=file.place,
+        "arrow", tuple(arrow_schema.names), tuple(arrow_schema.types), steady(quiet, file), place=file.place
     )
-
-
-def _reader(
-    opened: pa.NativeFile, is_file: bool, columns: list[int] | None
-) -> "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader":
-    options = pa.ipc.IpcReadOptions(included_fields=columns)
-    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(opened, options=options)

@@ -16,6 +16,8 @@ from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Numb
 
 BATCH_ROWS = 131_072
 UNREADABLE = (OSError, pa.ArrowException, ValueError, MemoryError)  # what Arrow raises on damaged files
+_STRINGS = (pa.string(), pa.large_string(), pa.string_view())
+_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
 Errors = tuple[type[BaseException], ...]
 State = tuple[int, ...]
 Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
@@ -33,7 +35,6 @@ class File:
 
     @classmethod
     def at(cls, path: Path, reading: Reading = AS_USUAL) -> "File":
-        """A file that messages call by its path."""
         return cls(path, shown(path), reading)
 
 
@@ -54,18 +55,13 @@ class Source:
     pieces: Callable[[Ask], Sequence[Reader]] | None = None
     """Parts of the table in order, each of which a machine can read by itself: `batches` of some of the rows. They
     can be pickled. None where there is one part only: the whole."""
-    files: tuple[str, ...] = ()
-    """The files that whoever reads it must see."""
-    engine: str | None = None
-    """The only engine that reads it, where it lies on a cluster already."""
-    frame: Any = None
-    """The data frame of that engine."""
+    files: tuple[str, ...] = ()  # the files that whoever reads it must see
+    engine: str | None = None  # the only engine that reads it, where it lies on a cluster already
+    frame: Any = None  # the data frame of that engine
 
-    place: str = "the table"
-    """What messages call it: never with a password."""
+    place: str = "the table"  # what messages call it: never with a password
 
-    takes: frozenset[str] = frozenset()
-    """Which knobs of a `Reading` have a say in it."""
+    takes: frozenset[str] = frozenset()  # which knobs of a `Reading` have a say in it
 
     dropped: Callable[[], int] = lambda: 0
     """How many rows of the last reading were none, since they had too many or too few cells. PRIVATE."""
@@ -228,7 +224,6 @@ def other_mark(source: Source) -> str | None:
 
 
 def say_delimiter(mark: str) -> str:
-    """How to say what separates the cells."""
     shown = "\\t" if mark == "\t" else mark
     return (
         f"the file seems to be separated by '{shown}': say --delimiter '{shown}' (in Python, delimiter='{shown}')"
@@ -270,22 +265,17 @@ def cell_type(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def is_text(arrow_type: pa.DataType) -> bool:
-    """Whether a column of this type holds text or bytes."""
-    types = pa.types
-    binary = types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type)
-    return bool(_is_string(arrow_type) or binary or types.is_fixed_size_binary(arrow_type))
+    """Whether the type is of text or bytes."""
+    return _is_string(arrow_type) or arrow_type in _BYTES or bool(pa.types.is_fixed_size_binary(arrow_type))
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers."""
     types = pa.types
     return bool(types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_decimal(arrow_type))
 
 
 def _is_string(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    is_string = types.is_string(arrow_type) or types.is_large_string(arrow_type)
-    return bool(is_string or types.is_string_view(arrow_type))
+    return arrow_type in _STRINGS
 
 
 def quietly(
@@ -312,7 +302,6 @@ def state_of(path: Path) -> State:
 
 
 def steady(read: Reader, file: File) -> Reader:
-    """Refuse a file that is not as it was when it was opened."""
     return unchanged(read, file.path, state_of(file.path), file.place)
 
 
@@ -333,5 +322,4 @@ def unchanged(read: Reader, path: Path, before: State, place: str) -> Reader:
 
 
 def lacks_extra(what: str, extra: str) -> ConfigError:
-    """What to install where a library is not there."""
     return ConfigError(f"{what} needs more packages; pip install 'repsynth[{extra}]'")

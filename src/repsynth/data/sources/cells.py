@@ -55,7 +55,6 @@ def read_cells(values: Iterable[Any]) -> pa.StructArray:
 
 
 def read_cell(value: Any) -> Cell:
-    """What one object is."""
     try:
         if type(value) is str:  # nearly all of them
             return Cell(_valid(value), is_text=True)

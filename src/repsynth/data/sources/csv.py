@@ -2,6 +2,11 @@
 the data.
 
 A row with the wrong number of cells is not a record and counts for nothing.
+
+The workers of a cluster read stretches of one file. A line ends at a line feed outside of quotes. Only the file
+before it tells whether it is outside. So each worker looks at its range twice, as if it began outside and as if it
+began within quotes. It returns how the range would end and where its first row would begin. Going through these in
+order tells which is true. A quote counts only where a cell begins; a file with quotes elsewhere is left whole.
 """
 
 import codecs
@@ -10,19 +15,23 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from repsynth.arrays import Ints
 from repsynth.data.sources.base import UNREADABLE, Ask, File, Source, State, quietly, state_of, unchanged
-from repsynth.data.sources.stretches import Stretch, stretches
 from repsynth.errors import DataError
 
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """How a file is compressed, by the last part of its name."""
 
+RANGE = 64 * 2**20  # bytes of a range
+_QUOTE, _LINE_FEED, _COMMA, _RETURN = b'"\n,\r'
 _CSV_BLOCK = 4 * 2**20  # the longest row; Arrow holds some thirty blocks in memory at a time
 _HEADER = 2**20
 _TAKES = frozenset(("delimiter", "encoding", "decimal"))
@@ -60,7 +69,6 @@ def open_csv(file: File) -> Source:
 
 
 def _header(file: File, encoding: str, delimiter: str) -> tuple[str, ...]:
-    """The names of the columns, in the first line."""
     try:
         if encoding == "utf-8":
             with _open_bytes(file.path) as opened:
@@ -81,6 +89,19 @@ def _header(file: File, encoding: str, delimiter: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """The bytes of a file from `start` to `stop`, behind those of its header line, which ends at `header`."""
+
+    path: Path
+    header: int
+    start: int
+    stop: int
+
+    def open(self, mode: str = "rb") -> io.RawIOBase:
+        return _Parts(self.path, [(0, self.header), (self.start, self.stop)])
+
+
+@dataclass(frozen=True)
 class CsvPiece:
     """A file, or some rows of one; `place` is what messages call it."""
 
@@ -93,7 +114,6 @@ class CsvPiece:
     """The file's state when it was opened."""
 
     def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Its batches."""
         path = self.file.path if isinstance(self.file, Stretch) else self.file
         read = quietly(self._read, f"{self.place}: cannot be read as CSV")
         return unchanged(read, path, self.before, self.place)(columns)
@@ -166,6 +186,94 @@ class _ValidText(io.RawIOBase):
         if self._utf_8 and raw.isascii() and not self._decoder.getstate()[0]:  # as most of a file is
             return raw
         return self._decoder.decode(raw, final=self._ended).encode()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+# --- stretches of one file ---
+
+
+def stretches(path: Path, ask: Ask) -> list[Stretch]:
+    """The parts of a file; none where it is to be read as a whole."""
+    size = path.stat().st_size
+    ranges = range(0, size, RANGE)
+    if len(ranges) < 2:
+        return []
+    looks = ask([partial(look, path, start, min(start + RANGE, size)) for start in ranges])
+    found = first_rows(np.array(looks))
+    with path.open("rb") as file:
+        if b"\r" in file.read(found[0]).removesuffix(b"\r\n"):
+            found = [0]  # a carriage return alone ends a line, too: rows would be taken for the header
+    return [Stretch(path, found[0], a, b) for a, b in zip(found, [*found[1:], size], strict=True) if a < b]
+
+
+def look(path: Path, start: int, stop: int) -> Ints:
+    """(6,): whether the range ends within quotes, whether a quote stands where none can be, and where the first
+    row begins (−1 where none does): as if the range began outside of quotes, then as if it began within.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "a.csv"
+    >>> _ = path.write_bytes(b'a,b\\n1,"x\\ny"\\n2,z\\n')
+    >>> look(path, 8, 16).tolist()  # outside of quotes, the quote behind y would stand where none can be
+    [1, 1, 9, 0, 0, 12]
+    """
+    with path.open("rb") as file:
+        file.seek(max(start - 1, 0))
+        before = file.read(1) if start else b"\n"
+        data = np.frombuffer(before + file.read(stop - start), dtype=np.uint8)
+    quotes, feeds = np.flatnonzero(data[1:] == _QUOTE), np.flatnonzero(data[1:] == _LINE_FEED)
+    may_open = np.isin(data[quotes], [_QUOTE, _LINE_FEED, _COMMA, _RETURN])  # by the byte in front of each
+    earlier = np.searchsorted(quotes, feeds)
+    found = []
+    for within in (0, 1):
+        ends = feeds[(within + earlier) % 2 == 0]
+        odd = not may_open[within::2].all()
+        found += [(within + len(quotes)) % 2, int(odd), start + int(ends[0]) + 1 if len(ends) else -1]
+    return np.array(found, dtype=np.int64)
+
+
+def first_rows(looks: Ints) -> list[int]:
+    """Where the header ends, and where the first row of each other range begins; 0 where the file is left whole.
+
+    >>> first_rows(np.array([[1, 0, 4, 0, 0, -1], [1, 1, 9, 0, 0, 12]]))
+    [4, 12]
+    """
+    within, found = 0, []
+    for seen in looks.reshape(-1, 2, 3):
+        ends_within, odd, begins = seen[within]
+        if odd:
+            return [0]
+        if begins >= 0:
+            found.append(int(begins))
+        within = int(ends_within)
+    return found or [0]
+
+
+class _Parts(io.RawIOBase):
+    """Some ranges of a file, one behind the other."""
+
+    def __init__(self, path: Path, ranges: Sequence[tuple[int, int]]) -> None:
+        self._file = path.open("rb")
+        self._ranges = list(ranges)
+        self._left = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """As much as there is, at most to the end of a range."""
+        while not self._left:
+            if not self._ranges:
+                return 0
+            start, stop = self._ranges.pop(0)
+            self._file.seek(start)
+            self._left = stop - start
+        view = memoryview(buffer)[: self._left]
+        count = self._file.readinto(view)
+        self._left -= count
+        return count
 
     def close(self) -> None:
         self._file.close()

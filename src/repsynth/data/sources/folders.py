@@ -22,8 +22,7 @@ _CELL = re.compile(r"([^/=]+)=[^/]*/")
 _NO_HEADER = ("csv", "excel")
 """Formats whose first line may turn out to be somebody's data: its names are not shown."""
 
-Opener = Callable[[Path, str], Source]
-"""Opens a file by its suffix; the text is what messages call it."""
+Opener = Callable[[Path, str], Source]  # opens a file by its suffix; the text is what messages call it
 
 
 def is_pattern(text: str) -> bool:
@@ -104,7 +103,6 @@ class WithCells:
     first: str
 
     def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read its batches."""
         for batch in self.read([name for name in columns if name not in self.cells] or [self.first]):
             for name, cell in self.cells.items():
                 codes = pa.repeat(pa.scalar(None if cell is None else 0, pa.int32()), batch.num_rows)

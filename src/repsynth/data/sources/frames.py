@@ -13,15 +13,13 @@ from repsynth.data.sources.base import BATCH_ROWS, Ask, Source
 from repsynth.data.sources.cells import CELLS, read_cells
 from repsynth.errors import DataError
 
-PIECE_ROWS = 2**18
-"""Rows of a piece."""
+PIECE_ROWS = 2**18  # rows of a piece
 
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 _NULLABLE = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean")
 
 
 def open_arrow(table: pa.Table | pa.RecordBatch) -> Source:
-    """An Arrow table or batch."""
     table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     return _from_arrow(table, "arrow")
 
@@ -131,12 +129,9 @@ def _from_arrow(table: pa.Table, kind: str) -> Source:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """Some rows of a table."""
-
     table: pa.Table
 
     def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Their batches."""
         yield from self.table.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)
 
     def __reduce__(self) -> Any:

@@ -31,7 +31,7 @@ _ADDRESS = re.compile(
     r"(?P<scheme>[a-z]+)://"
     r"(?:(?P<user>[^:/?#@\s]*)(?P<password>:[^:/?#@\s]*)?@)?"
     r"(?P<host>[^:/?#@\s]*(?::[0-9]*)?|\[[0-9a-fA-F:]+\](?::[0-9]*)?)"
-    r"(?P<path>/[^?#@\s]*)?"
+    r"(?:/[^?#@\s]*)?"
     r"(?:\?(?P<knobs>[^#@]*))?"
 )
 """Strict: a password with such marks in it must not be split, and a part of it shown."""
@@ -78,12 +78,10 @@ class Address(NamedTuple):
     scheme: str
     full: str
     place: str
-    path: str
     reading: Reading
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address, and no path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
 
 
@@ -106,7 +104,7 @@ def parse_address(text: str, reading: Reading) -> Address:
     replaced = _KNOBS.values() if own else ()
     kept = {name: getattr(reading, name) for name in reading.given if name not in replaced}
     full = f"{start}?{rest}" if rest else start
-    return Address(found["scheme"], full, shown(text), found["path"] or "", Reading(**kept | own))
+    return Address(found["scheme"], full, shown(text), Reading(**kept | own))
 
 
 def open_sqlite(file: File) -> Source:

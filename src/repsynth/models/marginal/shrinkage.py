@@ -19,6 +19,7 @@ _WIDTHS = 4.0 ** np.arange(-3, 7)
 _NONE = 3.0
 """So many cells more are believed to be as expected: a table needs some evidence that it is not."""
 
+
 @dataclass(frozen=True)
 class NoisyTable:
     """A table in units of records at full weight, and the variance of the noise in each of its cells."""

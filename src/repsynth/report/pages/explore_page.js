@@ -88,7 +88,7 @@
   }
 
   at("public").checked = start.public;
-  for (const name of ["auto", ...Object.keys(facts.models)]) at("model").append(new Option(name === "auto" ? "auto: by schema, budget and size" : name, name));
+  for (const name of Object.keys(facts.models)) at("model").append(new Option(name, name));
   at("model").value = start.model;
   const modes = [[BY_WEIGHT, "get a smaller weight"], [BY_EPSILON, "get an ε of their own"], [ALIKE, "count like everybody"]];
   if (ownRule) modes.push([AS_RELEASED, `as in the release: ${start.rule}`]);
@@ -334,7 +334,6 @@
     at("found").hidden = found.refusal !== null;
     at("brief").textContent = "There is no such plan: see below.";
     at("refusal").textContent = found.refusal === null ? "" : `There is no such plan: ${found.refusal}.`;
-    at("help-model").textContent = found.refusal === null && settings.model === "auto" ? `Here: ${found.model}.` : "";
     take(settings, found.refusal === null);
     if (found.refusal !== null) return;
     cards(found);

@@ -1,0 +1,579 @@
+"""A measured schema: what it finds, costs and refuses, and that nothing but measurements shows in it."""
+
+import io
+import json
+import math
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from repsynth import Ledger, Release, measure_schema, plan, synthesize
+from repsynth.arrays import Ints
+from repsynth.cli import main
+from repsynth.cli.render import plan_data
+from repsynth.curator import private_schema as module
+from repsynth.curator.check import check_table
+from repsynth.curator.private_schema import DraftPlan, FrequentValues, KindHistograms, MeasuredDraft
+from repsynth.data.sources import open_source
+from repsynth.errors import ConfigError, DataError, LedgerError, RepsynthWarning
+from repsynth.mechanism.noise import seeded_entropy
+from repsynth.mechanism.scout import Cells, Scout, Values
+from repsynth.privacy.bound import FAILURE_PART
+from repsynth.privacy.budget import Budget
+from repsynth.privacy.loss import Loss
+from repsynth.release.describe import release_data
+from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Measured, Number, parse_schema
+
+ROWS = 20_000
+
+
+@cache
+def people(rows: int = ROWS) -> pa.Table:
+    rng = np.random.default_rng(3)
+    texts = np.where(rng.random(rows) < 0.1, "N", rng.integers(0, 5000, rows).astype(str))
+    return pa.table(
+        {
+            "patient_id": np.arange(rows) + 10**6,
+            "age": rng.integers(18, 90, rows),
+            "region": rng.choice(["north", "south", "east"], rows, p=[0.6, 0.3, 0.1]),
+            "note": [f"free text {i}" for i in range(rows)],
+            "income": texts,
+            "weight": rng.normal(70, 10, rows).round(1),
+            "born": (np.datetime64("1950-01-01") + rng.integers(0, 20_000, rows).astype("timedelta64[D]")).astype(
+                str
+            ),
+            "member": np.where(rng.random(rows) < 0.3, "true", "false"),
+            "smoker": rng.choice(["yes", "no"], rows),
+            "empty": pa.nulls(rows, pa.string()),
+        }
+    )
+
+
+def draft(table: Any = None, *, seed: int = 1, **options: Any) -> MeasuredDraft:
+    options = {"epsilon": 1.0, "delta": 1e-9, "one_row_per_person": True, "label": "smoker"} | options
+    source = people() if table is None else table
+    return module.measure_schema(source, entropy=seeded_entropy(seed), **options)
+
+
+@cache
+def drafted() -> str:
+    """The text of one draft, for tests that need a measured schema."""
+    return draft(epsilon=0.5).text
+
+
+def test_types_bounds_and_values_are_found() -> None:
+    schema = parse_schema(draft().text)
+    columns = {column.name: column for column in schema.columns}
+    assert schema.confirmed
+    assert schema.label == "smoker"
+    assert isinstance(columns["patient_id"], Id)
+    assert isinstance(columns["note"], Id)
+    assert isinstance(columns["empty"], Id) or columns["empty"].missing
+    assert columns["age"] == Integer(name="age", min=10, max=99)
+    assert isinstance(columns["region"], Category)
+    assert set(columns["region"].values) == {"north", "south", "east"}
+    income = columns["income"]
+    assert isinstance(income, Integer)
+    assert income.special == ("N",)
+    assert income.max == 4999
+    weight = columns["weight"]
+    assert isinstance(weight, Number)
+    assert weight.min <= 50
+    assert weight.max >= 90
+    born = columns["born"]
+    assert isinstance(born, Datetime)
+    assert (born.min.isoformat(), born.max.isoformat()) == ("1950-01-01", "2009-12-31")
+    assert isinstance(columns["member"], Boolean)
+    assert columns["smoker"] == Category(name="smoker", values=("no", "yes"))
+
+
+def test_a_value_of_few_records_is_not_in_it() -> None:
+    table = people()
+    rare = ["somebody"] * 5 + table["region"].to_pylist()[5:]
+    found = draft(table.set_column(2, "region", [rare]))
+    assert "somebody" not in found.text
+    assert found.fewest > 5
+
+
+def test_it_costs_what_was_asked_and_no_more() -> None:
+    made = DraftPlan(Budget.approximate(epsilon=0.2, delta=1e-10), tuple("abcdefgh"), "a")
+    assert made.loss.epsilon(1e-10) <= 0.2
+    assert made.loss.epsilon(1e-10) > 0.1999
+    for columns in (1, 3, 8):
+        event = made.selection(columns)
+        assert event.mu <= made.charges["values"] * (1 + 1e-12)
+        assert event.failure <= made.failure
+        assert type(event)(event.name, columns, event.sigma, event.threshold - 1).failure > made.failure
+    assert math.hypot(*made.charges.values()) <= made.mu
+
+
+class Watched(Scout):
+    """Notes what was measured, and what it cost."""
+
+    made: "list[Watched]" = []  # noqa: RUF012
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.made.append(self)
+
+
+def test_what_happens_is_within_the_cost_that_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    Watched.made.clear()
+    monkeypatch.setattr(module, "Scout", Watched)
+    found = draft(epsilon=0.5)
+    (scout,) = Watched.made
+    spent = Loss.of(scout.events)
+    assert [event.name for event in scout.events] == ["kinds", "values"]
+    assert spent.floor_mu <= found.mu
+    assert 0 < spent.failure <= found.failure
+    assert spent.epsilon(1e-9) <= found.epsilon <= 0.5
+
+
+RAW = {
+    "codes": ["02139", "02140", "02141"],
+    "amount": ["1.50", "2.00", "3"],
+    "gaps": ["1", "NA", "nan", "3"],
+    "odd": ["0x10", "0x1f", "7"],
+    "endless": ["Infinity", "-inf", "5"],
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+@pytest.mark.parametrize("asked_as_text", [True, False])
+def test_a_type_that_a_reader_inferred_changes_no_count(name: str, asked_as_text: bool) -> None:
+    """One word makes text of a whole column; every other cell must count as before, whatever was released."""
+    typed, texts = (
+        pacsv.read_csv(io.BytesIO("\n".join([name, *cells]).encode()))
+        for cells in (RAW[name], [*RAW[name], "word"])
+    )
+    assert not pa.types.is_string(typed.schema.types[0])
+    (one,), (other,) = (table.to_batches() for table in (typed, texts))
+    assert (KindHistograms((name,)).total(other) - KindHistograms((name,)).total(one)).sum() == 1
+    values = FrequentValues((name,), frozenset() if asked_as_text else frozenset([name]))
+    found = [values.texts(name, batch.column(name)).to_pylist() for batch in (one, other)]
+    assert found[0] == found[1][:-1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "options"),
+    [
+        (pa.array([1], pa.duration("s")), {}),
+        (pa.array([1.5]), {"decimal": ","}),
+        (pa.array([True]), {}),
+        (pa.array([1], pa.timestamp("s")), {}),
+    ],
+    ids=["durations", "a decimal comma", "booleans", "times"],
+)
+def test_storage_that_may_not_read_as_text_is_refused_before_anything_is_spent(
+    cells: pa.Array, options: dict[str, Any]
+) -> None:
+    with pytest.raises(DataError, match=r"stored as .*; pass the file.* Nothing was spent"):
+        draft(pa.table({"a": cells}), label=None, **options)
+
+
+def without_mark(text: str) -> str:
+    """A schema but for the random name of its cost."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("mark = "))
+
+
+class Replayed(Scout):
+    """Gives what was released before, whatever the table, and notes what is asked of it."""
+
+    asked: list[Any] = []  # noqa: RUF012
+    kinds: Ints
+    values: dict[str, dict[str, int]]
+
+    def measure(self, statistic: Cells, *, sigma: float) -> Ints:
+        self.asked.append((statistic, sigma))
+        return self.kinds
+
+    def select(self, values: Values, *, sigma: float, threshold: int) -> dict[str, dict[str, int]]:
+        self.asked.append((values, sigma, threshold))
+        return self.values
+
+
+def test_with_what_was_released_frozen_nothing_else_of_the_table_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, Watched.made[:] = people(), []
+    monkeypatch.setattr(module, "Scout", Watched)
+    measured: list[Any] = []
+    monkeypatch.setattr(
+        Watched, "measure", lambda *a, **k: measured.append(Scout.measure(*a, **k)) or measured[-1]
+    )
+    monkeypatch.setattr(Watched, "select", lambda *a, **k: measured.append(Scout.select(*a, **k)) or measured[-1])
+    first = draft(whole)
+    Replayed.kinds, Replayed.values = measured
+    monkeypatch.setattr(module, "Scout", Replayed)
+    odd = whole.slice(1).set_column(3, "note", [[None] * (ROWS - 1)])
+    Replayed.asked.clear()
+    texts = [draft(table).text for table in (whole, whole.slice(1), odd, whole.slice(0, 0))]
+    assert {without_mark(text) for text in texts} == {without_mark(first.text)}
+    assert len(Replayed.asked) == 8
+    assert all(Replayed.asked[i] == Replayed.asked[i % 2] for i in range(8))
+
+
+def test_the_scout_refuses_what_exceeds_its_budget() -> None:
+    scout = Scout(open_source(people(10)), mu=0.1, failure=1e-12)
+    with pytest.raises(ConfigError, match="does not cover"):
+        scout.measure(KindHistograms(("age",)), sigma=9.9)
+    with pytest.raises(ConfigError, match="does not cover"):
+        scout.select(module.FrequentValues(("region",), frozenset()), sigma=20.0, threshold=100)
+    assert scout.events == []
+    scout.measure(KindHistograms(("age",)), sigma=10.1)
+    with pytest.raises(ConfigError, match="does not cover"):
+        scout.measure(KindHistograms(("age",)), sigma=10.1)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 50])
+def test_small_tables_give_a_schema_or_say_that_nothing_was_found(rows: int) -> None:
+    found = draft(people(rows), label=None)
+    assert found.warnings or parse_schema(found.text).learned
+    assert draft(people(rows)).columns
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({"names": ["12", *"bcdefghij"]}, {"label": None}, "is the first line a header"),
+        ({"names": ["a", "a", *"cdefghij"]}, {"label": None}, "more than once"),
+        ({}, {"label": "smokes"}, "no column 'smokes'"),
+        ({}, {"ids": ["nobody"]}, "no column 'nobody'"),
+        ({}, {"ids": ["smoker"]}, "cannot be an id"),
+        ({}, {"ids": people(1).column_names, "label": None}, "no column to measure"),
+        ({}, {"epsilon": 0.01, "rows": 9000}, "next to nothing would be found"),
+        ({}, {"epsilon": -1.0}, "epsilon is -1"),
+        ({}, {"delta": 2.0}, "delta is 2"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_spent(
+    change: dict[str, Any], options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    from repsynth.pipeline.payment import open_payer
+
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-9))
+    table = people(100)
+    table = table.rename_columns(change["names"]) if change else table
+    with pytest.raises((ConfigError, DataError), match=words):
+        draft(table, payer=open_payer(ledger, None), **options)
+    assert ledger.balance("data").spendings == ()
+
+
+def test_nested_columns_are_refused() -> None:
+    with pytest.raises(DataError, match="nested"):
+        draft(pa.table({"a": [[1], [2]]}), label=None)
+
+
+@pytest.mark.filterwarnings("ignore:with the measuring of its schema")
+def test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-9))
+    found = measure_schema(people(), epsilon=0.2, one_row_per_person=True, label="smoker", ledger=ledger)
+    (spent,) = ledger.balance("data").spendings
+    assert spent.finished
+    assert spent.loss.failure == pytest.approx(found.failure)
+    assert spent.loss.epsilon(1e-10) == pytest.approx(found.epsilon, rel=1e-6)
+    broken = tmp_path / "broken.parquet"
+    pq.write_table(people(5000), broken, row_group_size=1000)
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:2000] + os.urandom(2000) + whole[4000:])
+    with pytest.raises(DataError, match="check that the file is whole"):
+        measure_schema(broken, epsilon=0.2, one_row_per_person=True, ledger=ledger)
+    assert [each.finished for each in ledger.balance("data").spendings] == [True, False]
+    release = synthesize(people(), parse_schema(found.text), epsilon=1.0, delta=1e-9, ledger=ledger)
+    assert release.publishable
+    balance = ledger.balance("data")
+    assert 1.0 < balance.spent_epsilon < 1.3
+    with pytest.raises(LedgerError, match="left of"):
+        measure_schema(people(), epsilon=2.0, delta=1e-9, one_row_per_person=True, ledger=ledger)
+
+
+@pytest.mark.filterwarnings("ignore:with the measuring of its schema")
+def test_a_release_counts_what_its_schema_has_cost(tmp_path: Path) -> None:
+    schema = parse_schema(drafted())
+    assert schema.measured is not None
+    release = synthesize(people(), schema, epsilon=1.0, delta=1e-9, model="naive-bayes")
+    privacy = release.privacy
+    assert privacy.run_loss.epsilon(1e-9) == pytest.approx(1.0, rel=1e-4)
+    together = math.hypot(schema.measured.mu, privacy.run_loss.mu or 0.0)
+    rest = 1e-9 * (1 - FAILURE_PART) - schema.measured.failure  # the run may have been chosen by the schema
+    assert privacy.epsilon == pytest.approx(Loss(together, 0.0).epsilon(rest), rel=1e-9)
+    assert privacy.epsilon > 1.1
+    assert privacy.mu is None
+    assert privacy.outlier_epsilon > float(privacy.run_loss.epsilon_at(privacy.outlier_weight, 1e-9))
+    assert all(math.isfinite(epsilon) for epsilon in privacy.epsilon_by_delta().values())
+    release.save(tmp_path / "release")
+    loaded = Release.load(tmp_path / "release")
+    assert loaded.schema == schema
+    assert loaded.privacy.epsilon == privacy.epsilon
+    data = release_data(loaded)
+    assert data["schema_measured"]["mu"] == schema.measured.mu
+    assert data["epsilon"] == privacy.epsilon > data["schema_measured"]["run_epsilon"]
+
+
+def test_a_plan_says_what_is_lost_in_all_and_refuses_a_delta_that_the_schema_takes() -> None:
+    schema = parse_schema(drafted())
+    assert any("in all" in text for text in plan(schema, epsilon=1.0, delta=1e-9).warnings)
+    with pytest.raises(ConfigError, match="leaves too little"):
+        plan(schema, epsilon=1.0, delta=1e-12)
+    with pytest.warns(RepsynthWarning, match="in all"):
+        synthesize(people(), schema, epsilon=1.0, delta=1e-9, model="naive-bayes")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mu = -1.0",
+        "mu = true",
+        "failure = 1.0",
+        'mark = "x"',
+        'columns = ["nobody"]',
+        "columns = 3",
+        "more = 1",
+        'mu = "nan"',
+    ],
+)
+def test_a_cost_that_was_tampered_with_is_refused(text: str) -> None:
+    from repsynth.errors import SchemaError
+
+    whole = drafted()
+    key = text.split(" = ")[0]
+    head, _, tail = whole.partition("[measured]\n")
+    lines = [line for line in tail.splitlines() if not line.startswith(key)] + [text]
+    with pytest.raises(SchemaError, match="measured"):
+        parse_schema(head + "[measured]\n" + "\n".join(lines) + "\n")
+
+
+COST = (
+    "one_row_per_person = true\n"
+    '[columns.a]\ntype = "boolean"\n[measured]\nmu = {}\nfailure = {}\nmark = "{:032x}"\ncolumns = ["a"]\n'
+)
+
+
+@pytest.mark.parametrize("mu", ["0", "0.0", "-0.0", "nan", "inf"])
+def test_a_cost_of_nothing_is_refused(mu: str) -> None:
+    from repsynth.errors import SchemaError
+
+    assert parse_schema(COST.format("0.1", "0.0", 7)).measured is not None
+    with pytest.raises(SchemaError, match="measured"):
+        parse_schema(COST.format(mu, "0.0", 7))
+
+
+@pytest.mark.parametrize("failure", ["6e-10", "1e-9", "1.5e-9"])
+def test_a_delta_of_which_the_schema_takes_more_than_half_is_refused(failure: str) -> None:
+    able = plan(parse_schema(COST.format("0.1", "4e-10", 7)), epsilon=1.0, delta=1e-9)
+    assert math.isfinite(able.whole_loss.epsilon(1e-9))
+    with pytest.raises(ConfigError, match="leaves too little"):
+        plan(parse_schema(COST.format("0.1", failure, 7)), epsilon=1.0, delta=1e-9)
+
+
+def test_a_training_needs_a_delta_that_can_be_accounted_for() -> None:
+    schema = parse_schema(COST.format("0.01", "1e-14", 7))
+    with pytest.raises(ConfigError, match="leaves too little"):
+        plan(schema, epsilon=1.0, delta=1.5e-11, model="autoregressive")
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.7, 3.0])
+def test_the_schema_carries_its_cost_to_the_last_digit(epsilon: float) -> None:
+    made = measure_schema(pa.table({"a": ["x", "y"] * 9000}), epsilon=epsilon, delta=1e-9, one_row_per_person=True)
+    measured = parse_schema(made.text).measured
+    assert measured is not None
+    assert (measured.mu, measured.failure) == (made.mu, made.failure)
+
+
+def test_the_order_of_the_rows_does_not_show_in_the_values() -> None:
+    cells = ["b"] * 500 + ["c"] * 500 + ["a"] * 500
+    for rows in (cells, cells[::-1]):
+        scout = Scout(open_source(pa.table({"x": rows})), mu=1.0, failure=1e-3)
+        found = scout.select(module.FrequentValues(("x",), frozenset()), sigma=2.0, threshold=50)
+        assert list(found["x"]) == ["a", "b", "c"]
+
+
+def test_a_frequent_value_that_is_no_text_is_left_out_and_stops_nothing() -> None:
+    found = draft(pa.table({"a": [b"\xed\xa0\x80"] * 5000 + [b"fine"] * 9000}), label=None)
+    assert parse_schema(found.text)
+
+
+def test_values_that_a_schema_cannot_tell_apart_are_one() -> None:
+    blank = draft(pa.table({"a": ["\u00a0x", "x", "y"] * 5000}), label=None)
+    (column,) = parse_schema(blank.text).columns
+    assert column == Category(name="a", values=("x", "y"))
+    numbers = ["1e20", "100000000000000000000", *map(str, range(40))] * 2000
+    (column,) = parse_schema(draft(pa.table({"a": numbers}), label=None).text).columns
+    assert isinstance(column, Integer)
+    assert len(column.special) == 1
+
+
+def test_failures_of_drafts_add_up_until_their_part_of_delta_is_spent(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-9))
+    part = 1e-9 * FAILURE_PART
+    measured = [Measured(mu=0.01, failure=0.49 * part, mark=f"{k:032x}", columns=()) for k in range(3)]
+    for each in measured[:2]:
+        ledger.reserve("data", {}, what="a draft", measured=each)
+    assert ledger.balance("data").spent_bound.failure >= 0.98 * part
+    with pytest.raises(LedgerError, match="set apart for such chances"):
+        ledger.reserve("data", {}, what="a draft", measured=measured[2])
+
+
+@pytest.mark.filterwarnings("ignore:with the measuring of its schema")
+def test_a_ledger_that_did_not_pay_for_the_schema_pays_with_the_first_run_and_no_other(tmp_path: Path) -> None:
+    schema = parse_schema(drafted())
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    ledger.init("data", Budget.approximate(epsilon=1.0, delta=1e-6))
+    with pytest.raises(LedgerError, match="left of"):
+        synthesize(people(), schema, epsilon=0.99, delta=1e-6, ledger=ledger, model="naive-bayes")
+    for _ in range(2):
+        release = synthesize(people(), schema, epsilon=0.3, delta=1e-6, ledger=ledger, model="naive-bayes")
+    first, second = ledger.balance("data").spendings
+    assert schema.measured is not None
+    assert first.loss.failure == pytest.approx(schema.measured.failure)
+    assert second.loss.failure == 0
+    assert ledger.balance("data").epsilon_alone(first) == pytest.approx(release.privacy.epsilon, rel=1e-3)
+    assert second.loss.epsilon(1e-6) == pytest.approx(0.3, rel=1e-4)
+
+
+def test_each_dataset_of_a_ledger_pays_for_a_measured_schema(tmp_path: Path) -> None:
+    """The same people may be in both, and neither limit knows of the other."""
+    ledger = Ledger.create(tmp_path / "ledger.db")
+    measured = Measured(mu=0.05, failure=1e-12, mark="a" * 32, columns=())
+    for name in ("one", "other"):
+        ledger.init(name, Budget.approximate(epsilon=1.0, delta=1e-6))
+        for _ in range(2):
+            ledger.reserve(name, {"all": 0.01}, what="a run", measured=measured)
+        first, second = ledger.balance(name).spendings
+        assert first.loss.mu_at(1.0) == pytest.approx(math.hypot(0.01, 0.05))
+        assert first.loss.failure >= 1e-12
+        assert second.loss.mu == pytest.approx(0.01)
+
+
+@pytest.mark.filterwarnings("ignore:with the measuring of its schema")
+def test_what_a_plan_says_of_records_and_outliers_counts_the_schema() -> None:
+    schema = parse_schema(drafted())
+    made = plan(schema, epsilon=1.0, delta=1e-6, outlier_epsilon=0.6, model="naive-bayes")
+    assert float(made.whole_loss.epsilon_at(made.ceiling, 1e-6)) <= 0.6
+    release = synthesize(people(), schema, epsilon=1.0, delta=1e-6, outlier_epsilon=0.6, model="naive-bayes")
+    assert release.privacy.outlier_epsilon <= 0.6 * (1 + 1e-9)
+    shown = plan_data(made, ROWS)
+    assert shown["outlier_epsilon_at_most"] == pytest.approx(release.privacy.outlier_epsilon, rel=1e-3)
+    assert shown["epsilon_by_weight"][1.0] == pytest.approx(release.privacy.epsilon, rel=1e-6)
+
+
+# --- the command ---
+
+
+def test_the_command_writes_a_schema_that_the_next_one_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pacsv.write_csv(people(), "people.csv")
+    assert (
+        main(
+            ["schema", "people.csv", "--label", "smoker", "--private", "--one-row-per-person", "--epsilon", "0.5"]
+        )
+        == 0
+    )
+    shown = capsys.readouterr().out
+    assert "Spent ε = 0.5 at δ = 1e-10" in shown
+    assert "What it cannot find: values in fewer than about" in shown
+    assert "free text" not in shown.replace("names, free text or many codes", "")
+    assert main(["plan", "--schema", "schema.toml", "--epsilon", "1"]) == 0
+    assert "in all" in capsys.readouterr().out
+    again = [
+        "schema",
+        "people.csv",
+        "--private",
+        "--one-row-per-person",
+        "--epsilon",
+        "0.5",
+        "--json",
+        "-o",
+        "again.toml",
+        "--id",
+        "note",
+    ]
+    assert main(again) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["confirmed"]
+    assert data["publishable"]
+    assert data["epsilon"] <= 0.5
+    assert "text" not in data
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--private"], "say how much with --epsilon"),
+        (["--epsilon", "1"], "add --private"),
+        (["--private", "--one-row-per-person", "--epsilon", "1", "--label", "nobody"], "no column 'nobody'"),
+        (["--private", "--one-row-per-person", "--epsilon", "1", "--ledger", "none.db"], "no such ledger"),
+        (["--private", "--one-row-per-person", "--epsilon", "0.001", "--public-rows", "500"], "next to nothing"),
+    ],
+)
+def test_the_command_refuses_in_one_line_and_leaves_nothing(
+    flags: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pacsv.write_csv(people(50), "people.csv")
+    assert main(["schema", "people.csv", *flags]) != 0
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["people.csv"]
+
+
+def with_commas(rows: int = ROWS) -> pa.Table:
+    rng = np.random.default_rng(4)
+    pay = np.char.replace((rng.integers(0, 9000, rows) / 100).astype(str), ".", ",")
+    return pa.table(
+        {
+            "pay": np.where(rng.random(rows) < 0.2, "N", pay),
+            "halves": rng.choice(["5,0", "7,0", "12,0"], rows),
+            "age": rng.integers(18, 90, rows).astype(str),
+            "smoker": rng.choice(["yes", "no"], rows),
+        }
+    )
+
+
+def test_numbers_with_a_decimal_comma_are_measured_as_such() -> None:
+    pay, halves, age, smoker = parse_schema(draft(with_commas(), decimal=",").text).columns
+    assert isinstance(pay, Number)
+    assert (pay.decimal, pay.special) == (",", ("N",))
+    assert 0 <= pay.min < 1
+    assert pay.max == 100
+    assert isinstance(halves, Number)  # 5,0 cannot be read as a whole number
+    assert isinstance(age, Integer)
+    assert isinstance(smoker, Category)
+    unread = check_table(with_commas(), parse_schema(draft(with_commas(), decimal=",").text))
+    assert not any(column.undeclared or column.above for column in unread.columns)
+    assert isinstance(parse_schema(draft(with_commas()).text).columns[0], Id)  # nobody said so
+
+
+def test_the_command_takes_the_decimal_mark(tmp_path: Path) -> None:
+    pacsv.write_csv(with_commas(), tmp_path / "t.csv", pacsv.WriteOptions(delimiter=";"))
+    asked = ["schema", str(tmp_path / "t.csv"), "--delimiter", ";", "--decimal", ",", "--label", "smoker"]
+    asked += ["--private", "--one-row-per-person", "--epsilon", "1", "-o", str(tmp_path / "schema.toml")]
+    assert main(asked) == 0
+    text = (tmp_path / "schema.toml").read_text(encoding="utf-8")
+    assert text.count('decimal = ","') == 2
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_a_row_adds_one_to_every_column_whatever_the_mark(decimal: str) -> None:
+    odd = ["", "1,5", "1.5", "1,", ",", "1,5,5", "1.000,5", "-3,0e2", "2020-01-01", "x", None, "1e400", "1e-400"]
+    for cell in odd:
+        total = KindHistograms(("a", "b"), decimal=decimal).total(
+            pa.record_batch({"a": [cell], "b": ["7"]}, schema=pa.schema({"a": pa.string(), "b": pa.string()}))
+        )
+        assert total.sum() == 2
+        assert total.max() <= 1
