@@ -50,7 +50,7 @@ from repsynth.privacy.events import MU_PER_ETA, SampledEvent
 from repsynth.privacy.ledger import Ledger
 from repsynth.schema import Integer, parse_schema
 from repsynth.scoring import stage
-from repsynth.scoring.histograms import ColumnHistograms
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.scoring.pairwise import PairChoice, PairTables
 from repsynth.scoring.weights import FULL, WeightFunction
 

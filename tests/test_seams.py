@@ -39,7 +39,7 @@ from repsynth.privacy.events import Charge
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import NAT, Arrays, Scorer
-from repsynth.scoring.histograms import Histograms
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.stage import RunPlan, StageOne
 from repsynth.scoring.weights import FULL, RULES, Rule
 from repsynth.storage.checks import ints

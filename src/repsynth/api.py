@@ -59,8 +59,8 @@ def plan(
     `scores_from`, an earlier release or its folder, score function and threshold are taken from there.
 
     >>> from repsynth import datasets
-    >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="mst").charges)
-    ['count', 'ranges', 'zoom', 'histograms', 'scores', 'fine histograms', 'label tables', 'choice', 'tables']
+    >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="naive-bayes").charges)
+    ['count', 'coarse histograms', 'scores', 'refined histograms', 'fine histograms', 'sums']
     """
     return make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
 

@@ -230,10 +230,10 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
         from repsynth.data.encode import EncodedTable
         from repsynth.data.sources import open_source
         from repsynth.engines.codes import Codes
-        from repsynth.models.groups import Groups
+        from repsynth.columns.groups import Groups
         from repsynth.models.marginal.tables import Tables
         from repsynth.schema import Category, Schema
-        from repsynth.scoring.bins import Bins
+        from repsynth.columns.cells import Bins
         from repsynth.scoring.random import RandomScore
         from repsynth.scoring.weights import FULL, WeightFunction
 

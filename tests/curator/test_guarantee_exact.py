@@ -19,7 +19,7 @@ from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Count
 from repsynth.schema import Boolean, Schema
 from repsynth.scoring.base import NAT
-from repsynth.scoring.bins import Bins
+from repsynth.columns.cells import Bins
 from repsynth.scoring.tails import STEP, Part, SumTails
 from repsynth.scoring.threshold import MOST_BINS, _read
 from repsynth.scoring.weights import FULL, WeightFunction

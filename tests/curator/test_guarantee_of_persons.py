@@ -30,8 +30,8 @@ from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
 from repsynth.schema import Boolean, Category, Id, Person, Schema
 from repsynth.scoring.base import NAT
-from repsynth.scoring.bins import Bins
-from repsynth.scoring.histograms import Histograms
+from repsynth.columns.cells import Bins
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.rarity import make_rarity
 from repsynth.scoring.stage import StageOne, measure_stage_one
 from repsynth.scoring.threshold import MOST_BINS, _read

@@ -37,9 +37,9 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Discrete, Integer, Number, Schema, parse_schema
-from repsynth.scoring.bins import Bins
+from repsynth.columns.cells import Bins
 from repsynth.scoring.grain import Grains
-from repsynth.scoring.histograms import ColumnHistograms
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 
 LARGE = 2**30
 

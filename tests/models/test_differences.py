@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from repsynth.data.sources import open_source
-from repsynth.models.groups import Groups, choose_groups
+from repsynth.columns.groups import Groups, choose_groups
 from repsynth.models.marginal.differences import columns_by_label
 from repsynth.models.marginal.mean_weights import _levelled
 from repsynth.models.marginal.shrinkage import NoisyTable
@@ -17,8 +17,8 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Category, Integer, parse_schema
 from repsynth.scoring.base import NAT
-from repsynth.scoring.bins import Bins
-from repsynth.scoring.histograms import Histograms
+from repsynth.columns.cells import Bins
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.threshold import Threshold
 
 ROWS = 10_000.0

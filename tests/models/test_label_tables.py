@@ -13,7 +13,7 @@ import repsynth
 from repsynth import datasets
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.models.groups import Groups
+from repsynth.columns.groups import Groups
 from repsynth.models.marginal.label_tables import UNIT, LabelTables
 from repsynth.models.marginal.model import MarginalFit
 from repsynth.pipeline.run import run
@@ -22,7 +22,7 @@ from repsynth.planning.settings import Settings
 from repsynth.release.format import arrays_of
 from repsynth.release.release import Release
 from repsynth.schema import Category, Schema
-from repsynth.scoring.bins import Bins
+from repsynth.columns.cells import Bins
 from repsynth.scoring.weights import FULL, WeightFunction
 
 

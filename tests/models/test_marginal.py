@@ -22,7 +22,7 @@ from repsynth.mechanism import noise
 from repsynth.mechanism.kernels import OUT
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import choose_exponential, seeded_entropy
-from repsynth.models.groups import NONE, choose_groups, coarser, probabilities_within
+from repsynth.columns.groups import NONE, choose_groups, coarser, probabilities_within
 from repsynth.models.marginal.model import MarginalFit
 from repsynth.models.marginal.tables import Tables
 from repsynth.models.marginal.tree import Tree, rake, rake_three
@@ -32,7 +32,7 @@ from repsynth.planning.settings import Settings
 from repsynth.privacy.events import MU_PER_ETA, ExponentialEvent
 from repsynth.release.release import Release
 from repsynth.schema import Category, Integer, Schema, parse_schema
-from repsynth.scoring.histograms import merge_neighbours
+from repsynth.columns.adaptive_histogram import merge_neighbours
 
 # --- the exponential mechanism ---
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from repsynth.models.mixture import kept
+from repsynth.columns.mixture import kept
 from repsynth.models.naive_bayes.fit import _kept, _left_open, _Means, _Noise, _shrinkage, _signal
 
 COLUMNS = np.repeat(np.arange(4), 10)

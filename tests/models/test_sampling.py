@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from repsynth.arrays import Floats, Ints
 from repsynth.models.naive_bayes.fit import _Mixture
-from repsynth.models.sampling import Line, Quotas
-from repsynth.models.shapes import Shape
+from repsynth.columns.quotas import Line, Quotas
+from repsynth.columns.value_sampler import Shape
 from repsynth.schema import Integer, Number
-from repsynth.scoring.bins import Bins
+from repsynth.columns.cells import Bins
 from repsynth.scoring.grain import Grains, Roundness
-from repsynth.scoring.histograms import Histograms
+from repsynth.columns.adaptive_histogram import Histograms
 
 TOP = 2**32
 ROWS = st.integers(0, 5) | st.sampled_from([255, 40_000])

@@ -12,15 +12,15 @@ from conftest import WIDE, make_wide
 from repsynth.curator.check import check_table
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.models.groups import NONE, choose_groups, coarser, levels, of_finer, probabilities_within
+from repsynth.columns.groups import NONE, choose_groups, coarser, levels, of_finer, probabilities_within
 from repsynth.models.naive_bayes.statistic import FARTHEST, Ranks, make_contribution
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
 from repsynth.schema import Integer, Numeric, Schema, parse_schema
-from repsynth.scoring.bins import Bins
-from repsynth.scoring.histograms import Histograms
+from repsynth.columns.cells import Bins
+from repsynth.columns.adaptive_histogram import Histograms
 
 ROWS = 3000
 SCHEMA = parse_schema(WIDE)

@@ -14,7 +14,7 @@ from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.errors import ReleaseError
 from repsynth.mechanism.kernels import Chosen
-from repsynth.models.groups import how_many, how_many_coarse
+from repsynth.columns.groups import how_many, how_many_coarse
 from repsynth.models.marginal.model import MarginalFit
 from repsynth.models.marginal.raked import Pool, pool_size
 from repsynth.models.marginal.rounds import most_tables

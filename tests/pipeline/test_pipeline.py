@@ -35,7 +35,7 @@ from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring import weights
-from repsynth.scoring.histograms import ColumnHistograms
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 
 RULES = [*weights.RULES, "random"]
 MODELS = list(ALL_MODELS)

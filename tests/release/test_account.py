@@ -30,7 +30,7 @@ from repsynth.release.account import NoisyFraction, _cut
 from repsynth.release.describe import purpose
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
-from repsynth.scoring.histograms import ColumnHistograms
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.scoring.pairwise import PairTables
 from repsynth.scoring.threshold import ScoreHistogram
 from repsynth.scoring.weights import FULL

@@ -12,7 +12,7 @@ from conftest import make_people
 from repsynth import datasets
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import is_number, numbers_of
-from repsynth.models.groups import Groups
+from repsynth.columns.groups import Groups
 from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.model import MarginalFit
 from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors
@@ -23,7 +23,7 @@ from repsynth.release.describe import release_data
 from repsynth.release.expected import Expected, Z, expected_errors
 from repsynth.release.release import Release
 from repsynth.schema import Integer, parse_schema
-from repsynth.scoring.bins import Bins
+from repsynth.columns.cells import Bins
 
 SIM = datasets.load("sim")
 RECORDS = records_of(SIM.table, SIM.schema)

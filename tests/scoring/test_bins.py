@@ -14,8 +14,8 @@ from repsynth.data.records import MISSING, Records
 from repsynth.errors import ReleaseError
 from repsynth.schema import Boolean, Datetime, Integer, Number, Numeric
 from repsynth.schema.columns import exactly
-from repsynth.scoring.bins import DIGITS, Bins, how_many_bins, own_positions, read_bins
-from repsynth.scoring.histograms import Histograms
+from repsynth.columns.cells import DIGITS, Bins, how_many_bins, own_positions, read_bins
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.rarity import make_rarity
 from repsynth.scoring.threshold import choose_score_bins
 

@@ -11,9 +11,9 @@ from strategies import datetimes, integers, numbers
 from repsynth.data.positions import usual
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Boolean, Datetime, Integer, Numeric
-from repsynth.scoring.bins import Bins
+from repsynth.columns.cells import Bins
 from repsynth.scoring.grain import Grains, Roundness
-from repsynth.scoring.histograms import ColumnHistograms, Histograms, within_noise
+from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms, within_noise
 
 SEEDS = st.integers(0, 2**32)
 AGE = Integer(name="x", min=0, max=999, special=("N", "-9"), missing=True)

@@ -32,8 +32,8 @@ from repsynth.release.format import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.apart import SHARPNESS, spread_of
 from repsynth.scoring.base import NAT
-from repsynth.scoring.bins import Bins
-from repsynth.scoring.histograms import Histograms
+from repsynth.columns.cells import Bins
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.pairwise import (
     CHOICE,
     FACTORS,

@@ -13,8 +13,8 @@ from repsynth.data.records import Records
 from repsynth.engines.local import LocalEngine
 from repsynth.mechanism.noise import rounded_gaussian, seeded_entropy
 from repsynth.scoring.base import NAT
-from repsynth.scoring.bins import Bins, choose_bins
-from repsynth.scoring.histograms import ColumnHistograms, Histograms
+from repsynth.columns.cells import Bins, choose_bins
+from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms
 from repsynth.scoring.rarity import make_rarity
 from repsynth.scoring.tails import SumTails
 

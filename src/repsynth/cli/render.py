@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from repsynth.columns.adaptive_histogram import COARSE
+from repsynth.columns.cells import first_cells
 from repsynth.knobs import knobs_of
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
@@ -30,9 +32,7 @@ from repsynth.release.describe import Noise, mu_of_event, noise_in_records, purp
 from repsynth.release.expected import Expected, Mean, Z
 from repsynth.release.release import Release
 from repsynth.schema import Schema
-from repsynth.scoring.bins import choose_bins
-from repsynth.scoring.ranges import RANGES, ZOOM, how_many_located, look_sensitivity, wide_columns
-from repsynth.scoring.stage import HISTOGRAMS, SCORES, solved_rule
+from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule
 
 _MOST_COLUMNS, _MOST_GROUPS = 20, 12
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
@@ -415,10 +415,10 @@ def _measurements(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _row_sensitivity(plan: Plan, charge: Charge) -> float:
-    if charge.name == HISTOGRAMS:
+    if charge.name == COARSE:
         return math.sqrt(len(plan.schema.learned))
-    if charge.name in (RANGES, ZOOM):
-        return look_sensitivity(plan.schema, charge.name)
+    if charge.name in LOOKS:
+        return look_sensitivity(plan.schema)
     if charge.name in plan.scorer.shares(plan.schema):
         return plan.scorer.sensitivity(plan.schema, charge.name)
     if not charge.weighted:
@@ -436,12 +436,10 @@ def _print_resources(console: Console, plan: Plan, rows: int) -> None:
 
 
 def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
-    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].per_row)
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[COARSE].per_row)
     result = []
-    wide = wide_columns(plan.schema) if RANGES in plan.charges else ()
-    for i, bins in enumerate(choose_bins(plan.schema, rows=rows, sigma=sigma, per_bin=plan.per_bin)):
-        # A look may place some more, for round numbers and for what is far off.
-        count = how_many_located(rows, sigma) if i in wide else bins.values
+    for bins in first_cells(plan.schema, rows=rows, sigma=sigma):
+        count = bins.values
         noise = {"sigma": sigma, "relative": sigma / (rows / count)}
         result.append({"column": bins.column.name, "bins": count, "expected": rows / count, **noise})
     return result

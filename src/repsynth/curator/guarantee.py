@@ -21,13 +21,13 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data.records import UNITS, Records, Whose
 from repsynth.engines.local import LocalEngine
 from repsynth.privacy.events import GaussianEvent
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 from repsynth.scoring.base import NAT, Tails
-from repsynth.scoring.histograms import ColumnHistograms
 from repsynth.scoring.stage import SCORES
 from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width, row_of, rows_of
 from repsynth.scoring.weights import FULL
@@ -57,7 +57,7 @@ def why_none(release: Release) -> str | None:
         return "the number of records was not declared public"
     if release.rows / _threshold_sigma(release) < READABLE:
         return "too few records for this budget: the threshold was fitted, not read"
-    if release.score.tails(release.stage.scored) is None:
+    if release.score.tails(release.stage.coarse) is None:
         return "too few records for this budget: some histogram is not clear"
     return None
 
@@ -76,9 +76,9 @@ def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float)
         return np.concatenate([np.zeros(0), *weights])
     if why_none(release) is not None or rows == 0:
         return np.ones(rows)
-    table, bins = LocalEngine(data, person=schema.person), release.stage.scored.bins
+    table, bins = LocalEngine(data, person=schema.person), release.stage.coarse.bins
     exact = table.sum(ColumnHistograms(bins)) / table.units
-    tails = release.score.tails(replace(release.stage.scored, counts=exact), schema.rows_per_person)
+    tails = release.score.tails(replace(release.stage.coarse, counts=exact), schema.rows_per_person)
     assert tails is not None
     # Half of η for the record's own score, half for the threshold of its label; a person may have several of both.
     own, labels = _of_persons(data, schema)

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from scipy.special import ndtri
 
 from repsynth.arrays import Bools, Floats, Ints
+from repsynth.columns.adaptive_histogram import within_noise
 from repsynth.curator.draft import schema_text
 from repsynth.curator.infer import MARKERS, PERSONAL, Decision, is_named, not_learned, words_of
 from repsynth.curator.profile import percent, quoted, some
@@ -44,7 +45,6 @@ from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Measured
 from repsynth.schema.columns import plain_number
-from repsynth.scoring.histograms import within_noise
 
 KINDS, VALUES = "kinds", "values"
 """Names of the two measurements."""

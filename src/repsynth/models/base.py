@@ -3,7 +3,6 @@
 A model is a frozen struct of its own knobs. A new model is one folder and one line in `registry`.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -15,18 +14,14 @@ if TYPE_CHECKING:
     import numpy as np
 
     from repsynth.arrays import Floats
+    from repsynth.columns.groups import Groups
     from repsynth.data.records import Records
     from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
     from repsynth.mechanism.meter import Meter
-    from repsynth.models.groups import Groups
     from repsynth.privacy.events import SampledEvent
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import RunPlan, StageOne
-
-
-LEAST_FACTOR = 0.2
-"""Of their share, for the histograms of however many records."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +143,6 @@ class Model(Knobs, frozen=True):
 
     score_share: ClassVar[float] = 0.05
     """The share of μ² for the histograms, by default."""
-    enough: ClassVar[float] = math.inf
-    """Records times μ, by the root of the columns, from which on the histograms make do with less of it."""
-    per_bin: ClassVar[float | None] = None
-    """Records in a bin of the histograms, in units of its noise, where the model merges bins that noise drowns."""
     what: ClassVar[str] = "Its statistics take"
     """What its memory is for, as the start of a sentence."""
     purposes: ClassVar[Mapping[str, str]] = {}
@@ -170,15 +161,6 @@ class Model(Knobs, frozen=True):
     def shares(self, schema: "Schema") -> tuple[Share, ...]:
         """How its measurements share what stage 1 leaves of μ²; none where it is trained with all of it."""
         return ()
-
-    def histogram_factor(self, schema: "Schema", *, mu: float, rows: int) -> float:
-        """How much of their share the histograms of so many records need.
-
-        Every record pays it in full, so it bounds what weights can do for outliers. What noise does to histograms
-        falls with the records, so that with more of them less will do: half as much for sixteen times as many.
-        """
-        signal = rows * mu / math.sqrt(len(schema.learned))
-        return min(max(math.sqrt(math.sqrt(self.enough / signal)), LEAST_FACTOR), 1.0)
 
     def rounds(self) -> "SampledEvent | None":
         """The rounds of training whose noise is to be found; None where the model is not trained."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from repsynth.arrays import Floats
-from repsynth.models.groups import Groups
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.groups import Groups
 from repsynth.schema import Numeric
-from repsynth.scoring.histograms import Histograms
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ def lost_from(histograms: Histograms, axes: Axes, counts: Floats, variances: Flo
     noise."""
     found = []
     for axis, (groups, i) in enumerate(axes):
-        bins = groups.sum_up(np.ones(len(groups.of_bin)))
-        error = np.sqrt(histograms.sigma_of(i) ** 2 * bins + variances.sum(axis=1 - axis))
+        error = np.sqrt(groups.sum_up(histograms.variances(i)) + variances.sum(axis=1 - axis))
         lost = groups.sum_up(histograms.noisy(i)) - counts.sum(axis=1 - axis)
         found.append(np.maximum(lost, 0.0) + 2 * error)
     return Lost(*found)

@@ -95,7 +95,9 @@ def _check(plan: Plan, rows: int | None) -> None:
     check_ids(plan.schema, rows if rows is not None else plan.public_rows or 0)
     columns = len(plan.schema.learned)
     for name, charge in plan.charges.items():
-        sensitivity = plan.model.sensitivity(plan.schema, name) * FINEST if charge.weighted else columns
+        sensitivity = (
+            max(plan.model.sensitivity(plan.schema, name), columns**0.5) * FINEST if charge.weighted else columns
+        )
         if max(sensitivity, columns) / charge.per_row > LARGEST_SIGMA:
             raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     plan.model.require()

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.mechanism.meter import sigma_for
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Category, Id, Numeric, Schema
 from repsynth.schema.formats import IdFormat
-from repsynth.scoring.stage import HISTOGRAMS
 
 if TYPE_CHECKING:
     from repsynth.planning.plan import Plan
@@ -110,7 +110,7 @@ def fewest(column: Category) -> float:
 
 def _of_size(plan: "Plan", rows: float) -> Iterator[str]:
     """What the noise leaves of so many records."""
-    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[HISTOGRAMS].per_row)
+    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[COARSE].per_row)
     # Of a value with fewer records than its noise nothing is learned; on average, all values are such.
     noisy = [c for c in plan.schema.learned if isinstance(c, Category) and rows < sigma * fewest(c)]
     if rows < 4 * sigma:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import msgspec
 
+from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
 from repsynth.models.marginal.model import Aim
@@ -22,8 +23,7 @@ from repsynth.privacy.shown import at_most
 from repsynth.schema import Schema, check_unit, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.borrowed import Borrowed
-from repsynth.scoring.ranges import look_shares
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
+from repsynth.scoring.stage import COUNT, SCORES, look_shares
 from repsynth.scoring.weights import RULES, Rule, check_rule
 
 
@@ -80,10 +80,6 @@ class Plan:
         return self.settings.max_lost_mass
 
     @property
-    def per_bin(self) -> float | None:
-        return self.model.per_bin
-
-    @property
     def max_model_mb(self) -> int:
         return self.settings.max_model_mb
 
@@ -121,7 +117,7 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
     >>> schema = Schema(columns=(Boolean(name="smoker"),), one_row_per_person=True)
     >>> plan = make_plan(schema, Settings.of(epsilon=1.0, delta=1e-6))
     >>> list(plan.charges), plan.model.name
-    (['count', 'histograms', 'scores', 'sums'], 'naive-bayes')
+    (['count', 'coarse histograms', 'scores', 'sums'], 'naive-bayes')
     """
     check_unit(schema)
     budget = make_budget(
@@ -195,17 +191,12 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     histograms = score_share - math.fsum(own.values())
     if histograms < 1e-6:
         raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
-    looks = look_shares(schema, budget.mu / rows, histograms, settings.public_rows)
     weighted = settings.weights.uses_threshold or settings.outlier_epsilon is not None
-    rest, known = histograms - math.fsum(looks.values()), settings.public_rows
-    # Where nobody weighs less, nobody gains by less; a scorer that measures for itself needs what it was made for.
-    if settings.score_share is None and weighted and known is not None and not own:
-        rest *= model.histogram_factor(schema, mu=budget.mu / rows, rows=known)
-    shares |= {**looks, HISTOGRAMS: rest}
-    shares |= own
+    shares |= {COARSE: histograms, **own}
     if scored and weighted:
         shares[SCORES] = settings.threshold_share
-    rest = 1 - math.fsum(shares.values())
+    looks = look_shares(schema)
+    rest = 1 - math.fsum([*shares.values(), *looks.values()])
     if rest < 0.05:
         raise ConfigError("the shares leave less than a twentieth of the budget for the model; lower them")
     second = model.shares(schema)
@@ -218,6 +209,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     charges = {
         name: Charge(name, mu(share), choice=name in scorer.choices, rows=rows) for name, share in shares.items()
     }
+    charges |= {name: Charge(name, mu(share), weighted=True, rows=rows) for name, share in looks.items()}
     for share in second:
         part = mu(rest * share.share / whole)
         charges[share.name] = Charge(share.name, part, weighted=share.weighted, choice=share.choice, rows=rows)

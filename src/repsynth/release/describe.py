@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Model
 from repsynth.planning.cautions import csv_cautions
@@ -16,15 +17,14 @@ from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
 from repsynth.scoring.pairwise import CHOICE, PAIRS
-from repsynth.scoring.ranges import RANGES, ZOOM
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
+from repsynth.scoring.stage import COUNT, SCORES
 from repsynth.scoring.weights import RULES
 
 _STAGE_ONE = {
     COUNT: "number of records",
-    RANGES: "size and roundness of numbers in wide bounds",
-    ZOOM: "where they are, closer",
-    HISTOGRAMS: "histogram of every column",
+    COARSE: "histogram of every column",
+    REFINED: "weighted histograms of numbers, in finer cells where records are",
+    FINE: "the same once more, finer",
     CHOICE: "which pairs of columns depend on each other",
     PAIRS: "two-way tables of these pairs, for scores",
     SCORES: "histogram of the scores",

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from repsynth.arrays import Floats
+from repsynth.columns.cells import Bins
 from repsynth.data.positions import values_at
 from repsynth.data.records import Records
 from repsynth.models.uncertainty import ModelErrors
@@ -20,7 +21,6 @@ from repsynth.privacy.events import GaussianEvent
 from repsynth.privacy.neighbours import row_meaning
 from repsynth.release.release import Release
 from repsynth.schema import Datetime, Integer, Number, Numeric
-from repsynth.scoring.bins import Bins
 from repsynth.scoring.stage import COUNT
 
 Z = 1.959964
@@ -85,7 +85,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
         """
         found, counts = {}, None if records.whose is None else records.whose.factors.astype(np.float64)
         whole = records.rows if counts is None else counts.sum()
-        histograms = release.histograms
+        histograms = release.stage.coarse
         for i, (bins, shares) in enumerate(zip(histograms.bins, self.columns, strict=True)):
             true = np.bincount(bins.of(records), counts, minlength=bins.count) / max(whole, 1)
             apart = np.abs(true - histograms.noisy(i) / histograms.rows)  # not clipped: that would hide noise
@@ -102,12 +102,12 @@ def expected_errors(release: Release) -> Expected:
     >>> expected.columns[-1].column, 0 < expected.columns[-1].standard_error < 0.02
     ('label', True)
     """
-    histograms = release.histograms
+    histograms = release.stage.coarse
     rows_error = _rows_error(release)
     columns = []
     for i, bins in enumerate(histograms.bins):
         shares = histograms.noisy(i) / histograms.rows
-        errors = np.hypot(histograms.sigma_of(i), shares * rows_error) / histograms.rows
+        errors = np.hypot(histograms.sigma, shares * rows_error) / histograms.rows
         clipped = tuple(np.clip(shares, 0.0, 1.0).tolist())
         columns.append(
             Shares(
@@ -117,7 +117,7 @@ def expected_errors(release: Release) -> Expected:
                 standard_errors=tuple(errors.tolist()),
             )
         )
-    means = [_mean(bins, histograms.noisy(i), histograms.sigma_of(i)) for i, bins in enumerate(histograms.bins)]
+    means = [_mean(bins, histograms.noisy(i), histograms.sigma) for i, bins in enumerate(histograms.bins)]
     model: ModelErrors = getattr(release.fit, "errors", ModelErrors)()  # a model that does not say has none
     return Expected(
         rows=release.rows,

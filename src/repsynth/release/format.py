@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 
 from repsynth import __version__
+from repsynth.columns.adaptive_histogram import COARSE, Histograms, Look, dump_look, load_look
+from repsynth.columns.cells import first_cells
 from repsynth.data.decode import Kind
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Fit, Kept, Made
@@ -25,12 +27,9 @@ from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
-from repsynth.scoring.bins import Bins, read_bins
 from repsynth.scoring.borrowed import Borrowed
-from repsynth.scoring.histograms import Histograms
-from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, load_ranges
 from repsynth.scoring.shifted import with_threshold
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES, StageOne, histograms_for, weights_of
+from repsynth.scoring.stage import COUNT, LOOKS, SCORES, StageOne, weights_of
 from repsynth.scoring.threshold import Threshold, follows, rows_of
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage.checks import ints, positive, require
@@ -130,13 +129,9 @@ def arrays_of(release: Release) -> Arrays:
 
 
 def _stage_arrays(stage: StageOne) -> Arrays:
-    arrays: Arrays = {"histograms": stage.histograms.counts, "weights": stage.weights.table}
-    for i, bins in enumerate(stage.histograms.bins):
-        if bins.starts is not None:
-            arrays[f"starts_{i}"] = bins.starts
-    if stage.ranges is not None:
-        arrays |= stage.ranges.dump()
-        arrays["located"] = np.array(sorted(stage.histograms.located), dtype=np.int64)
+    arrays: Arrays = {"coarse_counts": stage.coarse.counts, "weights": stage.weights.table}
+    for name, look in stage.looks.items():
+        arrays |= dump_look(name, look)
     if stage.borrowed is not None:
         return arrays | {_FROM + name: array for name, array in stage.borrowed.arrays.items()}
     if stage.threshold:
@@ -159,13 +154,13 @@ def borrowed_from(
         score=stage.score,
         threshold=stage.threshold,
         weights=stage.weights,
-        histograms=stage.histograms,
+        histograms=stage.coarse,
         sigma=_sigma(events, SCORES),
         events=events,
         delta=plan.delta,
         publishable=bool(described["publishable"]),
         described=described,
-        arrays=_stage_arrays(stage),
+        arrays=_stage_arrays(replace(stage, looks={})),
     )
 
 
@@ -198,7 +193,7 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | N
     _check_events(theirs.events, plan)
     _check_charges(plan, scored=True)
     own = {name.removeprefix(_FROM): array for name, array in arrays.items() if name.startswith(_FROM)}
-    stage = _stage(theirs, plan, own)
+    stage = _stage(theirs, plan, own, with_looks=False)
     _check_kernels(theirs.events, stage)
     borrowed = borrowed_from(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
     borrowed.check_schema(schema)
@@ -346,24 +341,20 @@ def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit | None =
         require(event.weighted <= weighted, "it claims weights where every record pays in full")
 
 
-def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
+def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = True) -> StageOne:
     schema, declared = plan.schema, plan.public_rows
     require(positive(file.rows) and file.rows < 2**53, "its number of rows is not positive")
     require(declared is None or file.rows == declared, "its number of rows is not the declared one")
     require((COUNT in plan.charges) == (declared is None), "its number of rows has no event")
-    require(HISTOGRAMS in plan.charges, "its histograms were not measured")
+    require(COARSE in plan.charges, "its histograms were not measured")
     require((SCORES in plan.charges) == (file.threshold is not None), "its threshold has no event")
-    bins = tuple(
-        Bins.discrete(column) if isinstance(column, Discrete) else read_bins(column, arrays[f"starts_{i}"])
-        for i, column in enumerate(schema.learned)
-    )
-    counts = ints(arrays["histograms"], sum(b.count for b in bins))
-    ranges, located = _ranges(file, plan, arrays)
-    roundness = ranges.roundness if ranges else {}
-    histograms = Histograms(bins, counts, _sigma(file.events, HISTOGRAMS), file.rows, roundness, located)
+    sigma = _sigma(file.events, COARSE)
+    bins = first_cells(schema, rows=file.rows, sigma=sigma)
+    counts = ints(arrays["coarse_counts"], sum(b.count for b in bins))
+    coarse = Histograms(bins, counts, sigma, file.rows)
     borrowed = plan.borrowed
     if borrowed is None:
-        score = plan.scorer.load(histograms_for(plan.scorer, histograms, ranges), schema.label, arrays)
+        score = plan.scorer.load(coarse, schema.label, arrays)
         threshold = _threshold(file, plan, arrays, schema.label_column)
         score = with_threshold(score, threshold, schema.label_column)
     else:
@@ -378,18 +369,13 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays) -> StageOne:
     kept, again = WeightFunction(file.weights_start, table), weights_of(plan, score, threshold)
     require(kept.is_about(again), "its weights do not follow from its rule, threshold and scores")
     weights = kept.or_larger(again)  # a last unit that is missing makes nobody's loss smaller
-    return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
-
-
-def _ranges(file: ReleaseFile, plan: Plan, arrays: Arrays) -> tuple[Ranges | None, frozenset[int]]:
-    """Return the looks at wide columns, and the columns whose bins they have placed."""
-    require((RANGES in plan.charges) == (ZOOM in plan.charges), "one look at wide columns is missing")
-    if RANGES not in plan.charges:
-        return None, frozenset()
-    ranges = load_ranges(plan.schema, arrays, _sigma(file.events, RANGES), _sigma(file.events, ZOOM))
-    located = ints(arrays["located"])
-    require(bool(np.isin(located, ranges.columns).all()), "a column was located that nobody looked at")
-    return ranges, frozenset(located.tolist())
+    looks: dict[str, Look] = {}
+    histograms = coarse
+    for name in LOOKS:
+        if name in plan.charges and with_looks:
+            look = load_look(name, histograms, arrays, sigma=_sigma(file.events, name), unit=FULL)
+            looks[name], histograms = look, histograms.refined_by(look)
+    return StageOne(schema, coarse, score, threshold, weights, looks, histograms, borrowed)
 
 
 def _sigma(events: tuple[Event, ...], name: str) -> float:

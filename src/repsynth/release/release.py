@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Floats
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.anew import check_ids, room_for_ids
 from repsynth.data.decode import Kind, decode, to_kind
 from repsynth.data.records import Records
@@ -33,7 +34,6 @@ from repsynth.release.support import Drawn, Support, fit_support
 from repsynth.schema import Category, Schema
 from repsynth.schema.conditions import parse_condition
 from repsynth.scoring.base import Score
-from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.lost_mass import lost_mass
 from repsynth.scoring.stage import StageOne, solved_rule
 from repsynth.scoring.threshold import Threshold, find_lumps
@@ -246,9 +246,9 @@ class Release:
         return (*cautions(self.plan, self.rows), *self._unread(), *self._labels_that_count_less())
 
     def _unread(self) -> Iterator[str]:
-        sigma = self.histograms.sigma
-        for i, bins in enumerate(self.histograms.bins):
-            unread = self.histograms.noisy(i)[-1]
+        sigma = self.stage.coarse.sigma
+        for i, bins in enumerate(self.stage.coarse.bins):
+            unread = self.stage.coarse.noisy(i)[-1]
             declared = bins.column.missing
             if not declared and unread > max(_ABOVE_NOISE * sigma, 0.02 * self.rows):
                 yield (
@@ -262,8 +262,8 @@ class Release:
         column, masses = self.schema.label_column, self.fit.label_masses()
         if column is None or masses is None or not self.stage.weighted or not self.plan.scorer.targets_outliers:
             return
-        (mass, noise), sigma = masses, self.histograms.sigma
-        count = self.histograms.noisy(self.schema.learned.index(column))[:-1]
+        (mass, noise), sigma = masses, self.stage.coarse.sigma
+        count = self.stage.coarse.noisy(self.schema.learned.index(column))[:-1]
         mass_of_others, others = mass.sum() - mass, count.sum() - count
         lack = mass_of_others * count - mass * others  # 0 where all weigh the same
         error = np.hypot(noise * np.hypot(count, others), sigma * np.hypot(mass, mass_of_others))

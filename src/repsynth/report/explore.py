@@ -7,8 +7,7 @@ tables that were made here by asking the rules themselves. Nothing of it touches
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from repsynth.columns.adaptive_histogram import COARSE
+from repsynth.columns.cells import how_many_cells, public_cells
 from repsynth.errors import ConfigError
-from repsynth.models.base import LEAST_FACTOR, Model
+from repsynth.models.base import Model
 from repsynth.models.network.model import Autoregressive
 from repsynth.models.registry import MODELS
 from repsynth.planning.cautions import cautions, csv_cautions, fewest
@@ -30,9 +31,7 @@ from repsynth.privacy.shown import at_least
 from repsynth.release.describe import purpose
 from repsynth.release.release import Release
 from repsynth.schema import Category, Numeric, Schema
-from repsynth.scoring.bins import Bins, how_many_bins
-from repsynth.scoring.ranges import how_many_located, look_sensitivity, look_shares, wide_columns
-from repsynth.scoring.stage import COUNT, HISTOGRAMS, SCORES
+from repsynth.scoring.stage import COUNT, SCORES, look_sensitivity, look_shares
 from repsynth.scoring.weights import Rule, Targeted, Uniform
 
 _SMALL_MU = 2.0**-20
@@ -73,7 +72,7 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
         "scorer": _scorer(schema, settings),
         "models": {name: _model(schema, settings, model) for name, model in models.items()},
         "rules": {rule.name: {"threshold": rule.uses_threshold, "at": _at_threshold(rule)} for rule in rules},
-        "bins": _bins(schema, models.values()),
+        "bins": _bins(schema),
         "csv": list(csv_cautions(schema)),
         "toml": _toml(settings, models, rules),
         "start": _start(schema, settings, release),
@@ -121,21 +120,16 @@ def _person(schema: Schema) -> dict[str, Any]:
 def _names(schema: Schema, model: Model, settings: Settings) -> list[str]:
     """Of everything that a plan may measure."""
     rounds = model.rounds()
-    stage_one = [COUNT, *look_shares(schema, 1.0, 1.0, None), HISTOGRAMS, *settings.scorer.shares(schema), SCORES]
+    stage_one = [COUNT, COARSE, *settings.scorer.shares(schema), SCORES, *look_shares(schema)]
     return [*stage_one, *(share.name for share in model.shares(schema)), *([rounds.name] if rounds else [])]
 
 
-def _looks(schema: Schema) -> dict[str, Any]:
-    """The parts of the histograms' share that looks take, and how much it takes for them to be worth it: records
-    times μ times the root of that share."""
-    parts = look_shares(schema, 1.0, 1.0, None)
-    return {
-        "parts": [
-            {"name": name, "share": part, "sensitivity": look_sensitivity(schema, name)}
-            for name, part in parts.items()
-        ],
-        "least": _least(lambda rows: bool(look_shares(schema, _SMALL_MU, 1.0, rows))) if parts else 0.0,
-    }
+def _looks(schema: Schema) -> list[dict[str, Any]]:
+    sensitivity = look_sensitivity(schema)
+    return [
+        {"name": name, "share": share, "sensitivity": sensitivity, "weighted": True}
+        for name, share in look_shares(schema).items()
+    ]
 
 
 def _scorer(schema: Schema, settings: Settings) -> dict[str, Any]:
@@ -169,9 +163,6 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
     whole = math.fsum(share.share for share in shares)
     found: dict[str, Any] = {
         "score_share": model.score_share,
-        "enough": model.enough if math.isfinite(model.enough) else None,
-        "least_factor": LEAST_FACTOR,
-        "bins": str(model.per_bin),
         "parts": [
             {
                 "name": share.name,
@@ -231,21 +222,19 @@ def _at_threshold(rule: Rule) -> float:
     return float(rule.weight(np.array([1e-9]), 1.0)[0])
 
 
-def _bins(schema: Schema, models: Iterable[Model]) -> dict[str, Any]:
-    """How many bins columns get, by records over noise: the steps of the rules, and what each makes of a
-    numeric column. Where looks place bins, their rule holds for wide columns."""
-    asked = sorted({model.per_bin for model in models}, key=str)
-    rules = {str(per_bin): _steps(partial(how_many_bins, sigma=1.0, per_bin=per_bin)) for per_bin in asked}
-    counts = sorted({count for steps in rules.values() for _, count in steps})
+def _bins(schema: Schema) -> dict[str, Any]:
+    """How many cells the coarse histogram of a column has, by records over noise: the steps of the rule, and what
+    each makes of a numeric column."""
+    steps = _steps(lambda signal: how_many_cells(signal, 1.0))
     return {
-        "rules": rules,
-        "located": _steps(lambda signal: how_many_located(signal, 1.0)),
-        "counts": counts,
+        "steps": steps,
+        "counts": [count for _, count in steps],
         "of": [
-            [Bins.binned(column, count).values for count in counts] if isinstance(column, Numeric) else column.size
+            [public_cells(column, count).values for _, count in steps]
+            if isinstance(column, Numeric)
+            else column.size
             for column in schema.learned
         ],
-        "wide": list(wide_columns(schema)),
     }
 
 

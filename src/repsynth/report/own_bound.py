@@ -3,7 +3,6 @@
 `calculator` gives the released tables to the public page, where `pages/own_bound.js` does what `own_bound` does.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Ints
+from repsynth.columns.cells import Bins
 from repsynth.data.encode import encode_batch
 from repsynth.data.notation import EPOCH, Notation, date_format, numbers_of, special_values
 from repsynth.data.positions import exact_grid
@@ -23,10 +23,9 @@ from repsynth.release.release import Release
 from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
-from repsynth.scoring.bins import Bins
 from repsynth.scoring.pairwise import FACTORS, UNIT, PairwiseScore
 from repsynth.scoring.random import SPAN, RandomScore
-from repsynth.scoring.rarity import EXTREMES, FARTHEST, RarityScore, histograms_by_column
+from repsynth.scoring.rarity import RarityScore
 from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.weights import FULL, STEP
 
@@ -186,19 +185,8 @@ def _(score: ShiftedScore) -> dict[str, Any]:
 
 @_score.register
 def _(score: RarityScore) -> dict[str, Any]:
-    return {
-        "kind": "rarity",
-        "farthest": FARTHEST,
-        "extremes": EXTREMES * NAT,
-        "columns": [
-            {
-                "tables": [_table(score.bins[i]) | {"scores": score.rarity[i].tolist()} for i in places],
-                "centre": score.centre[places[0]],
-                "scale": None if math.isinf(scale := score.scale[places[0]]) else scale,
-            }
-            for places in histograms_by_column(score.bins)
-        ],
-    }
+    parts = zip(score.bins, score.rarity, strict=True)
+    return {"kind": "rarity", "columns": [_table(bins) | {"scores": rarity.tolist()} for bins, rarity in parts]}
 
 
 @_score.register

@@ -16,9 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
 from repsynth.schema import Numeric
-from repsynth.scoring.bins import Bins
-from repsynth.scoring.histograms import Histograms
 
 SHARPNESS = (0.2, 0.35, 0.6, 1.0, 1.7, 2.8)
 """The λ that are tried."""
@@ -83,11 +83,7 @@ def spread_of(histograms: Histograms, column: int, *, groups: int) -> Spread:
     if bins.starts is None:
         masses = np.append(probabilities, absent)
         return Spread(bins, masses, np.zeros(0), _most_frequent(masses, groups))
-    # An outer bin may reach far beyond its numbers or be full of them: half of it counts as each.
-    numbers = np.tile(probabilities[: bins.numbers] / 2, 2)
-    near = histograms.spans(column)
-    starts = np.concatenate([near[0], bins.starts[: bins.numbers]])
-    ends = np.concatenate([near[1], bins.ends])
+    numbers, starts, ends = probabilities[: bins.numbers], bins.starts[: bins.numbers], bins.ends
     scale = _scale(histograms, column, numbers, starts, ends)
     cells = _fine_cells(bins, starts[numbers > 0], ends[numbers > 0], scale)
     assert cells.starts is not None
@@ -111,7 +107,7 @@ def _scale(histograms: Histograms, column: int, numbers: Floats, starts: Ints, e
     bins = histograms.bins[column]
     assert bins.starts is not None
     counts = histograms.noisy(column)[: bins.numbers]
-    visible = np.where(counts > _VISIBLE * histograms.sigma_of(column), counts, 0.0)
+    visible = np.where(counts > _VISIBLE * histograms.sigma, counts, 0.0)
     with_tail = _deviation(visible, bins.starts[: bins.numbers], bins.ends)
     return max(math.sqrt(sure * max(sure, with_tail)), 1e-3)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.records import Records
 from repsynth.knobs import Knobs
 from repsynth.privacy.events import Charge
 from repsynth.schema import Schema
-from repsynth.scoring.histograms import Histograms
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Chosen, Statistic
@@ -70,9 +70,6 @@ class Score(Protocol):
 class Scorer(Knobs, frozen=True):
     """How records are scored. A new scorer is one file and one line in `SCORERS`."""
 
-    by_located: ClassVar[bool] = False
-    """Whether scores are made of the histograms themselves and not, for wide columns, of the first look, whose
-    bins do not depend on noise."""
     choices: ClassVar[frozenset[str]] = frozenset()
     """Which measurements of its own are choices."""
     no_bounds: ClassVar[str | None] = None

@@ -36,13 +36,13 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins, read_bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.schema import Numeric, Schema
 from repsynth.scoring.apart import SHARPNESS, Spread, spreads_of
 from repsynth.scoring.base import NAT, Arrays, Scorer
-from repsynth.scoring.bins import Bins, read_bins
-from repsynth.scoring.histograms import Histograms
 from repsynth.storage.checks import ints, require
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class Pairwise(Scorer, frozen=True):
     """How far away the nearest records are, by the histograms and two-way tables of a few pairs of columns."""
 
     name: ClassVar[str] = "pairwise"
-    by_located: ClassVar[bool] = True
     choices: ClassVar[frozenset[str]] = frozenset({CHOICE})
     no_bounds: ClassVar[str | None] = "the pairs of columns that scores look at are chosen in the run"
     pair_share: Annotated[

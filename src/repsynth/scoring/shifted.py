@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repsynth.arrays import Ints
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.records import Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import Arrays, Score, Tails
-from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.threshold import Threshold, row_of
 
 if TYPE_CHECKING:

@@ -1,29 +1,64 @@
 """Stage 1: histograms, scores, threshold and weights. What it hands over is public."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from repsynth.arrays import Floats
+from repsynth.arrays import Ints
+from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED, ColumnHistograms, Histograms, Look
+from repsynth.columns.cells import Bins, first_cells, is_divisible
+from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Chosen, Count, Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.schema import Schema
 from repsynth.scoring.base import Score, Scorer
-from repsynth.scoring.bins import Bins, choose_bins
 from repsynth.scoring.borrowed import Borrowed
-from repsynth.scoring.histograms import ColumnHistograms, Histograms
 from repsynth.scoring.lost_mass import solve_rule
-from repsynth.scoring.ranges import RANGES, ZOOM, Ranges, measure_ranges
 from repsynth.scoring.shifted import ShiftedScore, with_threshold
 from repsynth.scoring.threshold import ScoreHistogram, Threshold, choose_score_bins
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
-COUNT, HISTOGRAMS, SCORES = "count", "histograms", "scores"
-"""The measurements of stage 1, beside the two looks at wide columns."""
+COUNT, SCORES = "count", "scores"
+LOOKS = REFINED, FINE
+"""The looks that refine the coarse histograms, with weights."""
+_LOOK_SHARE = 0.035  # of μ², for each
+
+
+def look_shares(schema: Schema) -> dict[str, float]:
+    """Return the shares of μ² of the looks that refine histograms; {} where no column has many numbers."""
+    return dict.fromkeys(LOOKS, _LOOK_SHARE) if look_sensitivity(schema) else {}
+
+
+def look_sensitivity(schema: Schema) -> float:
+    """Return the largest sensitivity of such a look, in records: one cell of every column of many numbers."""
+    return math.sqrt(sum(is_divisible(column) for column in schema.learned))
+
+
+@dataclass(frozen=True)
+class WeightedHistograms:
+    """The statistic: a record adds its weight, in units of 1/FULL, to one cell of each column."""
+
+    bins: tuple[Bins, ...]
+    score: Score
+    weights: WeightFunction
+    name: str
+    unit: int = FULL
+    weighted: bool = True
+
+    @property
+    def sensitivity(self) -> float:
+        """One cell of each column, at full weight."""
+        return FULL * math.sqrt(len(self.bins))
+
+    def total(self, records: Records) -> Ints:
+        """`np.bincount` adds floats; these are whole numbers that stay below 2⁵³ in a batch, so exact."""
+        weights = self.weights.of(self.score.of(records)).astype(np.float64)
+        counts = [np.bincount(bins.of(records), weights, minlength=bins.count) for bins in self.bins]
+        return np.concatenate(counts).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -31,11 +66,14 @@ class StageOne:
     """Everything public that stage 2 starts from: released values and functions made of them."""
 
     schema: Schema
-    histograms: Histograms
+    coarse: Histograms
+    """The first look: scores are made of its cells, which follow from the schema and the noise level alone."""
     score: Score
     threshold: Threshold | None
     weights: WeightFunction
-    ranges: Ranges | None = None
+    looks: Mapping[str, Look]
+    histograms: Histograms
+    """The coarse histograms, refined by all looks."""
     borrowed: Borrowed | None = None
     """Where score and threshold came from, where they were not measured here."""
 
@@ -49,23 +87,16 @@ class StageOne:
         """About the mean weight of the records above the threshold; 1 where there is none."""
         return self.threshold.mean_weight(self.weights) if self.threshold else 1.0
 
-    @cached_property
-    def scored(self) -> Histograms:
-        """The histograms that scores are made of: their bins are fixed by the schema and the noise level alone."""
-        return scored_histograms(self.histograms, self.ranges)
-
     def kernels(self) -> dict[str, Statistic | Chosen]:
         """The public functions that stage 1 summed up, or chose by."""
-        found: dict[str, Statistic | Chosen] = {COUNT: Count()}
-        if self.ranges:
-            found |= self.ranges.kernels()
-        found[HISTOGRAMS] = ColumnHistograms(self.histograms.bins)
-        if self.borrowed:
-            return found  # its scores were measured elsewhere
-        found |= self.score.kernels()
-        if self.threshold:
-            label = self.score.label if isinstance(self.score, ShiftedScore) else None
-            found[SCORES] = ScoreHistogram(self.unmoved_score, self.threshold.edges, label)
+        found: dict[str, Statistic | Chosen] = {COUNT: Count(), COARSE: ColumnHistograms(self.coarse.bins)}
+        if not self.borrowed:  # else its scores were measured elsewhere
+            found |= self.score.kernels()
+            if self.threshold:
+                label = self.score.label if isinstance(self.score, ShiftedScore) else None
+                found[SCORES] = ScoreHistogram(self.unmoved_score, self.threshold.edges, label)
+        for name, look in self.looks.items():
+            found[name] = WeightedHistograms(look.bins, self.score, self.weights, name)
         return found
 
     @property
@@ -111,9 +142,6 @@ class RunPlan(Protocol):
     def max_lost_mass(self) -> float | None: ...
 
     @property
-    def per_bin(self) -> float | None: ...
-
-    @property
     def max_model_mb(self) -> int: ...
 
     @property
@@ -127,37 +155,40 @@ def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None
         on_step(COUNT)
         rows = max(1.0, float(meter.measure(Count(), mu=charges[COUNT].mu)[0]))
 
-    ranges = None
-    if RANGES in charges:
-        on_step(RANGES)
-        ranges = measure_ranges(meter, schema, charges, on_zoom=lambda: on_step(ZOOM))
-
-    on_step(HISTOGRAMS)
-    sigma = sigma_for(len(schema.learned) ** 0.5, charges[HISTOGRAMS].per_row)
-    bins = choose_bins(schema, rows=rows, sigma=sigma, per_bin=plan.per_bin)
-    located: dict[int, Bins] = {}
-    if ranges:
-        located = ranges.located(bins, rows=rows, sigma=sigma)
-        bins = tuple(located.get(i, each) for i, each in enumerate(bins))
-    counts = meter.measure(ColumnHistograms(bins), mu=charges[HISTOGRAMS].mu)
-    roundness = ranges.roundness if ranges else {}
-    histograms = Histograms(bins, counts, sigma, rows, roundness, frozenset(located))
+    on_step(COARSE)
+    sigma = sigma_for(len(schema.learned) ** 0.5, charges[COARSE].per_row)
+    bins = first_cells(schema, rows=rows, sigma=sigma)
+    coarse = Histograms(bins, meter.measure(ColumnHistograms(bins), mu=charges[COARSE].mu), sigma, rows)
     borrowed = plan.borrowed
-    if borrowed:
-        score = borrowed.score
-    else:
-        score = plan.scorer.measure(meter, histograms_for(plan.scorer, histograms, ranges), schema.label, charges)
+    score = borrowed.score if borrowed else plan.scorer.measure(meter, coarse, schema.label, charges)
 
     threshold = borrowed.threshold if borrowed else None
     if SCORES in charges:
         on_step(SCORES)
         sigma = sigma_for(ScoreHistogram.sensitivity, charges[SCORES].per_row)
-        score_bins = choose_score_bins(score, histograms, sigma=sigma, label=schema.label_column)
+        score_bins = choose_score_bins(score, coarse, sigma=sigma, label=schema.label_column)
         noisy = meter.measure(ScoreHistogram(score, score_bins.edges, score_bins.label), mu=charges[SCORES].mu)
         threshold = score_bins.threshold(noisy, fraction=plan.outlier_fraction, rows=rows, sigma=sigma)
         score = with_threshold(score, threshold, schema.label_column)
     weights = weights_of(plan, score, threshold)
-    return StageOne(schema, histograms, score, threshold, weights, ranges, borrowed)
+
+    looks, histograms = {}, coarse
+    for name in LOOKS:
+        if name in charges:
+            on_step(name)
+            look = _measure_look(meter, histograms, name, charges[name], score, weights)
+            looks[name], histograms = look, histograms.refined_by(look)
+    return StageOne(schema, coarse, score, threshold, weights, looks, histograms, borrowed)
+
+
+def _measure_look(
+    meter: Meter, histograms: Histograms, name: str, charge: Charge, score: Score, weights: WeightFunction
+) -> Look:
+    divisible = sum(is_divisible(bins.column) for bins in histograms.bins)
+    columns, bins = histograms.to_divide(name, sigma_for(math.sqrt(divisible), charge.per_row))
+    statistic = WeightedHistograms(bins, score, weights, name)
+    noisy = meter.measure(statistic, mu=charge.mu)
+    return Look(columns, bins, noisy, sigma_for(statistic.sensitivity, charge.per_row), FULL)
 
 
 def weights_of(plan: RunPlan, score: Score, threshold: Threshold | None) -> WeightFunction:
@@ -176,38 +207,3 @@ def solved_rule(plan: RunPlan, threshold: Threshold | None, *, lowest: int) -> R
     if plan.max_lost_mass is None or threshold is None:
         return plan.rule
     return solve_rule(plan.rule, threshold, lowest=lowest, most=plan.max_lost_mass)
-
-
-def histograms_for(scorer: Scorer, histograms: Histograms, ranges: Ranges | None) -> Histograms:
-    return histograms if scorer.by_located else scored_histograms(histograms, ranges)
-
-
-def scored_histograms(histograms: Histograms, ranges: Ranges | None) -> Histograms:
-    """The histograms that scores are made of: for a wide column those of the first look, one behind the other.
-
-    Where their bins lie does not depend on noise, so that a score can be bounded before any noise is drawn.
-    """
-    if ranges is None:
-        return histograms
-    place = {i: k for k, i in enumerate(ranges.columns)}
-    parts: list[tuple[Bins, Floats]] = []
-    wide, outward = set(), set()
-    for i, bins in enumerate(histograms.bins):
-        if i not in place:
-            parts.append((bins, histograms.noisy(i)))
-            continue
-        wide.add(len(parts))
-        parts.append((ranges.first.bins[place[i]], ranges.first.noisy(place[i])))
-        if i in ranges.numbers:
-            outward.add(len(parts) - 1)
-            wide.add(len(parts))
-            parts.append((ranges.equal.bins[ranges.numbers[i]], ranges.equal.noisy(ranges.numbers[i])))
-    return Histograms(
-        tuple(bins for bins, _ in parts),
-        np.concatenate([counts for _, counts in parts]).astype(np.int64),
-        histograms.sigma,
-        histograms.rows,
-        located=frozenset(wide),
-        outward=frozenset(outward),
-        sigmas=tuple(ranges.first.sigma if k in wide else histograms.sigma for k in range(len(parts))),
-    )

@@ -5,15 +5,14 @@ bound holds: P[s < x] ≤ exp(λx) Π E exp(−λ rᵢ) for every λ > 0. The di
 form. It is put onto a grid such that every rounding favours the bound: down for lower tails, up for upper ones.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.cells import Bins
 from repsynth.data.records import Records
 from repsynth.scoring.base import NAT
-from repsynth.scoring.bins import Bins
 
 STEP = 1 / 128
 """The grid of a column's part of a score, in nats."""
@@ -38,13 +37,13 @@ class Part:
 
 @dataclass(frozen=True)
 class SumTails:
-    """Tail bounds of a sum over columns of the largest of each column's parts.
+    """Tail bounds of a sum over columns.
 
     All noise is independent. The grid is common to all parts; no part reaches its last value, and each lies below
     its first with no more than the chance in `below`.
     """
 
-    columns: tuple[tuple[Part, ...], ...]
+    columns: tuple[Part, ...]
 
     def lower(self, records: Records, chance: float | Floats) -> Floats:
         """By Chernoff's bound with the best λ; what lies below the grid counts as a failure."""
@@ -67,31 +66,17 @@ class SumTails:
     def _moments(self, records: Records, side: int) -> tuple[Floats, Floats]:
         """log E exp(± λ s) of each record, records × λ, and the chance of what is left out."""
         moments, lost = np.zeros((records.rows, len(_SLOPES))), np.zeros(records.rows)
-        for parts in self.columns:
-            places = np.stack([part.kinds[part.bins.of(records)] for part in parts])
-            unique, which = np.unique(places, axis=1, return_inverse=True)
-            which = which.ravel()
+        for part in self.columns:
+            unique, which = np.unique(part.kinds[part.bins.of(records)], return_inverse=True)
             if side < 0:
-                below = np.prod([part.below[k] for part, k in zip(parts, unique, strict=True)], axis=0)
-                moments += _log_moments(parts[0].grid, np.diff(below, axis=1), -1)[which]
+                below = part.below[unique]
+                moments += _log_moments(part.grid, np.diff(below, axis=1), -1)[which]
                 lost += below[which, 0]
             else:
-                above = union([part.above[k] for part, k in zip(parts, unique, strict=True)])
+                above = part.above[unique]
                 above[:, 0] = 1.0
-                moments += _log_moments(parts[0].grid, -np.diff(above, axis=1), 1)[which]
+                moments += _log_moments(part.grid, -np.diff(above, axis=1), 1)[which]
         return moments, lost
-
-
-def union(chances: Sequence[Floats]) -> Floats:
-    """The chance that any of several independent events happens; exact for the smallest ones, too.
-
-    >>> union([np.array([0.5, 1e-20]), np.array([0.5, 1e-20])]).tolist()
-    [0.75, 2e-20]
-    """
-    with np.errstate(divide="ignore"):
-        none = np.sum([np.log1p(-np.asarray(chance)) for chance in chances], axis=0)
-    found: Floats = -np.expm1(none)
-    return found
 
 
 def _log_moments(grid: Floats, masses: Floats, side: int) -> Floats:

@@ -20,11 +20,11 @@ import numpy as np
 from scipy.special import expit, logit
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
-from repsynth.scoring.histograms import Histograms
 from repsynth.scoring.weights import FULL, WeightFunction
 
 READABLE = 200.0

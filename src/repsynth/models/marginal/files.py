@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from repsynth.models.groups import NONE, of_finer, read_groups
+from repsynth.columns.groups import NONE, of_finer, read_groups
 from repsynth.models.marginal.fit import FOREST
 from repsynth.models.marginal.label_tables import UNIT, LabelTables
 from repsynth.models.marginal.rounds import LABEL_TABLES, MEAN_NOISE, most_tables

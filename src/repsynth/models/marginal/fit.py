@@ -60,7 +60,6 @@ def _fit_tree(views: Views, measured: Sequence[Measured], weights: Weights, *, l
         levels_from_tables=levels_from_tables,
         unsure={i: weights.unsure(i) for i in range(len(views.groups))},
         possible={pair: possible_cells(views.stage.schema, *(views.groups[i] for i in pair)) for pair in tables},
-        fine=views.fine,
     )
 
 

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.adaptive_histogram import to_simplex
+from repsynth.columns.groups import NONE, Groups
 from repsynth.data.records import Records
 from repsynth.models.clipping import clipped
-from repsynth.models.groups import NONE, Groups, levels
 from repsynth.models.marginal.tables import Cross, Pair
 from repsynth.scoring.base import Score
-from repsynth.scoring.histograms import to_simplex
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL, WeightFunction
 
@@ -182,7 +182,7 @@ def make_label_tables(
     """The statistic from the released histograms: post-processing."""
     offsets = []
     for _, i in pairs:
-        counts = groups[i].sum_up(levels(stage.histograms, i))
+        counts = groups[i].sum_up(stage.histograms.levels(i))
         # Each is rounded to the grid, the largest so that they add up to 1.
         offset = np.floor(to_simplex(counts / stage.histograms.rows) * UNIT).astype(np.int64)
         offset[int(np.argmax(offset))] += UNIT - int(offset.sum())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from repsynth.arrays import Floats, Ints
-from repsynth.models.groups import of_finer
+from repsynth.columns.groups import of_finer
 from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.raked import make_pool
 from repsynth.models.marginal.tables import Cross, Tables
@@ -144,5 +144,4 @@ def _coarse(views: Views, by_group: dict[int, Floats]) -> dict[int, Floats]:
 def _histogram(views: Views, i: int) -> tuple[Floats, Floats]:
     """A column's noisy histogram by group, and its standard error."""
     histograms, groups = views.stage.histograms, views.groups[i]
-    counts = histograms.noisy(i)
-    return groups.sum_up(counts), histograms.sigma * np.sqrt(groups.sum_up(np.ones(len(counts))))
+    return groups.sum_up(histograms.noisy(i)), np.sqrt(groups.sum_up(histograms.variances(i)))

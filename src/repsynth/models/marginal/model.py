@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from repsynth.data.records import Records
     from repsynth.mechanism.kernels import Chosen
     from repsynth.mechanism.meter import Meter
-    from repsynth.models.fine import Fine, FineHistograms
     from repsynth.models.marginal.label_tables import LabelTables
     from repsynth.models.marginal.raked import Pool
     from repsynth.models.marginal.tables import Tables
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import RunPlan, StageOne
 
-_FINE, _LABEL_TABLES, _CHOICE, _TABLES = "fine histograms", "label tables", "choice", "tables"
-_FINE_SHARE = 0.04
+_LABEL_TABLES, _CHOICE, _TABLES = "label tables", "choice", "tables"
 _MOST_GROUPS = 65  # of a numeric column, missing included
 _MOST_CELLS = 2**25
 _COARSE, _MANY = 8, 60  # groups of a column in tables of three; columns that may well make all triples there are
@@ -36,12 +34,9 @@ _FEW_RECORDS = 30.0  # records times μ, by the root of the columns
 class _Marginal(Model, frozen=True):
     """What both have in common."""
 
-    score_share: ClassVar[float] = 0.1  # histograms are the one-way tables of the model, too
-    enough: ClassVar[float] = 250.0
-    per_bin: ClassVar[float | None] = 12.0  # what is inside of bins is measured, too
+    score_share: ClassVar[float] = 0.07
     what: ClassVar[str] = "Tables take"
     purposes: ClassVar[Mapping[str, str]] = {
-        _FINE: "weighted histograms of numbers in finer bins",
         _LABEL_TABLES: "weighted tables of label and column",
         _CHOICE: "choice of further tables",
         _TABLES: "the chosen tables, weighted",
@@ -59,25 +54,17 @@ class _Marginal(Model, frozen=True):
             )
 
     def tables(self) -> tuple[Share, ...]:
-        """How tables share what the fine histograms leave; those of the label come first."""
+        """How tables share the budget; those of the label come first."""
         return ()
 
     def shares(self, schema: "Schema") -> tuple[Share, ...]:
-        """Fine histograms where a column has many numbers, then tables: those of the label where there is one."""
-        from repsynth.models.fine import fine_columns
-
-        fine = _FINE_SHARE if fine_columns(schema) else 0.0
+        """Tables, those of the label where there is one."""
         tables = self.tables() if schema.label_column else self.tables()[1:]
         whole = sum(table.share for table in tables)
-        rest = (replace(table, share=table.share / whole * (1 - fine)) for table in tables)
-        return (*([Share(_FINE, fine)] if fine else []), *rest)
+        return tuple(replace(table, share=table.share / whole) for table in tables)
 
     def sensitivity(self, schema: "Schema", name: str) -> float:
         """One bin or cell in all of them; how many tables will be worth choosing is not known yet."""
-        if name == _FINE:
-            from repsynth.models.fine import fine_columns
-
-            return float(len(fine_columns(schema)) ** 0.5)
         return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
 
     def resources(self, plan: "RunPlan", rows: int) -> Resources:
@@ -115,18 +102,15 @@ class _Marginal(Model, frozen=True):
         from repsynth.models.marginal.rounds import measure_tables
 
         most = _max_cells(plan)
-        fine, measured = measure_tables(meter, stage, plan.charges, max_cells=most, on_step=hooks.on_step)
-        return MarginalFit(stage, plan, measured, fine)
+        measured = measure_tables(meter, stage, plan.charges, max_cells=most, on_step=hooks.on_step)
+        return MarginalFit(stage, plan, measured)
 
     def load(self, kept: Kept) -> "MarginalFit":
         """The tables that a run of this plan could have measured, and no others."""
-        from repsynth.models.fine import FINE, load_fine
         from repsynth.models.marginal.files import read_tables
 
-        sigmas = {name: sigma for name, sigma in kept.sigmas.items() if name != FINE}
-        fine = load_fine(kept.stage, kept.sigmas[FINE], kept.arrays) if FINE in kept.sigmas else None
-        measured = read_tables(kept.described, kept.stage, sigmas, kept.arrays, _MOST_CELLS)
-        return MarginalFit(kept.stage, kept.plan, tuple(measured), fine)
+        measured = read_tables(kept.described, kept.stage, kept.sigmas, kept.arrays, _MOST_CELLS)
+        return MarginalFit(kept.stage, kept.plan, tuple(measured))
 
 
 class Mst(_Marginal, frozen=True):
@@ -169,13 +153,12 @@ class MarginalFit:
     stage: "StageOne"
     plan: "RunPlan"
     measured: "tuple[Measured, ...]"
-    fine: "Fine | None" = None
 
     @property
     def _views(self) -> "Views":
         from repsynth.models.marginal.views import Views
 
-        return Views.of_tables(self.stage, self.measured[0].tables, self.fine)
+        return Views.of_tables(self.stage, self.measured[0].tables)
 
     def influence(self, records: "Records") -> "Floats":
         """The weight: in no table, clipped or not, and in no utility does a record count for more."""
@@ -183,14 +166,12 @@ class MarginalFit:
 
         return self.stage.weights.of(self.stage.score.of(records)) / FULL
 
-    def kernels(self, *, choices: bool = True) -> "dict[str, FineHistograms | Tables | LabelTables | Chosen]":
+    def kernels(self, *, choices: bool = True) -> "dict[str, Tables | LabelTables | Chosen]":
         """The tables and, made again from what was released before each, the choices."""
         from repsynth.mechanism.kernels import Chosen
         from repsynth.models.marginal.rounds import make_choice, rounds_of
 
-        found: dict[str, FineHistograms | Tables | LabelTables | Chosen] = {}
-        if self.fine:
-            found[self.fine.statistic.name] = self.fine.statistic
+        found: dict[str, Tables | LabelTables | Chosen] = {}
         rounds = {round_.tables: round_ for round_ in rounds_of(list(self.plan.charges))}
         views = self._views
         for k, m in enumerate(self.measured):
@@ -234,7 +215,6 @@ class MarginalFit:
 
     def errors(self) -> "ModelErrors":
         """Of the measured tables; means by the label of the numeric columns that they cross it with."""
-        from repsynth.models.groups import levels
         from repsynth.models.uncertainty import (
             ModelErrors,
             group_means,
@@ -258,7 +238,7 @@ class MarginalFit:
                     and groups[cross[1]].bins.starts is not None
                 ):
                     j = cross[1]
-                    positions = mean_positions(groups[j], levels(histograms, j % columns))
+                    positions = mean_positions(groups[j], histograms.levels(j % columns))
                     both = ((groups[cross[0]], cross[0] % columns), (groups[j], j % columns))
                     whole = not clipped and not self.stage.weighted
                     lost = nothing_lost(both) if whole else lost_from(histograms, both, counts, variances[cross])
@@ -279,7 +259,6 @@ class MarginalFit:
             **{f"groups_{i}": groups.of_bin for i, groups in enumerate(views.groups)},
             **{f"coarse_{i}": groups.of_bin for i, groups in enumerate(views.coarse)},
             **{f"offset_{k}": offset for tables in centred[:1] for k, offset in enumerate(tables.offsets)},
-            **(self.fine.dump() if self.fine else {}),
         }
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Int32s, Ints
+from repsynth.columns.groups import Groups, of_finer
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed, with_given
-from repsynth.models.groups import Groups, of_finer
 from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
 from repsynth.models.marginal.tables import Cross, cells_of
 from repsynth.models.marginal.tree import Tree

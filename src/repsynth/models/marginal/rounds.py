@@ -1,6 +1,5 @@
 """Which tables are measured, and in what order.
 
-    fine histograms  how numbers are spread inside the bins of the histograms  (charge)
     label tables  label × column, for every column                              (charge)
     choice        choose a forest of pairs of columns                           (charge)
     tables        measure them                                                  (charge)
@@ -20,7 +19,6 @@ import numpy as np
 
 from repsynth.arrays import Floats, Ints
 from repsynth.mechanism.meter import Meter, sigma_for
-from repsynth.models.fine import FINE, Fine, measure_fine
 from repsynth.models.marginal.fit import FOREST, fit_views, pool_of
 from repsynth.models.marginal.label_tables import LabelTables, make_label_tables
 from repsynth.models.marginal.tables import Cross, TableChoice, Tables
@@ -68,13 +66,9 @@ def measure_tables(
     *,
     max_cells: int,
     on_step: Callable[[str], None],
-) -> tuple[Fine | None, tuple[Measured, ...]]:
-    fine = None
-    if FINE in charges:
-        on_step(FINE)
-        fine = measure_fine(meter, stage, charges[FINE])
+) -> tuple[Measured, ...]:
     rounds = rounds_of(list(charges))
-    views = Views.of(stage, charges[LABEL_TABLES if stage.schema.label_column else FOREST].per_row, fine)
+    views = Views.of(stage, charges[LABEL_TABLES if stage.schema.label_column else FOREST].per_row)
     measured: list[Measured] = []
 
     def measure(pairs: Sequence[Cross], name: str) -> None:
@@ -95,7 +89,7 @@ def measure_tables(
         chosen = meter.choose(choice, mu=charges[round_.choice].mu)
         pairs = [choice.tables.pairs[c] for c in chosen]
         measure(pairs or views.spare_pairs(measured), round_.tables)
-    return fine, tuple(measured)
+    return tuple(measured)
 
 
 def make_choice(

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.groups import Groups
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import OUT
-from repsynth.models.groups import Groups
 from repsynth.scoring.base import Score
 from repsynth.scoring.weights import FULL, WeightFunction
 

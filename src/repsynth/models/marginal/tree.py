@@ -15,19 +15,17 @@ from functools import cached_property
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
+from repsynth.columns.adaptive_histogram import Histograms, to_simplex
+from repsynth.columns.groups import Groups
+from repsynth.columns.quotas import Line, Quotas, systematic
+from repsynth.columns.value_sampler import Shape, shapes_of, values_of
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed
-from repsynth.models.fine import Fine
-from repsynth.models.groups import Groups, levels
-from repsynth.models.marginal.differences import columns_by_label
-from repsynth.models.marginal.levels import Seen, combine
 from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
 from repsynth.models.marginal.tables import Cross, Pair
-from repsynth.models.sampling import Line, Quotas, systematic
-from repsynth.models.shapes import Shape, shapes_of, values_of
-from repsynth.scoring.histograms import Histograms, to_simplex
 
 _SPREAD = 0.1
+_DOUBT = 0.1  # of what weights take from a group, how much is not known
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,6 @@ class Tree:
     label_probabilities: Floats  # (labels,)
     columns: dict[int, Floats]  # (labels, groups) of every other column
     edges: dict[Pair, Floats]  # (labels, groups, groups)
-    fine: Fine | None = None
 
     def independent(self, i: int, j: int) -> Floats:
         """(labels, groups, groups) of two columns that are independent given the label."""
@@ -84,8 +81,7 @@ class Tree:
 
     @cached_property
     def _shapes(self) -> tuple[Shape, ...]:
-        of = shapes_of if self.fine is None else self.fine.shapes
-        return of(self.histograms, self.groups)
+        return shapes_of(self.histograms, self.groups)
 
     @cached_property
     def branches(self) -> tuple["Branch", ...]:
@@ -170,28 +166,23 @@ def fit_tree(
     levels_from_tables: bool,
     unsure: Mapping[int, Floats],
     possible: Mapping[Cross, Bools | None] | None = None,
-    fine: Fine | None = None,
 ) -> Tree:
     """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
     Levels, how frequent values are, come from stage 1 alone unless `levels_from_tables`: as long as nobody knows
     what weights take from a group. `unsure` says how little is known of that, as a fraction and up to a factor;
-    `possible`, in which cells of a table there can be records by the rules of the schema; `fine`, how numbers are
-    spread inside of bins.
+    `possible`, in which cells of a table there can be records by the rules of the schema.
     """
     zeros = possible or {}
     features = [i for i in range(len(groups)) if i != label]
     totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
 
     if levels_from_tables:
-        margins = {i: _margins(i, label, by_label, edges) for i in totals}
-        totals |= combine(
-            {
-                i: Seen(totals[i], by_precision(tables), np.broadcast_to(unsure[i], each.count), each.in_order)
-                for i, each in enumerate(groups)
-                if (tables := margins[i])
-            }
-        )
+        for i in totals:
+            if tables := _margins(i, label, by_label, edges):
+                seen = by_precision(tables)
+                doubt = np.square(_DOUBT * unsure[i] * seen.counts)
+                totals[i] = by_precision([totals[i], NoisyTable(seen.counts, seen.variance + doubt)])
     p_label = np.ones(1)
     if label is not None:
         labels = groups[label].count
@@ -199,8 +190,8 @@ def fit_tree(
         p_label = p_label / p_label.sum()
     ones = {i: _proper(totals[i], histograms.rows) for i in features}
     columns = {i: p_label[:, None] * ones[i] for i in features}
-    if by_label:
-        columns |= columns_by_label(p_label, ones, by_label, groups, histograms.rows)
+    for i, table in by_label.items():
+        columns[i] = shrunk(columns[i], table, histograms.rows, least=0.02)
     for i in features:
         if label is None:
             continue
@@ -216,7 +207,7 @@ def fit_tree(
             pair = pair * cells
         pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
         joints[i, j] = rake_three(expected, columns[i], columns[j], pair)
-    return Tree(histograms, groups, label, p_label, columns, joints, fine)
+    return Tree(histograms, groups, label, p_label, columns, joints)
 
 
 def _margins(
@@ -229,8 +220,7 @@ def _margins(
 
 
 def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTable:
-    ones = np.ones(groups.bins.count)
-    return NoisyTable(groups.sum_up(levels(histograms, i)), histograms.sigma**2 * groups.sum_up(ones))
+    return NoisyTable(groups.sum_up(histograms.levels(i)), groups.sum_up(histograms.variances(i)))
 
 
 def _margin(table: NoisyTable, axis: int) -> NoisyTable:

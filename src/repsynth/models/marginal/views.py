@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from repsynth.arrays import Ints
-from repsynth.models.fine import Fine
-from repsynth.models.groups import Groups, choose_groups, coarser, how_many, how_many_coarse
+from repsynth.columns.groups import Groups, choose_groups, coarser, how_many, how_many_coarse
 from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.tables import Cross, Pair, Tables
 from repsynth.scoring.stage import StageOne
@@ -36,11 +35,9 @@ class Views:
     stage: StageOne
     groups: tuple[Groups, ...]
     coarse: tuple[Groups, ...]
-    fine: Fine | None = None
-    """How numbers are spread inside of bins, where that was measured."""
 
     @classmethod
-    def of(cls, stage: StageOne, mu: float, fine: Fine | None = None) -> "Views":
+    def of(cls, stage: StageOne, mu: float) -> "Views":
         """Groups by the noise of the first tables to come, whose charge is `mu`."""
         histograms, label = stage.histograms, stage.schema.label_column
         columns = len(histograms.bins)
@@ -49,12 +46,12 @@ class Views:
         groups = choose_groups(histograms, label.name if label else None, most=most, noise=noise)
         few = how_many_coarse(histograms.rows, noise)
         coarse = tuple(coarser(histograms, i, each, few) for i, each in enumerate(groups))
-        return cls(stage, groups, coarse, fine)
+        return cls(stage, groups, coarse)
 
     @classmethod
-    def of_tables(cls, stage: StageOne, tables: Tables | LabelTables, fine: Fine | None) -> "Views":
+    def of_tables(cls, stage: StageOne, tables: Tables | LabelTables) -> "Views":
         columns = len(stage.histograms.bins)
-        return cls(stage, tables.groups[:columns], tables.groups[columns:], fine)
+        return cls(stage, tables.groups[:columns], tables.groups[columns:])
 
     @property
     def all_groups(self) -> tuple[Groups, ...]:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Floats
+from repsynth.columns.groups import NONE, Groups
 from repsynth.data.positions import seconds_at, values_at
-from repsynth.models.groups import NONE, Groups
 from repsynth.models.uncertainty import group_ends
 from repsynth.schema import Datetime, Discrete, Schema
 from repsynth.schema.conditions import Among, Both, Compared, Condition, Either, IsMissing, Not, columns_of

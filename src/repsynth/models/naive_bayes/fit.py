@@ -8,11 +8,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.positions import usual
+from repsynth.columns.adaptive_histogram import Histograms, to_simplex
+from repsynth.columns.cells import Bins
+from repsynth.columns.groups import Groups, choose_groups, pairs_with_label, probabilities_within
+from repsynth.columns.mixture import kept
+from repsynth.columns.quotas import Line, Quotas, systematic
+from repsynth.columns.value_sampler import Shape
 from repsynth.data.records import MISSING, Records
 from repsynth.models.completing import Completed, draw_each, with_given
-from repsynth.models.groups import Groups, choose_groups, pairs_with_label, probabilities_within
-from repsynth.models.mixture import kept
 from repsynth.models.naive_bayes.statistic import (
     GRID,
     LINEAR,
@@ -22,16 +25,11 @@ from repsynth.models.naive_bayes.statistic import (
     WeightedSums,
     from_label_code,
 )
-from repsynth.models.sampling import Line, Quotas, systematic
-from repsynth.models.shapes import Shape
 from repsynth.schema import Schema
-from repsynth.scoring.histograms import Histograms, to_simplex
 
-_FEW_VALUES = 32
+_SPREAD = 0.1  # how much labels are expected to differ from equal probabilities, as a sum of squares
 _TAIL = 1e-6
 _PLACES = 4_096
-_PARTS = 16
-"""Parts of a bin that are told apart: within a bin, too, values rise with z."""
 _RAREST = 0.01  # fraction of the records that a value is taken to have, at least
 _NARROWEST = 2.0  # standard deviation of a label's numbers at least, in units of the noise of their mean
 _WIDTHS = np.append(0.0, 4.0 ** np.arange(-2, 4))
@@ -93,21 +91,13 @@ class NaiveBayesSampler:
     def _log_density(self, j: int, codes: Ints) -> Floats:
         """(records, labels): of numbers, up to what all labels have in common."""
         column, ranked = self.schema.numeric[j], self._ranked[j]
-        if ranked is not None:
-            bins, table = self.histograms.bins[self.schema.learned.index(column)], ranked.by_bin()
-            full = np.flatnonzero(table[:, : ranked.numbers].any(axis=0))
-            nearest = np.abs(np.arange(ranked.numbers)[:, None] - full).argmin(axis=1)
-            table[:, : ranked.numbers] = table[
-                :, full[nearest]
-            ]  # a number that is never drawn counts as one near by
-            logs: Floats = np.log(table.T[bins.of_codes(codes)])
-            return logs
-        z = (codes[:, None] - self.contribution.centre[j]) / self.contribution.scale[j]
-        low, high = self._cut_off(j)
-        density = -0.5 * ((z - self.means[:, j]) / self.deviations[:, j]) ** 2
-        density = density - np.log(self.deviations[:, j] * np.maximum(high - low, 1e-300))
-        number = (codes != MISSING) & (codes <= column.steps)
-        return np.where(number[:, None], density, 0.0)  # of others, labels have the same fraction
+        bins, table = self.histograms.bins[self.schema.learned.index(column)], ranked.shape.probabilities.copy()
+        full = np.flatnonzero(table[:, : ranked.numbers].any(axis=0))
+        nearest = np.abs(np.arange(ranked.numbers)[:, None] - full).argmin(axis=1)
+        # A number that is never drawn counts as one near by.
+        table[:, : ranked.numbers] = table[:, full[nearest]]
+        logs: Floats = np.log(table.T[bins.of_codes(codes)])
+        return logs
 
     def _draw(self, given: Ints, generator: np.random.Generator) -> Records:
         rows = len(given)
@@ -119,11 +109,7 @@ class NaiveBayesSampler:
             codes[column.name] = line.put(np.where(cell == column.size, MISSING, cell) if column.missing else cell)
         for j, numeric in enumerate(self.schema.numeric):
             line = Line.of(given, len(self.label_probabilities), generator)
-            if (ranked := self._ranked[j]) is not None:
-                found = ranked.codes(line, generator)
-            else:
-                found = self._nearest(j, line, generator)
-            codes[numeric.name] = line.put(found)
+            codes[numeric.name] = line.put(self._ranked[j].codes(line, generator))
         return Records(rows=rows, codes=codes)
 
     @cached_property
@@ -131,78 +117,40 @@ class NaiveBayesSampler:
         return tuple(Quotas.of(distribution) for distribution in self.distributions)
 
     @cached_property
-    def _ranked(self) -> tuple["_Ranked | None", ...]:
-        """The numeric columns whose shape stage 1 shows above its noise: z only ranks the records among all of
-        them and the values follow that shape, so that spikes and skew survive."""
-        found: list[_Ranked | None] = []
+    def _ranked(self) -> tuple["_Ranked", ...]:
+        """The numeric columns: z only ranks the records among all of them, and the values follow the histogram, so
+        that spikes and skew survive."""
+        found = []
         for j, column in enumerate(self.schema.numeric):
             i = self.schema.learned.index(column)
-            if not self.histograms.clear(i) and j not in self.contribution.ranks:
-                found.append(None)
-                continue
-            numbers, others = self._numbers(i)
-            mixture = _Mixture(
-                self.label_probabilities, self.means[:, j], self.deviations[:, j], *self._cut_off(j)
-            )
-            found.append(_Ranked.of(self.histograms, i, mixture, numbers, others))
+            mixture = _Mixture(self.label_probabilities, self.means[:, j], self.deviations[:, j])
+            found.append(_Ranked.of(self.histograms.bins[i], mixture, *self._numbers(i)))
         return tuple(found)
-
-    def _cut_off(self, j: int) -> tuple[Floats, Floats]:
-        """Between which levels the normal z-scores of each label lie. In a column of many values they are cut off
-        at the bounds: piled up there, a tail would make a spike that nobody has."""
-        centre, scale = self.contribution.centre[j], self.contribution.scale[j]
-        steps = self.schema.numeric[j].steps
-        if steps <= _FEW_VALUES or j in self.contribution.ranks:
-            return np.zeros(len(self.means)), np.ones(len(self.means))
-        low, high = (
-            ndtr(np.clip((bound - self.means[:, j]) / self.deviations[:, j], -5.0, 5.0))
-            for bound in ((-0.5 - centre) / scale, (steps + 0.5 - centre) / scale)
-        )
-        return low, high
-
-    def _nearest(self, j: int, line: Line, generator: np.random.Generator) -> Ints:
-        """The position nearest to each record's z-score; special values and missing whatever it is."""
-        column, k = self.schema.numeric[j], line.row
-        low, high = self._cut_off(j)
-        level = low.take(k) + line.places(generator.random(line.rows)) * (high - low).take(k)
-        z = self.means[:, j].take(k) + self.deviations[:, j].take(k) * ndtri(np.clip(level, _TAIL, 1 - _TAIL))
-        nearest = np.rint(self.contribution.centre[j] + self.contribution.scale[j] * z)
-        positions = usual(np.clip(nearest, 0, column.steps).astype(np.int64), column)
-        numbers, others = self._numbers(self.schema.learned.index(column))
-        other = systematic(np.append(numbers.sum(), others), len(k), generator) - 1
-        missing = len(column.special)
-        return np.where(other < 0, positions, np.where(other == missing, MISSING, column.steps + 1 + other))
 
     def _numbers(self, i: int) -> tuple[Floats, Floats]:
         """The probabilities of a numeric column's bins of numbers; and of its special values, then of missing."""
-        bins, trusted = self.histograms.bins[i], self.histograms.trusted(i)
-        missing = self.histograms.missing_fraction(i)
-        probabilities = trusted / max(float(trusted.sum()), 1e-300) * (1 - missing)
+        bins, missing = self.histograms.bins[i], self.histograms.missing_fraction(i)
+        probabilities = self.histograms.probabilities[i] * (1 - missing)
         return probabilities[: bins.numbers], np.append(probabilities[bins.numbers :], missing)
 
 
 @dataclass(frozen=True)
 class _Mixture:
-    """The z-scores of a column: normal for each label, between two levels."""
+    """The z-scores of a column: normal for each label."""
 
     probabilities: Floats  # of the labels
     means: Floats
     deviations: Floats
-    low: Floats
-    high: Floats
 
     def below(self, z: Floats) -> Floats:
         """(labels, z): the fraction of a label's records with a smaller z-score."""
-        level = ndtr((z - self.means[:, None]) / self.deviations[:, None])
-        width = np.maximum(self.high - self.low, 1e-300)
-        below: Floats = np.clip((level - self.low[:, None]) / width[:, None], 0.0, 1.0)
+        below: Floats = ndtr((z - self.means[:, None]) / self.deviations[:, None])
         return below
 
     def below_ranks(self, ranks: Floats) -> Floats:
         """(labels, ranks): the fraction of a label's records that are below a rank among all, from 0 to 1."""
         places = np.linspace(_TAIL, 1 - _TAIL, max(_PLACES // len(self.means), 16))
-        inside = self.low[:, None] + places * (self.high - self.low)[:, None]
-        z = np.unique(self.means[:, None] + self.deviations[:, None] * ndtri(np.clip(inside, _TAIL, 1 - _TAIL)))
+        z = np.unique(self.means[:, None] + self.deviations[:, None] * ndtri(places))
         among_all = np.maximum.accumulate(self.probabilities @ self.below(z))
         found = self.below(np.interp(ranks, among_all, z))
         found[:, ranks <= 0], found[:, ranks >= 1] = 0.0, 1.0
@@ -211,50 +159,24 @@ class _Mixture:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """A numeric column by label: how often each part of each of its bins, each special value and missing."""
+    """A numeric column by label: how often each of its cells, special values and missing included."""
 
-    quotas: Quotas  # (labels, parts of the bins of numbers, special values and missing)
     shape: Shape
     numbers: int
 
     @classmethod
-    def of(cls, histograms: Histograms, i: int, mixture: _Mixture, numbers: Floats, others: Floats) -> "_Ranked":
+    def of(cls, bins: Bins, mixture: _Mixture, numbers: Floats, others: Floats) -> "_Ranked":
         """A label's records are as far up among all as their z-scores are; `numbers` and `others` are the
-        probabilities of bins, whatever the label."""
+        probabilities of cells, whatever the label."""
         share = float(numbers.sum())
-        ranks = np.cumsum(np.repeat(numbers / _PARTS / max(share, 1e-300), _PARTS))
-        fractions = np.diff(mixture.below_ranks(np.append(0.0, np.minimum(ranks, 1.0))), axis=1)
-        fractions = np.where(np.repeat(numbers > 0, _PARTS), np.maximum(fractions, 0.0), 0.0)
+        ranks = np.append(0.0, np.minimum(np.cumsum(numbers / max(share, 1e-300)), 1.0))
+        fractions = np.where(numbers > 0, np.maximum(np.diff(mixture.below_ranks(ranks), axis=1), 0.0), 0.0)
         whole = np.maximum(fractions.sum(axis=1, keepdims=True), 1e-300)
         every = np.hstack([share * fractions / whole, np.tile(others, (len(fractions), 1))])
-        shape = Shape.of(histograms, i, np.eye(histograms.bins[i].count))
-        return cls(Quotas.of(every), shape, len(numbers))
-
-    @cached_property
-    def _bin(self) -> Ints:
-        """The bin of each part; special values and missing are none of parts."""
-        others = self.quotas.values - _PARTS * self.numbers
-        return np.repeat(np.arange(self.numbers + others), [_PARTS] * self.numbers + [1] * others)
-
-    @cached_property
-    def _place(self) -> Floats:
-        """Which part of its bin each is."""
-        return (np.arange(self.quotas.values) % _PARTS).astype(np.float64)
-
-    def by_bin(self) -> Floats:
-        """(labels, bins): how often each is drawn, the special values and missing behind those of numbers."""
-        found = np.zeros((self.quotas.rows, int(self._bin.max()) + 1))
-        np.add.at(found.T, self._bin, self.quotas.probabilities.T)
-        return found
+        return cls(Shape.of(bins, every), len(numbers))
 
     def codes(self, line: Line, generator: np.random.Generator) -> Ints:
-        part = self.quotas.along(line, generator)
-        inside = generator.random(len(part))
-        inside += self._place.take(part)
-        inside /= _PARTS
-        row = self._bin.take(part)
-        level = line.round(1) + generator.integers(0, 2**32, dtype=np.uint32)
-        return self.shape.codes(row, level, inside)
+        return self.shape.along(line, generator)
 
 
 def fit_naive_bayes(
@@ -367,7 +289,8 @@ def _drawn_label_probabilities(schema: Schema, histograms: Histograms, fitted: F
     if schema.label_column is None:
         return fitted
     index = schema.learned.index(schema.label_column)
-    shrinkage = histograms.shrinkage(index)
+    noise = histograms.bins[index].values * (histograms.sigma / histograms.rows) ** 2
+    shrinkage = _SPREAD / (_SPREAD + noise)
     plain = to_simplex(histograms.noisy(index)[:-1] / histograms.rows)
     return shrinkage * plain + (1 - shrinkage) * fitted
 

@@ -63,7 +63,7 @@ class NaiveBayes(Model, frozen=True):
 
     def load(self, kept: Kept) -> "NaiveBayesFit":
         from repsynth.models.naive_bayes.statistic import Contribution, WeightedSums, families_by_place
-        from repsynth.storage.checks import flag, floats, integer, ints, require
+        from repsynth.storage.checks import flag, integer, ints, require
 
         stage, arrays, described = kept.stage, kept.arrays, kept.described
         schema, threshold = stage.schema, stage.threshold
@@ -77,8 +77,6 @@ class NaiveBayes(Model, frozen=True):
             discrete=schema.discrete,
             numeric=schema.numeric,
             offsets=tuple(ints(arrays[f"offset_{i}"], count, most=2**20) for i, count in enumerate(cells)),
-            centre=floats(arrays["centre"], len(schema.numeric)),
-            scale=floats(arrays["scale"], len(schema.numeric), positive=True),
             constant=constant,
             clip=clip,
             ranks=_read_ranks(stage, arrays),
@@ -126,9 +124,9 @@ class NaiveBayesFit:
         return strata[:, :, 0].sum(axis=0), noise
 
     def errors(self) -> "ModelErrors":
-        """Of the tables of label and discrete column that the sums hold, and of means by label."""
-        from repsynth.models.naive_bayes.statistic import GRID, LINEAR, UNIT, from_label_code
-        from repsynth.models.uncertainty import GroupMeans, ModelErrors, table_errors
+        """Of the tables of label and discrete column that the sums hold."""
+        from repsynth.models.naive_bayes.statistic import GRID, UNIT, from_label_code
+        from repsynth.models.uncertainty import ModelErrors, table_errors
 
         label, contribution = self.statistic.label, self.statistic.contribution
         if label is None:
@@ -137,25 +135,13 @@ class NaiveBayesFit:
         labels = self.statistic.labels
         noise = self.sigma / GRID * math.sqrt(self.statistic.strata * (1 + 3 / labels)) / (2 * labels)
         mass = np.maximum(sums[:, 0] * UNIT / contribution.constant, 1.0)[:, None]
-        blocks, tables, start = contribution.blocks, [], contribution.blocks.one_hot.start
+        tables, start = [], contribution.blocks.one_hot.start
         for column, offset in zip(contribution.discrete, contribution.offsets, strict=True):
             counts = sums[:, start : start + len(offset)] + mass * (offset / UNIT)
             variances = np.broadcast_to(noise**2 * (1 + (offset / contribution.constant) ** 2), counts.shape)
             tables.append(table_errors((label.name, column.name), SUMS, counts, variances, clipped=True))
             start += len(offset)
-        z, error = sums[:, blocks.numbers] / LINEAR / mass, noise / LINEAR / mass[:, 0]
-        means = [
-            GroupMeans(
-                label.name,
-                label.values,
-                column.name,
-                contribution.centre[i] + contribution.scale[i] * z[:, i],
-                contribution.scale[i] * error,
-            )
-            for i, column in enumerate(contribution.numeric)
-            if i not in contribution.ranks
-        ]
-        return ModelErrors(tuple(tables), tuple(means))
+        return ModelErrors(tuple(tables), ())
 
     def sampler(self) -> "NaiveBayesSampler":
         from repsynth.models.naive_bayes.fit import fit_naive_bayes
@@ -174,24 +160,19 @@ class NaiveBayesFit:
         split = self.statistic.split_at is not None
         return {"constant": contribution.constant, "clip": contribution.clip, "split": split}, {
             "sums": self.noisy,
-            "centre": np.array(contribution.centre, dtype=np.float64),
-            "scale": np.array(contribution.scale, dtype=np.float64),
             **{f"offset_{i}": offset for i, offset in enumerate(contribution.offsets)},
-            **{f"z_{i}": ranks.z for i, ranks in contribution.ranks.items()},
+            **{f"z_{i}": ranks.z for i, ranks in enumerate(contribution.ranks)},
         }
 
 
-def _read_ranks(stage: "StageOne", arrays: "Arrays") -> "dict[int, Ranks]":
-    """z by rank, for the columns whose bins a look has placed."""
+def _read_ranks(stage: "StageOne", arrays: "Arrays") -> "tuple[Ranks, ...]":
     from repsynth.models.naive_bayes.statistic import FARTHEST, Ranks
     from repsynth.storage.checks import floats, require
 
-    found = {}
+    found = []
     for j, column in enumerate(stage.schema.numeric):
-        i = stage.schema.learned.index(column)
-        if i in stage.histograms.located:
-            bins = stage.histograms.bins[i]
-            z = np.array(floats(arrays[f"z_{j}"], bins.numbers))
-            require(bool(np.all(np.abs(z) <= FARTHEST)), "a z-score is out of range")
-            found[j] = Ranks(bins, z)
-    return found
+        bins = stage.histograms.bins[stage.schema.learned.index(column)]
+        z = np.array(floats(arrays[f"z_{j}"], bins.numbers))
+        require(bool(np.all(np.abs(z) <= FARTHEST)), "a z-score is out of range")
+        found.append(Ranks(bins, z))
+    return tuple(found)

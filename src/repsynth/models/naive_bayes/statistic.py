@@ -20,14 +20,13 @@ import numpy as np
 from scipy.special import ndtri
 
 from repsynth.arrays import Bools, Floats, Ints
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
+from repsynth.columns.groups import NONE, Groups, groups_of_families
 from repsynth.data.records import MISSING, Records
 from repsynth.models.clipping import clipped
-from repsynth.models.groups import NONE, Groups, groups_of_families
 from repsynth.schema import Discrete, Numeric, Schema
 from repsynth.scoring.base import Score
-from repsynth.scoring.bins import Bins
-from repsynth.scoring.histograms import Histograms
-from repsynth.scoring.rarity import standardisation, standardise
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL, WeightFunction
 
@@ -52,8 +51,8 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Ranks:
-    """z of a column whose bins a look has placed: by the rank of a number among all, from the released histogram.
-    In wide bounds a position says little. `z` has an entry for each bin of numbers."""
+    """z of a numeric column: by the rank of a number among all, from the released histogram. `z` has an entry for
+    each cell of numbers."""
 
     bins: Bins
     z: Floats
@@ -81,32 +80,25 @@ class Moments:
     """0.8 z and 0.3 (z² − 1) of one numeric column, in units of 1/UNIT; 0 where a value is missing or special."""
 
     column: Numeric
-    centre: float
-    scale: float
-    ranks: Ranks | None
+    ranks: Ranks
 
     @property
     def starts(self) -> Ints | None:
-        """Where they change; None where that is everywhere."""
-        return None if self.ranks is None else self.ranks.bins.starts
+        """Where they change."""
+        return self.ranks.bins.starts
 
     def linear(self, codes: Ints) -> Ints:
         """0.8 z."""
-        return np.rint(self._z(codes) * (LINEAR * UNIT)).astype(np.int64)
+        return np.rint(self.ranks.of_codes(codes) * (LINEAR * UNIT)).astype(np.int64)
 
     def square(self, codes: Ints) -> Ints:
         """0.3 (z² − 1)."""
-        z = self._z(codes)
+        z = self.ranks.of_codes(codes)
         none = (codes == MISSING) | (codes > self.column.steps)
         return np.where(none, 0.0, np.rint((z * z - 1) * (SQUARE * UNIT))).astype(np.int64)
 
     def squared_norm(self, codes: Ints) -> Ints:
         return self.linear(codes) ** 2 + self.square(codes) ** 2
-
-    def _z(self, codes: Ints) -> Floats:
-        if self.ranks is not None:
-            return self.ranks.of_codes(codes)
-        return standardise(codes, self.column.steps, self.centre, self.scale, FARTHEST)
 
 
 @dataclass(frozen=True)
@@ -134,18 +126,16 @@ class Contribution:
 
     `offsets` holds each discrete column's probabilities; a column that declares missing values has a last cell
     for them, in any other a missing cell contributes nothing. Columns of `groups`, whose rare values have public
-    families, have a cell for each group in place of one for each value. z is taken of a number's position, or of
-    its rank in columns of `ranks`. `constant` and `clip` are in units of 1/UNIT.
+    families, have a cell for each group in place of one for each value. `constant` and `clip` are in units of
+    1/UNIT.
     """
 
     discrete: tuple[Discrete, ...]
     numeric: tuple[Numeric, ...]
     offsets: tuple[Ints, ...]
-    centre: tuple[float, ...]
-    scale: tuple[float, ...]
+    ranks: tuple[Ranks, ...]
     constant: int
     clip: int
-    ranks: "Mapping[int, Ranks]" = field(default_factory=dict)
     groups: "Mapping[int, Groups]" = field(default_factory=dict)
 
     @property
@@ -203,8 +193,7 @@ class Contribution:
 
     @cached_property
     def _moments(self) -> tuple[Moments, ...]:
-        found = zip(self.numeric, self.centre, self.scale, strict=True)
-        return tuple(Moments(*each, self.ranks.get(i)) for i, each in enumerate(found))
+        return tuple(Moments(*each) for each in zip(self.numeric, self.ranks, strict=True))
 
     @cached_property
     def _one_hots(self) -> tuple[_OneHot, ...]:
@@ -341,21 +330,14 @@ def make_contribution(schema: Schema, histograms: Histograms, *, equalize: bool 
         if j in groups:
             probabilities = groups[j].sum_up(np.append(probabilities, [0.0] * (not column.missing)))
         offsets.append(np.rint(probabilities * UNIT).astype(np.int64))
-    standards = [standardisation(histograms, index[column.name]) for column in schema.numeric]
     typical = _typical_norm(schema)
     contribution = Contribution(
         discrete=schema.discrete,
         numeric=schema.numeric,
         offsets=tuple(offsets),
-        centre=tuple(centre for centre, _ in standards),
-        scale=tuple(scale for _, scale in standards),
+        ranks=tuple(Ranks.of_column(histograms, index[column.name]) for column in schema.numeric),
         constant=round(0.3 * typical * UNIT),
         clip=round(_CLIP * typical * UNIT),
-        ranks={
-            j: Ranks.of_column(histograms, index[column.name])
-            for j, column in enumerate(schema.numeric)
-            if index[column.name] in histograms.located
-        },
         groups=groups,
     )
     return replace(contribution, clip=contribution.smallest_norm()) if equalize else contribution

@@ -31,7 +31,6 @@ class Autoregressive(Model, frozen=True):
 
     name: ClassVar[str] = "autoregressive"
     score_share: ClassVar[float] = 0.1
-    per_bin: ClassVar[float | None] = 8.0
     what: ClassVar[str] = "The network and the records take"
     purposes: ClassVar[Mapping[str, str]] = {GRADIENTS: "weighted clipped gradients"}
     epochs: Annotated[float, Meta(ge=0.01, le=10_000, description="how often a record takes part on average")] = (
@@ -124,7 +123,7 @@ class Autoregressive(Model, frozen=True):
         """Features are kept, not worked out again: a basis is not unique."""
         import numpy as np
 
-        from repsynth.models.groups import read_groups
+        from repsynth.columns.groups import read_groups
         from repsynth.models.network.network import LARGEST_PARAMETER, MOST_HIDDEN, Network
         from repsynth.models.network.recipe import CLIP_UNITS
         from repsynth.storage.checks import floats, ints, require

@@ -22,11 +22,11 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 
 from repsynth.arrays import Bools, Floats, Int32s, Ints
+from repsynth.columns.groups import NONE, Groups, choose_groups, pairs_with_label
+from repsynth.columns.quotas import GOLDEN
+from repsynth.columns.value_sampler import Shape, shapes_of, values_of
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed, draw_each, effective_size, with_given
-from repsynth.models.groups import NONE, Groups, choose_groups, levels, pairs_with_label
-from repsynth.models.sampling import GOLDEN
-from repsynth.models.shapes import Shape, shapes_of, values_of
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
 
@@ -341,7 +341,7 @@ def _not_too_many(stage: StageOne, i: int, groups: Groups) -> Groups:
     if groups.count <= MOST_NETWORK_GROUPS:
         return groups
     rank = np.empty(groups.count, dtype=np.int64)
-    rank[np.argsort(-groups.sum_up(levels(stage.histograms, i)), kind="stable")] = np.arange(groups.count)
+    rank[np.argsort(-groups.sum_up(stage.histograms.levels(i)), kind="stable")] = np.arange(groups.count)
     missing = groups.of_bin[-1]
     if missing != NONE:  # they keep a group of their own, the last one
         rank[rank > rank[missing]] -= 1
@@ -354,7 +354,7 @@ def _not_too_many(stage: StageOne, i: int, groups: Groups) -> Groups:
 
 
 def _probabilities(stage: StageOne, i: int, groups: Groups) -> Floats:
-    counts = np.maximum(groups.sum_up(levels(stage.histograms, i)), 0.0) + 0.5 * stage.histograms.sigma
+    counts = np.maximum(groups.sum_up(stage.histograms.levels(i)), 0.0) + 0.5 * stage.histograms.sigma
     probabilities: Floats = counts / counts.sum()
     return probabilities
 

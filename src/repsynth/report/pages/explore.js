@@ -132,14 +132,6 @@ const Explore = (() => {
 
   const weighs = (facts, asked) => facts.rules[asked.rule].threshold || asked.outlier_epsilon !== null;
 
-  // How much of their share the histograms need: less where records are many, and some weigh less than others.
-  const factor = (facts, model, budget, asked, own) => {
-    const fixed = facts.shares.score !== null || model.enough === null || !asked.public || own.length > 0;
-    if (fixed || !weighs(facts, asked)) return 1;
-    const signal = (asked.rows * budget.mu) / Math.sqrt(facts.learned);
-    return Math.min(Math.max(Math.sqrt(Math.sqrt(model.enough / signal)), model.least_factor), 1);
-  };
-
   // The charges of stage 1 and of the model, in order. The noise is that of all rows of a person that count; where
   // these may be several, the number of records is not public.
   const chargesOf = (facts, model, budget, asked) => {
@@ -148,20 +140,14 @@ const Explore = (() => {
     const own = few(asked.rows * budget.mu, facts.scorer.least) ? [] : facts.scorer.parts;
     const histograms = (facts.shares.score ?? model.score_share) - sum(own.map((part) => part.share));
     if (histograms < 1e-6) throw new Refusal("the scorer's own measurements take the whole score share; lower them, or raise that");
-    const seen = !few(asked.rows * budget.mu * Math.sqrt(histograms), facts.looks.least);
-    const looks = (seen ? facts.looks.parts : []).map((part) => ({ ...part, share: part.share * histograms }));
-    shares.push(...looks);
-    shares.push({
-      name: "histograms",
-      share: (histograms - sum(looks.map((part) => part.share))) * factor(facts, model, budget, asked, own),
-      sensitivity: Math.sqrt(facts.learned),
-    });
+    shares.push({ name: "coarse histograms", share: histograms, sensitivity: Math.sqrt(facts.learned) });
     shares.push(...own);
     if (weighs(facts, asked)) {
       shares.push({ name: "scores", share: facts.shares.scores, sensitivity: 1 });
     }
-    const rest = 1 - sum(shares.map((part) => part.share));
+    const rest = 1 - sum([...shares, ...facts.looks].map((part) => part.share));
     if (rest < 0.05) throw new Refusal("the shares leave less than a twentieth of the budget for the model; lower them");
+    shares.push(...facts.looks);
     shares.push(...model.parts.map((part) => ({ ...part, share: rest * part.share })));
     return shares.map((part) => {
       const mu = budget.mu * Math.sqrt(part.share) * (1 - 1e-12), sensitivity = facts.person.rows * part.sensitivity;
@@ -271,14 +257,12 @@ const Explore = (() => {
 
   // For each column: its bins, their noise, and the standard error of the share of a bin of mean size.
   const columnsOf = (facts, found, asked) => {
-    const sigma = found.charges.find((each) => each.name === "histograms").sigma;
+    const sigma = found.charges.find((each) => each.name === "coarse histograms").sigma;
     const count = found.charges.find((each) => each.name === "count");
-    const signal = asked.rows / sigma, { bins } = facts;
-    const place = bins.counts.indexOf(reached(bins.rules[found.model.bins], Math.max(signal, 1)));
-    const located = found.charges.some((each) => each.name === "ranges") ? new Set(bins.wide) : new Set();
+    const { bins } = facts, place = bins.counts.indexOf(reached(bins.steps, asked.rows / sigma));
     return facts.columns.map((column, i) => {
       const own = bins.of[i];
-      const cells = located.has(i) ? reached(bins.located, signal) : typeof own === "number" ? own : own[place];
+      const cells = typeof own === "number" ? own : own[place];
       const error = Math.hypot(sigma, (count ? count.sigma : 0) / cells) / asked.rows;
       return { name: column.name, bins: cells, sigma, error, share: 1 / cells, relative: (sigma * cells) / asked.rows };
     });
@@ -293,7 +277,7 @@ const Explore = (() => {
 
   // What cautions.py says of such a run.
   const warningsOf = (facts, found, budget, asked) => {
-    const said = [], { rows } = asked, sigma = found.charges.find((each) => each.name === "histograms").sigma;
+    const said = [], { rows } = asked, sigma = found.charges.find((each) => each.name === "coarse histograms").sigma;
     const noisy = facts.columns.filter((column) => column.size !== null && rows < sigma * column.fewest);
     if (rows < 4 * sigma) {
       said.push(

@@ -122,19 +122,7 @@ const OwnBound = (() => {
   };
 
   const scores = {
-    rarity: (score, codes, columns) => {
-      let sum = 0;
-      for (const each of score.columns) {
-        sum += Math.max(...each.tables.map((table) => table.scores[bin(table, codes)]));
-        if (each.scale === null) continue;
-        const name = each.tables[0].column, found = codes[name];
-        const steps = columns.get(name).steps;
-        const usual = found !== MISSING && found <= steps;
-        const z = usual ? clip((found - each.centre) / each.scale, -score.farthest, score.farthest) : 0;
-        sum += Math.floor(z * z * score.extremes);
-      }
-      return sum;
-    },
+    rarity: (score, codes) => score.columns.reduce((sum, table) => sum + table.scores[bin(table, codes)], 0),
     pairwise: (score, codes) => {
       const cells = score.cells.map((table) => bin(table, codes));
       const group = (i) => score.groups[i][cells[i]];

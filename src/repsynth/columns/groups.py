@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
+from repsynth.columns.adaptive_histogram import Histograms, merge_neighbours
+from repsynth.columns.cells import Bins
+from repsynth.columns.hierarchy import families_of
 from repsynth.data.records import Records
-from repsynth.scoring.bins import Bins
-from repsynth.scoring.families import families_of
-from repsynth.scoring.histograms import Histograms, merge_neighbours
 from repsynth.storage.checks import ints, require
 
 NONE = -1
@@ -90,8 +90,7 @@ def coarser(histograms: Histograms, i: int, groups: Groups, most: int = _COARSE)
     """The groups of a numeric column taken together to so many of about equal mass; others stay as they are."""
     if groups.bins.starts is None or groups.count <= most:
         return groups
-    counts = histograms.noisy(i) if histograms.clear(i) else np.append(histograms.probabilities[i], 0.0)
-    mass = np.maximum(groups.sum_up(counts)[: groups.in_order], 1e-9)
+    mass = np.maximum(groups.sum_up(histograms.levels(i))[: groups.in_order], 1e-9)
     middle = (np.cumsum(mass) - mass / 2) / mass.sum()
     _, of_group = np.unique(np.floor(middle * most), return_inverse=True)
     return Groups(groups.bins, _with_others(groups.bins, of_group[groups.of_bin[: groups.bins.numbers]]))
@@ -127,37 +126,9 @@ def how_many_coarse(rows: float, noise: float) -> int:
     return int(np.clip((0.05 * rows / noise) ** (1 / 3), _COARSE, _MOST_COARSE))
 
 
-def levels(histograms: Histograms, i: int) -> Floats:
-    """The counts of a column's bins, shrunk where noise drowns them, the missing one last (0 where undeclared).
-    Noise makes neither spikes nor tails of numbers."""
-    counts = histograms.noisy(i)
-    if not histograms.clear(i) or families_of(histograms.bins[i].column) is not None:
-        counts = np.append(histograms.probabilities[i] * histograms.rows, counts[-1])
-    elif histograms.bins[i].starts is not None:
-        counts = np.append(histograms.clean(i), counts[-1])
-    if not histograms.bins[i].column.missing:
-        counts[-1] = 0.0
-    return counts
-
-
 def probabilities_within(histograms: Histograms, i: int, groups: Groups) -> Floats:
-    """(groups, bins): how the records of a group are spread over its bins.
-
-    Bins that noise may have emptied or filled are levelled out with their neighbours, by width; spikes stay.
-    """
-    counts = levels(histograms, i)
-    if groups.bins.starts is not None:
-        numbers = groups.bins.numbers
-        values, of_bin = counts[:numbers], groups.of_bin[:numbers]
-        widths = groups.bins.widths.astype(np.float64)
-        for group in range(int(of_bin.max()) + 1):
-            inside = np.flatnonzero((of_bin == group) & (values != 0))  # what is empty stays so
-            if not inside.size:
-                continue
-            part = merge_neighbours(values[inside], 2 * histograms.sigma, 3 * histograms.sigma)
-            mass, width = (np.bincount(part, per_bin[inside]) for per_bin in (values, widths))
-            values[inside] = (np.maximum(mass, 0.0) / width)[part] * widths[inside]
-    counts = np.maximum(counts, 1e-9)
+    """Return (groups, cells): how the records of a group are spread over its cells."""
+    counts = np.maximum(histograms.levels(i), 1e-9)
     if counts[-1] < 2 * histograms.sigma:
         counts[-1] = 1e-30
     spread = np.zeros((groups.count, len(counts)))
@@ -168,7 +139,7 @@ def probabilities_within(histograms: Histograms, i: int, groups: Groups) -> Floa
 
 
 def _of_bin(histograms: Histograms, i: int, bins: Bins, *, most: int, apart: bool, noise: float) -> Ints:
-    counts = levels(histograms, i)[:-1]
+    counts = histograms.levels(i)[:-1]
     if apart:
         of_bin = np.arange(len(counts))
     elif (families := families_of(bins.column)) is not None:

@@ -1,0 +1,1 @@
+"""What the values of one column look like: cells, histograms, groups of cells, drawing of values."""
