@@ -7,10 +7,11 @@
 The first look counts everybody in full and says how many records a cell has. The later ones are weighted and say
 only how the records of a cell are spread over its parts. Scores are made of the first cells, so the weight of a
 record hardly depends on where in its cell it lies. Parts that noise could have made keep what is expected of them:
-an even spread by width, with as many records at round numbers as the column has on average.
+an even spread by width.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -29,17 +30,12 @@ if TYPE_CHECKING:
     from repsynth.scoring.base import Arrays
 
 COARSE, REFINED, FINE = "coarse histograms", "refined histograms", "fine histograms"
-PARTS = {REFINED: 20, FINE: 100}
+PARTS = {REFINED: 20, FINE: 200}
 """Into how many parts each later look divides a cell, about: noise may hide most of them, and still show a few."""
 
 _ABOVE_NOISE = 3.0  # standard deviations from which on a cell is divided
-_TAIL, _WIDE_TAIL = 2.0, 3.0  # standard deviations that noise reaches at the ends of a column, and of a wide one
-_SPIKE = 4.0  # standard deviations above what is expected, which hardly any noise reaches
-_ATOMS = 2.0  # standard deviations from which on round numbers are believed to be frequent
-_VARIANCES = 4.0 ** np.arange(-2, 9)
+_VARIANCES = 16.0 ** np.arange(5)
 """Variances of the mixture's parts, in units of the noise's, for a cell of mean size."""
-_EVEN = 3.0
-"""Cells that are counted as evenly spread before any is seen: a column needs some evidence that it is not."""
 _LEAST = 0.001
 """Of what is expected in a part: none is taken to be empty."""
 _MOST_LOADED = 2**14
@@ -97,13 +93,36 @@ class Look:
     sigma: float
     unit: int
 
+    def layer(self, column: int) -> "_Layer":
+        """Return the cells of numbers of one column, in records."""
+        k = self.columns.index(column)
+        start, bins = sum(bins.count for bins in self.bins[:k]), self.bins[k]
+        counts = self.counts[start : start + bins.numbers] / self.unit
+        return _Layer(bins, counts, np.full(bins.numbers, (self.sigma / self.unit) ** 2))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Cells of one column, their noisy weighted counts, and the variances of these."""
+
+    bins: Bins
+    counts: Floats
+    variances: Floats
+
+    def combined_with(self, finer: "_Layer") -> "_Layer":
+        """Return the layer with what the sums over finer cells add, by precision."""
+        parents = finer.bins.parents(self.bins)
+        counts, variances = np.bincount(parents, finer.counts), np.bincount(parents, finer.variances)
+        both = self.variances * variances / (self.variances + variances)
+        return _Layer(self.bins, both * (self.counts / self.variances + counts / variances), both)
+
 
 @dataclass(frozen=True)
 class Histograms:
     """Noisy histograms of every column. `rows` is the released or declared number of records.
 
-    `refined` holds, for columns that a later look has refined, the count that is believed of each cell of numbers
-    and the variance of its noise; `counts` then repeats these.
+    `refined` holds, for columns that a later look has refined, the estimate of each cell of numbers and the
+    variance of its noise; `counts` then repeats the estimates.
     """
 
     bins: tuple[Bins, ...]
@@ -121,10 +140,9 @@ class Histograms:
         return self.counts[self._starts[column] : self._starts[column + 1]].astype(np.float64)
 
     def levels(self, column: int) -> Floats:
-        """Return how many records each cell has: not negative for numbers, the missing last (0 where undeclared).
+        """Return the estimated records in each cell: not negative for numbers, missing last (0 where undeclared).
 
-        Cells at the ends of a numeric column whose counts, one by one and added up, stay within the noise are
-        empty. Rare values of a category share what their family has.
+        The tails of a numeric column fall with the distance. Rare values of a category share what their family has.
         """
         return self._levels[column].copy()
 
@@ -136,8 +154,9 @@ class Histograms:
             if (families := families_of(bins.column)) is not None:
                 counts[:-1] = by_family(counts[:-1], self.sigma, families)
             elif bins.starts is not None:
-                numbers = self.refined[i][0] if i in self.refined else self._without_tails(i)
-                special = counts[bins.numbers : -1]
+                numbers, special = counts[: bins.numbers], counts[bins.numbers : -1]
+                if i not in self.refined:
+                    numbers = with_tails(numbers, np.full(len(numbers), self.sigma), clear_of_noise(len(self.counts)))
                 special = np.where(special > 2 * self.sigma, special, 0.0)
                 counts = np.concatenate([numbers, special, counts[-1:]])
             if not bins.column.missing:
@@ -145,20 +164,8 @@ class Histograms:
             found.append(counts)
         return tuple(found)
 
-    def _without_tails(self, column: int) -> Floats:
-        bins = self.bins[column]
-        numbers, widths = self.noisy(column)[: bins.numbers], bins.widths
-        wide = int(widths.max()) > 4 * int(np.median(widths))
-        inside = within_noise(numbers, self.sigma, _WIDE_TAIL if wide else _TAIL)
-        if inside is not None:
-            kept = numbers > 4 * self.sigma  # a spike beyond the ends
-            kept[inside] = True
-            numbers = np.where(kept, numbers, 0.0)
-        return np.maximum(numbers, 0.0)
-
     def variances(self, column: int) -> Floats:
-        """Return the variance of the noise in each cell's level. A cell that a later look found has its share of
-        the noise of the first cell that it is part of."""
+        """Return the variance of the noise in each cell."""
         found = np.full(self.bins[column].count, self.sigma**2)
         if column in self.refined:
             found[: self.bins[column].numbers] = self.refined[column][1]
@@ -201,24 +208,39 @@ class Histograms:
             codes[bins.column.name] = np.where(absent, MISSING, drawn)
         return Records(rows=rows, codes=codes)
 
-    def refined_by(self, look: Look) -> "Histograms":
-        """Return the histograms with the finer cells of a look: post-processing."""
-        bins, refined = list(self.bins), dict(self.refined)
+    def refined_by(self, looks: "Sequence[Look]") -> "Histograms":
+        """Return the histograms with the finer cells of later looks: post-processing."""
+        bins, refined = list(self.bins), {}
         counts = [self.noisy(i) for i in range(len(bins))]
-        starts = np.cumsum([0, *(each.count for each in look.bins)])
-        for k, i in enumerate(look.columns):
-            old, new = self.bins[i], look.bins[k]
-            parents = new.parents(old)
-            seen = look.counts[starts[k] : starts[k] + new.numbers] / look.unit
-            sigma, noise = look.sigma / look.unit, self.variances(i)[: old.numbers]
-            totals = _Totals.of(parents, seen, sigma, self._levels[i][: old.numbers], noise)
-            shares = shares_inside(parents, new.widths, seen, sigma, totals.weighted)
-            # The noise of a part is that of its cell and, where that was divided, that of the look.
-            of_look = np.where(np.bincount(parents) > 1, (sigma * totals.scale) ** 2, 0.0)
-            refined[i] = totals.levels[parents] * shares, totals.variances[parents] * shares**2 + of_look[parents]
-            bins[i] = new
-            counts[i] = np.concatenate([refined[i][0], counts[i][old.numbers :]])
+        for i in sorted({i for look in looks for i in look.columns}):
+            layers = [look.layer(i) for look in looks if i in look.columns]
+            refined[i] = self._estimate(i, layers)
+            counts[i] = np.concatenate([refined[i][0], counts[i][bins[i].numbers :]])
+            bins[i] = layers[-1].bins
         return replace(self, bins=tuple(bins), counts=np.concatenate(counts), refined=refined)
+
+    def _estimate(self, column: int, layers: "Sequence[_Layer]") -> tuple[Floats, Floats]:
+        """Return the records in each of the finest cells of a numeric column, and the variances of their noise.
+
+        From the finest layer up, sums of parts add to what is known of a cell. Then, from the first cells down,
+        each is shared out to its parts.
+        """
+        first = self.bins[column]
+        summed = [layers[-1]]
+        for layer in layers[-2::-1]:
+            summed.insert(0, layer.combined_with(summed[0]))
+        totals = _Totals.of(first, self.noisy(column)[: first.numbers], self.sigma**2, summed[0])
+        levels = with_tails(totals.counts, np.sqrt(totals.variances), clear_of_noise(len(self.counts)))
+        weighted, variances, coarse = totals.weighted, totals.variances, first
+        for layer in summed:
+            parents = layer.bins.parents(coarse)
+            shares = shares_inside(parents, layer.bins.widths, layer.counts, np.sqrt(layer.variances), weighted)
+            scale = levels / weighted
+            # The noise of a part is that of its cell and, where that was divided, that of the look.
+            of_look = np.where(np.bincount(parents) > 1, np.square(scale), 0.0)[parents] * layer.variances
+            variances = variances[parents] * shares**2 + of_look
+            levels, weighted, coarse = levels[parents] * shares, weighted[parents] * shares, layer.bins
+        return levels, variances
 
     def to_divide(self, name: str, sigma: float) -> tuple[tuple[int, ...], tuple[Bins, ...]]:
         """Return which columns a look refines, and their cells; all that may be refined where nothing is to be
@@ -237,7 +259,7 @@ class Histograms:
         return tuple(chosen), tuple(finer[i] for i in chosen)
 
 
-def shares_inside(parents: Ints, widths: Ints, counts: Floats, sigma: float, whole: Floats) -> Floats:
+def shares_inside(parents: Ints, widths: Ints, counts: Floats, sigma: Floats, whole: Floats) -> Floats:
     """Return the share of each part in the cell that it is part of.
 
     `counts` are noisy weighted counts of the parts, `whole` those of the cells. What parts have beyond what is
@@ -251,18 +273,19 @@ def shares_inside(parents: Ints, widths: Ints, counts: Floats, sigma: float, who
     [1.0, 0.0, 0.0, 0.33, 0.33, 0.33]
     """
     parts = np.bincount(parents)
-    expected = whole[parents] * _expected_shares(parents, widths.astype(np.float64), counts, whole, sigma)
+    expected = (whole / np.bincount(parents, widths))[parents] * widths
     found, split = expected.copy(), parts[parents] > 1
     if not split.any():
         return np.ones(len(parents))
-    rest = (counts - expected)[split] / sigma
+    sigma = np.broadcast_to(sigma, counts.shape)
+    noise = sigma[split]
+    rest = (counts - expected)[split] / noise
     none, size = np.zeros_like(rest), expected[split] / expected[split].mean() + 1e-9
-    spread = np.stack([none, *np.multiply.outer(_VARIANCES, size), none])
-    centres = np.stack([*(none for _ in spread[1:]), -expected[split] / sigma])  # the last part: empty cells
-    before = np.append(_EVEN, np.zeros(len(spread) - 1))
-    found[split] += sigma * posterior_means(rest, np.ones_like(rest), centres, spread, before)
+    spread = np.stack([none, *np.multiply.outer(_VARIANCES, size**2), *(none + each for each in _VARIANCES), none])
+    centres = np.stack([*(none for _ in spread[1:]), -expected[split] / noise])  # the last part: empty cells
+    found[split] += noise * posterior_means(rest, np.ones_like(rest), centres, spread, np.zeros(len(spread)))
     found = np.maximum(found, _LEAST * expected)
-    spikes = found > expected + _SPIKE * sigma
+    spikes = found > expected + clear_of_noise(len(found)) * sigma
     left = np.maximum(whole - np.bincount(parents, found * spikes), _LEAST * whole)
     others = np.bincount(parents, np.where(spikes, 0.0, found))
     found = np.where(spikes, found, found * (left / np.maximum(others, 1e-300))[parents])
@@ -272,54 +295,30 @@ def shares_inside(parents: Ints, widths: Ints, counts: Floats, sigma: float, who
 
 @dataclass(frozen=True)
 class _Totals:
-    """How many records cells have, by what was known of them and by what a look has seen of their parts."""
+    """What is known of the first cells, from the first look and from the sums of their parts."""
 
-    levels: Floats
+    counts: Floats
+    """Records, without bias: they may be negative."""
     variances: Floats
     weighted: Floats
-    """The same in the weighted counts of the look."""
-    scale: Floats
-    """From weighted counts to records."""
+    """Weighted counts: positive."""
 
     @classmethod
-    def of(cls, parents: Ints, seen: Floats, sigma: float, levels: Floats, variances: Floats) -> "_Totals":
-        """By precision. The mean weight of the column is as wrong for a single cell as weights differ."""
-        sums, noise = np.bincount(parents, seen), sigma**2 * np.bincount(parents)
-        weight = float(np.clip(sums.sum() / max(float(levels.sum()), 1.0), 0.01, 1.0))
+    def of(cls, bins: Bins, counts: Floats, variance: float, parts: _Layer) -> "_Totals":
+        """By precision. Where weights differ, sums of weights say nothing of the number of records; and the mean
+        weight of the column is as wrong for a single cell as weights differ."""
+        parents = parts.bins.parents(bins)
+        sums, noise = np.bincount(parents, parts.counts), np.bincount(parents, parts.variances)
+        weight = float(np.clip(sums.sum() / max(float(counts.sum()), 1.0), 0.01, 1.0))
         if weight > 0.99:  # all records count in full
             weight = 1.0
-        doubt = weight**2 * variances + (min(weight, 1 - weight) * levels) ** 2 + 1e-12
+        doubt = weight**2 * variance + (min(weight, 1 - weight) * counts) ** 2
         left = noise * doubt / (noise + doubt)
-        found = np.where(levels > 0, left * (sums / noise + weight * levels / doubt), 0.0)
+        found = left * (sums / noise + weight * counts / doubt)
         weighted = np.maximum(found, np.sqrt(left))
-        full = np.where(levels > 0, np.maximum(found, 0.0) / weight, 0.0)
-        # What is seen of a cell divides it; how many records it has, the first look says where weights differ.
-        known = left / weight**2
-        believed = full if weight == 1.0 else levels
-        return cls(
-            believed,
-            known if weight == 1.0 else variances,
-            weighted,
-            believed / np.maximum(weighted, 1e-300),
-        )
-
-
-def _expected_shares(parents: Ints, widths: Floats, counts: Floats, whole: Floats, sigma: float) -> Floats:
-    """Return what each part is expected to have of its cell: by width, but for round numbers with a cell of their
-    own, which share what all of them in the column have together, where that stands above the noise."""
-    parts, width = np.bincount(parents), np.bincount(parents, widths)
-    even: Floats = widths / width[parents]
-    atoms = (widths == 1) & (width > 2 * parts)[parents]
-    if not atoms.any():
-        return even
-    own = np.bincount(parents, atoms)
-    together = float(counts[atoms].sum())
-    if together < _ATOMS * sigma * math.sqrt(float(atoms.sum())):
-        return even
-    fraction = min(together / max(float(whole[own > 0].sum()), 1.0), 0.95)
-    others = np.bincount(parents, np.where(atoms, 0.0, widths))
-    with_atoms = np.where(atoms, fraction / np.maximum(own, 1)[parents], (1 - fraction) * widths / others[parents])
-    return np.where((own > 0)[parents], with_atoms, even)
+        if weight == 1.0:
+            return cls(found, left, weighted)
+        return cls(counts, np.full(len(counts), variance), weighted)
 
 
 def dump_look(name: str, look: Look) -> "Arrays":
@@ -352,31 +351,44 @@ def load_look(name: str, before: Histograms, arrays: "Arrays", *, sigma: float, 
     return Look(columns, tuple(bins), counts, sigma, unit)
 
 
-def within_noise(counts: Floats, sigma: float, times: float) -> slice | None:
-    """Return what is left of a noisy histogram without its ends, whose counts stay within the noise one by one and
-    added up; None where that is all of it, or nothing is left in sum. Counts that stand above the noise only
-    together stay together.
+def clear_of_noise(cells: int) -> float:
+    """Return the standard deviations that noise hardly exceeds in any of so many cells.
 
-    >>> within_noise(np.array([1.0, -2.0, 30.0, 2.0, 40.0, 0.5]), 1.0, 4.0)
-    slice(2, 5, None)
-    >>> within_noise(np.array([0.5, 2.0, 3.0, 2.5, 3.0, 30.0]), 1.0, 4.0)
-    slice(1, 6, None)
+    >>> round(clear_of_noise(1000), 1)
+    3.7
     """
+    return math.sqrt(2 * math.log(max(cells, 2)))
 
-    def first(ordered: Floats) -> int | None:
-        added = np.cumsum(ordered) / np.sqrt(np.arange(1, len(ordered) + 1))
-        above = np.flatnonzero((ordered > times * sigma) | (added > times * sigma))
-        if not above.size:
-            return None
-        together = np.cumsum(ordered[above[0] :: -1]) / np.sqrt(np.arange(1, above[0] + 2))
-        return int(above[0] - np.argmax(together))
 
-    low, high = first(counts), first(counts[::-1])
-    if low is None or high is None:
-        return None
-    inside = slice(low, len(counts) - high)
-    # Hills of noise at both ends may have more than their height missing between them.
-    return inside if counts[inside].sum() > 0 else None
+def with_tails(counts: Floats, noise: Floats, clear: float) -> Floats:
+    """Return counts that are not negative. On each side, beyond the last cell that is `clear` of the noise, each is
+    a fraction of the one before: the whole tail tells which.
+
+    >>> with_tails(np.array([-9.0, 80.0, -3.0, 90.0, 30.0, 9.0, 7.0, -9.0, 9.0]), np.full(9, 6.0), 6.0).round().tolist()
+    [1.0, 80.0, 0.0, 90.0, 29.0, 10.0, 4.0, 1.0, 0.0]
+    """
+    found = np.maximum(counts, 0.0)
+    above = np.flatnonzero(counts > clear * noise)
+    if above.size:
+        first, last = int(above[0]), int(above[-1])
+        found[last + 1 :] = _tail(counts[last:], noise[last:], counts[:last][::-1])
+        found[:first] = _tail(counts[first::-1], noise[first::-1], counts[first + 1 :])[::-1]
+    return found
+
+
+def _tail(counts: Floats, noise: Floats, inside: Floats) -> Floats:
+    """Return the posterior mean of the cells behind the first one; all fractions are equally likely before."""
+    steepest = 1.0
+    if len(inside):
+        k = min(len(inside), 3)
+        steepest = float(np.clip(counts[0] / max(inside[k - 1], 1.0), 0.0, 1.0)) ** (1 / k)
+    rates = np.linspace(0.0, steepest, 21)[:-1, None]
+    places = np.arange(1, len(counts))
+    fall = counts[0] * rates**places  # (rates, cells)
+    loss = np.square((counts[1:] - fall) / noise[1:]).sum(axis=1) / 2
+    chances = np.exp(loss.min() - loss)
+    tail: Floats = chances @ fall / chances.sum()
+    return np.where(tail < 1.0, 1e-6 * 0.5**places, tail)
 
 
 def merge_neighbours(counts: Floats, least: float, spike: float) -> Ints:

@@ -168,13 +168,15 @@ def divided(bins: Bins, counts: Floats, *, least: float, parts: int) -> Bins:
         if end - start <= 2 * parts:
             found.append(np.arange(start, end))
         else:
-            edges = _round_positions(column, start, end, parts)
+            edges = _round_positions(column, start, end, parts, digits=(1, 5))
             inside = np.concatenate([edges, edges + 1])
             found.append(inside[(inside >= start) & (inside < end)])
     return Bins.at(column, np.concatenate(found))
 
 
-def _round_positions(column: Numeric, start: int, end: int, parts: int) -> Ints:
+def _round_positions(
+    column: Numeric, start: int, end: int, parts: int, digits: tuple[int, ...] = (1, 2, 5)
+) -> Ints:
     """Return the positions of about `parts` round numbers from `start` up to `end`: multiples of 1, 2 or 5 times a
     power of ten. Numbers are computed as their decimal notation is read, so that 0.3 lies where 0.3 lies."""
     if isinstance(column, Datetime):
@@ -182,7 +184,7 @@ def _round_positions(column: Numeric, start: int, end: int, parts: int) -> Ints:
     else:
         low, high = (column.min + position * column.unit for position in (start, end))
         unit = float(column.unit)
-    digit, power = _round_step((high - low) / parts, unit)
+    digit, power = _round_step((high - low) / parts, unit, digits)
     times = np.arange(math.ceil(low / (digit * 10.0**power) - 1e-9), math.floor(high / (digit * 10.0**power)) + 1)
     numbers: Floats = times.astype(np.float64) * digit
     numbers = numbers / 10.0**-power if power < 0 else numbers * 10.0**power
@@ -191,7 +193,7 @@ def _round_positions(column: Numeric, start: int, end: int, parts: int) -> Ints:
     return positions_of(numbers[(numbers >= column.min) & (numbers <= column.max)], column)
 
 
-def _round_step(least: float, unit: float) -> tuple[int, int]:
+def _round_step(least: float, unit: float, digits: tuple[int, ...] = (1, 2, 5)) -> tuple[int, int]:
     """Return the smallest step of 1, 2 or 5 times a power of ten that is at least this, as digit and power.
 
     >>> _round_step(300.0, 1.0), _round_step(0.03, 0.25)
@@ -199,7 +201,7 @@ def _round_step(least: float, unit: float) -> tuple[int, int]:
     """
     least = max(least, unit) * (1 - 1e-9)
     power = math.floor(math.log10(least))
-    digit = next((digit for digit in (1, 2, 5) if digit * 10.0**power >= least), 10)
+    digit = next((digit for digit in digits if digit * 10.0**power >= least), 10)
     return (1, power + 1) if digit == 10 else (digit, power)
 
 

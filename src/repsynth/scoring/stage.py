@@ -25,7 +25,7 @@ from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 COUNT, SCORES = "count", "scores"
 LOOKS = REFINED, FINE
 """The looks that refine the coarse histograms, with weights."""
-_LOOK_SHARE = 0.035  # of μ², for each
+_LOOK_SHARE = 0.05  # of μ², for each
 
 
 def look_shares(schema: Schema) -> dict[str, float]:
@@ -177,7 +177,7 @@ def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None
         if name in charges:
             on_step(name)
             look = _measure_look(meter, histograms, name, charges[name], score, weights)
-            looks[name], histograms = look, histograms.refined_by(look)
+            looks[name], histograms = look, coarse.refined_by([*looks.values(), look])
     return StageOne(schema, coarse, score, threshold, weights, looks, histograms, borrowed)
 
 
