@@ -52,9 +52,9 @@ class Pool:
     def raked_to(self, targets: list[Target]) -> "Pool":
         """The pool with masses that agree with these tables, too, as far as they stand above their noise."""
         further = list(self.further)
-        for target in targets:
-            now = self.table(target.columns)
-            table = shrunk(now, target.table, self.tree.histograms.rows, least=0.05)
+        now = [self.table(target.columns) for target in targets]
+        tables = shrunk(now, [target.table for target in targets], self.tree.histograms.rows)
+        for target, table in zip(targets, tables, strict=True):
             table = rake_axes(table, [self._margin(i) for i in target.columns], passes=10)
             further.append((target.columns, table / table.sum()))
         return replace(self, further=tuple(further), mass=self._raked(further))

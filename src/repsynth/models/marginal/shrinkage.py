@@ -16,6 +16,8 @@ from repsynth.columns.mixture import posterior_means
 
 _WIDTHS = 4.0 ** np.arange(-3, 7)
 """Variances of the mixture's parts, in units of the noise's, for a cell of mean size."""
+_LEAST = 0.02
+"""Of what was expected: no probability is below this fraction."""
 _NONE = 3.0
 """So many cells more are believed to be as expected: a table needs some evidence that it is not."""
 
@@ -41,12 +43,17 @@ def by_precision(parts: Sequence[NoisyTable]) -> NoisyTable:
     return NoisyTable(mean, 1 / precision)
 
 
-def shrunk(expected: Floats, table: NoisyTable, rows: float, *, least: float) -> Floats:
-    """A table's probabilities, none of them below a fraction `least` of what was expected."""
-    noise = np.sqrt(table.variance) / rows + 1e-150
-    size = (expected + 1e-9) / (expected + 1e-9).mean()
-    rest = (table.counts / rows - expected) / noise
-    return np.maximum(expected + _believed(rest, size, -expected / noise) * noise, least * expected + 1e-12)
+def shrunk(expected: Sequence[Floats], tables: Sequence[NoisyTable], rows: float) -> list[Floats]:
+    """Return the probabilities of tables; all of them tell the mixture together."""
+    if not tables:
+        return []
+    flat = np.concatenate([each.ravel() for each in expected])
+    noise = np.concatenate([np.sqrt(table.variance).ravel() for table in tables]) / rows + 1e-150
+    size = np.concatenate([((each + 1e-9) / (each + 1e-9).mean()).ravel() for each in expected])
+    rest = (np.concatenate([table.counts.ravel() for table in tables]) / rows - flat) / noise
+    found = np.maximum(flat + _believed(rest, size, -flat / noise) * noise, _LEAST * flat + 1e-12)
+    ends = np.cumsum([each.size for each in expected])[:-1]
+    return [part.reshape(each.shape) for part, each in zip(np.split(found, ends), expected, strict=True)]
 
 
 def _believed(rest: Floats, size: Floats, empty: Floats) -> Floats:

@@ -190,23 +190,22 @@ def fit_tree(
         p_label = p_label / p_label.sum()
     ones = {i: _proper(totals[i], histograms.rows) for i in features}
     columns = {i: p_label[:, None] * ones[i] for i in features}
-    for i, table in by_label.items():
-        columns[i] = shrunk(columns[i], table, histograms.rows, least=0.02)
+    told = shrunk([columns[i] for i in by_label], list(by_label.values()), histograms.rows)
+    columns |= dict(zip(by_label, told, strict=True))
     for i in features:
         if label is None:
             continue
         cells = zeros.get((label, i))
         columns[i] = rake(columns[i] if cells is None else columns[i] * cells, p_label, ones[i])
     tree = Tree(histograms, groups, label, p_label, columns, {})
+    expected = [tree.independent(i, j) for i, j in edges]
+    pairs = shrunk([each.sum(axis=0) for each in expected], list(edges.values()), histograms.rows)
     joints = {}
-    for (i, j), table in edges.items():
-        expected = tree.independent(i, j)
-        plain = expected.sum(axis=0)
-        pair = shrunk(plain, table, histograms.rows, least=0.01)
+    for (i, j), given_label, pair in zip(edges, expected, pairs, strict=True):
         if (cells := zeros.get((i, j))) is not None:
             pair = pair * cells
         pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
-        joints[i, j] = rake_three(expected, columns[i], columns[j], pair)
+        joints[i, j] = rake_three(given_label, columns[i], columns[j], pair)
     return Tree(histograms, groups, label, p_label, columns, joints)
 
 
