@@ -36,6 +36,7 @@ PARTS = {REFINED: 20, FINE: 200}
 _ABOVE_NOISE = 3.0  # standard deviations from which on a cell is divided
 _VARIANCES = 16.0 ** np.arange(5)
 """Variances of the mixture's parts, in units of the noise's, for a cell of mean size."""
+_SLOPE = 3  # cells before a tail that tell how fast it falls at least
 _LEAST = 0.001
 """Of what is expected in a part: none is taken to be empty."""
 _MOST_LOADED = 2**14
@@ -142,7 +143,7 @@ class Histograms:
     def levels(self, column: int) -> Floats:
         """Return the estimated records in each cell: not negative for numbers, missing last (0 where undeclared).
 
-        The tails of a numeric column fall with the distance. Rare values of a category share what their family has.
+        The tails of numbers fall with the distance. Rare values of a category share what their family has.
         """
         return self._levels[column].copy()
 
@@ -156,7 +157,9 @@ class Histograms:
             elif bins.starts is not None:
                 numbers, special = counts[: bins.numbers], counts[bins.numbers : -1]
                 if i not in self.refined:
-                    numbers = with_tails(numbers, np.full(len(numbers), self.sigma), clear_of_noise(len(self.counts)))
+                    numbers = with_tails(
+                        numbers, np.full(len(numbers), self.sigma), clear_of_noise(len(self.counts))
+                    )
                 special = np.where(special > 2 * self.sigma, special, 0.0)
                 counts = np.concatenate([numbers, special, counts[-1:]])
             if not bins.column.missing:
@@ -361,11 +364,12 @@ def clear_of_noise(cells: int) -> float:
 
 
 def with_tails(counts: Floats, noise: Floats, clear: float) -> Floats:
-    """Return counts that are not negative. On each side, beyond the last cell that is `clear` of the noise, each is
-    a fraction of the one before: the whole tail tells which.
+    """Return counts that are not negative. On each side, beyond the last cell that is `clear` of the noise, each
+    is a fraction of the one before. The whole tail tells which fraction.
 
-    >>> with_tails(np.array([-9.0, 80.0, -3.0, 90.0, 30.0, 9.0, 7.0, -9.0, 9.0]), np.full(9, 6.0), 6.0).round().tolist()
-    [1.0, 80.0, 0.0, 90.0, 29.0, 10.0, 4.0, 1.0, 0.0]
+    >>> counts = np.array([-9.0, 80.0, -3.0, 90.0, 30.0, 9.0, 7.0, -9.0, 9.0])
+    >>> with_tails(counts, np.full(9, 6.0), clear=6.0).round().tolist()
+    [1.0, 80.0, 0.0, 90.0, 29.0, 10.0, 3.0, 1.0, 0.0]
     """
     found = np.maximum(counts, 0.0)
     above = np.flatnonzero(counts > clear * noise)
@@ -377,12 +381,15 @@ def with_tails(counts: Floats, noise: Floats, clear: float) -> Floats:
 
 
 def _tail(counts: Floats, noise: Floats, inside: Floats) -> Floats:
-    """Return the posterior mean of the cells behind the first one; all fractions are equally likely before."""
-    steepest = 1.0
-    if len(inside):
-        k = min(len(inside), 3)
-        steepest = float(np.clip(counts[0] / max(inside[k - 1], 1.0), 0.0, 1.0)) ** (1 / k)
-    rates = np.linspace(0.0, steepest, 21)[:-1, None]
+    """Return the posterior mean of the cells behind the first one.
+
+    All fractions are equally likely, up to the mean one of the cells before: densities fall ever faster in their
+    tails (log-concavity). Cells with less than one record are empty, but for a trace that orders them.
+    """
+    slowest, k = 1.0, min(len(inside), _SLOPE)
+    if k:
+        slowest = float(np.clip(counts[0] / max(inside[k - 1], 1.0), 0.0, 1.0)) ** (1 / k)
+    rates = np.linspace(0.0, slowest, 20, endpoint=False)[:, None]
     places = np.arange(1, len(counts))
     fall = counts[0] * rates**places  # (rates, cells)
     loss = np.square((counts[1:] - fall) / noise[1:]).sum(axis=1) / 2

@@ -23,7 +23,7 @@ from repsynth.columns.adaptive_histogram import to_simplex
 from repsynth.columns.groups import NONE, Groups
 from repsynth.data.records import Records
 from repsynth.models.clipping import clipped
-from repsynth.models.marginal.tables import Cross, Pair
+from repsynth.models.marginal.tables import Pair
 from repsynth.scoring.base import Score
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL, WeightFunction
@@ -52,7 +52,7 @@ class LabelTables:
     1/UNIT."""
 
     groups: tuple[Groups, ...]
-    pairs: tuple[Cross, ...]
+    pairs: tuple[Pair, ...]
     offsets: tuple[Ints, ...]
     constant: int
     clip: int
@@ -152,7 +152,7 @@ class LabelTables:
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "pairs": self.pairs, "constant": self.constant, "clip": self.clip}
 
-    def split(self, flat: NDArray[Any]) -> dict[Cross, Floats]:
+    def split(self, flat: NDArray[Any]) -> dict[Pair, Floats]:
         """The tables by their columns, in units of records: what was expected is added back."""
         sums = np.asarray(flat, dtype=np.float64).reshape(self.labels, -1) / (FULL * UNIT)
         ends = np.cumsum([len(offset) for offset in self.offsets])
@@ -165,7 +165,7 @@ class LabelTables:
             found[pair] = centred + mass * (offset / offset.sum())
         return found
 
-    def variances(self, sigma: float) -> dict[Cross, Floats]:
+    def variances(self, sigma: float) -> dict[Pair, Floats]:
         """Of the noise in each cell of `split`, where `sigma` is that of an entry."""
         noise = (sigma / self.unit) ** 2
         of_mass = (UNIT / self.constant) ** 2
@@ -177,7 +177,7 @@ class LabelTables:
 
 
 def make_label_tables(
-    stage: StageOne, groups: tuple[Groups, ...], pairs: tuple[Cross, ...], name: str
+    stage: StageOne, groups: tuple[Groups, ...], pairs: tuple[Pair, ...], name: str
 ) -> LabelTables:
     """The statistic from the released histograms: post-processing."""
     offsets = []

@@ -13,10 +13,9 @@ from repsynth.arrays import Floats, Ints
 from repsynth.columns.groups import of_finer
 from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.raked import make_pool
-from repsynth.models.marginal.tables import Cross, Tables
+from repsynth.models.marginal.tables import Pair, Tables
 from repsynth.models.marginal.tree import Tree
 from repsynth.models.marginal.views import Measured, Views
-from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
 
 DRAWN = 50_000
@@ -38,7 +37,7 @@ class MeanWeights:
     """(views, records): the groups of drawn records."""
     weights: Floats | None = None
 
-    def of(self, cross: Cross) -> Floats | float:
+    def of(self, cross: Pair) -> Floats | float:
         """By all columns, as if weights had nothing to do with how these depend on each other; where records were
         drawn, as these say where there are many."""
         if not self.by_group:
@@ -92,32 +91,12 @@ def measured_weights(views: Views, measured: Sequence[Measured]) -> Weights:
 
 
 def expected_weights(views: Views, measured: Sequence[Measured], tree: Tree) -> Weights:
-    """The same from a model: weights are a public function of a record, so records drawn from the model tell what
-    each group weighs, with their scores as they are or levelled, whichever counts for as much as the tables say in
-    all."""
+    """Return the mean weights of records drawn from a model: the weight is a public function of a record."""
     drawn = make_pool(tree, views.all_groups, DRAWN).records.astype(np.int64)
     records = tree.decode(drawn[: len(views.groups)].T, np.random.default_rng(0))
-    stage = views.stage
-    tables, scores = measured[0].tables, stage.score.of(records)
-    seen = measured_weights(views, measured).with_label.mean
-
-    def counted(weights: Ints) -> Ints:
-        """What records of these weights count for where the label's tables are measured."""
-        return tables.clipped(records, weights) if isinstance(tables, LabelTables) else weights
-
-    both = [stage.weights.of(each) for each in (scores, _levelled(stage, scores))]
-    weights = min(both, key=lambda each: abs(float(counted(each).mean()) / FULL - seen))
-    in_tables, with_label = (_means(views, drawn, each / FULL) for each in (weights, counted(weights)))
-    return Weights(in_tables, with_label)
-
-
-def _levelled(stage: StageOne, scores: Ints) -> Ints:
-    """The scores of drawn records, moved so that as many lie above the threshold as should of the real ones: the
-    noise in a model makes its records stand out more. Where many records have one score, that may be wrong."""
-    if stage.threshold is None:
-        return scores
-    now = np.quantile(scores, 1 - stage.threshold.fraction, method="higher")
-    return scores - int(now) + stage.threshold.value
+    tables, weights = measured[0].tables, views.stage.weights.of(views.stage.score.of(records))
+    with_label = tables.clipped(records, weights) if isinstance(tables, LabelTables) else weights
+    return Weights(_means(views, drawn, weights / FULL), _means(views, drawn, with_label / FULL))
 
 
 def _means(views: Views, drawn: Ints, weights: Floats) -> MeanWeights:

@@ -4,6 +4,7 @@ Raking the masses to every table gives the model nearest to the tree that has al
 (the log-linear one), by Monte Carlo: its size is the pool's, whatever circles the tables form.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ from repsynth.columns.groups import Groups, of_finer
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed, with_given
 from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
-from repsynth.models.marginal.tables import Cross, cells_of
+from repsynth.models.marginal.tables import Pair, cells_of
 from repsynth.models.marginal.tree import Tree
 
 _TIMES, _FEWEST, _MANY, _MOST = 4, 60_000, 200_000, 4_000_000
@@ -29,7 +30,7 @@ _WORTH = 10
 class Target:
     """A noisy table that the pool should agree with."""
 
-    columns: Cross
+    columns: Pair
     table: NoisyTable
 
 
@@ -41,15 +42,15 @@ class Pool:
     groups: tuple[Groups, ...]
     records: Int32s  # (fine and coarse columns, records)
     mass: Floats
-    further: tuple[tuple[Cross, Floats], ...] = ()
+    further: tuple[tuple[Pair, Floats], ...] = ()
 
-    def table(self, columns: Cross) -> Floats:
+    def table(self, columns: Pair) -> Floats:
         """The pool's table of some columns, an axis for each."""
         shape = tuple(self.groups[i].count for i in columns)
         counts = np.bincount(self._cells(columns), self.mass, minlength=int(np.prod(shape)))
         return counts.reshape(shape).astype(np.float64)
 
-    def raked_to(self, targets: list[Target]) -> "Pool":
+    def raked_to(self, targets: Sequence[Target]) -> "Pool":
         """The pool with masses that agree with these tables, too, as far as they stand above their noise."""
         further = list(self.further)
         now = [self.table(target.columns) for target in targets]
@@ -101,17 +102,17 @@ class Pool:
         possible[few], effective[few] = alone.possible, alone.effective
         return Completed(records, possible, effective)
 
-    def _alike(self, columns: Cross) -> "_Alike":
+    def _alike(self, columns: tuple[int, ...]) -> "_Alike":
         """The pool by the groups of some columns; kept, as many rows may ask for it."""
         if columns not in self._found:
             self._found[columns] = _Alike.of(self.records[list(columns)].T, self.mass)
         return self._found[columns]
 
     @cached_property
-    def _found(self) -> "dict[Cross, _Alike]":
+    def _found(self) -> "dict[tuple[int, ...], _Alike]":
         return {}
 
-    def _cells(self, columns: Cross) -> Int32s:
+    def _cells(self, columns: Pair) -> Int32s:
         shape = tuple(self.groups[i].count for i in columns)
         return cells_of([self.records[i] for i in columns], shape)
 
@@ -126,7 +127,7 @@ class Pool:
         merged = np.bincount(of_finer(fine, coarse), margin, minlength=coarse.count)
         return merged.astype(np.float64)
 
-    def _raked(self, further: list[tuple[Cross, Floats]]) -> Floats:
+    def _raked(self, further: list[tuple[Pair, Floats]]) -> Floats:
         """The label's pairs come last, so that they hold best."""
         tree = self.tree
         targets = [(self._cells(columns), table.ravel()) for columns, table in reversed(further)]

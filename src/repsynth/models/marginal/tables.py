@@ -1,4 +1,4 @@
-"""Weighted tables of two or three columns: the statistic of the marginal models, and which of them to measure."""
+"""Weighted tables of two columns: the statistic of the marginal models, and which of them to measure."""
 
 import math
 from collections.abc import Sequence
@@ -17,9 +17,7 @@ from repsynth.scoring.base import Score
 from repsynth.scoring.weights import FULL, WeightFunction
 
 Pair = tuple[int, int]
-
-Cross = tuple[int, ...]
-"""The columns that a table crosses: two or three."""
+"""The two columns that a table crosses."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +25,8 @@ class Tables:
     """The statistic: a record adds its weight, in units of 1/FULL, to one cell of every table."""
 
     groups: tuple[Groups, ...]
-    pairs: tuple[Cross, ...]
-    """Which columns each table crosses, as positions in `groups`: pairs and, in `aim`, triples."""
+    pairs: tuple[Pair, ...]
+    """Which columns each table crosses, as positions in `groups`."""
     score: Score
     weights: WeightFunction
     name: str
@@ -41,8 +39,8 @@ class Tables:
         return FULL * math.sqrt(max(len(self.pairs), 1))
 
     @cached_property
-    def shapes(self) -> tuple[Cross, ...]:
-        return tuple(tuple(self.groups[i].count for i in cross) for cross in self.pairs)
+    def shapes(self) -> tuple[Pair, ...]:
+        return tuple((self.groups[i].count, self.groups[j].count) for i, j in self.pairs)
 
     @property
     def entries(self) -> int:
@@ -69,7 +67,7 @@ class Tables:
             inside[...] = table[(slice(-1),) * len(cross)]
         return total
 
-    def variances(self, sigma: float) -> dict[Cross, Floats]:
+    def variances(self, sigma: float) -> dict[Pair, Floats]:
         """Of the noise in each cell of `split`, where `sigma` is that of an entry."""
         cell = np.array((sigma / self.unit) ** 2)
         return {pair: np.broadcast_to(cell, shape) for pair, shape in zip(self.pairs, self.shapes, strict=True)}
@@ -77,7 +75,7 @@ class Tables:
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "pairs": self.pairs}
 
-    def split(self, flat: NDArray[np.generic]) -> dict[Cross, Floats]:
+    def split(self, flat: NDArray[np.generic]) -> dict[Pair, Floats]:
         """The tables by their columns, in units of records."""
         parts = np.split(np.asarray(flat, dtype=np.float64) / FULL, self.starts[1:-1])
         return {
@@ -127,10 +125,10 @@ class TableChoice:
         if not self.forest:
             return [k in chosen for k in range(len(pairs))]
         part = _parts([pairs[k] for k in chosen])
-        return [part.get(i, i) == part.get(j, j) for i, j in pairs]  # there are no triples in a forest
+        return [part.get(i, i) == part.get(j, j) for i, j in pairs]
 
 
-def cells_of(groups: Sequence[NDArray[Any]], shape: Cross) -> NDArray[Any]:
+def cells_of(groups: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
     """The cell of each record in a flat table, from its group in each column.
 
     >>> cells_of([np.array([0, 1]), np.array([2, 0])], (2, 3)).tolist()
@@ -142,7 +140,7 @@ def cells_of(groups: Sequence[NDArray[Any]], shape: Cross) -> NDArray[Any]:
     return cell
 
 
-def is_forest(pairs: Sequence[Cross]) -> bool:
+def is_forest(pairs: Sequence[Pair]) -> bool:
     """Whether no pairs form a circle.
 
     >>> is_forest([(0, 1), (1, 2)]), is_forest([(0, 1), (1, 2), (0, 2)])
@@ -163,7 +161,7 @@ def is_forest(pairs: Sequence[Cross]) -> bool:
     return True
 
 
-def _parts(pairs: Sequence[Cross]) -> dict[int, int]:
+def _parts(pairs: Sequence[Pair]) -> dict[int, int]:
     """For each column in a pair, a name for all columns that it is connected with."""
     part = {i: i for pair in pairs for i in pair}
     for i, j in pairs:

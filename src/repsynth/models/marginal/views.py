@@ -3,19 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from repsynth.arrays import Ints
 from repsynth.columns.groups import Groups, choose_groups, coarser, how_many, how_many_coarse
 from repsynth.models.marginal.label_tables import LabelTables
-from repsynth.models.marginal.tables import Cross, Pair, Tables
+from repsynth.models.marginal.tables import Pair, Tables
 from repsynth.scoring.stage import StageOne
-
-TRIPLE_NOISE = 0.05
-"""The fraction of the records that noise may add to a table of three columns, all cells together."""
-
-MOST_TRIPLES = 2_000
-"""The triples that are chosen from, smallest first: each takes time."""
 
 
 @dataclass(frozen=True)
@@ -86,22 +79,12 @@ class Views:
         coarse = [((i + columns, j + columns), (i, j)) for i, j in self.candidates]
         return [pair for pair, fine in coarse if self.size(pair) < self.size(fine)]
 
-    def triples(self, noise: float) -> list[Cross]:
-        """Three columns in coarse groups, the label among them or not, in tables to which so much noise in a cell
-        adds at most a twentieth of the records: where few records stand against much noise, there are none."""
-        columns = len(self.groups)
-        cells = [groups.count for groups in self.coarse]
-        most = TRIPLE_NOISE * self.stage.histograms.rows / noise
-        small = [i for i in range(columns) if cells[i] * 4 <= most]
-        fit = [(i, j, k) for i, j, k in combinations(small, 3) if cells[i] * cells[j] * cells[k] <= most]
-        fit.sort(key=lambda t: cells[t[0]] * cells[t[1]] * cells[t[2]])
-        return [(i + columns, j + columns, k + columns) for i, j, k in fit[:MOST_TRIPLES]]
-
-    def size(self, cross: Cross) -> int:
+    def size(self, cross: Pair) -> int:
         return math.prod(self.all_groups[i].count for i in cross)
 
-    def spare_pairs(self, measured: Sequence[Measured]) -> Sequence[Cross]:
-        """What to measure where nothing was chosen: the label's pairs or, without one, what was measured last."""
-        if self.label is not None:
-            return self.label_pairs
-        return measured[-1].tables.pairs if measured else self.candidates[:1]
+    def spare_pairs(self, measured: Sequence[Measured]) -> Sequence[Pair]:
+        """Return what to measure where nothing was selected: the last tables again or, where there are none yet,
+        the label's or any."""
+        if measured:
+            return measured[-1].tables.pairs
+        return self.label_pairs if self.label is not None else self.candidates[:1]
