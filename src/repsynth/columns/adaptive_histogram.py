@@ -211,18 +211,18 @@ class Histograms:
             codes[bins.column.name] = np.where(absent, MISSING, drawn)
         return Records(rows=rows, codes=codes)
 
-    def refined_by(self, looks: "Sequence[Look]") -> "Histograms":
+    def refined_by(self, looks: "Sequence[Look]", *, weighted: bool) -> "Histograms":
         """Return the histograms with the finer cells of later looks: post-processing."""
         bins, refined = list(self.bins), {}
         counts = [self.noisy(i) for i in range(len(bins))]
         for i in sorted({i for look in looks for i in look.columns}):
             layers = [look.layer(i) for look in looks if i in look.columns]
-            refined[i] = self._estimate(i, layers)
+            refined[i] = self._estimate(i, layers, weighted=weighted)
             counts[i] = np.concatenate([refined[i][0], counts[i][bins[i].numbers :]])
             bins[i] = layers[-1].bins
         return replace(self, bins=tuple(bins), counts=np.concatenate(counts), refined=refined)
 
-    def _estimate(self, column: int, layers: "Sequence[_Layer]") -> tuple[Floats, Floats]:
+    def _estimate(self, column: int, layers: "Sequence[_Layer]", *, weighted: bool) -> tuple[Floats, Floats]:
         """Return the records in each of the finest cells of a numeric column, and the variances of their noise.
 
         From the finest layer up, sums of parts add to what is known of a cell. Then, from the first cells down,
@@ -232,17 +232,19 @@ class Histograms:
         summed = [layers[-1]]
         for layer in layers[-2::-1]:
             summed.insert(0, layer.combined_with(summed[0]))
-        totals = _Totals.of(first, self.noisy(column)[: first.numbers], self.sigma**2, summed[0])
+        totals = _Totals.of(
+            first, self.noisy(column)[: first.numbers], self.sigma**2, summed[0], weighted=weighted
+        )
         levels = with_tails(totals.counts, np.sqrt(totals.variances), clear_of_noise(len(self.counts)))
-        weighted, variances, coarse = totals.weighted, totals.variances, first
+        sums, variances, coarse = totals.weighted, totals.variances, first
         for layer in summed:
             parents = layer.bins.parents(coarse)
-            shares = shares_inside(parents, layer.bins.widths, layer.counts, np.sqrt(layer.variances), weighted)
-            scale = levels / weighted
+            shares = shares_inside(parents, layer.bins.widths, layer.counts, np.sqrt(layer.variances), sums)
+            scale = levels / sums
             # The noise of a part is that of its cell and, where that was divided, that of the look.
             of_look = np.where(np.bincount(parents) > 1, np.square(scale), 0.0)[parents] * layer.variances
             variances = variances[parents] * shares**2 + of_look
-            levels, weighted, coarse = levels[parents] * shares, weighted[parents] * shares, layer.bins
+            levels, sums, coarse = levels[parents] * shares, sums[parents] * shares, layer.bins
         return levels, variances
 
     def to_divide(self, name: str, sigma: float) -> tuple[tuple[int, ...], tuple[Bins, ...]]:
@@ -307,21 +309,21 @@ class _Totals:
     """Weighted counts: positive."""
 
     @classmethod
-    def of(cls, bins: Bins, counts: Floats, variance: float, parts: _Layer) -> "_Totals":
-        """By precision. Where weights differ, sums of weights say nothing of the number of records; and the mean
-        weight of the column is as wrong for a single cell as weights differ."""
+    def of(cls, bins: Bins, counts: Floats, variance: float, parts: _Layer, *, weighted: bool) -> "_Totals":
+        """Combine both by precision. The mean weight of a cell is taken for that of the column, and may be as wrong
+        as what weights take in all."""
         parents = parts.bins.parents(bins)
         sums, noise = np.bincount(parents, parts.counts), np.bincount(parents, parts.variances)
-        weight = float(np.clip(sums.sum() / max(float(counts.sum()), 1.0), 0.01, 1.0))
-        if weight > 0.99:  # all records count in full
-            weight = 1.0
-        doubt = weight**2 * variance + (min(weight, 1 - weight) * counts) ** 2
-        left = noise * doubt / (noise + doubt)
-        found = left * (sums / noise + weight * counts / doubt)
-        weighted = np.maximum(found, np.sqrt(left))
-        if weight == 1.0:
-            return cls(found, left, weighted)
-        return cls(counts, np.full(len(counts), variance), weighted)
+        weight = 1.0
+        if weighted:
+            weight = float(np.clip(sums.sum() / max(float(counts.sum()), 1.0), 0.01, 1.0))
+        wrong = np.square((1 - weight) * np.maximum(counts, 0.0))
+        seen, variances = sums / weight, (noise + wrong) / weight**2
+        both = variance * variances / (variance + variances)
+        found = both * (counts / variance + seen / variances)
+        left = noise * (weight**2 * variance + wrong) / (noise + weight**2 * variance + wrong)
+        sum_of_weights = left * (sums / noise + weight * counts / (weight**2 * variance + wrong))
+        return cls(found, both, np.maximum(sum_of_weights, np.sqrt(left)))
 
 
 def dump_look(name: str, look: Look) -> "Arrays":

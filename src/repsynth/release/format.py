@@ -374,7 +374,7 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = 
     for name in LOOKS:
         if name in plan.charges and with_looks:
             look = load_look(name, histograms, arrays, sigma=_sigma(file.events, name), unit=FULL)
-            looks[name], histograms = look, coarse.refined_by([*looks.values(), look])
+            looks[name], histograms = look, coarse.refined_by([*looks.values(), look], weighted=weights.weighted)
     return StageOne(schema, coarse, score, threshold, weights, looks, histograms, borrowed)
 
 

@@ -80,7 +80,7 @@ class StageOne:
     @property
     def weighted(self) -> bool:
         """Whether some record may weigh less than others."""
-        return bool(self.weights.table.min() < FULL)
+        return self.weights.weighted
 
     @property
     def outlier_weight(self) -> float:
@@ -177,7 +177,7 @@ def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None
         if name in charges:
             on_step(name)
             look = _measure_look(meter, histograms, name, charges[name], score, weights)
-            looks[name], histograms = look, coarse.refined_by([*looks.values(), look])
+            looks[name], histograms = look, coarse.refined_by([*looks.values(), look], weighted=weights.weighted)
     return StageOne(schema, coarse, score, threshold, weights, looks, histograms, borrowed)
 
 

@@ -177,6 +177,11 @@ class WeightFunction:
     start: int
     table: Ints
 
+    @property
+    def weighted(self) -> bool:
+        """Whether some record may weigh less than others."""
+        return bool(self.table.min() < FULL)
+
     def of(self, scores: Ints) -> Ints:
         """The weight of each score, in units of 1/FULL; it never rises with the score."""
         step = np.minimum((scores - self.start) // STEP, len(self.table) - 1)
