@@ -21,6 +21,8 @@ from checks import (
 from conftest import ALL_TYPES, make_people
 
 import repsynth
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
 from repsynth.curator.guarantee import why_none
 from repsynth.data.sources import open_source
 from repsynth.mechanism.kernels import Chosen
@@ -32,8 +34,6 @@ from repsynth.release.format import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.apart import SHARPNESS, spread_of
 from repsynth.scoring.base import NAT
-from repsynth.columns.cells import Bins
-from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.pairwise import (
     CHOICE,
     FACTORS,

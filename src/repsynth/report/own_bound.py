@@ -26,7 +26,7 @@ from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.pairwise import FACTORS, UNIT, PairwiseScore
 from repsynth.scoring.random import SPAN, RandomScore
 from repsynth.scoring.rarity import RarityScore
-from repsynth.scoring.shifted import ShiftedScore
+from repsynth.scoring.threshold import ShiftedScore
 from repsynth.scoring.weights import FULL, STEP
 
 _PERSON_STEP = 4  # of FULL: how far the weights of persons are apart in the page's table

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from repsynth.arrays import Ints
+from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED, ColumnHistograms, Histograms, Look
 from repsynth.columns.cells import Bins, first_cells, is_divisible
 from repsynth.data.records import Records
@@ -17,9 +17,14 @@ from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.schema import Schema
 from repsynth.scoring.base import Score, Scorer
 from repsynth.scoring.borrowed import Borrowed
-from repsynth.scoring.lost_mass import solve_rule
-from repsynth.scoring.shifted import ShiftedScore, with_threshold
-from repsynth.scoring.threshold import ScoreHistogram, Threshold, choose_score_bins
+from repsynth.scoring.threshold import (
+    ScoreHistogram,
+    ShiftedScore,
+    Threshold,
+    choose_score_bins,
+    solve_rule,
+    with_threshold,
+)
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 COUNT, SCORES = "count", "scores"
@@ -86,6 +91,13 @@ class StageOne:
     def outlier_weight(self) -> float:
         """About the mean weight of the records above the threshold; 1 where there is none."""
         return self.threshold.mean_weight(self.weights) if self.threshold else 1.0
+
+    def influence(self, records: Records, of_model: Floats) -> Floats:
+        """Return each record's largest share of the sensitivity of any weighted measurement.
+
+        A model may clip a record to less than its weight; the looks that refine histograms do not.
+        """
+        return np.maximum(of_model, self.weights.of(self.score.of(records)) / FULL) if self.looks else of_model
 
     def kernels(self) -> dict[str, Statistic | Chosen]:
         """The public functions that stage 1 summed up, or chose by."""
