@@ -68,7 +68,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "mechanism.kernels": ("tests/mechanism", *CHOICES),
     "mechanism.meter": ("tests/mechanism", *CHOICES, *TRAINING[-1:], "tests/test_mutants.py"),
     "mechanism.noise": ("tests/mechanism", *CHOICES),
-    "scoring.apart": PAIRS,
     "scoring.base": ("tests/scoring/test_weights.py", "tests/scoring/test_threshold_by_label.py", *GUARANTEE),
     "scoring.borrowed": ("tests/release/test_borrowed.py",),
     "scoring.pairwise": PAIRS,

@@ -82,18 +82,18 @@ FAULTS = [
     ),
     # Scores by pairs of columns, and what is said of who stands out.
     Fault(
-        "columns that say the same are taken off without end",
-        "scoring.pairwise:PairwiseScore.of",
-        "np.maximum(left, 0)",
-        "left",
-        PAIRWISE + "test_where_columns_say_the_same_their_rare_values_still_stand_out",
+        "pairs of columns may close a circle",
+        "scoring.pairwise:PairChoice.utilities",
+        "_connected([pairs[k] for k in chosen], pair)",
+        "pair in [pairs[k] for k in chosen]",
+        PAIRWISE + "test_no_pair_closes_a_circle",
     ),
     Fault(
-        "a score may be below the lowest",
+        "the lowest score is not the lowest",
         "scoring.pairwise:PairwiseScore.lowest",
-        "sum((int(self.gains[pair][k].max()) for pair in told))",
-        "max((int(self.gains[pair][k].max()) for pair in told[:0]), default=0)",
-        PAIRWISE + "test_no_record_scores_less_than_the_lowest_where_all_pairs_say_that_it_is_frequent",
+        "gain if leaf == pair[1] else gain.T",
+        "gain",
+        PAIRWISE + "test_the_lowest_score_is_that_of_some_record",
     ),
     Fault(
         "tables of pairs share the noise of one",
@@ -110,11 +110,11 @@ FAULTS = [
         PAIRWISE + "test_the_choice_that_an_audit_attacks_is_the_one_that_was_made",
     ),
     Fault(
-        "a forged factor makes anybody an outlier",
+        "a file may have pairs of columns that no run chooses",
         "scoring.pairwise:Pairwise.load",
-        "ints(arrays['pair_level_factors']).tolist() == list(FACTORS)",
-        "bool(ints(arrays['pair_level_factors']).size)",
-        PAIRWISE + "test_a_file_that_says_otherwise_is_refused[pair_level_factors-ones_like]",
+        "_connected(pairs[:k], pair)",
+        "False",
+        PAIRWISE + "test_pairs_that_close_a_circle_are_refused",
     ),
     Fault(
         "the fraction of outliers is surer than anybody can be",
