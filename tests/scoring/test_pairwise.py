@@ -157,7 +157,7 @@ def test_a_score_is_the_sum_of_its_tables() -> None:
     _, score = scored()
     records = records_of(make_people(300, 7), SCHEMA)
     cell = [bins.of(records) for bins in score.tables.cells]
-    expected = sum(spread.apart[c] for spread, c in zip(score.spreads, cell, strict=True))
+    expected = sum(spread.apart[c] / NAT for spread, c in zip(score.spreads, cell, strict=True))
     for (a, b), gain in zip(score.tables.pairs, score.gains, strict=True):
         of_a, of_b = (score.tables.groups[i][cell[i]] for i in (a, b))
         expected = expected - gain[of_a, of_b] / NAT
@@ -235,7 +235,7 @@ def test_the_kernel_rarity_of_a_category_in_closed_form() -> None:
     counts = np.zeros(bins.count, dtype=np.int64)
     counts[:2] = 9000, 1000
     spread = spread_of(Histograms((bins,), counts, 1e-3, 10_000.0), 0, groups=9)
-    assert spread.apart[:2] == pytest.approx(
+    assert spread.apart[:2] / NAT == pytest.approx(
         -np.log([0.9 + 0.1 * np.exp(-3.4), 0.1 + 0.9 * np.exp(-3.4)]), rel=1e-3
     )
 
@@ -246,7 +246,7 @@ def test_a_number_is_rarer_the_farther_it_is_from_all_others() -> None:
     counts = np.zeros(bins.count, dtype=np.int64)
     counts[1] = 10_000
     spread = spread_of(Histograms((bins,), counts, 1e-3, 10_000.0), 0, groups=9)
-    numbers = spread.apart[: spread.cells.numbers]
+    numbers = spread.apart[: spread.cells.numbers] / NAT
     nearest = int(np.argmin(numbers))
     assert np.all(np.diff(numbers[nearest:]) >= 0)
     assert np.all(np.diff(numbers[: nearest + 1]) <= 0)
@@ -297,18 +297,18 @@ def test_gains_are_shrunk_by_the_noise_that_their_tables_have(mu: float) -> None
 def test_the_lowest_score_is_that_of_some_record() -> None:
     """Of all combinations of cells, by trying."""
     _, score = scored()
-    tables = score.tables
-    generator = np.random.default_rng(1)
+    generator, groups = np.random.default_rng(1), np.array([0, 1, 2, 0, 1])
     for _ in range(5):
-        groups = tuple(np.resize([0, 1, 2], 5) for _ in tables.cells)
-        apart = tuple(generator.integers(0, 5 * NAT, 5) for _ in groups)
+        spreads = tuple(
+            replace(spread, apart=generator.integers(0, 5 * NAT, 5), of_cell=groups, masses=np.ones(3))
+            for spread in score.spreads
+        )
         gains = tuple(generator.integers(-NAT, 3 * NAT, (3, 3)) for _ in score.gains)
-        made = replace(score, tables=replace(tables, groups=groups), apart=apart, gains=gains)
-        cells = np.stack(np.meshgrid(*[np.arange(5)] * len(groups), indexing="ij")).reshape(len(groups), -1)
-        found = sum(a[c] for a, c in zip(apart, cells, strict=True))
-        for (a, b), gain in zip(tables.pairs, gains, strict=True):
-            found = found - gain[groups[a][cells[a]], groups[b][cells[b]]]
-        assert made.lowest == found.min()
+        cells = np.indices((5,) * score.columns).reshape(score.columns, -1)
+        found = np.sum([spread.apart[c] for spread, c in zip(spreads, cells, strict=True)], axis=0)
+        for (a, b), gain in zip(score.tables.pairs, gains, strict=True):
+            found -= gain[groups[cells[a]], groups[cells[b]]]
+        assert replace(score, spreads=spreads, gains=gains).lowest == found.min()
 
 
 def test_the_choice_that_an_audit_attacks_is_the_one_that_was_made(tmp_path: Path) -> None:

@@ -193,9 +193,9 @@ def _(score: RarityScore) -> dict[str, Any]:
 def _(score: PairwiseScore) -> dict[str, Any]:
     return {
         "kind": "pairwise",
-        "cells": [_table(bins) for bins in score.tables.cells],
-        "apart": [each.tolist() for each in score.apart],
-        "groups": [each.tolist() for each in score.tables.groups],
+        "cells": [_table(spread.cells) for spread in score.spreads],
+        "apart": [spread.apart.tolist() for spread in score.spreads],
+        "groups": [spread.of_cell.tolist() for spread in score.spreads],
         "pairs": [list(pair) for pair in score.tables.pairs],
         "gains": [each.tolist() for each in score.gains],
     }

@@ -14,7 +14,7 @@ their margins, shrunk by its noise. The pairs form a forest, so that no dependen
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -88,37 +88,31 @@ class Pairwise(Scorer, frozen=True):
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "PairwiseScore":
         """Return the score of an untrusted file: its look-up tables, for pairs that can be chosen."""
-        spreads = make_spreads(histograms, label)
+        spreads = tuple(s.read(i, arrays) for i, s in enumerate(make_spreads(histograms, label)))
         chosen, candidates = ints(arrays["pair_chosen"], most=2**40).tolist(), all_pairs(len(spreads))
         require(all(0 <= k < len(candidates) for k in chosen), "a pair of columns is unknown")
         pairs = [candidates[k] for k in chosen]
         require(not any(_connected(pairs[:k], pair) for k, pair in enumerate(pairs)), "its pairs close a circle")
-        cells, groups = [], []
-        for i, spread in enumerate(spreads):
-            column, own = spread.cells.column, spread.cells
-            cells.append(read_bins(column, arrays[f"cell_starts_{i}"]) if isinstance(column, Numeric) else own)
-            groups.append(ints(arrays[f"pair_groups_{i}"], cells[i].count, most=2**20))
-            gaps = np.setdiff1d(np.arange(groups[i].max() + 1), groups[i])
-            require(gaps.size == 0 and groups[i].min() == 0, "its groups have gaps")
-        tables = PairTables(tuple(cells), tuple(groups), tuple(pairs), PAIRS)
-        apart = tuple(ints(arrays[f"apart_{i}"], bins.count, most=2**40) for i, bins in enumerate(cells))
-        gains = (ints(arrays[f"pair_gain_{k}"], a * b, most=2**40) for k, (a, b) in enumerate(tables.shapes))
-        shaped = tuple(gain.reshape(shape) for gain, shape in zip(gains, tables.shapes, strict=True))
-        counts = ints(arrays["pair_counts"], sum(a * b for a, b in tables.shapes))
-        return PairwiseScore(tables, apart, shaped, tuple(chosen), counts, spreads, histograms.rows)
+        shapes = PairTables.of(spreads, pairs, PAIRS).shapes
+        flat = (ints(arrays[f"pair_gain_{k}"], math.prod(shape), most=2**40) for k, shape in enumerate(shapes))
+        gains = tuple(gain.reshape(shape) for gain, shape in zip(flat, shapes, strict=True))
+        counts = ints(arrays["pair_counts"], sum(map(math.prod, shapes)))
+        return PairwiseScore(spreads, gains, tuple(chosen), counts, histograms.rows)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What the released histogram says about a column; `close` is exp(−λ d), averaged over two groups."""
+    """What the released histogram says about a column."""
 
     cells: Bins
-    apart: Floats
-    """a of each cell, in nats."""
+    apart: Ints
+    """a of each cell, in score units."""
     of_cell: Ints
     """The group of each cell in two-way tables."""
     masses: Floats
+    """Of the groups."""
     close: Floats
+    """exp(−λ d), averaged over the records of two groups."""
 
     @classmethod
     def of(cls, cells: Bins, masses: Floats, middles: Floats, of_cell: Ints) -> "Spread":
@@ -126,11 +120,25 @@ class Spread:
         distance = np.where(np.eye(cells.count) > 0, 0.0, 2.0)
         distance[: len(middles), : len(middles)] = (middles[:, None] - middles) ** 2
         close = np.exp(-_SHARPNESS * distance)
+        apart = np.floor(-np.log(np.maximum(close @ masses, 1e-9)) * NAT).astype(np.int64)
         within = np.zeros((int(of_cell.max()) + 1, cells.count))
         within[of_cell, np.arange(cells.count)] = masses + 1e-12
         within /= within.sum(axis=1, keepdims=True)
-        apart = -np.log(np.maximum(close @ masses, 1e-9))
         return cls(cells, apart, of_cell, np.bincount(of_cell, masses).astype(float), within @ close @ within.T)
+
+    def read(self, i: int, arrays: Arrays) -> "Spread":
+        """Return it with the look-up tables of an untrusted file: another processor may round differently."""
+        column, cells = self.cells.column, self.cells
+        if isinstance(column, Numeric):
+            cells = read_bins(column, arrays[f"cell_starts_{i}"])
+        of_cell = ints(arrays[f"pair_groups_{i}"], cells.count, most=2**20)
+        require(
+            np.array_equal(np.unique(of_cell), np.arange(len(self.masses))),
+            "its groups are not those of its histogram",
+        )
+        return replace(
+            self, cells=cells, apart=ints(arrays[f"apart_{i}"], cells.count, most=2**40), of_cell=of_cell
+        )
 
 
 def make_spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:
@@ -162,14 +170,13 @@ def spread_of(histograms: Histograms, column: int, groups: int) -> Spread:
     high = min(ends[held[-1]] + _REACH * scale, bins.column.steps + 1.0)
     cells = Bins.at(bins.column, np.rint(np.linspace(low, high, _CELLS, endpoint=False)).astype(np.int64))
     assert cells.starts is not None
-    first, last = cells.starts[: cells.numbers], cells.ends
-    overlap = np.minimum(last, ends[:, None]) - np.maximum(first, starts[:, None])  # (bins, cells)
-    inside = numbers @ (np.maximum(overlap, 0) / widths[:, None])
+    edges = np.append(cells.starts[: cells.numbers], cells.ends[-1])
+    inside = np.diff(np.interp(edges, np.append(starts, ends[-1]), np.append(0.0, np.cumsum(numbers))))
     before = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), 1e-300)
     of_number = np.unique(np.floor(np.minimum(before, 1 - 1e-9) * groups), return_inverse=True)[1]
     others = of_number.max() + 1 + np.arange(cells.count - len(inside))  # special values and missing
     masses = np.concatenate([inside, masses[bins.numbers :]])
-    return Spread.of(cells, masses, (first + last - 1) / (2 * scale), np.append(of_number, others))
+    return Spread.of(cells, masses, (edges[:-1] + edges[1:] - 1) / (2 * scale), np.append(of_number, others))
 
 
 @dataclass(frozen=True)
@@ -264,26 +271,27 @@ class PairChoice:
 class PairwiseScore:
     """The released score function of the features: look-up tables in score units. The label is not scored."""
 
-    tables: PairTables
-    apart: tuple[Ints, ...]
-    """a of each cell of every column."""
+    spreads: tuple[Spread, ...]
     gains: tuple[Ints, ...]
     """g of each two groups of every pair."""
     chosen: tuple[int, ...]
     counts: Ints
-    spreads: tuple[Spread, ...]
     rows: float
+
+    @cached_property
+    def tables(self) -> PairTables:
+        return PairTables.of(self.spreads, [all_pairs(self.columns)[k] for k in self.chosen], PAIRS)
 
     @property
     def columns(self) -> int:
-        return len(self.apart)
+        return len(self.spreads)
 
     @property
     def lowest(self) -> int:
         """Exact: eliminate a column with a single pair left, until no pair is left."""
-        least = [np.full(int(of_cell.max()) + 1, 2**62) for of_cell in self.tables.groups]
-        for each, apart, of_cell in zip(least, self.apart, self.tables.groups, strict=True):
-            np.minimum.at(each, of_cell, apart)
+        least = [np.full(len(spread.masses), 2**62) for spread in self.spreads]
+        for each, spread in zip(least, self.spreads, strict=True):
+            np.minimum.at(each, spread.of_cell, spread.apart)
         left = dict(zip(self.tables.pairs, self.gains, strict=True))
         while left:
             ends = [i for pair in left for i in pair]
@@ -294,11 +302,11 @@ class PairwiseScore:
         return sum(int(each.min()) for each in least)
 
     def of(self, records: Records) -> Ints:
-        cell = [bins.of(records) for bins in self.tables.cells]
-        group = [of_cell[each] for of_cell, each in zip(self.tables.groups, cell, strict=True)]
-        score = np.zeros(records.rows, dtype=np.int64)
-        for apart, each in zip(self.apart, cell, strict=True):
-            score += apart[each]
+        score, group = np.zeros(records.rows, dtype=np.int64), []
+        for spread in self.spreads:
+            cell = spread.cells.of(records)
+            score += spread.apart[cell]
+            group.append(spread.of_cell[cell])
         for (a, b), gain in zip(self.tables.pairs, self.gains, strict=True):
             score -= gain[group[a], group[b]]
         return score
@@ -316,10 +324,10 @@ class PairwiseScore:
 
     def dump(self) -> Arrays:
         arrays: Arrays = {"pair_chosen": np.array(self.chosen, dtype=np.int64), "pair_counts": self.counts}
-        for i, bins in enumerate(self.tables.cells):
-            arrays |= {f"apart_{i}": self.apart[i], f"pair_groups_{i}": self.tables.groups[i]}
-            if bins.starts is not None:
-                arrays[f"cell_starts_{i}"] = bins.starts
+        for i, spread in enumerate(self.spreads):
+            arrays |= {f"apart_{i}": spread.apart, f"pair_groups_{i}": spread.of_cell}
+            if spread.cells.starts is not None:
+                arrays[f"cell_starts_{i}"] = spread.cells.starts
         return arrays | {f"pair_gain_{k}": gain.ravel() for k, gain in enumerate(self.gains)}
 
 
@@ -328,12 +336,11 @@ def make_score(
 ) -> PairwiseScore:
     """Return the score function of what was released: post-processing."""
     tables = PairTables.of(spreads, [all_pairs(len(spreads))[k] for k in chosen], PAIRS)
-    apart = tuple(np.floor(spread.apart * NAT).astype(np.int64) for spread in spreads)
     gains = tuple(
         np.floor(gain_of(spreads[a], spreads[b], table, sigma, rows) * NAT).astype(np.int64)
         for (a, b), table in zip(tables.pairs, tables.split(noisy), strict=True)
     )
-    return PairwiseScore(tables, apart, gains, chosen, noisy, spreads, rows)
+    return PairwiseScore(spreads, gains, chosen, noisy, rows)
 
 
 def gain_of(one: Spread, other: Spread, table: Ints, sigma: float, rows: float) -> Floats:
