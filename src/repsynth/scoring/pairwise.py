@@ -115,12 +115,15 @@ class Spread:
     """exp(−λ d), averaged over the records of two groups."""
 
     @classmethod
-    def of(cls, cells: Bins, masses: Floats, middles: Floats, of_cell: Ints) -> "Spread":
-        """Make it from the mass and the group of each cell, and the middles of numbers in standard deviations."""
+    def of(cls, cells: Bins, masses: Floats, middles: Floats, of_cell: Ints, rows: float) -> "Spread":
+        """Make it from the mass and the group of each cell, and the middles of numbers in standard deviations.
+
+        No value is rarer than a single record, so a column whose spread the noise hides does not decide alone.
+        """
         distance = np.where(np.eye(cells.count) > 0, 0.0, 2.0)
         distance[: len(middles), : len(middles)] = (middles[:, None] - middles) ** 2
         close = np.exp(-_SHARPNESS * distance)
-        apart = np.floor(-np.log(np.maximum(close @ masses, 1e-9)) * NAT).astype(np.int64)
+        apart = np.floor(-np.log(np.maximum(close @ masses, 1 / rows)) * NAT).astype(np.int64)
         within = np.zeros((int(of_cell.max()) + 1, cells.count))
         within[of_cell, np.arange(cells.count)] = masses + 1e-12
         within /= within.sum(axis=1, keepdims=True)
@@ -132,13 +135,9 @@ class Spread:
         if isinstance(column, Numeric):
             cells = read_bins(column, arrays[f"cell_starts_{i}"])
         of_cell = ints(arrays[f"pair_groups_{i}"], cells.count, most=2**20)
-        require(
-            np.array_equal(np.unique(of_cell), np.arange(len(self.masses))),
-            "its groups are not those of its histogram",
-        )
-        return replace(
-            self, cells=cells, apart=ints(arrays[f"apart_{i}"], cells.count, most=2**40), of_cell=of_cell
-        )
+        require(np.array_equal(np.unique(of_cell), np.arange(len(self.masses))), "its groups have gaps")
+        apart = ints(arrays[f"apart_{i}"], cells.count, most=2**40)
+        return replace(self, cells=cells, apart=apart, of_cell=of_cell)
 
 
 def make_spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:
@@ -158,7 +157,7 @@ def spread_of(histograms: Histograms, column: int, groups: int) -> Spread:
     masses = np.append(histograms.probabilities[column] * (1 - absent), absent)
     if not isinstance(bins.column, Numeric):
         rank = np.argsort(np.argsort(-masses, kind="stable"))
-        return Spread.of(bins, masses, np.zeros(0), np.minimum(rank, groups - 1))
+        return Spread.of(bins, masses, np.zeros(0), np.minimum(rank, groups - 1), histograms.rows)
     assert bins.starts is not None
     numbers, starts, ends = masses[: bins.numbers], bins.starts[: bins.numbers], bins.ends
     middle, widths = (starts + ends - 1) / 2, bins.widths.astype(np.float64)
@@ -176,7 +175,8 @@ def spread_of(histograms: Histograms, column: int, groups: int) -> Spread:
     of_number = np.unique(np.floor(np.minimum(before, 1 - 1e-9) * groups), return_inverse=True)[1]
     others = of_number.max() + 1 + np.arange(cells.count - len(inside))  # special values and missing
     masses = np.concatenate([inside, masses[bins.numbers :]])
-    return Spread.of(cells, masses, (edges[:-1] + edges[1:] - 1) / (2 * scale), np.append(of_number, others))
+    middles = (edges[:-1] + edges[1:] - 1) / (2 * scale)
+    return Spread.of(cells, masses, middles, np.append(of_number, others), histograms.rows)
 
 
 @dataclass(frozen=True)
