@@ -77,7 +77,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "scoring.threshold": (
         "tests/scoring/test_threshold_by_label.py",
         "tests/scoring/test_lost_mass.py",
-        "tests/columns/test_cells.py",
+        "tests/scoring/test_weights.py",
         "tests/release/test_account.py",
         *GUARANTEE,
     ),

@@ -5,11 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
 from repsynth.errors import ConfigError
 from repsynth.planning.settings import Settings
+from repsynth.schema import Boolean
 from repsynth.scoring.base import NAT
 from repsynth.scoring.random import Random
-from repsynth.scoring.threshold import ScoreBins, Threshold
+from repsynth.scoring.rarity import make_rarity
+from repsynth.scoring.threshold import ScoreBins, Threshold, choose_score_bins
 from repsynth.scoring.weights import (
     FULL,
     RULES,
@@ -123,6 +127,15 @@ def test_a_threshold_that_is_read_is_never_above_the_first_edge_with_too_few_abo
         few = [int(e) for k, e in enumerate(edges) if np.all(above[k:] < target)]
         value = ScoreBins(edges, readable=True).threshold(counts, fraction=0.3, rows=1e4, sigma=1.0).value
         assert value <= (few[0] if few else edges[-1])
+
+
+@pytest.mark.parametrize("counts", [[900, 100, 0], [1000, 0, 0]])
+def test_the_edges_of_scores_rise_even_where_there_are_few_different_ones(counts: list[int]) -> None:
+    """One column of two values has two scores: quantiles coincide."""
+    histograms = Histograms((Bins.discrete(Boolean(name="smoker")),), np.array(counts), 10.0, 1000.0)
+    bins = choose_score_bins(make_rarity(histograms, None), histograms, sigma=10.0)
+    assert not bins.readable
+    assert np.all(np.diff(bins.edges) > 0)
 
 
 def test_a_threshold_that_is_fitted_lies_where_the_fraction_is() -> None:
