@@ -42,10 +42,7 @@ Pair = tuple[int, int]
 UNIT = 2**12
 """Units in a factor of 1: smoothing matrices are integers, so utilities have an exact sensitivity."""
 
-_MOST, _HIGHEST = (
-    2**50,
-    2**62,
-)  # bounds on an expected count and on a utility: no overflow in 64 bits
+_MOST, _HIGHEST = 2**50, 2**62  # of an expected count and of a utility: 64 bits do not overflow
 _SHARPNESS = 1.7  # λ, chosen on six tables; six values of λ combined find no more outliers
 _CELLS, _REACH = 192, 6.0  # cells of numbers, and how many standard deviations they reach beyond the records
 _GROUPS, _MOST_CELLS = 20, 2_000_000  # groups of a column, and cells of all tables: the memory of the choice

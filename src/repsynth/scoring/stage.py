@@ -30,7 +30,7 @@ from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 COUNT, SCORES = "count", "scores"
 LOOKS = REFINED, FINE
 """The looks that refine the coarse histograms, with weights."""
-_LOOK_SHARE = 0.035  # of μ², for each look; found by measuring distances on tables for tuning
+_LOOK_SHARE = 0.035  # of μ², for each look
 
 
 def look_shares(schema: Schema) -> dict[str, float]:

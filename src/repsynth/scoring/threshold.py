@@ -45,7 +45,7 @@ CAP = 1 / 3
 """Of the fraction: the records that stand out most in the whole table are outliers, whatever their label."""
 
 _LABELS = 20.0  # mean records per label, in units of a bin's noise, from which on labels have rows of their own
-_DRAWN = 20_000  # records drawn from the histograms: sampling moves the quantiles by less than a bin
+_DRAWN = 20_000  # records drawn from the histograms: sampling moves a fraction by .003
 _ABOVE = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])  # drawn fractions above the edges of a histogram to fit
 _SHIFT_SD, _STRETCH_SD = 1.0, 0.3  # prior of the fit: shift in logits, log stretch
 
