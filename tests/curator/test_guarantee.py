@@ -117,7 +117,7 @@ def test_a_bound_by_the_threshold_of_all_would_not_hold(runs: Runs) -> None:
 
 def test_a_bound_for_less_noise_would_not_hold(runs: Runs) -> None:
     stage = runs.release.stage
-    quiet = replace(stage, histograms=replace(stage.histograms, sigma=stage.histograms.sigma / 8))
+    quiet = replace(stage, coarse=replace(stage.coarse, sigma=stage.coarse.sigma / 8))
     with mock.patch.object(guarantee, "_threshold_sigma", return_value=1e-3):
         bound = guaranteed_weights(replace(runs.release, stage=quiet), [runs.records], eta=0.5)
     assert np.mean(exceeded(runs, bound)) > 0.01

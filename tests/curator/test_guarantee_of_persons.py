@@ -15,6 +15,8 @@ from scipy.special import ndtr, ndtri
 from repsynth.arrays import Floats, Ints
 from repsynth.auditing.audit import white_box
 from repsynth.auditing.targets import Target
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
 from repsynth.curator import guarantee
 from repsynth.curator.dossier import dossier
 from repsynth.curator.guarantee import _Reaching, guaranteed_weights, why_none
@@ -30,8 +32,6 @@ from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
 from repsynth.schema import Boolean, Category, Id, Person, Schema
 from repsynth.scoring.base import NAT
-from repsynth.columns.cells import Bins
-from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.rarity import make_rarity
 from repsynth.scoring.stage import StageOne, measure_stage_one
 from repsynth.scoring.threshold import MOST_BINS, _read
@@ -66,12 +66,12 @@ def bounds_by(person: Records, lower: Any, by_label: Any, eta: float) -> tuple[F
     tails.lower.side_effect = lower
     tails.exceed.side_effect = lambda records, levels: np.zeros((records.rows, len(levels)))
     release: Any = mock.Mock(weights=weights, schema=SCHEMA)
-    release.stage = mock.Mock(spec=["borrowed", "scored"], borrowed=None)
+    release.stage = mock.Mock(spec=["borrowed", "coarse"], borrowed=None)
     release.score.tails.return_value = tails
     release.score.columns = 6
     with (
         mock.patch.object(guarantee, "why_none", return_value=None),
-        mock.patch.object(guarantee, "replace", lambda scored, counts: scored),
+        mock.patch.object(guarantee, "replace", lambda coarse, counts: coarse),
         mock.patch.object(guarantee, "ColumnHistograms", return_value=Count()),
         mock.patch.object(guarantee, "_threshold_sigma", return_value=1.0),
         mock.patch.object(guarantee, "_highest_by_label", by_label),

@@ -16,7 +16,6 @@ from repsynth.cli import render
 from repsynth.cli.render import rounded_up
 from repsynth.data.sources import open_source
 from repsynth.mechanism.kernels import FINEST, Count, Rounds
-from repsynth.models.fine import FineHistograms
 from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.tables import Tables
 from repsynth.models.naive_bayes.statistic import WeightedSums
@@ -32,6 +31,7 @@ from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.scoring.pairwise import PairTables
+from repsynth.scoring.stage import WeightedHistograms
 from repsynth.scoring.threshold import ScoreHistogram
 from repsynth.scoring.weights import FULL
 
@@ -289,7 +289,7 @@ def test_the_published_fraction_covers_lumps_that_histograms_do_not_show() -> No
 
 def test_what_lies_beyond_the_outermost_bins_of_scores_is_unsure() -> None:
     """0.0 % ± 1.2 % was said where 9 % lay above a threshold beyond the last edge."""
-    starts, counts, _, unsure = _cut(np.array([0, 10]), np.array([1.0, 5.0, 4.0]), 99, None, 0)
+    starts, counts, _, unsure = _cut(np.array([0, 10]), np.array([1.0, 5.0, 4.0]), 99, 0)
     assert starts.tolist() == [-1, 0, 10, 99]
     assert counts.tolist() == [1.0, 5.0, 4.0, 0.0]
     assert unsure.tolist() == [0.0, 0.0, -2.0, 2.0]
@@ -299,7 +299,7 @@ def cells_of(kernel: object) -> int | None:
     """How many cells a record adds one to; None of clipped sums."""
     if isinstance(kernel, Count | ScoreHistogram):
         return 1
-    if isinstance(kernel, ColumnHistograms | FineHistograms):
+    if isinstance(kernel, ColumnHistograms | WeightedHistograms):
         return len(kernel.bins)
     if isinstance(kernel, PairTables | Tables):
         return len(kernel.pairs)
@@ -322,7 +322,7 @@ def test_sensitivity_and_noise_are_told_in_records(model: str, scorer: str) -> N
     printed, kernels = console.file.getvalue(), release.kernels()  # type: ignore[attr-defined]
     records = records_of(people, release.schema)
     told = {each["name"]: each for each in inspect_release(release)["measurements"] if "sigma" in each}
-    assert {"histograms", "scores"} < told.keys()
+    assert {"coarse histograms", "scores"} < told.keys()
     for event in release.events:
         if isinstance(event, ExponentialEvent):
             continue

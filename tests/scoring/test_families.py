@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repsynth import Release, parse_schema
+from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms
+from repsynth.columns.cells import Bins
+from repsynth.columns.groups import choose_groups, groups_of_families
+from repsynth.columns.hierarchy import by_family
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.errors import SchemaError
-from repsynth.columns.groups import choose_groups, groups_of_families
 from repsynth.pipeline.run import run
 from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Boolean, Category, Schema, schema_from_dict, schema_to_dict
-from repsynth.columns.cells import Bins
-from repsynth.columns.hierarchy import by_family
-from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms
 
 FAMILIES, EACH = 8, 25
 CODES = tuple(f"{letter}{k:02}" for letter in "ABCDEFGH" for k in range(EACH))

@@ -17,8 +17,7 @@ from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
-from repsynth.scoring.lost_mass import lost_mass, solve_rule
-from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.threshold import Threshold, lost_mass, solve_rule
 from repsynth.scoring.weights import FULL, HingeExp, Rule, Targeted, make_weights
 
 

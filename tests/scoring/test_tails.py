@@ -9,50 +9,30 @@ from checks import records_of
 
 from repsynth import datasets
 from repsynth.arrays import Floats
+from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms
+from repsynth.columns.cells import first_cells
 from repsynth.data.records import Records
 from repsynth.engines.local import LocalEngine
 from repsynth.mechanism.noise import rounded_gaussian, seeded_entropy
 from repsynth.scoring.base import NAT
-from repsynth.columns.cells import Bins, choose_bins
-from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms
-from repsynth.scoring.rarity import make_rarity
-from repsynth.scoring.tails import SumTails
+from repsynth.scoring.rarity import SumTails, make_rarity
 
 DRAWS = 2000
 
 
 def exact_of(records: Records, sigma: float) -> Histograms:
-    """People's true counts; the income, a wide column, has bins by magnitude and equal ones, as after a look."""
-    schema = datasets.load("people").schema
-    bins: list[Bins] = []
-    wide, outward = set(), set()
-    for each in choose_bins(schema, rows=records.rows, sigma=sigma):
-        if each.column.name == "income":
-            outward.add(len(bins))
-            wide |= {len(bins), len(bins) + 1}
-            bins += [Bins.by_magnitude(each.column), Bins.binned(each.column, 32)]  # type: ignore[arg-type]
-        else:
-            bins.append(each)
-    counts = LocalEngine([records]).sum(ColumnHistograms(tuple(bins)))
-    return Histograms(
-        tuple(bins),
-        counts,
-        sigma,
-        float(records.rows),
-        located=frozenset(wide),
-        outward=frozenset(outward),
-        sigmas=tuple(sigma * (1 + (k in wide)) for k in range(len(bins))),
-    )
+    """Return the true counts of people; the income is a wide column with cells by magnitude."""
+    bins = first_cells(datasets.load("people").schema, rows=records.rows, sigma=sigma)
+    counts = LocalEngine([records]).sum(ColumnHistograms(bins))
+    return Histograms(bins, counts, sigma, float(records.rows))
 
 
 def drawn(exact: Histograms, records: Records) -> Floats:
     """Scores under fresh noise: draws × records, in nats."""
     found = []
     for seed in range(DRAWS):
-        entropy = seeded_entropy(seed)
-        noise = [rounded_gaussian(exact.sigma_of(k), bins.count, entropy) for k, bins in enumerate(exact.bins)]
-        noisy = replace(exact, counts=exact.counts + np.concatenate(noise))
-        found.append(make_rarity(noisy, None).of(records) / NAT)
+        noise = rounded_gaussian(exact.sigma, len(exact.counts), seeded_entropy(seed))
+        found.append(make_rarity(replace(exact, counts=exact.counts + noise), None).of(records) / NAT)
     return np.array(found)
 
 
@@ -101,9 +81,7 @@ def test_scores_reach_a_level_no_more_often_than_said(people: dict[str, Any]) ->
 
 @pytest.mark.slow
 def test_bounds_made_for_less_noise_do_not_hold(people: dict[str, Any]) -> None:
-    exact = people["exact"]
-    quieter = replace(exact, sigma=10.0, sigmas=tuple(sigma / 2 for sigma in exact.sigmas))
-    tails = tails_of(quieter)
+    tails = tails_of(replace(people["exact"], sigma=10.0))
     below = np.mean(people["drawn"] < tails.lower(people["few"], 1e-3), axis=0)
     assert np.mean(below > 1e-2) > 0.3
     levels = np.arange(8.0, 30.0, 0.25)
@@ -111,10 +89,8 @@ def test_bounds_made_for_less_noise_do_not_hold(people: dict[str, Any]) -> None:
     assert np.any(often > 2 * tails.exceed(people["few"], levels) + 0.01)
 
 
-def test_a_look_with_more_noise_makes_scores_less_certain(people: dict[str, Any]) -> None:
-    exact = people["exact"]
-    louder = replace(exact, sigmas=tuple(s * (1 + (k in exact.located)) for k, s in enumerate(exact.sigmas)))
-    low, lower = (tails_of(way).lower(people["few"], 1e-9) for way in (exact, louder))
+def test_more_noise_makes_scores_less_certain(people: dict[str, Any]) -> None:
+    low, lower = (tails_of(replace(people["exact"], sigma=s)).lower(people["few"], 1e-9) for s in (20.0, 40.0))
     assert np.all(lower < low)
 
 

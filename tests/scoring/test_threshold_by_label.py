@@ -17,9 +17,8 @@ from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import parse_schema, schema_from_dict
 from repsynth.scoring.base import NAT
-from repsynth.scoring.shifted import ShiftedScore
 from repsynth.scoring.stage import SCORES
-from repsynth.scoring.threshold import FEW, ScoreBins, by_label
+from repsynth.scoring.threshold import FEW, ScoreBins, ShiftedScore, by_label
 
 TELLING = """
 one_row_per_person = true
@@ -129,7 +128,7 @@ def test_a_label_is_believed_as_far_as_its_noise_allows_and_no_further_than_the_
     counts = np.stack([9000 * usual, 300 * high, np.zeros(7)]).round().astype(np.int64)
     label = SCHEMA.label_column
     moved = []
-    for sigma in (10.0, 60.0, 95.0, 120.0):
+    for sigma in (10.0, 60.0, 200.0, 400.0):
         found = ScoreBins(edges, False, label).threshold(counts.ravel(), fraction=0.3, rows=9300, sigma=sigma)
         assert found.shifts is not None
         moved.append(-int(found.shifts[1]))

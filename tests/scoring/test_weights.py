@@ -5,11 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
 from repsynth.errors import ConfigError
 from repsynth.planning.settings import Settings
+from repsynth.schema import Boolean
 from repsynth.scoring.base import NAT
 from repsynth.scoring.random import Random
-from repsynth.scoring.threshold import ScoreBins, Threshold
+from repsynth.scoring.rarity import make_rarity
+from repsynth.scoring.threshold import ScoreBins, Threshold, choose_score_bins
 from repsynth.scoring.weights import (
     FULL,
     RULES,
@@ -125,9 +129,18 @@ def test_a_threshold_that_is_read_is_never_above_the_first_edge_with_too_few_abo
         assert value <= (few[0] if few else edges[-1])
 
 
+@pytest.mark.parametrize("counts", [[900, 100, 0], [1000, 0, 0]])
+def test_the_edges_of_scores_rise_even_where_there_are_few_different_ones(counts: list[int]) -> None:
+    """One column of two values has two scores: quantiles coincide."""
+    histograms = Histograms((Bins.discrete(Boolean(name="smoker")),), np.array(counts), 10.0, 1000.0)
+    bins = choose_score_bins(make_rarity(histograms, None), histograms, sigma=10.0)
+    assert not bins.readable
+    assert np.all(np.diff(bins.edges) > 0)
+
+
 def test_a_threshold_that_is_fitted_lies_where_the_fraction_is() -> None:
     """Scores that are exactly as drawn: shift 0, stretch 1."""
-    drawn_above = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
+    drawn_above = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])
     edges = np.round((1 - drawn_above) * 100 * NAT).astype(np.int64)
     fractions = -np.diff(np.concatenate([[1.0], drawn_above, [0.0]]))
     counts = np.round(fractions * 5000).astype(np.int64)
@@ -144,3 +157,14 @@ def test_the_mean_weight_above_is_the_histogram_s() -> None:
     )
     uniform = make_weights(Uniform(), threshold=5 * NAT, lowest=0)
     assert threshold.mean_weight(uniform) == 1.0
+
+
+def test_the_noise_of_empty_bins_does_not_count_as_records_of_small_weight() -> None:
+    """600 records just above the threshold, then 25 empty bins: cut off one by one, noise would be 400 more."""
+    generator, weights = np.random.default_rng(1), make_weights(HingeExp(0.3), threshold=0, lowest=0)
+    edges, found = np.arange(28) * NAT, []
+    for _ in range(200):
+        noisy = np.concatenate([[0, 400, 200], np.zeros(26)]) + generator.normal(0, 40.0, 29)
+        found.append(Threshold(0, edges, noisy.astype(np.int64)[None], 0.3, 0.01).mean_weight(weights))
+    expected = (400 * np.exp(-0.15) + 200 * np.exp(-0.45)) / 600
+    assert np.mean(found) == pytest.approx(expected, abs=0.12), "it would be .45"

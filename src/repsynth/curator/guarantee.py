@@ -1,16 +1,15 @@
-"""The guaranteed loss: a bound on a record's weight that holds before stage 1 is run.
+"""The guaranteed loss: bound a record's weight before stage 1 is run.
 
-The realised loss of a record holds for all sets of releases in which it weighs no more than in the one at hand;
-its weight depends on stage 1's noise. Outside of an event of probability η, the record's score is at least some
-level and the threshold of its label at most another, so the record's weight is at most w̄. The record then has
-(ε(w̄), δ + η)-DP, whatever stage 1 releases. All bounds hold on the table with and without the record. They are
-private: functions of the data, and so statements about this table and its neighbour without the record only.
+The weight of a record depends on the noise of stage 1. With probability at least 1 − η, its score is above one
+level and the threshold of its label below another, so its weight is at most w̄. Then the record has
+(ε(w̄), δ + η)-DP, whatever stage 1 releases (docs/privacy.md has the proof). The bounds hold on the table with and
+without the record. They are functions of the data, hence private.
 
-Where several rows may be one person's, each of them has a bound of its own, and all of these bound the person's
-weight; what may fail, the score of any of them and the threshold of any of their labels, shares the chance.
+The rows of one person have a bound each, which together bound the person's weight. The scores of all rows and the
+thresholds of all their labels share η.
 
-Where scores and threshold come from an earlier release, the weight of a record is a public function of it before
-the run. Then w̄ is the weight itself and η = 0: the realised loss of a record of that weight is guaranteed.
+With the scores of an earlier release, the weight of a record is public before the run. Then w̄ is that weight and
+η = 0.
 """
 
 import math
@@ -33,14 +32,14 @@ from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width,
 from repsynth.scoring.weights import FULL
 
 ETA_SHARE = 1 / 2
-"""The part of δ for the chance η that the noise exceeds its bounds: half of δ costs little in ε."""
+"""The part of δ for η: half of δ costs little in ε."""
 
-_CHANCES = 10.0 ** -np.arange(0.0, 24.0)  # records that reach a level less often go into a sum of chances
-_LOOKED_AT = 4  # edges whose numbers of records are bounded each; higher edges have no more records
+_CHANCES = 10.0 ** -np.arange(0.0, 24.0)  # cut-offs between counted records and summed chances; any are safe
+_LOOKED_AT = 4  # edges whose numbers of records are bounded one by one; higher edges have no more records
 
 
 def why_none(release: Release) -> str | None:
-    """Why no guarantee better than the total can be given, in words; None where it can."""
+    """Return why there is no guarantee better than the total; None if there is one."""
     if release.stage.borrowed is not None:
         return None  # every weight was public before the run
     if not release.plan.scorer.targets_outliers:
@@ -58,18 +57,18 @@ def why_none(release: Release) -> str | None:
     if release.rows / _threshold_sigma(release) < READABLE:
         return "too few records for this budget: the threshold was fitted, not read"
     if release.score.tails(release.stage.coarse) is None:
-        return "too few records for this budget: some histogram is not clear"
+        return "the scorer has no bounds before the run"
     return None
 
 
 def eta_share(release: Release) -> float:
-    """The part of δ for the chance that a guarantee fails: none where scores were public before the run."""
+    """Return the part of δ for η: none where scores were public before the run."""
     return 0.0 if release.stage.borrowed is not None else ETA_SHARE
 
 
 def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float) -> Floats:
-    """For each record a weight that it exceeds with probability at most `eta`, whatever stage 1 draws. Of persons,
-    that is the probability that any of their rows does."""
+    """Return for each record a weight that it exceeds with probability at most `eta`, over the noise of stage 1.
+    For a person, it is the probability that any of their rows does."""
     rows, schema = sum(records.rows for records in data), release.schema
     if release.stage.borrowed is not None:
         weights = [release.weights.of(release.score.of(records)) / FULL for records in data]
@@ -86,15 +85,15 @@ def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float)
     chances = np.split(eta / 2 / own, ends)
     low = np.concatenate([tails.lower(records, each) for records, each in zip(data, chances, strict=True)])
     if not np.isfinite(np.median(low)):
-        return np.ones(rows)  # so small a chance is beyond what can be told
+        return np.ones(rows)  # no bound holds with so small a chance
     above = low - _highest_thresholds(release, data, tails, low, eta / 2, labels)
-    # The released table itself, so that every rounding of the weights is the one that will be used.
+    # Use the released table, so that weights are rounded as in the run.
     nearest = release.weights.start + np.floor(np.clip(above, -1.0, 1e6) * NAT).astype(np.int64)
     return release.weights.of(nearest) / FULL
 
 
 def _of_persons(data: Sequence[Records], schema: Schema) -> tuple[Ints, Ints]:
-    """For each row how many its person has, and how many labels are among these; one, where rows are persons."""
+    """Return for each row the number of rows of its person, and of different labels among them."""
     rows = sum(records.rows for records in data)
     owned = [records.whose for records in data if records.whose is not None]
     if not owned:
@@ -109,15 +108,15 @@ def _of_persons(data: Sequence[Records], schema: Schema) -> tuple[Ints, Ints]:
 def _highest_thresholds(
     release: Release, data: Sequence[Records], tails: Tails, low: Floats, chance: float, labels: Ints
 ) -> Floats:
-    """For each record a level, in nats, that the threshold of its label exceeds with at most this chance; where it
-    belongs to somebody with records of several `labels`, the chance is that any of theirs does."""
+    """Return for each record a level, in nats, that the threshold of its label exceeds with at most this chance.
+    For a person with several `labels`, it is the chance that any of their thresholds does."""
     sigma, fraction = _threshold_sigma(release), release.plan.outlier_fraction
     width, label = bin_width(release.score.columns) / NAT, release.schema.label_column
     most = release.schema.rows_per_person
-    # No threshold worth knowing lies below what half of the records are sure to score.
+    # The threshold is above the score that half of the records exceed.
     levels = (math.floor(float(np.median(low)) / width) + np.arange(float(MOST_BINS))) * width
     assert release.threshold is not None
-    # Whether each label has a threshold of its own follows from the noise and the public number of records.
+    # Whether each label has its own threshold follows from the noise and the public number of records.
     if label is None or release.threshold.shifts is None:
         nowhere = [np.zeros(records.rows, dtype=np.int64) for records in data]
         (reaching,) = _count(data, nowhere, 1, tails, levels, most)
@@ -132,7 +131,7 @@ def _highest_thresholds(
 
 
 def _highest_by_label(every: "Sequence[_Reaching]", chance: float, *, fraction: float, sigma: float) -> Floats:
-    """The same for each label."""
+    """Return the level for each label."""
     pooled = _Reaching.together(every)
     cap = pooled.highest(chance, fraction=fraction * CAP, sigma=sigma)
     common = pooled.highest(0.45 * chance, fraction=fraction, sigma=sigma)
@@ -141,9 +140,9 @@ def _highest_by_label(every: "Sequence[_Reaching]", chance: float, *, fraction: 
 
 
 def _own_or_common(label: "_Reaching", common: float, chance: float, *, fraction: float, sigma: float) -> float:
-    """The same for one label: the threshold of its own, where it seems to have enough records, or that of all.
+    """Return the level for one label, which has its own threshold if its noisy number of records is large enough.
 
-    Three things may fail: the label's noisy number of records, its own threshold, and the common one.
+    Three things may fail: the noisy number of records, the label's own threshold, and the common one.
     """
     noise = -float(ndtri(0.05 * chance)) * sigma * math.sqrt(MOST_BINS) + MOST_BINS / 2
     own = label.highest(0.45 * chance, fraction=fraction, sigma=sigma)
@@ -154,12 +153,11 @@ def _own_or_common(label: "_Reaching", common: float, chance: float, *, fraction
 
 @dataclass(frozen=True)
 class _Reaching:
-    """How many records may score at or above each of the levels, edges of score bins one width apart.
+    """Bounds on how many records score at or above each level, an edge of a score bin.
 
-    `records` is their number, `often` how many reach a level with more than each of `_CHANCES`, and `seldom` the
-    sum of the chances of the others: chances × levels. Where several rows may be one person's, each is counted for
-    what it counts. `most` is what the table may lack: a record, or all rows of a person. `histograms` is how many
-    noisy ones they are counted in.
+    `often` holds how many records reach a level with more than each of `_CHANCES`, and `seldom` the sum of the
+    chances of the others: (chances, levels). Rows count by their factor. `most` is what the table may lack: a
+    record, or all rows of a person. `histograms` is the number of noisy histograms that are added up.
     """
 
     levels: Floats
@@ -171,7 +169,7 @@ class _Reaching:
 
     @classmethod
     def together(cls, parts: "Sequence[_Reaching]") -> "_Reaching":
-        """Those of several histograms that are added up."""
+        """Return the bounds for several histograms, added up."""
         return cls(
             parts[0].levels,
             sum(part.records for part in parts),
@@ -182,17 +180,17 @@ class _Reaching:
         )
 
     def at_most(self, chance: float) -> Floats:
-        """For each level a number of records that more do not reach, but for this chance: Markov's inequality
-        bounds how many of those do that reach it seldom."""
+        """Return for each level a number of records that is exceeded with at most this chance. Markov's inequality
+        bounds the number of those that reach it seldom."""
         found: Floats = np.min(self.often + self.seldom / chance, axis=0)
         return found
 
     def highest(self, chance: float, *, fraction: float, sigma: float, rows: float | None = None) -> float:
-        """A level that a threshold read off the noisy histogram exceeds with at most this chance.
+        """Return a level that a threshold read off the noisy histogram exceeds with at most this chance.
 
-        It exceeds a level between two edges only if the noisy numbers of records at or above those, taken in
-        proportion, exceed the wanted one, or if that of a higher edge reaches it. `rows` is their public number,
-        where that says how many are wanted; else the noisy total does, whose noise is in part the same.
+        It exceeds a level between two edges only if the interpolated noisy number of records above exceeds the
+        wanted one, or if the number at a higher edge reaches it. The wanted number is a fraction of `rows`, or of
+        the noisy total, whose noise is partly the same.
         """
         number = self.at_most(chance / 2 / _LOOKED_AT)
         largest = 1.0 if rows is not None else max(1 - fraction, fraction)  # factor of a bin's noise
@@ -215,7 +213,7 @@ class _Reaching:
 def _count(
     data: Sequence[Records], groups: Sequence[Ints], rows: int, tails: Tails, levels: Floats, most: float
 ) -> list[_Reaching]:
-    """The same for the records of each of so many groups."""
+    """Return the bounds for the records of each of `rows` groups."""
     records = np.zeros(rows)
     often, seldom = (np.zeros((rows, len(_CHANCES), len(levels))) for _ in range(2))
     for batch, group in zip(data, groups, strict=True):

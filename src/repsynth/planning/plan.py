@@ -186,7 +186,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     model = _model(settings)
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer, rows = settings.scorer, schema.rows_per_person
-    own = scorer.worthwhile_shares(schema, mu=budget.mu / rows, rows=settings.public_rows) if scored else {}
+    own = scorer.shares(schema) if scored else {}
     score_share = model.score_share if settings.score_share is None else settings.score_share
     histograms = score_share - math.fsum(own.values())
     if histograms < 1e-6:

@@ -15,7 +15,7 @@ from repsynth.privacy.shown import percent_at_most
 from repsynth.scoring.base import NAT
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import SCORES
-from repsynth.scoring.threshold import Lumps, Threshold
+from repsynth.scoring.threshold import Threshold
 from repsynth.scoring.weights import FULL, WeightFunction
 
 
@@ -73,8 +73,6 @@ class Privacy:
     rows: float
     threshold: Threshold | None
     weights: WeightFunction
-    lumps: tuple[Lumps | None, ...] = ()
-    """For each row of the threshold's histogram, which part of the threshold's bin lies above it, if known."""
     borrowed: Borrowed | None = None
     """Where scores and threshold came from; fractions of records are then those of that table."""
     schema_loss: Loss = field(default_factory=lambda: Loss(0.0, 0.0))
@@ -142,7 +140,7 @@ class Privacy:
             return None
         bins, wanted = self._score_bins, self.threshold.fraction
         counted = bins.fraction(bins.starts >= self.threshold.value)
-        if any(self.lumps) or abs(counted.value - wanted) > counted.standard_error:
+        if abs(counted.value - wanted) > counted.standard_error:
             return counted
         return NoisyFraction(wanted, max(self.threshold.fraction_error, counted.standard_error))
 
@@ -167,7 +165,7 @@ class Privacy:
         else:
             (sigma,) = [e.sigma for e in self.events if e.name == SCORES and isinstance(e, GaussianEvent)]
             rows = self.rows
-        return _ScoreBins.of(self.threshold, self.lumps, lowest=lowest, sigma=sigma, rows=rows)
+        return _ScoreBins.of(self.threshold, lowest=lowest, sigma=sigma, rows=rows)
 
     def epsilon_in_both(self, score: int | None = None) -> float | None:
         """Return the ε at δ of this release and the one its scores came from, for a record in both tables.
@@ -223,13 +221,11 @@ class _ScoreBins:
     rows: float
 
     @classmethod
-    def of(
-        cls, threshold: Threshold, lumps: tuple[Lumps | None, ...], *, lowest: int, sigma: float, rows: float
-    ) -> "_ScoreBins":
+    def of(cls, threshold: Threshold, *, lowest: int, sigma: float, rows: float) -> "_ScoreBins":
         """The bins of all rows, ordinary records first."""
         parts = [
-            _cut(threshold.moved_edges(row), counts.astype(np.float64), threshold.value, lumped, lowest)
-            for row, (counts, lumped) in enumerate(zip(threshold.counts, lumps, strict=True))
+            _cut(threshold.moved_edges(row), counts.astype(np.float64), threshold.value, lowest)
+            for row, counts in enumerate(threshold.counts)
         ]
         starts, counts, shares, unsure = (np.concatenate(each) for each in zip(*parts, strict=True))
         order = np.argsort(starts, kind="stable")
@@ -241,20 +237,18 @@ class _ScoreBins:
         return NoisyFraction.of(float(self.counts[kept].sum()) / self.rows, error / self.rows)
 
 
-def _cut(
-    edges: Ints, counts: Floats, value: int, lumps: Lumps | None, lowest: int
-) -> tuple[Ints, Floats, Floats, Floats]:
+def _cut(edges: Ints, counts: Floats, value: int, lowest: int) -> tuple[Ints, Floats, Floats, Floats]:
     """Return the starts, counts, parts and unsure numbers of one row's bins.
 
-    The threshold's bin is divided by its lumps or, without any, by width. The records may all be on one side.
+    The threshold's bin is divided by width. The records may all be on one side.
     """
     k = int(np.searchsorted(edges, value))
     parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
     if k == len(edges) or edges[k] != value:
         inside = 0 < k < len(edges)
         below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
-        share = np.array([1 - lumps.above, lumps.above] if lumps else [below, 1 - below])
-        error = lumps.error if lumps else math.sqrt(float(share.prod())) if inside else 0.5  # an end has no width
+        share = np.array([below, 1 - below])
+        error = math.sqrt(float(share.prod())) if inside else 0.5  # an end has no width
         edges = np.insert(edges, k, value)
         unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
         counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])

@@ -28,9 +28,8 @@ from repsynth.release.release import Release
 from repsynth.schema import Discrete, Schema, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Arrays
 from repsynth.scoring.borrowed import Borrowed
-from repsynth.scoring.shifted import with_threshold
 from repsynth.scoring.stage import COUNT, LOOKS, SCORES, StageOne, weights_of
-from repsynth.scoring.threshold import Threshold, follows, rows_of
+from repsynth.scoring.threshold import Threshold, follows, rows_of, with_threshold
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage.checks import ints, positive, require
 

@@ -34,9 +34,8 @@ from repsynth.release.support import Drawn, Support, fit_support
 from repsynth.schema import Category, Schema
 from repsynth.schema.conditions import parse_condition
 from repsynth.scoring.base import Score
-from repsynth.scoring.lost_mass import lost_mass
 from repsynth.scoring.stage import StageOne, solved_rule
-from repsynth.scoring.threshold import Threshold, find_lumps
+from repsynth.scoring.threshold import Threshold, lost_mass
 from repsynth.scoring.weights import Rule, WeightFunction
 from repsynth.threads import how_many_workers, in_order
 
@@ -94,16 +93,12 @@ class Release:
     @cached_property
     def privacy(self) -> Privacy:
         """What the release cost: in all, per weight, and how that is spread over the records."""
-        scored = self.stage.borrowed or self.stage
         return Privacy(
             events=self.events,
             delta=self.plan.delta,
             rows=self.rows,
             threshold=self.threshold,
             weights=self.weights,
-            lumps=find_lumps(self.threshold, self.stage.unmoved_score, scored.histograms)
-            if self.threshold
-            else (),
             borrowed=self.stage.borrowed,
             schema_loss=Loss.of_schema(self.schema),
         )
@@ -149,8 +144,8 @@ class Release:
         return {name: found[name] for name in self.plan.steps}
 
     def influence(self, records: Records) -> Floats:
-        """Each record's share of the largest influence in stage 2; private, as the records are."""
-        return self.fit.influence(records)
+        """Return each record's largest share of the sensitivity of any weighted measurement; private."""
+        return self.stage.influence(records, self.fit.influence(records))
 
     def sample(
         self,

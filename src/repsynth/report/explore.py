@@ -134,11 +134,6 @@ def _looks(schema: Schema) -> list[dict[str, Any]]:
 
 def _scorer(schema: Schema, settings: Settings) -> dict[str, Any]:
     scorer = settings.scorer
-    shares = scorer.shares(schema)
-
-    def worthwhile(rows: int) -> bool:
-        return bool(scorer.worthwhile_shares(schema, mu=_SMALL_MU, rows=rows))
-
     return {
         "parts": [
             {
@@ -147,9 +142,8 @@ def _scorer(schema: Schema, settings: Settings) -> dict[str, Any]:
                 "sensitivity": scorer.sensitivity(schema, name),
                 "choice": name in scorer.choices,
             }
-            for name, share in shares.items()
+            for name, share in scorer.shares(schema).items()
         ],
-        "least": _least(worthwhile) if shares else 0.0,
     }
 
 

@@ -23,10 +23,10 @@ from repsynth.release.release import Release
 from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
-from repsynth.scoring.pairwise import FACTORS, UNIT, PairwiseScore
+from repsynth.scoring.pairwise import PairwiseScore
 from repsynth.scoring.random import SPAN, RandomScore
 from repsynth.scoring.rarity import RarityScore
-from repsynth.scoring.shifted import ShiftedScore
+from repsynth.scoring.threshold import ShiftedScore
 from repsynth.scoring.weights import FULL, STEP
 
 _PERSON_STEP = 4  # of FULL: how far the weights of persons are apart in the page's table
@@ -193,15 +193,11 @@ def _(score: RarityScore) -> dict[str, Any]:
 def _(score: PairwiseScore) -> dict[str, Any]:
     return {
         "kind": "pairwise",
-        "cells": [_table(bins) for bins in score.cells],
-        "apart": [each.tolist() for each in score.apart],
-        "groups": [each.tolist() for each in score.groups],
-        "pairs": [list(pair) for pair in score.pairs],
+        "cells": [_table(spread.cells) for spread in score.spreads],
+        "apart": [spread.apart.tolist() for spread in score.spreads],
+        "groups": [spread.of_cell.tolist() for spread in score.spreads],
+        "pairs": [list(pair) for pair in score.tables.pairs],
         "gains": [each.tolist() for each in score.gains],
-        "few": score.few,
-        "order": [[i, list(told)] for i, told in score.order],
-        "factors": list(FACTORS),
-        "unit": UNIT,
     }
 
 

@@ -1,6 +1,6 @@
-"""What a scorer is: settings that make a released, public score function of a record.
+"""The protocol of a scorer: settings that make a released, public score function of a record.
 
-Scores are integers in units of 2⁻¹⁶ nats and are never released: a score is a function of the release and of
+Scores are integers in units of 2⁻¹⁶ nats. They are never released: a score is a function of the release and of
 the record.
 """
 
@@ -27,14 +27,14 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Tails(Protocol):
-    """How far noise may move the score of a record, for the guaranteed loss: bounds for each record alone."""
+    """Bounds on the score of each record before the noise is drawn, for the guaranteed loss."""
 
     def lower(self, records: Records, chance: "float | Floats") -> Floats:
-        """For each record a score, in nats, that it falls below with at most this chance, or one of its own."""
+        """Return for each record a score, in nats, that it falls below with at most this chance."""
         ...
 
     def exceed(self, records: Records, levels: Floats) -> Floats:
-        """The largest chance that each record's score reaches each of the levels, in nats: records × levels."""
+        """Return the largest chance that each record reaches each level, in nats: (records, levels)."""
         ...
 
 
@@ -43,27 +43,27 @@ class Score(Protocol):
 
     @property
     def columns(self) -> int:
-        """How many columns count."""
+        """The number of columns that are scored."""
         ...
 
     @property
     def lowest(self) -> int:
-        """The smallest score that any record can have is no smaller than this."""
+        """A lower bound on the score of any record."""
         ...
 
     def of(self, records: Records) -> Ints: ...
 
     def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
-        """Bounds on what noise makes of scores, on the table with these true counts and on the same table without
-        the record in question, or the person, who adds `most` to a bin; None where there are none."""
+        """Return bounds that hold on the table with these true counts, and without any record or person, who adds
+        at most `most` to a cell; None where there are none."""
         ...
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
-        """The public functions that the scorer itself summed up or chose by, by the names of their charges."""
+        """Return the public functions that the scorer itself measured or chose by, by charge."""
         ...
 
     def dump(self) -> Arrays:
-        """What has to be kept beside the histograms."""
+        """Return what has to be kept beside the histograms."""
         ...
 
 
@@ -71,34 +71,29 @@ class Scorer(Knobs, frozen=True):
     """How records are scored. A new scorer is one file and one line in `SCORERS`."""
 
     choices: ClassVar[frozenset[str]] = frozenset()
-    """Which measurements of its own are choices."""
+    """Which of its own measurements are choices."""
     no_bounds: ClassVar[str | None] = None
-    """Why its scores cannot be bounded before a run, in words; None where that depends on the histograms."""
+    """Why its scores have no bounds before a run; None if they have."""
 
     @property
     def targets_outliers(self) -> bool:
-        """Whether a high score means that a record stands out."""
+        """Whether a high score means that a record is an outlier."""
         return True
 
     def shares(self, schema: Schema) -> Mapping[str, float]:
-        """Measurements of its own, as shares of μ² that are taken from that of the histograms; every record pays
-        them in full."""
+        """Return its own measurements, as shares of μ² taken from that of the histograms; all are unweighted."""
         return {}
 
-    def worthwhile_shares(self, schema: Schema, *, mu: float, rows: int | None) -> Mapping[str, float]:
-        """Those that are worth their charge in a run with this budget, where the number of records is public."""
-        return self.shares(schema)
-
     def sensitivity(self, schema: Schema, name: str) -> float:
-        """The sensitivity of a measurement of its own, at most: for display."""
+        """Return an upper bound on the sensitivity of one of its own measurements: for display."""
         return 1.0
 
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
     ) -> Score:
-        """The score function; a scorer without measurements of its own makes it from the histograms alone."""
+        """Make its own measurements, if any, and return the score function."""
         raise TypeError(f"{type(self).__name__} does not say how to score")
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> Score:
-        """The score function from a release's files, checked."""
+        """Return the score function from a release's files, checked."""
         raise TypeError(f"{type(self).__name__} does not say how to load a score")

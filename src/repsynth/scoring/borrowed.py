@@ -1,7 +1,7 @@
-"""Scores from elsewhere: the score function and the threshold of an earlier release, of another table or year.
+"""Borrowed scores: the score function and the threshold of an earlier release.
 
-They were public before this table is read, so the weight of every record is, too: scoring costs nothing here, and
-what a record loses is known before the run.
+They are public before this table is read, and so is the weight of every record. Scoring costs nothing here, and
+the loss of a record is known before the run.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from repsynth.scoring.weights import WeightFunction
 
 @dataclass(frozen=True)
 class Borrowed:
-    """What is taken from an earlier release, with all that a reader needs to score a record by it."""
+    """What is taken from an earlier release: all that is needed to score a record."""
 
     digest: str
     """The SHA-256 of the earlier release's `release.json`: which one it was."""
@@ -36,7 +36,7 @@ class Borrowed:
     publishable: bool = field(compare=False)
     described: dict[str, Any] = field(compare=False, repr=False)
     arrays: Arrays = field(compare=False, repr=False)
-    """Its description without its model, and the arrays of its stage 1: what a new release carries on."""
+    """Its description without its model, and the arrays of its stage 1: a new release contains both."""
 
     @property
     def rows(self) -> float:
@@ -45,7 +45,7 @@ class Borrowed:
 
     @property
     def loss(self) -> Loss:
-        """What the earlier release cost the records of its own table, the measuring of its schema included."""
+        """The loss of the records of the earlier table, including the measurement of its schema."""
         return Loss.of(self.events).after(Loss.of_schema(self.schema), self.delta)
 
     @property
@@ -54,7 +54,7 @@ class Borrowed:
         return self.loss.epsilon(self.delta)
 
     def check_schema(self, schema: Schema) -> None:
-        """Refuse a table whose records cannot be scored as those of the earlier one were."""
+        """Refuse a schema whose records the earlier release cannot score."""
         theirs = {column.name: column for column in self.schema.learned}
         ours = {column.name: column for column in schema.learned}
         missing = [name for name in theirs if name not in ours]

@@ -1,34 +1,22 @@
-"""How far a record lies from the others, by the histograms and by two-way tables of a few pairs of columns.
+"""A scorer that also finds rare combinations of ordinary values, in two-way tables of a few pairs of columns.
 
     pair choice   choose pairs of columns that depend on each other                 (charge)
-    pairs         measure their tables, in coarse groups                            (charge)
+    pairs         measure their tables, in coarse groups of values                  (charge)
 
-If the columns were independent, the number of records within a squared distance r of a record z would be at most
-about rows × exp(λ r − A(z, λ)) for every λ, where A adds up how rare close values are in each column (`apart`).
-So its nearest records are about
+    s(z) = Σ over columns of a(z's value) − Σ over pairs of g(z's two values)
 
-    s(z) = max over λ of (A(z, λ) − log rows) / λ
-
-away. The largest mean over three neighbouring λ is taken: the largest at a single one would often be that at which
-noise, or what the pairs do not tell, makes it large.
-
-A pair's table corrects A for what its columns tell of each other: a combination that is more frequent than the
-product of its margins is closer to others, one that is rarer is farther away, as far as the table stands above its
-noise. Ordinary values in a rare combination stand out then, and what two columns say in common (a degree, and the
-years that it takes) counts once.
-
-Pairs may close circles: one that tells much does so still where others have connected its columns, and one that
-tells little adds noise. So that nothing is counted twice without end, columns are taken one after the other, each
-for what is left of it after the pairs with columns before it, and never for less than nothing: where several
-columns say the same, only the first counts.
-
-The table look-ups and sums are integers, so that a score does not depend on how the records are batched.
+Rarity is smoothed by a Gaussian kernel: a = −log E exp(−λ d), where d is the squared distance to the value of a
+random record of the released histogram. Numbers are in standard deviations, and two categories are 2 apart, as in
+one-hot space. g is the interaction: the log of how much more frequent such pairs of values are than the product of
+their margins, shrunk by its noise. The pairs form a forest, so that no dependence is counted twice (Chow and Liu
+1968). Tables and sums are integers, so a score does not depend on how the records are batched.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -41,7 +29,6 @@ from repsynth.columns.cells import Bins, read_bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.schema import Numeric, Schema
-from repsynth.scoring.apart import SHARPNESS, Spread, spreads_of
 from repsynth.scoring.base import NAT, Arrays, Scorer
 from repsynth.storage.checks import ints, require
 
@@ -53,27 +40,18 @@ CHOICE, PAIRS = "pair choice", "pairs"
 Pair = tuple[int, int]
 
 UNIT = 2**12
-"""Units in a factor of 1."""
+"""Units in a factor of 1: smoothing matrices are integers, so utilities have an exact sensitivity."""
 
-_MOST = 2**50  # that is expected of a cell
-_HIGHEST = 2**62
-
-_MOST_PAIRS, _RECORDS_PER_NOISE = 12, 40.0
-_SMALL = 60.0  # records times the tables' μ: of fewer, no pair stands above its noise
-_MOST_GROUPS, _FEWEST_GROUPS, _MOST_CELLS = 20, 4, 2_000_000
-_CHOICE_PART = 0.2  # of the pairs' share
-_SMOOTH = 4  # the place of the λ by which pairs are compared
-_SCALE = 2.0  # the sharpness at which a score is in nats: so it spreads about as far as that of `rarity`
-_TOGETHER = 3  # neighbouring λ that make one level
-_LEVELS = [SHARPNESS[k : k + _TOGETHER] for k in range(len(SHARPNESS) - _TOGETHER + 1)]
-FACTORS = tuple(round(UNIT * _SCALE * sum(1 / x for x in level) / _TOGETHER) for level in _LEVELS)
-"""What a score of each level is multiplied by, in units of 1/UNIT."""
-
-_RAREST = 0.02  # of the product of the margins: no table makes a combination rarer than that
+_MOST, _HIGHEST = 2**50, 2**62  # of an expected count and of a utility: 64 bits do not overflow
+_SHARPNESS = 1.7  # λ, chosen on six tables; six values of λ combined find no more outliers
+_CELLS, _REACH = 192, 6.0  # cells of numbers, and how many standard deviations they reach beyond the records
+_GROUPS, _MOST_CELLS = 20, 2_000_000  # groups of a column, and cells of all tables: the memory of the choice
+_CHOICE_PART = 0.2  # of the share of the pairs
+_RECORDS = 40.0  # per pair, in units of the noise of one table: fewer show no interaction
 
 
 class Pairwise(Scorer, frozen=True):
-    """How far away the nearest records are, by the histograms and two-way tables of a few pairs of columns."""
+    """How far the nearest records are, by the histograms and two-way tables of a few pairs of columns."""
 
     name: ClassVar[str] = "pairwise"
     choices: ClassVar[frozenset[str]] = frozenset({CHOICE})
@@ -83,67 +61,119 @@ class Pairwise(Scorer, frozen=True):
     ] = 0.02
 
     def shares(self, schema: Schema) -> Mapping[str, float]:
-        """The choice of the pairs and their tables; nothing where there are no pairs."""
-        if len(_features(schema)) < 2:
+        if _features(schema) < 2:
             return {}
         return {CHOICE: self.pair_share * _CHOICE_PART, PAIRS: self.pair_share * (1 - _CHOICE_PART)}
 
-    def worthwhile_shares(self, schema: Schema, *, mu: float, rows: int | None) -> Mapping[str, float]:
-        """None where a table is known to be so small that no pair stands above its noise."""
-        shares = self.shares(schema)
-        small = rows is not None and bool(shares) and rows * mu * math.sqrt(shares[PAIRS]) < _SMALL
-        return {} if small else shares
-
     def sensitivity(self, schema: Schema, name: str) -> float:
-        """One cell of each table, of as many as may be chosen."""
-        return math.sqrt(min(_MOST_PAIRS, len(_features(schema)) - 1)) if name == PAIRS else 1.0
+        """Return that of as many tables as may be chosen: one cell of each."""
+        return math.sqrt(_features(schema) - 1) if name == PAIRS else 1.0
 
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
     ) -> "PairwiseScore":
-        spreads = _spreads(histograms, label)
+        spreads, rows = make_spreads(histograms, label), histograms.rows
         if PAIRS not in charges:
-            return make_score(spreads, (), (), np.zeros(0, dtype=np.int64), 1.0, histograms.rows)
+            return make_score(spreads, (), np.zeros(0, dtype=np.int64), 1.0, rows)
         charge = charges[PAIRS]
-        rounds = how_many_pairs(histograms.rows, charge.per_row, len(spreads))
-        choice = PairChoice.of(spreads, histograms.rows, rounds)
+        rounds = int(np.clip(rows * charge.per_row / _RECORDS, 1, len(spreads) - 1))
+        choice = PairChoice.of(spreads, rows, rounds)
         chosen = meter.choose(choice, mu=charges[CHOICE].mu)
         tables = PairTables.of(spreads, [choice.tables.pairs[k] for k in chosen], PAIRS)
         noisy = meter.measure(tables, mu=charge.mu)
-        noise = tables.sensitivity / charge.per_row
-        return make_score(spreads, chosen, tables.pairs, noisy, noise, histograms.rows)
+        return make_score(spreads, chosen, noisy, tables.sensitivity / charge.per_row, rows)
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "PairwiseScore":
-        """The kept look-up tables; the pairs are checked to be some that can be chosen."""
-        spreads = _spreads(histograms, label)
-        chosen = tuple(ints(arrays["pair_chosen"], most=2**40).tolist())
-        candidates = all_pairs(len(spreads))
+        """Return the score of an untrusted file: its look-up tables, for pairs that can be chosen."""
+        spreads = tuple(s.read(i, arrays) for i, s in enumerate(make_spreads(histograms, label)))
+        chosen, candidates = ints(arrays["pair_chosen"], most=2**40).tolist(), all_pairs(len(spreads))
         require(all(0 <= k < len(candidates) for k in chosen), "a pair of columns is unknown")
-        pairs = tuple(candidates[k] for k in chosen)
-        require(len(set(pairs)) == len(pairs), "a pair of columns is there twice")
-        most = min(_MOST_PAIRS, max(len(spreads) - 1, 0))
-        require(len(pairs) <= most, "it has more pairs of columns than are chosen")
-        require(ints(arrays["pair_level_factors"]).tolist() == list(FACTORS), "its factors are not known")
-        cells = tuple(_read_cells(i, spread, arrays) for i, spread in enumerate(spreads))
-        groups = tuple(_read_groups(arrays[f"pair_groups_{i}"], bins) for i, bins in enumerate(cells))
-        levels = len(FACTORS)
-        shapes = [(levels, int(groups[a].max()) + 1, int(groups[b].max()) + 1) for a, b in pairs]
-        gains = [_levels(arrays[f"pair_gain_{k}"], shape) for k, shape in enumerate(shapes)]
-        apart = [_levels(arrays[f"apart_{i}"], (levels, b.count)) for i, b in enumerate(cells)]
-        largest = sum(int(np.abs(each).max()) for each in (*apart, *gains))
-        require(largest * max(FACTORS) < _HIGHEST, "its scores are out of range")
-        rows = sum(shape[1] * shape[2] for shape in shapes)
-        return PairwiseScore(
-            cells=cells,
-            apart=tuple(apart),
-            groups=groups,
-            gains=tuple(gains),
-            pairs=pairs,
-            chosen=chosen,
-            counts=ints(arrays["pair_counts"], rows),
-            spreads=spreads,
-            rows=histograms.rows,
-        )
+        pairs = [candidates[k] for k in chosen]
+        require(not any(_connected(pairs[:k], pair) for k, pair in enumerate(pairs)), "its pairs close a circle")
+        shapes = PairTables.of(spreads, pairs, PAIRS).shapes
+        flat = (ints(arrays[f"pair_gain_{k}"], math.prod(shape), most=2**40) for k, shape in enumerate(shapes))
+        gains = tuple(gain.reshape(shape) for gain, shape in zip(flat, shapes, strict=True))
+        counts = ints(arrays["pair_counts"], sum(map(math.prod, shapes)))
+        return PairwiseScore(spreads, gains, tuple(chosen), counts, histograms.rows)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the released histogram says about a column."""
+
+    cells: Bins
+    apart: Ints
+    """a of each cell, in score units."""
+    of_cell: Ints
+    """The group of each cell in two-way tables."""
+    masses: Floats
+    """Of the groups."""
+    close: Floats
+    """exp(−λ d), averaged over the records of two groups."""
+
+    @classmethod
+    def of(cls, cells: Bins, masses: Floats, middles: Floats, of_cell: Ints, rows: float) -> "Spread":
+        """Make it from the mass and the group of each cell, and the middles of numbers in standard deviations.
+
+        No value is rarer than a single record, so a column whose spread the noise hides does not decide alone.
+        """
+        distance = np.where(np.eye(cells.count) > 0, 0.0, 2.0)
+        distance[: len(middles), : len(middles)] = (middles[:, None] - middles) ** 2
+        close = np.exp(-_SHARPNESS * distance)
+        apart = np.floor(-np.log(np.maximum(close @ masses, 1 / rows)) * NAT).astype(np.int64)
+        within = np.zeros((int(of_cell.max()) + 1, cells.count))
+        within[of_cell, np.arange(cells.count)] = masses + 1e-12
+        within /= within.sum(axis=1, keepdims=True)
+        return cls(cells, apart, of_cell, np.bincount(of_cell, masses).astype(float), within @ close @ within.T)
+
+    def read(self, i: int, arrays: Arrays) -> "Spread":
+        """Return it with the look-up tables of an untrusted file: another processor may round differently."""
+        column, cells = self.cells.column, self.cells
+        if isinstance(column, Numeric):
+            cells = read_bins(column, arrays[f"cell_starts_{i}"])
+        of_cell = ints(arrays[f"pair_groups_{i}"], cells.count, most=2**20)
+        require(np.array_equal(np.unique(of_cell), np.arange(len(self.masses))), "its groups have gaps")
+        apart = ints(arrays[f"apart_{i}"], cells.count, most=2**40)
+        return replace(self, cells=cells, apart=apart, of_cell=of_cell)
+
+
+def make_spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:
+    """Return the spreads of all columns but the label: post-processing."""
+    features = [i for i, bins in enumerate(histograms.bins) if bins.column.name != label]
+    groups = math.isqrt(_MOST_CELLS // max(len(all_pairs(len(features))), 1))
+    return tuple(spread_of(histograms, i, int(np.clip(groups, 2, _GROUPS))) for i in features)
+
+
+def spread_of(histograms: Histograms, column: int, groups: int) -> Spread:
+    """Return the spread of a column over about `groups` groups.
+
+    Numbers have cells of equal width and groups of equal mass. The most frequent categories have their own groups,
+    and the others share one.
+    """
+    bins, absent = histograms.bins[column], histograms.absent_fraction(column)
+    masses = np.append(histograms.probabilities[column] * (1 - absent), absent)
+    if not isinstance(bins.column, Numeric):
+        rank = np.argsort(np.argsort(-masses, kind="stable"))
+        return Spread.of(bins, masses, np.zeros(0), np.minimum(rank, groups - 1), histograms.rows)
+    assert bins.starts is not None
+    numbers, starts, ends = masses[: bins.numbers], bins.starts[: bins.numbers], bins.ends
+    middle, widths = (starts + ends - 1) / 2, bins.widths.astype(np.float64)
+    total = max(float(numbers.sum()), 1e-300)
+    variance = (middle - float(numbers @ middle) / total) ** 2 + (widths**2 - 1) / 12
+    scale = max(math.sqrt(float(numbers @ variance) / total), 1e-3)  # the standard deviation, in positions
+    held = np.flatnonzero(numbers > 0) if numbers.any() else np.arange(bins.numbers)
+    low = max(starts[held[0]] - _REACH * scale, 0.0)
+    high = min(ends[held[-1]] + _REACH * scale, bins.column.steps + 1.0)
+    cells = Bins.at(bins.column, np.rint(np.linspace(low, high, _CELLS, endpoint=False)).astype(np.int64))
+    assert cells.starts is not None
+    edges = np.append(cells.starts[: cells.numbers], cells.ends[-1])
+    inside = np.diff(np.interp(edges, np.append(starts, ends[-1]), np.append(0.0, np.cumsum(numbers))))
+    before = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), 1e-300)
+    of_number = np.unique(np.floor(np.minimum(before, 1 - 1e-9) * groups), return_inverse=True)[1]
+    others = of_number.max() + 1 + np.arange(cells.count - len(inside))  # special values and missing
+    masses = np.concatenate([inside, masses[bins.numbers :]])
+    middles = (edges[:-1] + edges[1:] - 1) / (2 * scale)
+    return Spread.of(cells, masses, middles, np.append(of_number, others), histograms.rows)
 
 
 @dataclass(frozen=True)
@@ -173,7 +203,7 @@ class PairTables:
         return tuple((count[a], count[b]) for a, b in self.pairs)
 
     def total(self, records: Records) -> Ints:
-        """All tables, one behind the other."""
+        """Return all tables, flat."""
         group = {i: self.groups[i][self.cells[i].of(records)] for pair in self.pairs for i in pair}
         parts = [
             np.bincount(group[a] * columns + group[b], minlength=rows * columns)
@@ -182,16 +212,16 @@ class PairTables:
         return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
 
     def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
-        ends = np.cumsum([rows * columns for rows, columns in self.shapes])[:-1]
-        return [part.reshape(shape) for part, shape in zip(np.split(flat, ends), self.shapes, strict=True)]
+        ends = np.cumsum([rows * columns for rows, columns in self.shapes])
+        return [part.reshape(shape) for part, shape in zip(np.split(flat, ends), self.shapes, strict=False)]
 
 
 @dataclass(frozen=True)
 class PairChoice:
-    """Which pairs to measure: those whose smoothed table is farthest from the product of its margins.
+    """The choice of the pairs whose smoothed table is farthest from the product of its margins.
 
-    `smooth` holds for each column a public matrix of whole numbers whose columns add up to `UNIT` at most. So one
-    record moves a smoothed table by at most `UNIT`² in all its cells together, and with it every utility.
+    `smooth` holds for each column a public integer matrix whose columns add up to `UNIT` at most. So one record
+    moves a smoothed table by at most `UNIT`² in all its cells together, and every utility by no more.
     """
 
     tables: PairTables
@@ -205,233 +235,142 @@ class PairChoice:
 
     @classmethod
     def of(cls, spreads: Sequence[Spread], rows: float, rounds: int) -> "PairChoice":
-        """The choice among all pairs: everything in it follows from the released histograms."""
-        smooth = []
-        for spread in spreads:
-            close = spread.group_closeness(SHARPNESS[_SMOOTH])
-            smooth.append(np.floor(close / close.sum(axis=0) * UNIT).astype(np.int64))
+        """Return the choice among all pairs: it follows from the released histograms."""
+        smooth = [np.floor(s.close / s.close.sum(axis=0) * UNIT).astype(np.int64) for s in spreads]
+        margins = [each @ (s.masses * math.sqrt(rows)) for each, s in zip(smooth, spreads, strict=True)]
         pairs = all_pairs(len(spreads))
-        one_way = [
-            each @ (spread.group_masses * math.sqrt(rows)) for each, spread in zip(smooth, spreads, strict=True)
-        ]
-        # So bounded that no sum of them overflows: they are public, so this costs nothing.
-        expected = tuple(
-            np.rint(np.clip(np.outer(one_way[a], one_way[b]), 0.0, _MOST)).astype(np.int64) for a, b in pairs
-        )
+        products = (np.clip(np.outer(margins[a], margins[b]), 0.0, _MOST) for a, b in pairs)
+        expected = tuple(np.rint(product).astype(np.int64) for product in products)
         return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds)
 
     def total(self, records: Records) -> Ints:
         return self.tables.total(records)
 
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
-        """There is no stopping while a pair is left; then each pair's distance from independence."""
+        """Return each pair's distance from independence. A pair that would close a circle is out, and so is
+        stopping while another pair is left."""
         from repsynth.mechanism.kernels import OUT
 
         pairs = self.tables.pairs
-        # Whole numbers without end where 64 bits may not do; the utilities themselves are cut off, which brings no
-        # two of them farther apart.
+        # Python's integers where 64 bits may not do. Utilities are cut off, which moves no two of them apart.
         if units > 1 and int(total.max(initial=0)) >= 2**26:
             total = total.astype(object)
-        expectations = [np.minimum(expected, _MOST // units) for expected in self.expected]
         distances = [
-            min(int(np.abs(self.smooth[a] @ table @ self.smooth[b].T - expected * units).sum()), _HIGHEST)
-            for (a, b), table, expected in zip(pairs, self.tables.split(total), expectations, strict=True)
+            np.abs(self.smooth[a] @ table @ self.smooth[b].T - np.minimum(expected, _MOST // units) * units).sum()
+            for (a, b), table, expected in zip(pairs, self.tables.split(total), self.expected, strict=True)
         ]
-        taken = np.isin(np.arange(len(pairs)), chosen)
-        return np.append(OUT if not taken.all() else 0, np.where(taken, OUT, distances)).astype(np.int64)
+        out = np.array([_connected([pairs[k] for k in chosen], pair) for pair in pairs])
+        cut = [min(int(distance), _HIGHEST) for distance in distances]
+        return np.append(0 if out.all() else OUT, np.where(out, OUT, cut)).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class PairwiseScore:
-    """The released score function of the features (the label does not count): look-up tables by level.
+    """The released score function of the features: look-up tables in score units. The label is not scored."""
 
-    `apart` holds, column by column, how rare values close to each cell are; `gains`, pair by pair, how much more
-    frequent close combinations are than the product of their margins; both in score units.
-    """
-
-    cells: tuple[Bins, ...]
-    apart: tuple[Ints, ...]
-    groups: tuple[Ints, ...]
+    spreads: tuple[Spread, ...]
     gains: tuple[Ints, ...]
-    pairs: tuple[Pair, ...]
+    """g of each two groups of every pair."""
     chosen: tuple[int, ...]
     counts: Ints
-    spreads: tuple[Spread, ...]
     rows: float
 
     @cached_property
-    def order(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """The columns as they are taken, nearest first, each with its pairs with columns before it."""
-        found: dict[int, tuple[int, ...]] = {}
-        for start in (*(i for pair in self.pairs for i in pair), *range(self.columns)):
-            front = [start]
-            while front:
-                i = front.pop(0)
-                if i not in found:
-                    mine = [k for k, pair in enumerate(self.pairs) if i in pair]
-                    others = [sum(self.pairs[k]) - i for k in mine]
-                    found[i] = tuple(k for k, other in zip(mine, others, strict=True) if other in found)
-                    front += others
-        return tuple(found.items())
+    def tables(self) -> PairTables:
+        return PairTables.of(self.spreads, [all_pairs(self.columns)[k] for k in self.chosen], PAIRS)
 
     @property
     def columns(self) -> int:
-        return len(self.cells)
+        return len(self.spreads)
 
     @property
     def lowest(self) -> int:
-        levels = []
-        for k in range(len(FACTORS)):
-            least = [
-                int(self.apart[i][k].min()) - sum(int(self.gains[pair][k].max()) for pair in told)
-                for i, told in self.order
-            ]
-            levels.append(np.array([sum(max(each, 0) for each in least)]))
-        return int(self._largest(levels)[0])
+        """Exact: eliminate a column with a single pair left, until no pair is left."""
+        least = [np.full(len(spread.masses), 2**62) for spread in self.spreads]
+        for each, spread in zip(least, self.spreads, strict=True):
+            np.minimum.at(each, spread.of_cell, spread.apart)
+        left = dict(zip(self.tables.pairs, self.gains, strict=True))
+        while left:
+            ends = [i for pair in left for i in pair]
+            pair, leaf = next((pair, i) for pair in left for i in pair if ends.count(i) == 1)
+            gain, other = left.pop(pair), sum(pair) - leaf
+            least[other] += (least[leaf] - (gain if leaf == pair[1] else gain.T)).min(axis=1)
+            least[leaf] = np.zeros(1, dtype=np.int64)
+        return sum(int(each.min()) for each in least)
 
     def of(self, records: Records) -> Ints:
-        cell = [bins.of(records) for bins in self.cells]
-        group = {i: self.groups[i][cell[i]] for pair in self.pairs for i in pair}
-        levels = []
-        for k in range(len(FACTORS)):
-            level = np.zeros(records.rows, dtype=np.int64)
-            for i, told in self.order:
-                left = self.apart[i][k][cell[i]]
-                for pair in told:
-                    a, b = self.pairs[pair]
-                    left = left - self.gains[pair][k][group[a], group[b]]
-                level += np.maximum(left, 0)
-            levels.append(level)
-        return self._largest(levels)
-
-    def _largest(self, levels: Sequence[Ints]) -> Ints:
-        """The largest over all levels of what is beyond log rows, over the sharpness, in nats at `_SCALE`."""
-        beyond = [(level - self.few) * factor // UNIT for level, factor in zip(levels, FACTORS, strict=True)]
-        largest: Ints = self.few + np.maximum.reduce(beyond)
-        return largest
-
-    @property
-    def few(self) -> int:
-        """The log of the number of records, in score units."""
-        return round(math.log(max(self.rows, 1.0)) * NAT)
+        score, group = np.zeros(records.rows, dtype=np.int64), []
+        for spread in self.spreads:
+            cell = spread.cells.of(records)
+            score += spread.apart[cell]
+            group.append(spread.of_cell[cell])
+        for (a, b), gain in zip(self.tables.pairs, self.gains, strict=True):
+            score -= gain[group[a], group[b]]
+        return score
 
     def tails(self, exact: Histograms, most: float = 1.0) -> None:
-        """None: which pairs count, and in which groups, depends on the noise."""
+        """Return None: which pairs are used, and in which groups, depends on the noise."""
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
         from repsynth.mechanism.kernels import Chosen
 
-        if not self.pairs:
+        if not self.chosen:
             return {}
         choice = PairChoice.of(self.spreads, self.rows, len(self.chosen))
-        return {CHOICE: Chosen(choice, self.chosen), PAIRS: PairTables.of(self.spreads, self.pairs, PAIRS)}
+        return {CHOICE: Chosen(choice, self.chosen), PAIRS: self.tables}
 
     def dump(self) -> Arrays:
         arrays: Arrays = {"pair_chosen": np.array(self.chosen, dtype=np.int64), "pair_counts": self.counts}
-        arrays["pair_level_factors"] = np.array(FACTORS, dtype=np.int64)
-        for i, bins in enumerate(self.cells):
-            arrays |= {f"apart_{i}": self.apart[i].ravel(), f"pair_groups_{i}": self.groups[i]}
-            if bins.starts is not None:
-                arrays[f"cell_starts_{i}"] = bins.starts
+        for i, spread in enumerate(self.spreads):
+            arrays |= {f"apart_{i}": spread.apart, f"pair_groups_{i}": spread.of_cell}
+            if spread.cells.starts is not None:
+                arrays[f"cell_starts_{i}"] = spread.cells.starts
         return arrays | {f"pair_gain_{k}": gain.ravel() for k, gain in enumerate(self.gains)}
 
 
-def how_many_pairs(rows: float, mu: float, columns: int) -> int:
-    """Pairs to choose: a table of each must still stand above the noise that all of them together get.
+def make_score(
+    spreads: tuple[Spread, ...], chosen: tuple[int, ...], noisy: Ints, sigma: float, rows: float
+) -> PairwiseScore:
+    """Return the score function of what was released: post-processing."""
+    tables = PairTables.of(spreads, [all_pairs(len(spreads))[k] for k in chosen], PAIRS)
+    gains = tuple(
+        np.floor(gain_of(spreads[a], spreads[b], table, sigma, rows) * NAT).astype(np.int64)
+        for (a, b), table in zip(tables.pairs, tables.split(noisy), strict=True)
+    )
+    return PairwiseScore(spreads, gains, chosen, noisy, rows)
 
-    >>> how_many_pairs(25_000, 0.025, 14), how_many_pairs(500, 0.025, 14)
-    (12, 1)
+
+def gain_of(one: Spread, other: Spread, table: Ints, sigma: float, rows: float) -> Floats:
+    """Return g of each two groups, in nats.
+
+    The histograms know the margins better than the table does, so its margins are taken out, and with them their
+    noise. No more records can be close to both values than to either.
     """
-    return int(np.clip(rows * mu / _RECORDS_PER_NOISE, 1, min(_MOST_PAIRS, columns - 1)))
+    product = rows * np.outer(one.masses, other.masses)
+    expected = one.close @ product @ other.close.T
+    inner, outer = (each.close - each.close.mean(axis=1, keepdims=True) for each in (one, other))
+    more = inner @ (table - product) @ outer.T
+    noise = sigma * np.outer(np.linalg.norm(inner, axis=1), np.linalg.norm(outer, axis=1))
+    kept = more * np.maximum(1 - (noise / np.maximum(np.abs(more), 1e-9)) ** 2, 0.0)
+    most = rows * np.minimum.outer(one.close @ one.masses, other.close @ other.masses)
+    found = np.minimum(np.maximum(expected + kept, np.minimum(expected, noise)), most)
+    known = (found > 0) & (expected > 0)
+    return np.log(np.where(known, found, 1.0) / np.where(known, expected, 1.0))
 
 
 def all_pairs(columns: int) -> tuple[Pair, ...]:
-    """Every pair of features, by place.
-
-    >>> all_pairs(3)
-    ((0, 1), (0, 2), (1, 2))
-    """
-    return tuple((a, b) for a in range(columns) for b in range(a + 1, columns))
+    """Return every pair of features, by place."""
+    return tuple(combinations(range(columns), 2))
 
 
-def make_score(
-    spreads: tuple[Spread, ...],
-    chosen: tuple[int, ...],
-    pairs: Sequence[Pair],
-    noisy: Ints,
-    sigma: float,
-    rows: float,
-) -> PairwiseScore:
-    """The score function from what was released: post-processing."""
-    tables = PairTables.of(spreads, pairs, PAIRS).split(noisy) if pairs else []
-    gains = [
-        np.stack([_gain(spreads[a], spreads[b], table, sigma, rows, sharpness) for sharpness in SHARPNESS])
-        for (a, b), table in zip(pairs, tables, strict=True)
-    ]
-    apart = [np.stack([spread.apart(sharpness) for sharpness in SHARPNESS]) for spread in spreads]
-    return PairwiseScore(
-        cells=tuple(spread.cells for spread in spreads),
-        apart=tuple(np.floor(_together(each) * NAT).astype(np.int64) for each in apart),
-        groups=tuple(spread.of_cell for spread in spreads),
-        gains=tuple(np.floor(_together(each) * NAT).astype(np.int64) for each in gains),
-        pairs=tuple(pairs),
-        chosen=chosen,
-        counts=noisy,
-        spreads=spreads,
-        rows=rows,
-    )
+def _connected(pairs: Sequence[Pair], pair: Pair) -> bool:
+    """Return whether the pairs connect the two columns of another pair."""
+    reached, before = {pair[0]}, 0
+    while len(reached) > before:
+        before = len(reached)
+        reached |= {i for each in pairs if not reached.isdisjoint(each) for i in each}
+    return pair[1] in reached
 
 
-def _together(by_sharpness: Floats) -> Floats:
-    """A level for each few neighbouring λ. Its sharpness is their harmonic mean; divided by it, it is the mean of
-    what stands at each λ, divided by λ."""
-    mixes = [np.divide(1.0, level) / sum(1 / x for x in level) for level in _LEVELS]
-    parts = [np.tensordot(mix, by_sharpness[k : k + _TOGETHER], axes=1) for k, mix in enumerate(mixes)]
-    return np.stack(parts)
-
-
-def _gain(one: Spread, other: Spread, table: Ints, sigma: float, rows: float, sharpness: float) -> Floats:
-    """The log of how much more records are close to a combination of groups than the margins say, shrunk by its
-    noise: what does not exceed it counts for nothing. No more can be close to both values than to either.
-
-    The histograms know the margins better than the table does, so what it says of them is taken out, and with it
-    the noise there: most of all in tables with few rows or columns."""
-    near, by = one.group_closeness(sharpness), other.group_closeness(sharpness)
-    close, close_by = near @ one.group_masses, by @ other.group_masses
-    product = rows * np.outer(one.group_masses, other.group_masses)
-    expected = near @ product @ by.T
-    inner, inner_by = (each - each.mean(axis=1, keepdims=True) for each in (near, by))
-    more = inner @ (table - product) @ inner_by.T
-    noise = sigma * np.outer(np.linalg.norm(inner, axis=1), np.linalg.norm(inner_by, axis=1))
-    kept = more * np.maximum(1 - (noise / np.maximum(np.abs(more), 1e-9)) ** 2, 0.0)
-    least = np.maximum(np.minimum(expected, noise), _RAREST * expected)
-    most = rows * np.minimum.outer(close, close_by)
-    found = np.minimum(np.maximum(expected + kept, least), most)
-    # Where nobody is expected, or can be, there is nothing to tell.
-    told = (found > 0) & (expected > 0)
-    return np.log(np.where(told, found, 1.0) / np.where(told, expected, 1.0))
-
-
-def _spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:
-    pairs = max(len(all_pairs(sum(bins.column.name != label for bins in histograms.bins))), 1)
-    groups = int(np.clip(math.isqrt(_MOST_CELLS // pairs), _FEWEST_GROUPS, _MOST_GROUPS))
-    return spreads_of(histograms, label, groups=groups)
-
-
-def _features(schema: Schema) -> list[str]:
-    return [column.name for column in schema.learned if column.name != schema.label]
-
-
-def _read_cells(i: int, spread: Spread, arrays: Arrays) -> Bins:
-    column = spread.cells.column
-    return read_bins(column, arrays[f"cell_starts_{i}"]) if isinstance(column, Numeric) else spread.cells
-
-
-def _read_groups(array: NDArray[Any], bins: Bins) -> Ints:
-    of_cell = ints(array, bins.count, most=2**20)
-    require(bool(np.array_equal(np.unique(of_cell), np.arange(of_cell.max() + 1))), "its groups have gaps")
-    return of_cell
-
-
-def _levels(array: NDArray[Any], shape: tuple[int, ...]) -> Ints:
-    return ints(array, math.prod(shape), most=2**40).reshape(shape)
+def _features(schema: Schema) -> int:
+    return sum(column.name != schema.label for column in schema.learned)

@@ -1,4 +1,4 @@
-"""Scores that say nothing about a record: the ablation that shows what targeting outliers is worth."""
+"""Random scores: the ablation that shows what targeting outliers is worth."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter
 
 SPAN = 8 * NAT
-"""Scores lie below it."""
+"""Scores are below it; any span serves."""
 
 
 class Random(Scorer, frozen=True):
-    """A hash of the record in place of how much it stands out: as many get a small weight, outliers or not."""
+    """A hash of the record in place of its score: as many records get a small weight, outliers or not."""
 
     name: ClassVar[str] = "random"
 
@@ -33,11 +33,10 @@ class Random(Scorer, frozen=True):
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
     ) -> "RandomScore":
-        """The salt is a hash of the released counts: it is public and differs between releases."""
+        """Return hashes whose salt is a hash of the released counts: public, and different in every release."""
         return self.load(histograms, label, {})
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RandomScore":
-        """All of it follows from the histograms."""
         columns = tuple(dict.fromkeys(b.column.name for b in histograms.bins if b.column.name != label))
         digest = hashlib.sha256(histograms.counts.tobytes()).digest()
         return RandomScore(columns, int.from_bytes(digest[:8], "little"))
@@ -59,14 +58,13 @@ class RandomScore:
         return _hashed([records.codes[name] for name in self.names], records.rows, self.salt)
 
     def tails(self, exact: Histograms, most: float = 1.0) -> None:
-        """None: the salt, and with it every score, depends on all the noise."""
+        """Return None: the salt depends on all the noise."""
 
     def kernels(self) -> "Mapping[str, Statistic]":
-        """None: all of it follows from the histograms."""
         return {}
 
     def dump(self) -> Arrays:
-        """Nothing: the salt follows from the histograms."""
+        """Return nothing: the salt follows from the histograms."""
         return {}
 
 

@@ -1,12 +1,12 @@
-"""How much a record stands out: the sum over its columns of how rare its cell is.
+"""The default scorer: sum over the columns how rare the record's cell is.
 
-    s(z) = Σ over columns of r(z's cell),   r = −log(max(count, half its noise) / rows)
+    s(z) = Σ over columns of −log(max(count, noise / 2) / rows)
 
-A cell cannot look rarer than half its noise: with a fixed floor instead, a cell that noise happens to empty would
-send ordinary records over any threshold. Extreme numbers make a record stand out more than rare categories do: a
-cell of numbers with less than 1 % of the records counts three times for what it is rarer than that.
+`count` is the released count of the record's cell and `noise` its standard deviation. Half the noise is the
+smallest count that is used, so a cell that the noise happens to empty cannot outweigh all other columns.
 
-Scores are made of table look-ups, so they do not depend on how the records are batched.
+The counts of different columns have independent noise. So the score of a record is a sum of independent parts,
+whose distributions are known before the noise is drawn: `SumTails` bounds it for the guaranteed loss.
 """
 
 import math
@@ -23,26 +23,27 @@ from repsynth.columns.cells import Bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.scoring.base import NAT, Arrays, Scorer
-from repsynth.scoring.tails import STEP, Part, SumTails
 from repsynth.storage.checks import ints
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Statistic
     from repsynth.mechanism.meter import Meter
 
-RARE = 4.5
-"""Minus the log of the fraction of records, about 1 %, below which a numeric region counts more."""
+STEP = 1 / 128
+"""The grid of a column's part of a score, in nats. Rounding to it favours the bound, so any step is safe."""
+
+_SLOPES = np.geomspace(0.5, 256.0, 20)  # the λ to choose from; any choice is safe
 
 
 class Rarity(Scorer, frozen=True):
-    """Rare bins and extreme numbers, from the histograms alone."""
+    """Rare values and numbers in nearly empty cells, from the histograms alone."""
 
     name: ClassVar[str] = "rarity"
 
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
     ) -> "RarityScore":
-        """Post-processing of the histograms."""
+        """Return the score function: post-processing of the histograms."""
         return make_rarity(histograms, label)
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RarityScore":
@@ -53,7 +54,7 @@ class Rarity(Scorer, frozen=True):
 
 @dataclass(frozen=True)
 class _ColumnScore:
-    """What one column adds to a score."""
+    """The score of each cell of one column."""
 
     bins: Bins
     rarity: Ints
@@ -65,7 +66,7 @@ class _ColumnScore:
 
 @dataclass(frozen=True)
 class RarityScore:
-    """The released score function of the features (the label does not count): the score of each cell."""
+    """The released score function of the features: the score of each cell. The label is not scored."""
 
     bins: tuple[Bins, ...]
     rarity: tuple[Ints, ...]
@@ -88,14 +89,13 @@ class RarityScore:
     def _parts(self) -> "tuple[_ColumnScore, ...]":
         return tuple(_ColumnScore(*part) for part in zip(self.bins, self.rarity, strict=True))
 
-    def tails(self, exact: Histograms, most: float = 1.0) -> SumTails:
+    def tails(self, exact: Histograms, most: float = 1.0) -> "SumTails":
         scored = {bins.column.name for bins in self.bins}
         kept = [i for i, bins in enumerate(exact.bins) if bins.column.name in scored]
         grid = _grid(exact, kept)
         return SumTails(tuple(_part(exact, i, grid, most) for i in kept))
 
     def kernels(self) -> "Mapping[str, Statistic]":
-        """None: all of it follows from the histograms."""
         return {}
 
     def dump(self) -> Arrays:
@@ -105,70 +105,111 @@ class RarityScore:
 def make_rarity(histograms: Histograms, label: str | None) -> RarityScore:
     """Return the score function of the released histograms: post-processing."""
     kept = [i for i, bins in enumerate(histograms.bins) if bins.column.name != label]
-    noise = np.array(histograms.sigma)
-    rarity = []
-    for i in kept:
-        rare = rarity_of(histograms.noisy(i), noise, histograms.rows, steep=steep(histograms, i))
-        rarity.append(np.floor(rare * NAT).astype(np.int64))
-    return RarityScore(tuple(histograms.bins[i] for i in kept), tuple(rarity))
+    rarity = [rarity_of(histograms.noisy(i), histograms.sigma, histograms.rows) for i in kept]
+    scores = tuple(np.floor(each * NAT).astype(np.int64) for each in rarity)
+    return RarityScore(tuple(histograms.bins[i] for i in kept), scores)
 
 
-def rarity_of(counts: Floats, noise: Floats, rows: float, *, steep: bool) -> Floats:
-    """r of regions with these counts, in nats: it falls with the count.
+def rarity_of(counts: Floats, noise: float, rows: float) -> Floats:
+    """Return the rarity of cells with these noisy counts, in nats.
 
-    >>> rarity_of(np.array([100.0, 1.0]), np.array([4.0, 4.0]), 1000.0, steep=False).round(2).tolist()
+    >>> rarity_of(np.array([100.0, 1.0]), 4.0, 1000.0).round(2).tolist()
     [2.3, 6.21]
     """
     rare: Floats = -np.log(np.maximum(counts, noise / 2) / rows)
-    return rare + 2 * np.maximum(rare - RARE, 0.0) if steep else rare
+    return rare
 
 
-def count_of(rarity: Floats, rows: float, *, steep: bool) -> Floats:
-    """The count at which a region has this r, in nats; r is smaller where there are more.
+@dataclass(frozen=True)
+class Part:
+    """Bounds on what one column can add to a score, before the noise is drawn.
 
-    >>> rare = rarity_of(np.array([100.0, 5.0]), np.ones(2), 1000.0, steep=True)
-    >>> count_of(rare, 1000.0, steep=True).round(6).tolist()
-    [100.0, 5.0]
+    `below` bounds the chance of less than each value of `grid`, `above` the chance of at least that value. Both
+    have one row per different true count; `kinds` is the row of each cell.
     """
-    plain = np.where(rarity > RARE, (rarity + 2 * RARE) / 3, rarity) if steep else rarity
-    found: Floats = rows * np.exp(-plain)
-    return found
 
-
-def steep(histograms: Histograms, column: int) -> bool:
-    """Whether rare cells of a column count more: numeric columns."""
-    return histograms.bins[column].starts is not None
-
-
-# What noise can make of a score.
+    bins: Bins
+    kinds: Ints
+    grid: Floats
+    below: Floats
+    above: Floats
 
 
 def _part(exact: Histograms, i: int, grid: Floats, most: float) -> Part:
-    """Return what one column can add to a score; `exact` holds the true counts.
+    """Return the bounds of one column; `exact` holds the true counts.
 
-    Rounding the noise moves the count of a cell by at most 1/2. The table may lack the record or the person, who
-    adds `most` to all cells together.
+    Rounding the noise moves a count by at most 1/2. The table may lack the record or the person, who adds at most
+    `most` to a cell.
     """
     from scipy.special import ndtr  # the command line starts without it
 
     count, kinds = np.unique(exact.noisy(i), return_inverse=True)
-    noise, is_steep = np.full(len(count), exact.sigma), steep(exact, i)
-    rarest = rarity_of(np.zeros(len(count)), noise, exact.rows, steep=is_steep)
-    needed = count_of(grid, exact.rows, steep=is_steep)
-    with_it = (count + 0.5 - needed[:, None]) / noise
-    without_it = (needed[:, None] - (count - most - 0.5)) / noise
-    possible = grid[:, None] <= rarest
-    below = np.where(possible, ndtr(with_it), 1.0).T
-    above = np.where(possible, ndtr(without_it), 0.0).T
+    needed = (exact.rows * np.exp(-grid))[:, None]  # the count that has this rarity
+    possible = grid[:, None] <= rarity_of(np.zeros(1), exact.sigma, exact.rows)
+    below = np.where(possible, ndtr((count + 0.5 - needed) / exact.sigma), 1.0).T
+    above = np.where(possible, ndtr((needed - (count - most - 0.5)) / exact.sigma), 0.0).T
     return Part(exact.bins[i], kinds.ravel(), grid, below, above)
 
 
 def _grid(exact: Histograms, places: Sequence[int]) -> Floats:
-    """From below what any cell can add, but for noise of ten standard deviations, to above it."""
-    low, high, noise = math.inf, -math.inf, np.array([exact.sigma])
-    for i in places:
-        most = np.array([exact.noisy(i).max() + 0.5 + 10 * exact.sigma])
-        low = min(low, float(rarity_of(most, noise, exact.rows, steep=steep(exact, i))[0]))
-        high = max(high, float(rarity_of(0 * noise, noise, exact.rows, steep=steep(exact, i))[0]))
+    """Return a grid over all that a cell can add, except for noise of more than ten standard deviations."""
+    most = max(exact.noisy(i).max() for i in places) + 0.5 + 10 * exact.sigma
+    low, high = rarity_of(np.array([most, 0.0]), exact.sigma, exact.rows)
     steps = np.arange(math.floor(low / STEP), math.floor(high / STEP) + 2)
     return steps.astype(np.float64) * STEP
+
+
+@dataclass(frozen=True)
+class SumTails:
+    """Tail bounds of a sum of independent parts, by Chernoff's bound.
+
+    P[s < x] ≤ exp(λx) Π E exp(−λ rᵢ) for every λ > 0, and likewise for the upper tail. All parts share one grid.
+    No part reaches the last value of the grid. A part that may be below the first value counts as a failure.
+    """
+
+    columns: tuple[Part, ...]
+
+    def lower(self, records: Records, chance: float | Floats) -> Floats:
+        """Return for each record a score, in nats, that it falls below with at most this chance."""
+        moments, lost = self._moments(records, -1)
+        left = np.maximum(chance - lost, 0.0)
+        with np.errstate(divide="ignore"):
+            found: Floats = ((np.log(left)[:, None] - moments) / _SLOPES).max(axis=1)
+        found -= (len(self.columns) + 1) / NAT  # every column's part is rounded down to a unit
+        return found
+
+    def exceed(self, records: Records, levels: Floats) -> Floats:
+        """Return the largest chance that each record reaches each level: (records, levels)."""
+        moments, _ = self._moments(records, 1)
+        found = np.full((records.rows, len(levels)), np.inf)
+        for slope, moment in zip(_SLOPES, moments.T, strict=True):
+            np.minimum(found, moment[:, None] - slope * levels, out=found)
+        chances: Floats = np.exp(np.minimum(found, 0.0))
+        return chances
+
+    def _moments(self, records: Records, side: int) -> tuple[Floats, Floats]:
+        """Return log E exp(± λ s), (records, λ), and the chance of being below the grid."""
+        moments, lost = np.zeros((records.rows, len(_SLOPES))), np.zeros(records.rows)
+        for part in self.columns:
+            unique, which = np.unique(part.kinds[part.bins.of(records)], return_inverse=True)
+            if side < 0:
+                below = part.below[unique]
+                moments += _log_moments(part.grid, np.diff(below, axis=1), -1)[which]
+                lost += below[which, 0]
+            else:
+                above = part.above[unique]
+                above[:, 0] = 1.0
+                moments += _log_moments(part.grid, -np.diff(above, axis=1), 1)[which]
+        return moments, lost
+
+
+def _log_moments(grid: Floats, masses: Floats, side: int) -> Floats:
+    """Return log Σ mass × exp(± λ x), (rows, λ), with x at that end of each step that makes it larger."""
+    ends = grid[1:] if side > 0 else grid[:-1]
+    found = np.empty((len(masses), len(_SLOPES)))
+    for row, mass in enumerate(masses):
+        held = np.flatnonzero(mass > 0)
+        exponents = side * _SLOPES[:, None] * ends[held] + np.log(mass[held])
+        highest = exponents.max(axis=1, keepdims=True)
+        found[row] = (highest + np.log(np.exp(exponents - highest).sum(axis=1, keepdims=True)))[:, 0]
+    return found

@@ -1,4 +1,4 @@
-"""Stage 1: histograms, scores, threshold and weights. What it hands over is public."""
+"""Stage 1: measure histograms, scores and threshold, and derive the weights. Its result is public."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from repsynth.arrays import Ints
+from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED, ColumnHistograms, Histograms, Look
 from repsynth.columns.cells import Bins, first_cells, is_divisible
 from repsynth.data.records import Records
@@ -17,15 +17,20 @@ from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.schema import Schema
 from repsynth.scoring.base import Score, Scorer
 from repsynth.scoring.borrowed import Borrowed
-from repsynth.scoring.lost_mass import solve_rule
-from repsynth.scoring.shifted import ShiftedScore, with_threshold
-from repsynth.scoring.threshold import ScoreHistogram, Threshold, choose_score_bins
+from repsynth.scoring.threshold import (
+    ScoreHistogram,
+    ShiftedScore,
+    Threshold,
+    choose_score_bins,
+    solve_rule,
+    with_threshold,
+)
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 COUNT, SCORES = "count", "scores"
 LOOKS = REFINED, FINE
 """The looks that refine the coarse histograms, with weights."""
-_LOOK_SHARE = 0.05  # of μ², for each
+_LOOK_SHARE = 0.05  # of μ², for each look
 
 
 def look_shares(schema: Schema) -> dict[str, float]:
@@ -79,16 +84,23 @@ class StageOne:
 
     @property
     def weighted(self) -> bool:
-        """Whether some record may weigh less than others."""
+        """Whether some scores have a weight below 1."""
         return self.weights.weighted
 
     @property
     def outlier_weight(self) -> float:
-        """About the mean weight of the records above the threshold; 1 where there is none."""
+        """The estimated mean weight of the records above the threshold; 1 without a threshold."""
         return self.threshold.mean_weight(self.weights) if self.threshold else 1.0
 
+    def influence(self, records: Records, of_model: Floats) -> Floats:
+        """Return each record's largest share of the sensitivity of any weighted measurement.
+
+        A model may clip a record to less than its weight; the looks that refine histograms do not.
+        """
+        return np.maximum(of_model, self.weights.of(self.score.of(records)) / FULL) if self.looks else of_model
+
     def kernels(self) -> dict[str, Statistic | Chosen]:
-        """The public functions that stage 1 summed up, or chose by."""
+        """Return the public functions that stage 1 measured or chose by, by charge."""
         found: dict[str, Statistic | Chosen] = {COUNT: Count(), COARSE: ColumnHistograms(self.coarse.bins)}
         if not self.borrowed:  # else its scores were measured elsewhere
             found |= self.score.kernels()
@@ -101,12 +113,12 @@ class StageOne:
 
     @property
     def unmoved_score(self) -> Score:
-        """The score before a threshold for each label moves it: the one whose histogram was measured."""
+        """The score before the shift of the label: the one whose histogram was measured."""
         return self.score.score if isinstance(self.score, ShiftedScore) else self.score
 
 
 class RunPlan(Protocol):
-    """What scoring and models read of a `Plan`, which belongs to a folder above theirs."""
+    """What scoring and models read of a `Plan`, which they cannot import."""
 
     @property
     def schema(self) -> Schema: ...
@@ -149,6 +161,7 @@ class RunPlan(Protocol):
 
 
 def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None]) -> StageOne:
+    """Make all measurements of stage 1, in the order of the plan."""
     schema, charges = plan.schema, plan.charges
     rows = float(plan.public_rows or 0)
     if plan.public_rows is None:
@@ -192,7 +205,7 @@ def _measure_look(
 
 
 def weights_of(plan: RunPlan, score: Score, threshold: Threshold | None) -> WeightFunction:
-    """The weights that follow from a plan's rule and ceiling, a score and its threshold, and from nothing else."""
+    """Return the weights: they follow from the plan, the score and the threshold alone."""
     return make_weights(
         solved_rule(plan, threshold, lowest=score.lowest),
         threshold=threshold.value if threshold else score.lowest,
@@ -202,8 +215,7 @@ def weights_of(plan: RunPlan, score: Score, threshold: Threshold | None) -> Weig
 
 
 def solved_rule(plan: RunPlan, threshold: Threshold | None, *, lowest: int) -> Rule:
-    """The rule of the plan or, where a lost mass decides, one that is as strong as the released histogram of the
-    scores says that this allows: post-processing."""
+    """Return the rule of the plan, or the strongest one within its limit on lost mass: post-processing."""
     if plan.max_lost_mass is None or threshold is None:
         return plan.rule
     return solve_rule(plan.rule, threshold, lowest=lowest, most=plan.max_lost_mass)

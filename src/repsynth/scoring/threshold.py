@@ -1,20 +1,22 @@
-"""Where outliers begin: a threshold read off a noisy histogram of the scores.
+"""The threshold above which records are outliers, read off a noisy histogram of the scores.
 
-The histogram is measured and charged; it doubles as the publishable picture of who is at risk. The
-threshold is where the wanted fraction of records lies above. With many records it is read off the noisy
-counts, in steps of a fixed width. With few, counting is noise: then the bins are few, at quantiles of
-the scores of records drawn from the released histograms, and the real distribution is fitted as a shift
-and a stretch of theirs.
+The histogram is measured and charged. It is also the public picture of who is at risk. The threshold leaves the
+requested fraction of the records above it.
 
-What tells the labels apart is often rare, so one threshold for all would take the signal for risk: the rarer
-label would have most of the outliers. Where the table can bear it, the histogram is one by label, at the same
-charge, and each label has a threshold of its own; its scores are moved so that one number serves for all. With
-few records, the distribution of a label is that of all with a shift of its own, as far as its counts say so.
+With many records it is read off the noisy counts, whose bins have a fixed width. With few records it is fitted:
+the bins lie at quantiles of the scores of records drawn from the released histograms, and the real distribution
+is taken for theirs, shifted and stretched on the logit scale.
+
+What predicts the label is often rare, so a single threshold would put most of a rare label above it and weaken
+the signal. Where the noise allows, the histogram has a row for each label, at the same charge, and each label has
+its own threshold. The scores of a label are shifted, so that one number serves for all.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit, logit
@@ -24,34 +26,37 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
-from repsynth.scoring.base import NAT, Score
-from repsynth.scoring.weights import FULL, WeightFunction
+from repsynth.scoring.base import NAT, Arrays, Score, Tails
+from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
+
+if TYPE_CHECKING:
+    from repsynth.mechanism.kernels import Chosen, Statistic
 
 READABLE = 200.0
-"""Records times μ from which on the noisy counts are read directly."""
+"""Records in units of a bin's noise from which on counts are read: noise then moves the fraction by some .03."""
 
 MOST_BINS = 48
+"""Bins of a histogram that is read; the guarantee takes the noise of all of them together."""
 
 FEW = 50.0
-"""Records, in units of a bin's noise, from which on a label has a threshold of its own."""
+"""The records of a label, in units of a bin's noise, from which on its own threshold is read."""
 
 CAP = 1 / 3
-"""Of the fraction: no label's threshold lies above the one of all that leaves so much above it."""
+"""Of the fraction: the records that stand out most in the whole table are outliers, whatever their label."""
 
-_DRAWN = 20_000
-_LUMP = 0.1  # of a bin's records that have one and the same score
-_SHIFT_SD, _LOG_STRETCH_SD, _LABEL_SHIFT_SD = 2.0, 0.3, 1.0
-_DRAWN_ABOVE = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
-_FEW_DRAWN_ABOVE = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])  # by label there are fewer records in each bin
-_LEAST_OF_LABELS = 20.0  # records, in units of a bin's noise, that labels must have on average to be told apart
-_LEAST_OF_LABEL = 3.0  # the same for one of them
-_ROUNDED = 1e-9  # noise is written down with less than that of error
+_LABELS = 20.0  # mean records per label, in units of a bin's noise, from which on labels have rows of their own
+_DRAWN = 20_000  # records drawn from the histograms: sampling moves a fraction by .003
+_ABOVE = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])  # drawn fractions above the edges of a histogram to fit
+_SHIFT_SD, _STRETCH_SD = 1.0, 0.3  # prior of the fit: shift in logits, log stretch
 
 
 @dataclass(frozen=True)
 class ScoreHistogram:
-    """The statistic: each record adds one to the bin of its score. Bins lie between and beyond `edges`; where
-    `label` is given, every label has such bins of its own, and so have records whose label cannot be read."""
+    """The statistic: each record adds one to the bin of its score.
+
+    There is a bin below the first of the `edges`, one between each two, and one from the last edge on. With a
+    `label`, every label has its own row of bins, and so have records whose label cannot be read.
+    """
 
     score: Score
     edges: Ints
@@ -62,11 +67,11 @@ class ScoreHistogram:
     weighted: bool = False
 
     def total(self, records: Records) -> Ints:
-        """Counts below the first edge, between edges, and from the last edge on; label by label."""
+        """Return the counts, label by label."""
         return np.bincount(self._bin(records), minlength=self._bins)
 
     def each(self, records: Records) -> Ints:
-        """What each record adds: (records, bins)."""
+        """Return what each record adds: (records, bins)."""
         added = np.zeros((records.rows, self._bins), dtype=np.int64)
         added[np.arange(records.rows), self._bin(records)] = 1
         return added
@@ -87,13 +92,13 @@ class ScoreHistogram:
 
 
 def row_of(records: Records, label: Discrete) -> Ints:
-    """The row of each record in a histogram by label: that of its label; the last one where it has none."""
+    """Return the row of each record in a histogram by label; the last one where the label cannot be read."""
     codes = records.codes[label.name]
     return np.where(codes == MISSING, label.size, codes)
 
 
 def rows_of(label: Discrete) -> int:
-    """How many rows a histogram by label has.
+    """Return the number of rows of a histogram by label.
 
     >>> from repsynth.schema import Boolean
     >>> rows_of(Boolean(name="smoker"))
@@ -106,9 +111,8 @@ def rows_of(label: Discrete) -> int:
 class Threshold:
     """A released threshold, the noisy histogram behind it, and the fraction of records at or above it.
 
-    `counts` has a row for all records or, where the histogram is one by label, a row for each label; `shifts` then
-    says what is added to the scores of each label, so that `value` is the threshold of all. `fraction_error` is
-    one standard deviation of the fraction, from the noise alone.
+    `counts` has one row, or one per label; then `shifts` is added to the scores of each label, so that `value` is
+    the threshold of all. `fraction_error` is one standard deviation of the fraction, from the noise alone.
     """
 
     value: int
@@ -119,22 +123,31 @@ class Threshold:
     shifts: Ints | None = None
 
     def moved_edges(self, row: int) -> Ints:
-        """The edges of a row's bins, moved as its scores are."""
+        """Return the edges of a row's bins, shifted as its scores are."""
         return self.edges if self.shifts is None else self.edges + self.shifts[row]
 
     def mean_weight(self, weights: WeightFunction) -> float:
-        """About the mean weight of the records at or above the threshold, by the noisy histogram."""
+        """Estimate the mean weight of the records at or above the threshold.
+
+        Counts are taken to fall with the score (isotonic regression). Cut off at zero bin by bin, the noise of
+        empty bins would add up to many records of small weight.
+        """
+        from scipy.optimize import isotonic_regression  # the command line starts without it
+
         records = weighed = 0.0
         for row, noisy in enumerate(self.counts):
             edges = self.moved_edges(row)
             starts, ends = np.maximum(edges, self.value), np.append(edges[1:], 2 * edges[-1] - edges[0])
-            counts = np.where(ends > self.value, np.maximum(noisy[1:], 0), 0).astype(np.float64)
-            records += float(counts.sum())
-            weighed += float(counts @ weights.of((starts + ends) // 2)) / FULL
+            above = ends > self.value
+            if above.any():
+                falling = isotonic_regression(noisy[1:][above].astype(np.float64), increasing=False).x
+                counts = np.maximum(falling, 0.0)
+                records += float(counts.sum())
+                weighed += float(counts @ weights.of((starts + ends)[above] // 2)) / FULL
         return weighed / records if records else float(weights.of(np.array([self.value]))[0]) / FULL
 
     def worth_splitting(self, weights: WeightFunction, *, rows: float, noise: float) -> bool:
-        """Whether outliers' sums, measured apart and scaled back up, still stand above their noise.
+        """Return whether the sums of the outliers, scaled back to full weight, are clearer than the noise.
 
         `noise` is that of a sum in which every record counts about once.
         """
@@ -142,17 +155,101 @@ class Threshold:
         return weight > 0.05 and noise / (rows * self.fraction * weight) <= 0.03
 
 
+def lost_mass(threshold: Threshold, weights: WeightFunction) -> float:
+    """Estimate 1 − mean weight, from the released histogram of the scores: post-processing.
+
+    The fraction above the threshold is the requested one, or more if the noisy histogram says so, as it may where
+    labels have their own thresholds or many records share a score.
+    """
+    above = sum(
+        _above(threshold.moved_edges(row), counts.astype(np.float64), threshold.value)
+        for row, counts in enumerate(threshold.counts)
+    )
+    counted = min(max(above / max(float(threshold.counts.sum()), 1.0), 0.0), 1.0)
+    more = counted > threshold.fraction + 2 * threshold.fraction_error
+    fraction = counted if more else threshold.fraction
+    return fraction * (1 - threshold.mean_weight(weights))
+
+
+def solve_rule(rule: Rule, threshold: Threshold, *, lowest: int, most: float) -> Rule:
+    """Return the strongest rule of this kind whose estimated lost mass is at most `most`.
+
+    >>> from repsynth.scoring.weights import Targeted
+    >>> edges, counts = np.array([0, 1, 2]) * NAT, np.array([[0, 600, 300, 100]])
+    >>> threshold = Threshold(NAT, edges, counts, fraction=0.4, fraction_error=0.01)
+    >>> round(solve_rule(Targeted(), threshold, lowest=0, most=0.1).outlier_weight, 3)
+    0.75
+    """
+
+    def lost(strength: float) -> float:
+        made = rule.of_strength(strength)
+        return lost_mass(threshold, make_weights(made, threshold=threshold.value, lowest=lowest))
+
+    low, high = 0.0, 1.0
+    if lost(high) <= most:
+        return rule.of_strength(high)
+    for _ in range(40):  # bisection, to 2⁻⁴⁰; the feasible side is returned
+        middle = (low + high) / 2
+        low, high = (middle, high) if lost(middle) <= most else (low, middle)
+    return rule.of_strength(low)
+
+
+def _above(edges: Ints, counts: Floats, value: int) -> float:
+    """Return the noisy number of records at or above a score; its own bin is divided by width."""
+    starts, ends = edges[:-1], edges[1:]
+    part = np.clip((ends - np.maximum(starts, value)) / np.maximum(ends - starts, 1), 0.0, 1.0)
+    return float(part @ counts[1:-1] + counts[-1])  # the last bin has no end
+
+
+@dataclass(frozen=True)
+class ShiftedScore:
+    """A score plus the released shift of the record's label."""
+
+    score: Score
+    label: Discrete
+    shifts: Ints
+
+    @property
+    def columns(self) -> int:
+        return self.score.columns
+
+    @property
+    def lowest(self) -> int:
+        return self.score.lowest + min(int(self.shifts.min()), 0)
+
+    def of(self, records: Records) -> Ints:
+        moved: Ints = self.score.of(records) + self.shifts[row_of(records, self.label)]
+        return moved
+
+    def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
+        """Return the bounds of the unshifted score: the shifts depend on other noise."""
+        return self.score.tails(exact, most)
+
+    def kernels(self) -> "Mapping[str, Statistic | Chosen]":
+        return self.score.kernels()
+
+    def dump(self) -> Arrays:
+        """Return the arrays of the score; the threshold keeps the shifts."""
+        return self.score.dump()
+
+
+def with_threshold(score: Score, threshold: Threshold | None, label: Discrete | None) -> Score:
+    """Return the score, shifted where each label has its own threshold."""
+    if threshold is None or threshold.shifts is None or label is None:
+        return score
+    return ShiftedScore(score, label, threshold.shifts)
+
+
 @dataclass(frozen=True)
 class ScoreBins:
-    """The edges of the score histogram, whether its counts will be read or fitted, and the label where every label
-    gets a histogram of its own."""
+    """The edges of the score histogram, whether its counts are read or fitted, and the label that has rows."""
 
     edges: Ints
     readable: bool
     label: Discrete | None = None
 
     def threshold(self, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
-        """The threshold with this `fraction` of the records above it: post-processing of the noisy counts."""
+        """Return the threshold with this `fraction` of the records above it: post-processing."""
         if self.label is not None:
             by_row = counts.reshape(rows_of(self.label), -1)
             if self.readable:
@@ -162,16 +259,89 @@ class ScoreBins:
         if self.readable:
             value, error = _read(self.edges, noisy, fraction=fraction, rows=rows, sigma=sigma)
         else:
-            fit = _Fit.of(noisy, _DRAWN_ABOVE, rows=rows, sigma=sigma)
+            fit = _Fit.of(noisy, rows=rows, sigma=sigma)
             value, error = fit.value(self.edges, fraction), fit.error(fraction)
         return Threshold(value, self.edges, counts[None], fraction, error)
 
 
-def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
-    """A threshold for each label, from a histogram with a row for each.
+def choose_score_bins(
+    score: Score, histograms: Histograms, *, sigma: float, label: Discrete | None = None
+) -> ScoreBins:
+    """Choose the bins for the noise `sigma`, from the released histograms: post-processing.
 
-    A label with few records has the threshold of all. And none lies above the one that leaves a third of the
-    fraction above it in all: who stands out most in the whole table is an outlier, whatever its label.
+    Edges to be read are multiples of a step that depends on the number of columns alone, from the lowest possible
+    score on. Real scores spread wider than drawn ones, whose columns are independent, so the edges reach twice as
+    far above the median.
+    """
+    # A fixed seed: the same release always has the same edges.
+    drawn = score.of(histograms.draw(_DRAWN, np.random.default_rng(0)))
+    signal = histograms.rows / sigma
+    if not _tells_labels(label, signal):
+        label = None
+    if signal < READABLE:
+        edges = np.quantile(drawn, 1 - _ABOVE).astype(np.int64)
+        return ScoreBins(_apart(edges), readable=False, label=label)
+    middle, high = np.quantile(drawn, [0.5, 0.999])
+    step = bin_width(score.columns)
+    first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
+    last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
+    return ScoreBins(np.arange(first, last + 1, dtype=np.int64) * step, readable=True, label=label)
+
+
+def _tells_labels(label: Discrete | None, signal: float) -> bool:
+    """Return whether `signal`, the records in units of a bin's noise, is enough for a histogram by label."""
+    return label is not None and signal >= _LABELS * label.size
+
+
+def _apart(edges: Ints) -> Ints:
+    """Separate equal quantiles: all but one of them move below the score that many records have.
+
+    >>> _apart(np.array([5, 5, 5, 9])).tolist()
+    [3, 4, 5, 9]
+    """
+    place = np.arange(len(edges))
+    apart: Ints = np.minimum.accumulate((edges - place)[::-1])[::-1] + place
+    return apart
+
+
+def bin_width(columns: int) -> int:
+    """Return the width of a bin in score units: a power of two near √columns / 4 nats.
+
+    >>> bin_width(14) / NAT
+    1.0
+    """
+    return int(NAT * 2.0 ** round(math.log2(math.sqrt(columns) / 4)))
+
+
+def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
+    """Return whether a threshold from a file is the one that follows from its own histogram.
+
+    Another processor may round a logarithm differently, so values may differ by a thousandth of a nat.
+    """
+    by = label if threshold.shifts is not None else None
+    readable = rows / sigma >= READABLE
+    # Whether labels have rows follows from public numbers; the noise in the file is rounded.
+    if (by is not None) not in {_tells_labels(label, off * rows / sigma) for off in (1 - 1e-9, 1 + 1e-9)}:
+        return False
+    if not readable and len(threshold.edges) != len(_ABOVE):
+        return False
+    bins = ScoreBins(threshold.edges, readable, by)
+    again = bins.threshold(threshold.counts.ravel(), fraction=threshold.fraction, rows=rows, sigma=sigma)
+    values = [(threshold.value, again.value)]
+    if threshold.shifts is not None and again.shifts is not None:
+        values += list(zip(threshold.shifts.tolist(), again.shifts.tolist(), strict=True))
+    error = math.isclose(threshold.fraction_error, again.fraction_error, rel_tol=1e-3, abs_tol=1e-9)
+    return error and all(abs(one - other) <= NAT // 1000 for one, other in values)
+
+
+# Reading
+
+
+def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
+    """Read a threshold for each label, from a histogram with a row for each.
+
+    A label with few records has the common threshold. None lies above the one that leaves a third of the fraction
+    above it in the whole table.
     """
     noisy, pooled = counts.astype(np.float64), counts.sum(axis=0).astype(np.float64)
     total = max(float(pooled.sum()), 1.0)
@@ -187,123 +357,8 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
     return Threshold(common, edges, counts, fraction, error, shifts)
 
 
-def _fit_by_label(edges: Ints, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
-    """The same for few records: the distribution of each label is fitted as that of all with another shift."""
-    noisy = counts.astype(np.float64)
-    every = _Fit.of(noisy.sum(axis=0), _FEW_DRAWN_ABOVE, rows=rows, sigma=sigma * math.sqrt(len(noisy)))
-    common, highest = every.value(edges, fraction), every.value(edges, fraction * CAP)
-    values = np.full(len(counts), common, dtype=np.int64)
-    for k, row in enumerate(noisy):
-        if (records := float(row.sum())) > _LEAST_OF_LABEL * sigma:
-            values[k] = min(every.shifted(row, rows=records, sigma=sigma).value(edges, fraction), highest)
-    return Threshold(common, edges, counts, fraction, every.error(fraction), common - values)
-
-
-def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
-    """Whether a threshold is the one that its own histogram says.
-
-    Another processor may round a logarithm otherwise: a thousandth of a nat counts as the same.
-    """
-    by = label if threshold.shifts is not None else None
-    readable = rows / sigma >= READABLE
-    told = {_tells_labels(label, (1 + off) * rows / sigma) for off in (-_ROUNDED, _ROUNDED)}
-    if (by is not None) not in told:
-        return False  # whether each label has its own follows from public numbers
-    if not readable and len(threshold.edges) != len(_DRAWN_ABOVE if by is None else _FEW_DRAWN_ABOVE):
-        return False
-    bins = ScoreBins(threshold.edges, readable, by)
-    again = bins.threshold(threshold.counts.ravel(), fraction=threshold.fraction, rows=rows, sigma=sigma)
-    values = [(threshold.value, again.value)]
-    if threshold.shifts is not None and again.shifts is not None:
-        values += list(zip(threshold.shifts.tolist(), again.shifts.tolist(), strict=True))
-    error = math.isclose(threshold.fraction_error, again.fraction_error, rel_tol=1e-3, abs_tol=1e-9)
-    return error and all(abs(one - other) <= NAT // 1000 for one, other in values)
-
-
-def _tells_labels(label: Discrete | None, signal: float) -> bool:
-    """Whether records, in units of the noise of a bin, are enough for a histogram by label."""
-    return label is not None and signal >= _LEAST_OF_LABELS * label.size
-
-
-@dataclass(frozen=True)
-class Lumps:
-    """How much of the threshold's own bin lies at or above it where scores come in lumps, as those of equal
-    records do, and the standard deviation of that if each lump might as well lie on the other side."""
-
-    above: float
-    error: float
-
-
-def find_lumps(threshold: Threshold, score: Score, histograms: Histograms) -> tuple[Lumps | None, ...]:
-    """Row by row, from records drawn from the released histograms: post-processing; `score` is that of a record
-    before the threshold moves it. None where the scores around the threshold are spread out, so that the width of
-    a bin's parts tells how much is in them."""
-    drawn = score.of(_drawn(histograms))
-    values = threshold.value - (np.zeros(1, dtype=np.int64) if threshold.shifts is None else threshold.shifts)
-    return tuple(_lumps(drawn, threshold.edges, int(value)) for value in values)
-
-
-def _lumps(drawn: Ints, edges: Ints, value: int) -> Lumps | None:
-    bin_of = np.searchsorted(edges, np.append(drawn, value), side="right")
-    inside = drawn[bin_of[:-1] == bin_of[-1]]
-    lumps = np.unique(inside, return_counts=True)[1] / max(len(inside), 1)
-    if not lumps.size or lumps.max() <= _LUMP:
-        return None
-    above = float(np.mean(inside >= value))
-    return Lumps(above, math.sqrt(above * (1 - above) * float(lumps @ lumps)))
-
-
-def _drawn(histograms: Histograms) -> Records:
-    # A fixed seed: this is post-processing, and the same release then always has the same edges.
-    return histograms.draw(_DRAWN, np.random.default_rng(0))
-
-
-def choose_score_bins(
-    score: Score, histograms: Histograms, *, sigma: float, label: Discrete | None = None
-) -> ScoreBins:
-    """Bins for the noise `sigma`, from the released histograms: post-processing. Every label gets bins of its own
-    where these have something to say.
-
-    Edges that will be read are whole multiples of a step that depends on the number of columns alone,
-    from the lowest possible score on; the real scores spread wider than the drawn ones, whose columns are
-    independent, so the edges reach twice as far above the middle. There are never more than `MOST_BINS`.
-    """
-    drawn, signal = score.of(_drawn(histograms)), histograms.rows / sigma
-    if not _tells_labels(label, signal):
-        label = None
-    if signal < READABLE:
-        edges = np.quantile(drawn, 1 - (_DRAWN_ABOVE if label is None else _FEW_DRAWN_ABOVE)).astype(np.int64)
-        return ScoreBins(_apart(edges), readable=False, label=label)
-    middle, high = np.quantile(drawn, [0.5, 0.999])
-    step = bin_width(score.columns)
-    first, last = math.floor(score.lowest / step), math.ceil((2 * high - middle) / step)
-    last = int(np.clip(last, first + 1, first + MOST_BINS - 2))
-    return ScoreBins(np.arange(first, last + 1, dtype=np.int64) * step, readable=True, label=label)
-
-
-def _apart(edges: Ints) -> Ints:
-    """Where many records have one score, quantiles coincide: all but one of these edges move below it, so that the
-    records lie above all of them.
-
-    >>> _apart(np.array([5, 5, 5, 9])).tolist()
-    [3, 4, 5, 9]
-    """
-    place = np.arange(len(edges))
-    apart: Ints = np.minimum.accumulate((edges - place)[::-1])[::-1] + place
-    return apart
-
-
-def bin_width(columns: int) -> int:
-    """The width of a bin in score units: a power of two near a quarter of √columns nats.
-
-    >>> bin_width(14) / NAT
-    1.0
-    """
-    return int(NAT * 2.0 ** round(math.log2(math.sqrt(columns) / 4)))
-
-
 def _read(edges: Ints, counts: Floats, *, fraction: float, rows: float, sigma: float) -> tuple[int, float]:
-    """Interpolated in the noisy numbers of records above each edge, searched from the top down.
+    """Interpolate in the noisy numbers of records above each edge, searched from the top down.
 
     So the threshold is never above the lowest edge from which on all numbers stay below the target.
     """
@@ -317,33 +372,45 @@ def _read(edges: Ints, counts: Floats, *, fraction: float, rows: float, sigma: f
     return int(value), sigma * math.sqrt(len(edges) - k) / rows
 
 
+# Fitting
+
+
+def _fit_by_label(edges: Ints, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
+    """Fit the distribution of all records, then that of each label with another shift."""
+    noisy = counts.astype(np.float64)
+    every = _Fit.of(noisy.sum(axis=0), rows=rows, sigma=sigma * math.sqrt(len(noisy)))
+    common, highest = every.value(edges, fraction), every.value(edges, fraction * CAP)
+    own = [every.shifted(row, rows=max(float(row.sum()), 0.0), sigma=sigma) for row in noisy]
+    values = np.array([min(fit.value(edges, fraction), highest) for fit in own], dtype=np.int64)
+    return Threshold(common, edges, counts, fraction, every.error(fraction), common - values)
+
+
 @dataclass(frozen=True)
 class _Fit:
-    """logit(real fraction above) = shift + stretch × logit(drawn fraction above): fits on a grid, and the loss of
-    each. The drawn fractions are those above each edge."""
+    """logit(real fraction above) = shift + stretch × logit(drawn fraction above): a grid of fits and their losses,
+    each minus twice the log of the posterior."""
 
-    drawn: Floats
     shifts: Floats
     log_stretches: Floats
     losses: Floats
 
     @classmethod
-    def of(cls, counts: Floats, drawn_above: Floats, *, rows: float, sigma: float) -> "_Fit":
+    def of(cls, counts: Floats, *, rows: float, sigma: float) -> "_Fit":
         shifts, log_stretches = (
             axis.ravel() for axis in np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-1.5, 1, 26), indexing="ij")
         )
-        prior = (shifts / _SHIFT_SD) ** 2 + (log_stretches / _LOG_STRETCH_SD) ** 2
-        return cls(logit(drawn_above), shifts, log_stretches, prior)._to(counts, rows, sigma)
+        prior = (shifts / _SHIFT_SD) ** 2 + (log_stretches / _STRETCH_SD) ** 2
+        return cls(shifts, log_stretches, prior)._to(counts, rows, sigma)
 
     def shifted(self, counts: Floats, *, rows: float, sigma: float) -> "_Fit":
-        """The best fit with another shift, to the counts of some of the records."""
+        """Return the best fit with another shift, to the counts of some of the records."""
         further = np.linspace(-4, 4, 81)
         stretches = np.full(len(further), self.log_stretches[self._best])
-        prior = (further / _LABEL_SHIFT_SD) ** 2
-        return _Fit(self.drawn, self.shifts[self._best] + further, stretches, prior)._to(counts, rows, sigma)
+        prior = (further / _SHIFT_SD) ** 2
+        return _Fit(self.shifts[self._best] + further, stretches, prior)._to(counts, rows, sigma)
 
     def _to(self, counts: Floats, rows: float, sigma: float) -> "_Fit":
-        above = expit(self.shifts[:, None] + np.exp(self.log_stretches)[:, None] * self.drawn)  # (fits, edges)
+        above = expit(self.shifts[:, None] + np.exp(self.log_stretches)[:, None] * logit(_ABOVE))  # (fits, edges)
         expected = rows * -np.diff(above, axis=1, prepend=1.0, append=0.0)  # (fits, bins)
         loss = ((counts - expected) ** 2).sum(axis=1) / sigma**2
         return replace(self, losses=loss + self.losses)
@@ -353,22 +420,22 @@ class _Fit:
         return int(np.argmin(self.losses))
 
     def _wanted(self, fraction: float) -> float:
-        """The logit of the drawn fraction above where this one of the real records is."""
+        """Return the logit of the drawn fraction above the score that this real fraction is above."""
         best = self._best
         return float((logit(fraction) - self.shifts[best]) / np.exp(self.log_stretches[best]))
 
     def value(self, edges: Ints, fraction: float) -> int:
-        """The score that this fraction of the records is above."""
-        return int(_extrapolate(self._wanted(fraction), self.drawn[::-1], edges[::-1].astype(np.float64)))
+        """Return the score that this fraction of the records is above."""
+        return int(_extrapolate(self._wanted(fraction), logit(_ABOVE)[::-1], edges[::-1].astype(np.float64)))
 
     def error(self, fraction: float) -> float:
-        """One standard deviation of the fraction that is above it."""
+        """Return one standard deviation of the fraction that is above it."""
         plausible = np.exp(-(self.losses - self.losses.min()) / 2)
         fractions = expit(self.shifts + np.exp(self.log_stretches) * self._wanted(fraction))
         return math.sqrt(float(plausible @ (fractions - fraction) ** 2 / plausible.sum()))
 
 
 def _extrapolate(x: float, xs: Floats, ys: Floats) -> float:
-    """Linear interpolation, continued in a straight line beyond both ends (`xs` rising)."""
+    """Interpolate linearly, and continue in a straight line beyond both ends (`xs` rising)."""
     k = int(np.clip(np.searchsorted(xs, x), 1, len(xs) - 1))
     return float(ys[k - 1] + (ys[k] - ys[k - 1]) * (x - xs[k - 1]) / (xs[k] - xs[k - 1]))

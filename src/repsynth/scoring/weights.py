@@ -1,7 +1,7 @@
-"""From scores to weights: rules, each a frozen value, all rounded down onto a public grid.
+"""Weight rules: public functions from scores to weights.
 
-A weight is a public function of the score: a table over steps of 1/64 nat, in units of 1/4096. Within
-a step the table holds the smallest weight the rule gives there, so no record weighs more than its rule.
+A rule becomes a table over steps of 1/64 nat, in units of 1/4096. A step holds the smallest weight that the rule
+gives there, so rounding never raises a weight.
 """
 
 from dataclasses import dataclass
@@ -21,22 +21,21 @@ FULL = 2**12
 STEP = NAT // 64
 """Score units in a step of the table of weights."""
 
-_STEPS = 64 * 64  # over 64 nats, beyond which one weight serves all
-_SPANS = (0.0, 1 / 64, 0.3, 1.0, 2.7, 8.0, 19.3, 40.0, 97.0)  # nats from the lowest score to the threshold
+_STEPS = 64 * 64  # of the table: 64 nats; higher scores share the last weight
+_SPANS = (0.0, 1 / 64, 0.3, 1.0, 2.7, 8.0, 19.3, 40.0, 97.0)  # spans at which a custom rule is tried
 
 
 class Rule(Knobs, frozen=True):
-    """A weight rule: 1 for every record, unless a kind of rule says otherwise. A new rule is one class and one
-    line in `RULES`.
+    """A weight rule; by default every record has weight 1. A new rule is one class and one line in `RULES`.
 
-    `above` is how many nats a score lies above the threshold (negative: below it), `span` how many the threshold
-    lies above the lowest possible score; weights never rise with the score.
+    `above` is the score minus the threshold, `span` the threshold minus the lowest possible score, both in nats.
+    Weights never rise with the score.
     """
 
     uses_threshold: ClassVar[bool] = True
     """Whether the threshold has to be measured."""
     from_lowest: ClassVar[bool] = False
-    """Whether weights fall from the lowest possible score on, and not from the threshold on."""
+    """Whether weights fall from the lowest possible score on, instead of from the threshold on."""
     by_distance: ClassVar[bool] = False
     """Whether a weight depends on the distance from the threshold alone, so that it can be guaranteed."""
     strength: ClassVar[str | None] = None
@@ -45,21 +44,21 @@ class Rule(Knobs, frozen=True):
     """Whether the model should give all records the same influence."""
 
     def weight(self, above: Floats, span: float) -> Floats:
-        """The weights at these scores."""
+        """Return the weights at these scores."""
         return np.ones_like(above)
 
     def at_most(self, weight: float) -> "Rule":
-        """The rule for a ceiling on the weights above the threshold; most rules are cut off there as they are."""
+        """Return the rule for a ceiling on the weights above the threshold; most rules are cut off as they are."""
         return self
 
     def of_strength(self, strength: float) -> "Rule":
-        """The rule of this kind that takes about nothing from a record above the threshold at strength 0, as much
-        as it can at 1, and never less at a larger one."""
+        """Return the rule of this strength, from 0 (weights of about 1) to 1 (as small as they get); weights never
+        rise with the strength."""
         raise TypeError(f"{type(self).__name__} has no strength")
 
 
 class Uniform(Rule, frozen=True):
-    """Every record weighs 1: plain differential privacy, the baseline.
+    """Weight 1 for every record: plain differential privacy, the baseline.
 
     >>> Uniform().weight(np.array([-1.0, 9.0]), span=8.0).tolist()
     [1.0, 1.0]
@@ -72,7 +71,7 @@ class Uniform(Rule, frozen=True):
 class Equalize(Rule, frozen=True):
     """Every record has the same influence: the model clips all contributions to the smallest one.
 
-    >>> Equalize().uses_threshold  # nobody is an outlier, so none is measured
+    >>> Equalize().uses_threshold
     False
     """
 
@@ -94,7 +93,6 @@ class HingeExp(Rule, frozen=True):
     gamma: Annotated[float, Meta(gt=0, le=100, description="how sharply weights fall above the threshold")] = 1.0
 
     def weight(self, above: Floats, span: float) -> Floats:
-        """Sharper the larger γ is."""
         return np.exp(-self.gamma * np.maximum(above, 0.0))
 
     def of_strength(self, strength: float) -> "HingeExp":
@@ -105,7 +103,7 @@ class HingeExp(Rule, frozen=True):
 class Cap(Rule, frozen=True):
     """τ / (s + τ), the score s counted from the lowest possible one, τ the threshold on that scale.
 
-    So the most ordinary record weighs 1 and a record at the threshold one half.
+    The most ordinary record has weight 1, a record at the threshold one half.
 
     >>> Cap().weight(np.array([-8.0, 0.0, 8.0]), span=8.0).round(3).tolist()
     [1.0, 0.5, 0.333]
@@ -115,15 +113,13 @@ class Cap(Rule, frozen=True):
     from_lowest: ClassVar[bool] = True
 
     def weight(self, above: Floats, span: float) -> Floats:
-        """Falls slowly over the whole range of scores."""
         tau = max(span, 1e-6)
         return tau / (np.maximum(above + span, 0.0) + tau)
 
 
 class Targeted(Rule, frozen=True):
-    """1 up to the threshold, one smaller weight above it, so that all outliers have the same small loss.
-
-    An asked outlier ε decides the weight; without one it is a fifth.
+    """1 up to the threshold and a single smaller weight above it, so all outliers have the same loss (REPS,
+    Proposition 1). A requested outlier ε determines the weight; the default is a fifth.
 
     >>> Targeted().weight(np.array([-1.0, 1.0, 9.0]), span=8.0).tolist()
     [1.0, 0.2, 0.2]
@@ -140,16 +136,14 @@ class Targeted(Rule, frozen=True):
         return np.where(above > 0, self.outlier_weight, 1.0)
 
     def at_most(self, weight: float) -> "Targeted":
-        """The asked outlier ε decides the weight."""
         return Targeted(weight)
 
     def of_strength(self, strength: float) -> "Targeted":
-        """What is left of a weight of 1."""
         return Targeted(1.0 - strength)
 
 
 class Removal(Rule, frozen=True):
-    """1 up to the threshold, 0 above it: outliers leave the model. An ablation of `Targeted`.
+    """1 up to the threshold, 0 above it: outliers are removed. An ablation of `Targeted`.
 
     >>> Removal().weight(np.array([-1.0, 1.0]), span=8.0).tolist()
     [1.0, 0.0]
@@ -183,21 +177,20 @@ class WeightFunction:
         return bool(self.table.min() < FULL)
 
     def of(self, scores: Ints) -> Ints:
-        """The weight of each score, in units of 1/FULL; it never rises with the score."""
+        """Return the weight of each score, in units of 1/FULL; it never rises with the score."""
         step = np.minimum((scores - self.start) // STEP, len(self.table) - 1)
         return np.where(step < 0, FULL, self.table[np.maximum(step, 0)])
 
     def is_about(self, other: "WeightFunction") -> bool:
-        """Whether it is the same function, but for the last unit of a number: another processor may round it
-        otherwise."""
+        """Return whether it is the same function up to one unit: another processor may round differently."""
         if abs(self.start - other.start) > 1 or max(len(self.table), len(other.table)) > _STEPS:
             return False
         starts = np.arange(_STEPS) * STEP
         return bool(np.all(np.abs(self.of(self.start + starts) - other.of(other.start + starts)) <= 1))
 
     def or_larger(self, other: "WeightFunction") -> "WeightFunction":
-        """The larger of two weights at every score, for functions that are about the same: what is said of a
-        record's loss by it is too much rather than too little.
+        """Return the larger of two weights at every score, for functions that are about the same: the loss stated
+        from it is never too small.
 
         >>> one, other = WeightFunction(0, np.array([7, 5])), WeightFunction(0, np.array([7, 6]))
         >>> one.or_larger(other).table.tolist()
@@ -209,7 +202,7 @@ class WeightFunction:
 
 
 def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.0) -> WeightFunction:
-    """The weight function of a rule; `ceiling` bounds the weight of every score from the threshold on.
+    """Return the weight function of a rule; `ceiling` bounds the weights from the threshold on.
 
     >>> weights = make_weights(HingeExp(gamma=1.0), threshold=5 * NAT, lowest=0, ceiling=0.25)
     >>> (weights.of(np.array([4, 5, 7]) * NAT) / FULL).round(3).tolist()
@@ -220,14 +213,14 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
     ends[-1] = start + 2**50  # the last step holds every score beyond
     weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
     capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
-    # A rule that gives no number gives no weight.
+    # NaN from a rule counts as weight 0.
     table = np.floor(np.clip(np.nan_to_num(capped, nan=0.0), 0.0, 1.0) * FULL).astype(np.int64)
-    table = np.minimum.accumulate(table)  # all that is said of outliers rests on this
+    table = np.minimum.accumulate(table)  # every bound on the loss relies on this
     return WeightFunction(start=int(start), table=_without_tail(table))
 
 
 def check_rule(rule: Rule) -> None:
-    """Refuse a rule whose weights are no weights, or rise with the score; and so for all that may be made of it.
+    """Refuse a rule whose weights are outside 0 to 1 or rise with the score, at any strength or ceiling.
 
     >>> check_rule(HingeExp())
     """
@@ -241,7 +234,7 @@ def check_rule(rule: Rule) -> None:
 
 
 def fault_of(rule: Rule) -> str | None:
-    """What is wrong with a rule, in words that may follow its name; None where nothing is.
+    """Return what is wrong with a rule, as words that follow its name; None if nothing is.
 
     >>> fault_of(Cap())
     """
@@ -263,6 +256,6 @@ def fault_of(rule: Rule) -> str | None:
 
 
 def _without_tail(table: Ints) -> Ints:
-    """The table without the repetitions of its last entry."""
+    """Return the table without the repetitions of its last entry."""
     different = np.flatnonzero(table != table[-1])
     return table[: int(different[-1]) + 2] if different.size else table[:1]

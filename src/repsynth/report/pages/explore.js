@@ -135,9 +135,8 @@ const Explore = (() => {
   // The charges of stage 1 and of the model, in order. The noise is that of all rows of a person that count; where
   // these may be several, the number of records is not public.
   const chargesOf = (facts, model, budget, asked) => {
-    const few = (signal, least) => asked.public && signal < least;
     const shares = asked.public ? [] : [{ name: "count", share: facts.shares.count, sensitivity: 1 }];
-    const own = few(asked.rows * budget.mu, facts.scorer.least) ? [] : facts.scorer.parts;
+    const own = facts.scorer.parts;
     const histograms = (facts.shares.score ?? model.score_share) - sum(own.map((part) => part.share));
     if (histograms < 1e-6) throw new Refusal("the scorer's own measurements take the whole score share; lower them, or raise that");
     shares.push({ name: "coarse histograms", share: histograms, sensitivity: Math.sqrt(facts.learned) });

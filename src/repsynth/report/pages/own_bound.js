@@ -126,16 +126,8 @@ const OwnBound = (() => {
     pairwise: (score, codes) => {
       const cells = score.cells.map((table) => bin(table, codes));
       const group = (i) => score.groups[i][cells[i]];
-      const beyond = score.factors.map((factor, k) => {
-        let level = 0;
-        score.order.forEach(([i, told]) => {
-          let left = score.apart[i][k][cells[i]];
-          told.forEach((p) => { left -= score.gains[p][k][group(score.pairs[p][0])][group(score.pairs[p][1])]; });
-          level += Math.max(left, 0);
-        });
-        return Math.floor(((level - score.few) * factor) / score.unit);
-      });
-      return score.few + Math.max(...beyond);
+      const rarity = cells.reduce((sum, cell, i) => sum + score.apart[i][cell], 0);
+      return score.pairs.reduce((sum, [a, b], p) => sum - score.gains[p][group(a)][group(b)], rarity);
     },
     random: (score, codes) => {
       const bits = (x) => BigInt.asUintN(64, x);
