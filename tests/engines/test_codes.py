@@ -17,9 +17,12 @@ import pytest
 from conftest import ALL_TYPES, make_people, options_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repsynth.scoring.grain import Grains
 from strategies import schemas, tables
 
 from repsynth.arrays import Int32s, Ints
+from repsynth.columns.adaptive_histogram import ColumnHistograms
+from repsynth.columns.cells import Bins
 from repsynth.data.encode import EncodedTable
 from repsynth.data.positions import Cut, interval_of
 from repsynth.data.records import Records
@@ -37,9 +40,6 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Discrete, Integer, Number, Schema, parse_schema
-from repsynth.columns.cells import Bins
-from repsynth.scoring.grain import Grains
-from repsynth.columns.adaptive_histogram import ColumnHistograms
 
 LARGE = 2**30
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from repsynth.scoring.grain import Grains, Roundness
 
 from repsynth.arrays import Floats, Ints
-from repsynth.models.naive_bayes.fit import _Mixture
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
 from repsynth.columns.quotas import Line, Quotas
 from repsynth.columns.value_sampler import Shape
+from repsynth.models.naive_bayes.fit import _Mixture
 from repsynth.schema import Integer, Number
-from repsynth.columns.cells import Bins
-from repsynth.scoring.grain import Grains, Roundness
-from repsynth.columns.adaptive_histogram import Histograms
 
 TOP = 2**32
 ROWS = st.integers(0, 5) | st.sampled_from([255, 40_000])

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, datasets, synthesize
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.engines.base import Kernel
@@ -35,7 +36,6 @@ from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring import weights
-from repsynth.columns.adaptive_histogram import ColumnHistograms
 
 RULES = [*weights.RULES, "random"]
 MODELS = list(ALL_MODELS)
