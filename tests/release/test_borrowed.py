@@ -235,7 +235,7 @@ def test_a_later_release_whose_scores_were_tampered_with_is_refused(
         Release.load(folder)
 
 
-@pytest.mark.parametrize("name", ["from_threshold_edges", "from_rarity_0", "from_histograms"])
+@pytest.mark.parametrize("name", ["from_threshold_edges", "from_rarity_0", "from_coarse_counts"])
 def test_arrays_of_the_scores_are_checked(lender: Release, tmp_path: Path, name: str) -> None:
     release = run(later(lender), open_source(NOW), noise_seed=5)
     folder = rewritten(release, tmp_path / "changed", {name: arrays_of(release)[name][:-1]})

@@ -37,7 +37,7 @@ from repsynth.scoring.base import Score
 from repsynth.scoring.lost_mass import lost_mass
 from repsynth.scoring.stage import StageOne, solved_rule
 from repsynth.scoring.threshold import Threshold, find_lumps
-from repsynth.scoring.weights import Rule, WeightFunction
+from repsynth.scoring.weights import FULL, Rule, WeightFunction
 from repsynth.threads import how_many_workers, in_order
 
 _PIECE = 65_536
@@ -149,8 +149,14 @@ class Release:
         return {name: found[name] for name in self.plan.steps}
 
     def influence(self, records: Records) -> Floats:
-        """Each record's share of the largest influence in stage 2; private, as the records are."""
-        return self.fit.influence(records)
+        """Return each record's largest share of the sensitivity in a weighted measurement; private, as records are.
+
+        In a look, a record counts with its weight, even where the model clips its contribution further.
+        """
+        found = self.fit.influence(records)
+        if self.stage.looks:
+            found = np.maximum(found, self.weights.of(self.score.of(records)) / FULL)
+        return found
 
     def sample(
         self,
