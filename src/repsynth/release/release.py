@@ -149,7 +149,7 @@ class Release:
         return {name: found[name] for name in self.plan.steps}
 
     def influence(self, records: Records) -> Floats:
-        """Return each record's largest share of the sensitivity in a weighted measurement; private, as records are.
+        """Return each record's largest share of the sensitivity in a weighted measurement: private.
 
         In a look, a record counts with its weight, even where the model clips its contribution further.
         """
