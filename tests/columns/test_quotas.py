@@ -1,20 +1,16 @@
 """Quotas: what makes sampling quick draws what the plain way would."""
 
-from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from repsynth.scoring.grain import Grains, Roundness
 
 from repsynth.arrays import Floats, Ints
-from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.columns.quotas import Line, Quotas
 from repsynth.columns.value_sampler import Shape
-from repsynth.models.naive_bayes.fit import _Mixture
 from repsynth.schema import Integer, Number
 
 TOP = 2**32
@@ -104,86 +100,24 @@ def test_two_columns_drawn_by_the_same_rows_are_independent() -> None:
     assert 25 < chi_square < 200  # 81 degrees of freedom
 
 
-def test_below_a_rank_among_all_lie_as_many_as_the_labels_together_say() -> None:
-    mixture = _Mixture(*(np.array(pair) for pair in ([0.3, 0.7], [0.0, 2.0], [1.0, 0.5], [0.0, 0.1], [1.0, 0.8])))
-    ranks = np.linspace(0, 1, 21)
-    below = mixture.below_ranks(ranks)
-    assert mixture.probabilities @ below == pytest.approx(ranks, abs=1e-3)
-    assert (np.diff(below, axis=1) >= 0).all()
-    assert below[0, 6] > 0.9  # the lower label comes first
-
-
-def histograms_of(column: Integer | Number, roundness: list[float], starts: list[int]) -> Histograms:
-    """Equal counts in bins from these positions on, and numbers that are so round, whatever their size."""
-    bins = Bins.at(column, np.array(starts))
-    grains = Grains.of_column(column)
-    powers = len(grains.powers)
-    counts = np.zeros((powers, powers))
-    for size in range(powers):
-        counts[size, : size + 1] = 1e6 * np.pad(roundness, (0, powers))[: size + 1]
-    cells = np.append(counts[np.tril_indices(powers)], 0).astype(np.int64)
-    full = np.append(np.full(bins.values, 10**6), 0)
-    return Histograms((bins,), full, 1.0, 1e6 * bins.values, roundness={0: Roundness(grains, cells, 1.0)})
-
-
-COLUMNS: dict[str, tuple[Integer | Number, list[float], list[int]]] = {
-    "whole": (Integer(name="x", min=-500, max=9_499), [0.5, 0.3, 0.2, 0.0], [0, 500, 1_500, 4_000]),
-    "decimals": (Number(name="x", min=0.0, max=99.99, decimals=2), [0.5, 0.2, 0.2, 0.1], [0, 1_000, 2_500, 6_000]),
-    "no grid": (Number(name="x", min=0.0, max=1e4), [0.5, 0.1, 0.2, 0.1, 0.1], [0, 2**38, 2**39, 2**39 + 2**38]),
-}
-
-
-@pytest.mark.parametrize("kind", list(COLUMNS))
-def test_codes_of_a_bin_are_in_it_and_as_round_as_the_table_says(kind: str) -> None:
-    """As drawing one by one: the same fractions of each roundness in each bin."""
-    column, roundness, starts = COLUMNS[kind]
-    histograms = histograms_of(column, roundness, starts)
-    bins, grains = histograms.bins[0], histograms.roundness[0].grains
-    shape = Shape.of(histograms, 0, np.eye(bins.count))
-    generator = np.random.default_rng(0)
-    row = np.repeat(np.arange(bins.numbers), 20_000)
-    level = generator.integers(0, TOP, len(row), dtype=np.uint32)
-    quick = shape.codes(row, level, generator.random(len(row)))
-    slow = histograms.positions(0, row, generator.random(len(row)), generator)
-    starts_, ends = histograms.spans(0)
-    assert (quick >= starts_[row]).all()
-    assert (quick < ends[row]).all()
-    for b in range(bins.numbers):
-        cells = [np.bincount(grains.of_codes(codes[row == b]), minlength=grains.count) for codes in (quick, slow)]
-        assert np.abs(cells[0] - cells[1]).max() < 6 * (2 * 20_000 * 0.25) ** 0.5
-
-
-def test_multiples_are_drawn_evenly_and_none_of_the_next_power() -> None:
-    column, roundness, starts = COLUMNS["whole"]
-    shape = Shape.of(histograms_of(column, roundness, starts), 0, np.eye(10)[:5])
-    tens = [k for k in range(len(shape.power)) if shape.power[k] == 10.0 and shape.skips[k]]
-    assert tens
-    for run in tens:
-        inside = (np.arange(shape.count[run]) + 0.5) / shape.count[run]
-        number = shape.first[run] + (inside * shape.count[run]).astype(np.int64)
-        run_of = np.full(len(number), run)
-        position = shape._multiples(number, run_of, shape.power.take(run_of))
-        values = position + column.min
-        low, high = int(shape.low[run]) + column.min, int(shape.high[run]) + column.min
-        assert values.tolist() == [v for v in range(low, high + 1) if v % 10 == 0 and v % 100]
-
-
-def test_a_grid_of_decimals_is_met_exactly() -> None:
-    column, roundness, starts = COLUMNS["decimals"]
-    shape = Shape.of(histograms_of(column, roundness, starts), 0, np.eye(10)[:5])
-    run = next(k for k in range(len(shape.power)) if shape.power[k] == 0.1)
-    number = np.arange(100, 200)
-    position = shape._multiples(number, np.full(100, run), np.full(100, 0.1))
-    skipped = [n + (n // 9 + 1) * int(shape.skips[run]) for n in number.tolist()]
-    assert position.tolist() == [int(Decimal(n) / 10 * 100) for n in skipped]
-
-
-def test_round_numbers_far_from_zero_beside_others() -> None:
-    """A run that is not of round numbers has no multiple, whatever the bounds."""
-    column = Number(name="a", min=-1e9, max=-1e9 + 1e-3)
-    rows, ends = np.zeros(2, dtype=np.int64), np.array([column.steps, column.steps])
-    first, power = np.array([5, -(10**9)]), np.array([0.0, 1.0])
-    shape = Shape(Bins.binned(column, 2), np.eye(2), first, np.array([1, 1]), rows, ends, power, rows)
-    found = shape.codes(np.array([0, 1]), np.zeros(2, dtype=np.uint32), np.zeros(2))
-    assert found[1] == 0
-    assert 0 <= found[0] <= column.steps
+@pytest.mark.parametrize(
+    "column",
+    [
+        Integer(name="x", min=-500, max=9_499, special=("?",), missing=True),
+        Number(name="x", min=0.0, max=99.99, decimals=2),
+        Number(name="x", min=-1e9, max=-1e9 + 1e-3),
+    ],
+    ids=["whole", "decimals", "narrow"],
+)
+def test_codes_are_spread_evenly_over_the_cell_that_was_drawn(column: Integer | Number) -> None:
+    bins = Bins.at(column, np.array([0, 1, 2, 1_000, 4_000]))
+    shape = Shape.of(bins, np.eye(bins.count))
+    assert shape.alone is None
+    row = np.repeat(np.arange(bins.count), 10_000)
+    inside = np.tile((np.arange(10_000) + 0.5) / 10_000, bins.count)
+    codes = shape.codes(row, np.zeros(len(row), dtype=np.uint32), inside)
+    assert np.array_equal(bins.of_codes(codes), row)
+    for k, width in enumerate(bins.widths):
+        here = codes[row == k] - bins.starts[k]  # type: ignore[index]
+        assert here.mean() == pytest.approx((width - 1) / 2, rel=0.01, abs=0.01)
+    assert np.array_equal(Shape.of(bins, np.eye(bins.count)[:2]).alone, [0, 1])  # type: ignore[arg-type]
