@@ -74,6 +74,7 @@ def test_a_look_is_measured_once_at_its_charge_and_its_noise_is_known(name: str)
     assert look.sigma == made.event.sigma >= FULL * len(look.columns) ** 0.5 / charge.mu * (1 - 1e-9)
     assert look.unit == FULL
     assert np.array_equal(look.counts, made.noisy)
+    assert np.array_equal(made.exact, look_of(name)[0].total(records_of(TABLE, SCHEMA)))
     assert len(look.columns) <= round(look_sensitivity(SCHEMA) ** 2)
     noise = (made.noisy - made.exact) / made.event.sigma
     assert 0.8 < np.std(noise) < 1.2
@@ -83,6 +84,8 @@ def test_the_cells_of_a_look_follow_from_what_was_released() -> None:
     """On a table of other records, with the same outputs: the same cells, weights and release."""
     plan, release, measured = recorded()
     other, _ = replay_run(plan, make_wide(70, seed=9), [m.noisy for m in measured])
+    for mine, theirs in zip(release.stage.coarse.bins, other.stage.coarse.bins, strict=True):
+        assert np.array_equal(mine.starts, theirs.starts)  # type: ignore[arg-type]
     for name in LOOKS:
         one, two = release.stage.looks[name], other.stage.looks[name]
         assert one.columns == two.columns
@@ -95,6 +98,16 @@ def test_without_an_outlier_no_look_moves_by_more_than_its_weight() -> None:
     scores = release.score.of(records_of(TABLE, SCHEMA))
     for absent in (int(np.argmax(scores)), int(np.argmin(scores))):
         check_replay(plan, TABLE, absent, (release, list(measured)))
+
+
+@pytest.mark.parametrize("model", ["naive-bayes", "mst"])
+def test_no_record_has_more_influence_than_its_weight_says(model: str, releases: Callable[..., Release]) -> None:
+    """Looks count it with its weight, and its weight follows from the threshold of its label."""
+    release = releases(model, "wide")
+    records = records_of(make_wide(300, seed=2), SCHEMA)
+    weights, unmoved = (release.weights.of(s.of(records)) for s in (release.score, release.stage.unmoved_score))
+    assert not np.array_equal(weights, unmoved)
+    assert np.array_equal(release.influence(records), weights / FULL)
 
 
 def test_the_score_uses_cells_that_are_known_before_the_run(releases: Callable[..., Release]) -> None:

@@ -105,6 +105,16 @@ def test_forged_arrays_of_the_looks_are_refused(
         Release.load(rewritten(release, tmp_path / "copy", {name: change(arrays_of(release)[name])}))
 
 
+def test_cells_that_cross_earlier_ones_are_refused(releases: Make, tmp_path: Path) -> None:
+    """As many cells as before, but one begins behind the coarse cell that it should be part of."""
+    release = releases("naive-bayes", "wide")
+    starts = arrays_of(release)["refined_starts_0"]
+    (at,) = np.nonzero(np.isin(starts[1:-1], release.stage.coarse.bins[0].starts) & (np.diff(starts)[1:] > 1))
+    forged = put(starts, at[0] + 1, starts[at[0] + 1] + 1)
+    with pytest.raises(ReleaseError, match="not parts of its cells"):
+        Release.load(rewritten(release, tmp_path / "copy", {"refined_starts_0": forged}))
+
+
 def test_arrays_that_nobody_changed_are_read(releases: Make, tmp_path: Path) -> None:
     release = releases("naive-bayes", "wide")
     assert same_release(Release.load(rewritten(release, tmp_path / "copy", {})), release)
