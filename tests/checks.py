@@ -189,13 +189,15 @@ def same_release(one: Release, two: Release) -> bool:
     )
 
 
-def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray], **changes: Any) -> Path:
-    """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all."""
+def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray | None], **changes: Any) -> Path:
+    """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all.
+    An array that is None is left out."""
     from repsynth.release.format import arrays_of
 
     release.save(folder)
     packed = BytesIO()
-    np.savez_compressed(packed, **(arrays_of(release) | arrays))  # type: ignore[arg-type]
+    kept = {name: array for name, array in (arrays_of(release) | arrays).items() if array is not None}
+    np.savez_compressed(packed, **kept)  # type: ignore[arg-type]
     (folder / "arrays.npz").write_bytes(packed.getvalue())
     described = json.loads((folder / "release.json").read_text()) | changes
     described["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()

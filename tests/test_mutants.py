@@ -29,6 +29,7 @@ from scipy.special import softmax
 from scipy.stats import chisquare
 
 from repsynth.auditing.audit import audit
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data import encode
 from repsynth.data.records import MISSING, Records, join, no_records
 from repsynth.data.sources import open_source
@@ -50,7 +51,6 @@ from repsynth.privacy.events import MU_PER_ETA, SampledEvent
 from repsynth.privacy.ledger import Ledger
 from repsynth.schema import Integer, parse_schema
 from repsynth.scoring import stage
-from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.scoring.pairwise import PairChoice, PairTables
 from repsynth.scoring.weights import FULL, WeightFunction
 
@@ -138,7 +138,7 @@ def with_sigma(event: Any, factor: float) -> Any:
     return msgspec.structs.replace(event, sigma=event.sigma * factor)
 
 
-@fault(Meter, "measure", when=lambda self, statistic, *, mu: statistic.name == "histograms")
+@fault(Meter, "measure", when=lambda self, statistic, *, mu: statistic.name == "coarse histograms")
 def a_charge_forgotten(original: Any, self: Meter, statistic: Any, *, mu: float) -> Any:
     result = original(self, statistic, mu=mu)
     self.events[-1] = with_sigma(self.events[-1], 1e6)
@@ -146,7 +146,7 @@ def a_charge_forgotten(original: Any, self: Meter, statistic: Any, *, mu: float)
 
 
 def another_look(name: str) -> Callable[[Any], Fault]:
-    """Make a fault of a function that takes one of the looks at wide columns in place of the meter."""
+    """Make a fault of a function that takes one of the looks in place of the meter."""
 
     def decorate(look: Callable[[Meter, Any, float], Any]) -> Fault:
         def make(original: Any, reached: Callable[[], None]) -> Any:
@@ -163,21 +163,21 @@ def another_look(name: str) -> Callable[[Any], Fault]:
 
         @wraps(look)
         def enter() -> AbstractContextManager[None]:
-            return seeded(stage, "measure_ranges", make)
+            return seeded(stage, "_measure_look", make)
 
         return enter
 
     return decorate
 
 
-@another_look("zoom")
+@another_look("fine histograms")
 def a_look_without_a_charge(meter: Meter, statistic: Any, mu: float) -> Any:
     """With noise, but without an event."""
     size = len(statistic.total(no_records()))
     return meter.engine.sum(statistic) + noise.rounded_gaussian(10.0, size, meter.entropy)
 
 
-@another_look("ranges")
+@another_look("refined histograms")
 def a_look_at_a_lower_charge(meter: Meter, statistic: Any, mu: float) -> Any:
     """Twice the budget that its event states."""
     found = meter.measure(statistic, mu=mu)
@@ -185,9 +185,9 @@ def a_look_at_a_lower_charge(meter: Meter, statistic: Any, mu: float) -> Any:
     return found
 
 
-@another_look("ranges")
-def bins_placed_by_the_private_counts(meter: Meter, statistic: Any, mu: float) -> Any:
-    """The look is charged, but the bins follow from the exact counts."""
+@another_look("refined histograms")
+def cells_divided_by_the_private_counts(meter: Meter, statistic: Any, mu: float) -> Any:
+    """The look is charged, but the next cells follow from the exact counts."""
     meter.measure(statistic, mu=mu)
     return meter.engine.sum(statistic)
 
@@ -431,8 +431,10 @@ def check_all_contributions(plan: Plan, table: pa.Table) -> None:
 
 
 def check_neighbour(plan: Plan, table: pa.Table) -> None:
+    """Without the record of the smallest weight, and without that of the largest."""
     recorded = record_run(plan, table)
-    for absent in (54, 90):
+    scores = recorded[0].score.of(records_of(table, SCHEMA))
+    for absent in (int(np.argmax(scores)), int(np.argmin(scores))):
         check_replay(plan, table, absent, recorded)
 
 
@@ -585,7 +587,7 @@ MUTANTS: dict[str, list[tuple[Fault, str]]] = {
         (a_charge_forgotten, "spends its plan"),
         (a_look_without_a_charge, "spends its plan"),
         (a_look_at_a_lower_charge, "spends its plan"),
-        (bins_placed_by_the_private_counts, "replay on a neighbour"),
+        (cells_divided_by_the_private_counts, "replay on a neighbour"),
         (weights_above_one, "contribution"),
         (no_clip, "contribution"),
         (divided_by_the_private_number_of_records, "replay on a neighbour"),

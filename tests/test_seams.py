@@ -22,6 +22,7 @@ from msgspec import Meta
 import repsynth
 from repsynth.arrays import Floats, Ints
 from repsynth.cli import main
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data import sources, write
 from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records, no_records
@@ -39,7 +40,6 @@ from repsynth.privacy.events import Charge
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import NAT, Arrays, Scorer
-from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.stage import RunPlan, StageOne
 from repsynth.scoring.weights import FULL, RULES, Rule
 from repsynth.storage.checks import ints
@@ -261,7 +261,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
 def test_every_command_knows_a_new_part_of_each_kind(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema = ["--schema", folder / "schema.toml"]
     ledger = folder / "ledger.db"
-    charges = ["count", "ranges", "zoom", "histograms", "zeros", "scores", "mass"]
+    charges = ["count", "coarse histograms", "zeros", "scores", "refined histograms", "fine histograms", "mass"]
 
     plan = printed(capsys, "plan", *schema, *TOYS, "--save", folder / "plan.toml", "--json")
     assert [row["name"] for row in plan["measurements"]] == charges
@@ -285,7 +285,7 @@ def test_every_command_knows_a_new_part_of_each_kind(folder: Path, capsys: pytes
     seen = printed(capsys, "inspect", folder / "release", "--json")
     assert seen == {key: made[key] for key in seen}
     assert [event["name"] for event in seen["measurements"]] == charges
-    assert [event["weighted"] for event in seen["measurements"]] == [False] * 6 + [True]
+    assert [event["weighted"] for event in seen["measurements"]] == [False] * 4 + [True] * 3
 
     printed(capsys, "sample", folder / "release", "-n", "7", "-o", folder / "more.psv", "--json")
     assert len((folder / "more.psv").read_text().splitlines()) == 8

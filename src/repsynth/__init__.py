@@ -6,10 +6,11 @@ schema       what is public about a table
 privacy      what privacy costs: budget, events, loss, ledger; never sees data
 storage      files: written whole or not at all, checked when read
 data         tables in and out: sources -> encode -> records ... decode -> write
+columns      the values of one column: cells, histograms in looks, groups, drawing
 datasets     public tables to try it on
 engines      where sums over records are computed
 mechanism    the door to the data: exact sums -> noise -> events                        (charges)
-scoring      stage 1: histograms -> scores -> threshold -> weights
+scoring      stage 1: coarse histograms -> scores -> threshold -> weights -> finer looks
 models       stage 2: weighted measurements, and the model that follows
 planning     settings -> plan: what will be measured and what it will cost
 release      what a run leaves behind: sample from it, ask what it cost

@@ -62,7 +62,7 @@ def covered(release: Release, split: Split, seed: int) -> dict[str, list[bool]]:
     expected, train = expected_errors(release), split.train
     made = records_of(release.sample(train.rows, seed=seed), split.schema)
     found: dict[str, list[bool]] = {name: [] for name in SHOWN}
-    histograms = release.histograms
+    histograms = release.stage.coarse
     for i, (bins, shares) in enumerate(zip(histograms.bins, expected.columns, strict=True)):
         true, drawn = (np.bincount(bins.of(r), minlength=bins.count) / r.rows for r in (train, made))
         margin = Z * np.array(shares.standard_errors)
@@ -75,7 +75,7 @@ def covered(release: Release, split: Split, seed: int) -> dict[str, list[bool]]:
 
 
 def add_means(found: dict[str, list[bool]], release: Release, expected: Expected, train: Records) -> None:
-    columns = {bins.column.name: bins for bins in release.histograms.bins}
+    columns = {bins.column.name: bins for bins in release.stage.coarse.bins}
     for mean in expected.means:
         bins = columns[mean.column]
         column = bins.column

@@ -227,13 +227,13 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
                 frame.group_by(one, other).len()
 
     else:
+        from repsynth.columns.cells import Bins
+        from repsynth.columns.groups import Groups
         from repsynth.data.encode import EncodedTable
         from repsynth.data.sources import open_source
         from repsynth.engines.codes import Codes
-        from repsynth.columns.groups import Groups
         from repsynth.models.marginal.tables import Tables
         from repsynth.schema import Category, Schema
-        from repsynth.columns.cells import Bins
         from repsynth.scoring.random import RandomScore
         from repsynth.scoring.weights import FULL, WeightFunction
 

@@ -189,7 +189,7 @@ def test_json_of_a_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     account = json.loads(capsys.readouterr().out)
     assert account["epsilon"] <= 1
     assert account["publishable"] is True
-    names = ["count", "ranges", "zoom", "histograms", "scores", "sums"]
+    names = ["count", "coarse histograms", "scores", "refined histograms", "fine histograms", "sums"]
     assert [m["name"] for m in account["measurements"]] == names
     assert sum(part["fraction"] for part in account["loss_distribution"]) == pytest.approx(1)
     assert run("sample release -n 5 -o five.csv --seed 1 --json") == 0
@@ -203,7 +203,7 @@ def test_plan_touches_no_data_and_shows_every_measurement(
     known = "plan --schema schema.toml --epsilon 1 --delta 1e-6 --model naive-bayes"
     assert run(f"{known} --outlier-epsilon 0.5") == 0
     printed = capsys.readouterr().out
-    for word in ("count", "histograms", "scores", "sums", "sensitivity", "noise / records", "attack advantage"):
+    for word in ("coarse histograms", "scores", "sums", "sensitivity", "noise / records", "attack advantage"):
         assert word in printed
     assert "ε ≤ 0.5" in printed
 

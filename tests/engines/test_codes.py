@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from strategies import schemas, tables
 
 from repsynth.arrays import Int32s, Ints
+from repsynth.columns.adaptive_histogram import ColumnHistograms
+from repsynth.columns.cells import Bins, divided, public_cells
 from repsynth.data.encode import EncodedTable
 from repsynth.data.positions import Cut, interval_of
 from repsynth.data.records import Records
@@ -36,10 +38,7 @@ from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.schema import Discrete, Integer, Number, Schema, parse_schema
-from repsynth.columns.cells import Bins
-from repsynth.scoring.grain import Grains
-from repsynth.columns.adaptive_histogram import ColumnHistograms
+from repsynth.schema import Discrete, Integer, Number, Numeric, Schema, parse_schema
 
 LARGE = 2**30
 
@@ -56,14 +55,12 @@ def in_batches(table: pa.Table, rows: int) -> Source:
 
 def all_bins(schema: Schema) -> tuple[ColumnHistograms, ...]:
     """Some that share their starts and some that do not, so that a walk finds intervals of an earlier one."""
-    wide = [column for column in schema.learned if not isinstance(column, Discrete)]
-    numbers = [column for column in wide if isinstance(column, Integer | Number)]
-    fine = [Bins.binned(column, 16) for column in wide]
-    coarse = [Bins.binned(column, 4) for column in wide]
-    sizes = [Bins.by_magnitude(column) for column in numbers]
+    numeric = [column for column in schema.learned if isinstance(column, Numeric)]
+    fine = [public_cells(column, 48) for column in numeric]
+    coarse = [public_cells(column, 8) for column in numeric]
+    divided_ = [divided(each, np.ones(each.numbers), least=0.0, parts=5) for each in coarse]
     others = [Bins.discrete(column) for column in schema.learned if isinstance(column, Discrete)]
-    grains = [Grains.of_column(column) for column in numbers]
-    kernels = [(*others, *fine, *sizes, *grains), (*coarse, *sizes), (*fine, *coarse, *others), (*coarse, *grains)]
+    kernels = [(*others, *fine, *divided_), (*coarse, *divided_), (*fine, *coarse, *others)]
     return tuple(ColumnHistograms(kernel) for kernel in kernels if kernel)
 
 
@@ -111,7 +108,8 @@ def released(model: str, table: Any) -> list[list[int]]:
     """All noisy numbers of a release with seeded noise."""
     plan = make_plan(parse_schema(ALL_TYPES), Settings.of(epsilon=3.0, delta=1e-6, **options_of(model)))
     release = run(plan, open_source(table) if isinstance(table, pa.Table) else table, noise_seed=5)
-    arrays = [release.histograms.counts, *release.fit.dump()[1].values()]
+    looks = [look.counts for look in release.stage.looks.values()]
+    arrays = [release.stage.coarse.counts, *looks, *release.fit.dump()[1].values()]
     return [np.asarray(array).ravel().tolist() for array in arrays]
 
 

@@ -155,7 +155,7 @@ def types_that_could_change_a_reading_are_refused() -> None:
 
 def killed_workers_change_nothing(client: Client, table: Path, plans: Callable[[str], Plan]) -> None:
     """Between two measurements: what they held is made again."""
-    for model, when in (("naive-bayes", "histograms"), ("mst", "tables")):
+    for model, when in (("naive-bayes", "coarse histograms"), ("mst", "tables")):
         plan = plans(model)
         killed: list[int] = []
 

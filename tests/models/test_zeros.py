@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repsynth import parse_schema
+from repsynth.columns.cells import Bins
+from repsynth.columns.groups import NONE, Groups
 from repsynth.data.record_rules import holds
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.columns.groups import NONE, Groups
 from repsynth.models.marginal import fit
 from repsynth.models.marginal.tree import Tree
 from repsynth.models.marginal.zeros import possible_cells
@@ -19,7 +20,6 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Discrete, Numeric, Schema
 from repsynth.schema.rules import row_condition
-from repsynth.columns.cells import Bins
 
 COLUMNS = """
 one_row_per_person = true

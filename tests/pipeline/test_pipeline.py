@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, datasets, synthesize
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.engines.base import Kernel
@@ -35,7 +36,7 @@ from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring import weights
-from repsynth.columns.adaptive_histogram import ColumnHistograms
+from repsynth.scoring.weights import FULL
 
 RULES = [*weights.RULES, "random"]
 MODELS = list(ALL_MODELS)
@@ -188,8 +189,11 @@ def test_noiseless_limit_is_the_plain_estimator(sim: datasets.Dataset) -> None:
 def test_noiseless_sums_are_the_exact_ones(people: pa.Table, schema: Schema) -> None:
     release = seeded(people, schema, mu=1e6, delta=1e-9, weights="uniform", public_rows=400)
     records = records_of(people, schema)
-    exact = LocalEngine([records]).sum(ColumnHistograms(release.histograms.bins))
-    assert np.array_equal(release.histograms.counts, exact)
+    coarse = release.stage.coarse
+    assert np.array_equal(coarse.counts, LocalEngine([records]).sum(ColumnHistograms(coarse.bins)))
+    for look in release.stage.looks.values():
+        exact = LocalEngine([records]).sum(ColumnHistograms(look.bins))
+        assert np.array_equal(np.rint(look.counts / look.unit), exact)
     noise = release.fit.noisy - release.fit.statistic.total(records)
     assert np.abs(noise).max() < 8 * release.events[-1].sigma
 
@@ -298,13 +302,15 @@ def test_the_flagged_share_comes_out_within_its_reported_error(epsilon: float, s
     assert float(np.sqrt(np.mean(np.square(errors)))) < 2.0
 
 
-def test_one_missed_label_contributes_nothing(schema: Schema) -> None:
+def test_records_without_a_label_contribute_to_the_looks_alone(schema: Schema) -> None:
     table = make_people(50)
     release, _ = record_run(plan_for(schema), table)
     records = records_of(table, schema)
     records.codes["smoker"][:] = -1
     assert not release.fit.statistic.total(records).any()
-    assert not release.influence(records).any()
+    assert not release.fit.influence(records).any()
+    weights = release.weights.of(release.score.of(records))
+    assert np.array_equal(release.influence(records), weights / FULL)
 
 
 def test_the_budget_is_checked_before_the_data_is_touched() -> None:

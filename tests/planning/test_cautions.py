@@ -28,7 +28,7 @@ def category(name: str, values: int) -> Category:
 
 
 def noise_of(plan: Plan) -> float:
-    return sigma_for(len(plan.schema.learned) ** 0.5, plan.charges["histograms"].mu)
+    return sigma_for(len(plan.schema.learned) ** 0.5, plan.charges["coarse histograms"].mu)
 
 
 def test_an_ordinary_plan_has_no_cautions() -> None:

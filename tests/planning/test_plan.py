@@ -59,10 +59,10 @@ def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(NaiveBayes, "shares", lambda self, schema: shares)
     plan = make_plan(SCHEMA, Settings.of(epsilon=1.0, model="naive-bayes"))
     assert {name: charge.weighted for name, charge in plan.charges.items()} == {
-        **dict.fromkeys(("count", "ranges", "zoom", "histograms", "scores", "tally"), False),
-        "sums": True,
+        **dict.fromkeys(("count", "coarse histograms", "scores", "tally"), False),
+        **dict.fromkeys(("refined histograms", "fine histograms", "sums"), True),
     }
-    in_full = math.sqrt(sum(charge.mu**2 for charge in plan.charges.values() if charge.name != "sums"))
+    in_full = math.sqrt(sum(charge.mu**2 for charge in plan.charges.values() if not charge.weighted))
     assert plan.loss.floor_mu == pytest.approx(in_full, rel=1e-12)
 
 

@@ -14,6 +14,7 @@ from repsynth import Release, inspect_release
 from repsynth.arrays import Floats, Ints
 from repsynth.cli import render
 from repsynth.cli.render import rounded_up
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data.sources import open_source
 from repsynth.mechanism.kernels import FINEST, Count, Rounds
 from repsynth.models.marginal.label_tables import LabelTables
@@ -29,7 +30,6 @@ from repsynth.release.account import NoisyFraction, _cut
 from repsynth.release.describe import purpose
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
-from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.scoring.pairwise import PairTables
 from repsynth.scoring.stage import WeightedHistograms
 from repsynth.scoring.threshold import ScoreHistogram
@@ -151,7 +151,7 @@ def test_never_more_than_all_of_a_column_could_not_be_read() -> None:
         found = re.match(r"about ([0-9.]+)% ± [0-9.]+% of column 'region'", said)
         assert found, said
         assert float(found[1]) <= 100
-        beyond += release.histograms.noisy(1)[-1] > 600
+        beyond += release.stage.coarse.noisy(1)[-1] > 600
     assert beyond > 0  # noise does go beyond
 
 
@@ -229,7 +229,7 @@ def test_noise_alone_makes_no_label_count_for_less() -> None:
         release = seeded(table, seed=seed, epsilon=1.0)
         masses = release.fit.label_masses()
         assert masses is not None
-        weights = masses[0] / release.histograms.noisy(3)[:-1]
+        weights = masses[0] / release.stage.coarse.noisy(3)[:-1]
         lowest.append(weights.min() / weights.max())
         assert not [said for said in release.warnings if "count for" in said]
     assert min(lowest) < 0.5

@@ -10,9 +10,10 @@ from checks import records_of
 from conftest import make_people
 
 from repsynth import datasets
+from repsynth.columns.cells import Bins
+from repsynth.columns.groups import Groups
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import is_number, numbers_of
-from repsynth.columns.groups import Groups
 from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.model import MarginalFit
 from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors
@@ -23,7 +24,6 @@ from repsynth.release.describe import release_data
 from repsynth.release.expected import Expected, Z, expected_errors
 from repsynth.release.release import Release
 from repsynth.schema import Integer, parse_schema
-from repsynth.columns.cells import Bins
 
 SIM = datasets.load("sim")
 RECORDS = records_of(SIM.table, SIM.schema)
@@ -41,7 +41,7 @@ def z_scores(model: str, seeds: int) -> np.ndarray:
     apart = []
     for seed in range(seeds):
         release, expected = made(model, seed)
-        histograms = release.histograms
+        histograms = release.stage.coarse
         for i, (bins, shares) in enumerate(zip(histograms.bins, expected.columns, strict=True)):
             true = np.bincount(bins.of(RECORDS), minlength=bins.count) / RECORDS.rows
             noisy = histograms.noisy(i) / histograms.rows
@@ -61,7 +61,7 @@ def test_means_by_bins_lie_within_their_intervals() -> None:
     apart = []
     for seed in range(8):
         release, expected = made("naive-bayes", seed)
-        bins_of = {bins.column.name: bins for bins in release.histograms.bins}
+        bins_of = {bins.column.name: bins for bins in release.stage.coarse.bins}
         for mean in expected.means:
             bins = bins_of[mean.column]
             column = bins.column
@@ -156,7 +156,7 @@ def test_a_public_count_makes_no_error() -> None:
     assert noisy.rows_standard_error > 0
     assert public.rows_standard_error == 0
     release = made("naive-bayes", 0, rows=RECORDS.rows)[0]
-    assert public.columns[0].standard_error == release.histograms.sigma_of(0) / RECORDS.rows
+    assert public.columns[0].standard_error == release.stage.coarse.sigma / RECORDS.rows
 
 
 def test_bins_are_named_and_inspect_says_it_all() -> None:
@@ -173,7 +173,7 @@ one_row_per_person = true
     release = run(make_plan(schema, Settings.of(epsilon=1.0)), open_source(table), noise_seed=1)
     expected = expected_errors(release)
     assert [shares.column for shares in expected.columns] == ["age", "joined", "smoker"]
-    for shares, bins in zip(expected.columns, release.histograms.bins, strict=True):
+    for shares, bins in zip(expected.columns, release.stage.coarse.bins, strict=True):
         assert len(shares.bins) == len(shares.shares) == len(shares.standard_errors) == bins.count
         assert shares.bins[-1] == "missing"
     assert expected.columns[1].bins[0].startswith("2015-01-01")
@@ -187,7 +187,7 @@ one_row_per_person = true
 
 def test_group_means_from_a_table_without_noise() -> None:
     age = Integer(name="age", min=0, max=9)
-    numbers = Groups(Bins.binned(age, 10), np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, -1]))
+    numbers = Groups(Bins.at(age, np.arange(10)), np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, -1]))
     positions = mean_positions(numbers, np.ones(11))
     assert positions.tolist() == [2.0, 7.0]
     label = Groups(

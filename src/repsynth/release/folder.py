@@ -100,7 +100,7 @@ def borrow(source: Release | str | Path) -> Borrowed:
     >>> borrowed = borrow(synthesize(sim.table, sim.schema, epsilon=1.0))
     >>> later = synthesize(sim.table, sim.schema, epsilon=1.0, scores_from=borrowed, model="naive-bayes")
     >>> [event.name for event in later.events]
-    ['count', 'ranges', 'zoom', 'histograms', 'sums']
+    ['count', 'coarse histograms', 'refined histograms', 'fine histograms', 'sums']
     """
     if not isinstance(source, Release | str | Path):
         raise ConfigError("scores are taken from a release, or from the folder of one")
