@@ -161,10 +161,10 @@ FAULTS = [
     ),
     Fault(
         "the influence of a record is that of a score that no threshold has moved",
-        "models.marginal.model:MarginalFit.influence",
-        "self.stage.score",
-        "self.stage.unmoved_score",
-        FINE + "test_no_record_has_more_influence_on_it_than_the_account_says",
+        "scoring.stage:StageOne.influence",
+        "self.score",
+        "self.unmoved_score",
+        BY_LABEL + "test_no_record_has_a_larger_share_in_a_weighted_measurement_than_its_influence",
     ),
     Fault(
         "the fine histograms of one column are taken for those of another",

@@ -29,6 +29,7 @@ from scipy.special import softmax
 from scipy.stats import chisquare
 
 from repsynth.auditing.audit import audit
+from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data import encode
 from repsynth.data.records import MISSING, Records, join, no_records
 from repsynth.data.sources import open_source
@@ -50,7 +51,6 @@ from repsynth.privacy.events import MU_PER_ETA, SampledEvent
 from repsynth.privacy.ledger import Ledger
 from repsynth.schema import Integer, parse_schema
 from repsynth.scoring import stage
-from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.scoring.pairwise import PairChoice, PairTables
 from repsynth.scoring.weights import FULL, WeightFunction
 

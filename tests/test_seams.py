@@ -22,6 +22,7 @@ from msgspec import Meta
 import repsynth
 from repsynth.arrays import Floats, Ints
 from repsynth.cli import main
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data import sources, write
 from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records, no_records
@@ -39,7 +40,6 @@ from repsynth.privacy.events import Charge
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import NAT, Arrays, Scorer
-from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.scoring.stage import RunPlan, StageOne
 from repsynth.scoring.weights import FULL, RULES, Rule
 from repsynth.storage.checks import ints
@@ -83,9 +83,6 @@ class Toy(Model, frozen=True):
 class ToyFit:
     stage: StageOne
     mass: Ints
-
-    def influence(self, records: Records) -> Floats:
-        return self.stage.weights.of(self.stage.score.of(records)) / FULL
 
     def kernels(self, *, choices: bool = True) -> dict[str, Mass]:
         return {"mass": Mass(self.stage)}

@@ -149,8 +149,8 @@ class Release:
         return {name: found[name] for name in self.plan.steps}
 
     def influence(self, records: Records) -> Floats:
-        """Each record's share of the largest influence in stage 2; private, as the records are."""
-        return self.fit.influence(records)
+        """Return each record's largest share in any weighted measurement: private, as the records are."""
+        return self.stage.influence(records)
 
     def sample(
         self,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from repsynth.arrays import Ints
+from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED, ColumnHistograms, Histograms, Look
 from repsynth.columns.cells import Bins, first_cells, is_divisible
 from repsynth.data.records import Records
@@ -86,6 +86,10 @@ class StageOne:
     def outlier_weight(self) -> float:
         """About the mean weight of the records above the threshold; 1 where there is none."""
         return self.threshold.mean_weight(self.weights) if self.threshold else 1.0
+
+    def influence(self, records: Records) -> Floats:
+        """Return each record's weight: its largest share of the sensitivity in any weighted measurement."""
+        return self.weights.of(self.score.of(records)) / FULL
 
     def kernels(self) -> dict[str, Statistic | Chosen]:
         """The public functions that stage 1 summed up, or chose by."""

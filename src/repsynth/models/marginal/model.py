@@ -160,12 +160,6 @@ class MarginalFit:
 
         return Views.of_tables(self.stage, self.measured[0].tables)
 
-    def influence(self, records: "Records") -> "Floats":
-        """The weight: in no table, clipped or not, and in no utility does a record count for more."""
-        from repsynth.scoring.weights import FULL
-
-        return self.stage.weights.of(self.stage.score.of(records)) / FULL
-
     def kernels(self, *, choices: bool = True) -> "dict[str, Tables | LabelTables | Chosen]":
         """The tables and, made again from what was released before each, the choices."""
         from repsynth.mechanism.kernels import Chosen

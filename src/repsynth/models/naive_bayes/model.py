@@ -97,10 +97,6 @@ class NaiveBayesFit:
     noisy: "Ints"
     sigma: float
 
-    def influence(self, records: "Records") -> "Floats":
-        """Exact: the norm of each record's contribution."""
-        return self.statistic.influence(records)
-
     def kernels(self, *, choices: bool = True) -> "dict[str, WeightedSums]":
         return {SUMS: self.statistic}
 

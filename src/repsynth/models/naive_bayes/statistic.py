@@ -264,13 +264,6 @@ class WeightedSums:
             group = group + self.labels * (scores >= self.split_at)
         return group, np.where(labelled, self._multiplier(records, scores), 0)
 
-    def influence(self, records: Records) -> Floats:
-        """The norm of each record's contribution, as a share of the sensitivity."""
-        _, labelled = self._labels(records)
-        norm = np.sqrt(self.contribution.squared_norm(records).astype(np.float64))
-        share = self._multiplier(records, self.score.of(records)) * norm / (FULL * self.contribution.clip)
-        return np.where(labelled, share, 0.0)
-
     def _multiplier(self, records: Records, scores: Ints) -> Ints:
         """Weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
         squared = self.contribution.squared_norm(records)
