@@ -84,9 +84,6 @@ class ToyFit:
     stage: StageOne
     mass: Ints
 
-    def influence(self, records: Records) -> Floats:
-        return self.stage.weights.of(self.stage.score.of(records)) / FULL
-
     def kernels(self, *, choices: bool = True) -> dict[str, Mass]:
         return {"mass": Mass(self.stage)}
 

@@ -106,14 +106,13 @@ def test_it_says_which_release_they_came_from(lender: Release, tmp_path: Path) -
 
 
 def test_the_realised_loss_is_guaranteed(lender: Release) -> None:
-    """For mst a record's influence is its weight; for naive Bayes it may be less, which nobody knows before."""
+    """The influence of a record is its weight, which is public before the run."""
     for model in ("mst", "naive-bayes"):
         release = run(later(lender, model=model), open_source(NOW), noise_seed=5)
         table, summary = dossier(NOW, release)
         guaranteed, realised = (table[name].to_numpy() for name in ("guaranteed_epsilon", "realised_epsilon"))
         assert np.array_equal(table["guaranteed_weight"], table["weight"])
-        assert np.all(guaranteed >= realised)
-        assert model != "mst" or np.array_equal(guaranteed, realised)
+        assert np.array_equal(guaranteed, realised)
         assert guaranteed.min() < 0.6 * release.privacy.epsilon
         assert summary.no_guarantee is None
         assert summary.guaranteed_fraction == pytest.approx(np.mean(table["weight"].to_numpy() < 1))

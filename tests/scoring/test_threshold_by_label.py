@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from checks import check_contribution, check_replay, check_spends_its_plan, record_run, records_of, rewritten
+from checks import check_contribution, check_replay, check_spends_its_plan, record_run, records_of, rewritten, take
 from scipy.special import expit, logit
 
 import repsynth
@@ -78,6 +78,20 @@ def test_it_costs_what_one_threshold_costs_and_claims_hold() -> None:
     assert scores.event.sensitivity == 1  # type: ignore[union-attr]
     check_contribution(scores.statistic, records_of(table, SCHEMA))
     assert len(scores.exact) == 3 * (len(release.threshold.edges) + 1)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("model", ["naive-bayes", "mst"])
+def test_no_record_has_a_larger_share_in_a_weighted_measurement_than_its_influence(model: str) -> None:
+    table = telling(600)
+    release, seen = record_run(plan_of(model=model), table)
+    records, largest = records_of(table, SCHEMA), np.zeros(600)
+    influence = release.influence(records)
+    for one in seen:
+        if one.event.weighted and hasattr(one.statistic, "sensitivity"):
+            moved = [np.linalg.norm(one.statistic.total(take(records, [i])).astype(float)) for i in range(600)]
+            largest = np.maximum(largest, np.array(moved) / one.statistic.sensitivity)
+    assert influence.min() < 0.3
+    assert largest == pytest.approx(influence), "and it is reached"
 
 
 def test_who_stands_out_most_in_all_is_an_outlier_in_a_label_full_of_them() -> None:

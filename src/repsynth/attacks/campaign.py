@@ -67,8 +67,7 @@ class Campaign:
         seen = observe(plan, victims, seed=self.seed, run=run, method=number)
         rows = np.clip(seen.stage.histograms.rows, *_DRAWN)
         synthetic = seen.fit.sampler().draw(int(rows), seen.generator)
-        of_rows = seen.stage.influence(victims.targets, seen.fit.influence(victims.targets))
-        influence = victims.owners.influence(of_rows)
+        influence = victims.owners.influence(seen.stage.influence(victims.targets))
         result: Result = {"present": seen.present, "influence": influence}
         result |= dict(seen.scores())
         result |= dict(table_scores(synthetic, victims, seen.stage, seen.fit, self.to_reference))

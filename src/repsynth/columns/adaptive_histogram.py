@@ -310,8 +310,8 @@ class _Totals:
 
     @classmethod
     def of(cls, bins: Bins, counts: Floats, variance: float, parts: _Layer, *, weighted: bool) -> "_Totals":
-        """Combine both by precision. The mean weight of a cell is taken for that of the column, and may be as wrong
-        as what weights take in all."""
+        """Combine both by precision. The mean weight of a cell is taken for that of the column, and may be as
+        wrong as what weights take in all."""
         parents = parts.bins.parents(bins)
         sums, noise = np.bincount(parents, parts.counts), np.bincount(parents, parts.variances)
         weight = 1.0

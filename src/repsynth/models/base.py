@@ -67,11 +67,11 @@ class Sampler(Protocol):
 
 
 class Fit(Protocol):
-    """What stage 2 released, and what follows from it. It holds no reference to the data."""
+    """What stage 2 released, and what follows from it. It holds no reference to the data.
 
-    def influence(self, records: "Records") -> "Floats":
-        """Each record's share of the sensitivity: in no weighted measurement is it larger."""
-        ...
+    In every measurement that is declared as weighted, a record contributes at most its weight times the
+    sensitivity. `StageOne.influence` and all claims about single records rest on this.
+    """
 
     def kernels(self, *, choices: bool = True) -> "Mapping[str, Statistic | Chosen | Rounds]":
         """The public functions that were measured, by the names of their charges, for audits and replays; without

@@ -144,8 +144,8 @@ class Release:
         return {name: found[name] for name in self.plan.steps}
 
     def influence(self, records: Records) -> Floats:
-        """Return each record's largest share of the sensitivity of any weighted measurement; private."""
-        return self.stage.influence(records, self.fit.influence(records))
+        """Return each record's largest share in any weighted measurement: private, as the records are."""
+        return self.stage.influence(records)
 
     def sample(
         self,

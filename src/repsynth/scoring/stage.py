@@ -92,12 +92,9 @@ class StageOne:
         """The estimated mean weight of the records above the threshold; 1 without a threshold."""
         return self.threshold.mean_weight(self.weights) if self.threshold else 1.0
 
-    def influence(self, records: Records, of_model: Floats) -> Floats:
-        """Return each record's largest share of the sensitivity of any weighted measurement.
-
-        A model may clip a record to less than its weight; the looks that refine histograms do not.
-        """
-        return np.maximum(of_model, self.weights.of(self.score.of(records)) / FULL) if self.looks else of_model
+    def influence(self, records: Records) -> Floats:
+        """Return each record's weight: its largest share of the sensitivity in any weighted measurement."""
+        return self.weights.of(self.score.of(records)) / FULL
 
     def kernels(self) -> dict[str, Statistic | Chosen]:
         """Return the public functions that stage 1 measured or chose by, by charge."""

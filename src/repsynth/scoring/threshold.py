@@ -146,14 +146,6 @@ class Threshold:
                 weighed += float(counts @ weights.of((starts + ends)[above] // 2)) / FULL
         return weighed / records if records else float(weights.of(np.array([self.value]))[0]) / FULL
 
-    def worth_splitting(self, weights: WeightFunction, *, rows: float, noise: float) -> bool:
-        """Return whether the sums of the outliers, scaled back to full weight, are clearer than the noise.
-
-        `noise` is that of a sum in which every record counts about once.
-        """
-        weight = self.mean_weight(weights)
-        return weight > 0.05 and noise / (rows * self.fraction * weight) <= 0.03
-
 
 def lost_mass(threshold: Threshold, weights: WeightFunction) -> float:
     """Estimate 1 − mean weight, from the released histogram of the scores: post-processing.

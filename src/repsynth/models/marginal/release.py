@@ -59,10 +59,6 @@ class MarginalFit:
     def _max_cells(self) -> int:
         return max_cells(self.plan.max_model_mb)
 
-    def influence(self, records: Records) -> Floats:
-        """Return the weights: in no table, clipped or not, and in no utility does a record count for more."""
-        return self.stage.weights.of(self.stage.score.of(records)) / FULL
-
     def kernels(self, *, choices: bool = True) -> dict[str, Tables | LabelTables | Chosen]:
         """Return the tables and the selections, each made again from what was released before it."""
         found: dict[str, Tables | LabelTables | Chosen] = {}

@@ -158,10 +158,6 @@ class NetworkFit:
     event: SampledEvent
     parameters: "Floats"
 
-    def influence(self, records: "Records") -> "Floats":
-        """The weight."""
-        return self.network.influence(records)
-
     def kernels(self, *, choices: bool = True) -> "dict[str, Training]":
         from repsynth.models.network.optimiser import State, Training
 

@@ -28,7 +28,6 @@ from repsynth.columns.value_sampler import Shape, shapes_of, values_of
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed, draw_each, effective_size, with_given
 from repsynth.scoring.stage import StageOne
-from repsynth.scoring.weights import FULL
 
 MOST_FEATURES = 256
 """Features of all columns together, as far as each column keeps two."""
@@ -93,10 +92,6 @@ class Network:
             features,
             np.array([last + 1 for _, last in _pairs(len(groups), hidden)], dtype=np.int64),
         )
-
-    def influence(self, records: Records) -> Floats:
-        """Each record's share of the sensitivity in any round, at most: its weight."""
-        return self.stage.weights.of(self.stage.score.of(records)) / FULL
 
     @cached_property
     def label(self) -> int | None:
