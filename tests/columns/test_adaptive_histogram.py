@@ -77,7 +77,7 @@ def test_refined_histograms_are_histograms(sigma: float, weight: float, seed: in
     """No negative level, probabilities that add up, and nothing else changes than numbers of refined columns."""
     coarse = coarse_of(sigma, seed)
     look = look_at(coarse, REFINED, sigma, seed, weight)
-    refined = coarse.refined_by(look)
+    refined = coarse.refined_by([look], weighted=weight < 1)
     for i, bins in enumerate(refined.bins):
         if bins.starts is not None:
             assert refined.levels(i)[: bins.numbers].min() >= 0
@@ -95,9 +95,11 @@ def test_refined_histograms_are_histograms(sigma: float, weight: float, seed: in
 
 
 def test_without_noise_all_looks_together_are_the_exact_histogram() -> None:
-    histograms = coarse_of(1e-3)
+    coarse = histograms = coarse_of(1e-3)
+    looks: list[Look] = []
     for name in (REFINED, FINE):
-        histograms = histograms.refined_by(look_at(histograms, name, 1e-3))
+        looks.append(look_at(histograms, name, 1e-3))
+        histograms = coarse.refined_by(looks, weighted=False)
     assert sum(bins.count for bins in histograms.bins) > 2000
     for i, bins in enumerate(histograms.bins):
         exact = np.bincount(bins.of(RECORDS), minlength=bins.count)

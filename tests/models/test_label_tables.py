@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 import repsynth
 from repsynth import datasets
+from repsynth.columns.cells import Bins
+from repsynth.columns.groups import Groups
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.columns.groups import Groups
 from repsynth.models.marginal.label_tables import UNIT, LabelTables
-from repsynth.models.marginal.model import MarginalFit
+from repsynth.models.marginal.release import MarginalFit
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.format import arrays_of
 from repsynth.release.release import Release
 from repsynth.schema import Category, Schema
-from repsynth.columns.cells import Bins
 from repsynth.scoring.weights import FULL, WeightFunction
 
 

@@ -14,6 +14,9 @@ from scipy.special import ndtri, softmax
 from scipy.stats import chisquare
 
 from repsynth import datasets, synthesize
+from repsynth.columns.adaptive_histogram import Histograms, merge_neighbours
+from repsynth.columns.cells import Bins
+from repsynth.columns.groups import NONE, choose_groups, coarser, probabilities_within
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
@@ -22,8 +25,7 @@ from repsynth.mechanism import noise
 from repsynth.mechanism.kernels import OUT
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import choose_exponential, seeded_entropy
-from repsynth.columns.groups import NONE, choose_groups, coarser, probabilities_within
-from repsynth.models.marginal.model import MarginalFit
+from repsynth.models.marginal.release import MarginalFit
 from repsynth.models.marginal.tables import Tables
 from repsynth.models.marginal.tree import Tree, rake, rake_three
 from repsynth.pipeline.run import run
@@ -32,7 +34,6 @@ from repsynth.planning.settings import Settings
 from repsynth.privacy.events import MU_PER_ETA, ExponentialEvent
 from repsynth.release.release import Release
 from repsynth.schema import Category, Integer, Schema, parse_schema
-from repsynth.columns.adaptive_histogram import merge_neighbours
 
 # --- the exponential mechanism ---
 
@@ -157,6 +158,31 @@ def test_rare_categories_share_a_group_and_coarse_groups_hold_fine_ones(sim: dat
 
 
 # --- fitting ---
+
+
+def histogram(values: int, sigma: float, rows: float = 700.0) -> Histograms:
+    """Of a category whose values are equally frequent but for the last one, which nobody has."""
+    bins = Bins.discrete(Category(name="c", values=tuple(f"v{k}" for k in range(values))))
+    counts = np.append(np.full(values, round(rows / (values - 1))), 0)
+    counts[values - 1] = 0
+    return Histograms((bins,), counts.astype(np.int64), sigma, rows)
+
+
+def test_few_values_of_a_histogram_that_is_noise_stay_apart() -> None:
+    """It cannot tell which of them are rare; tables with less noise can."""
+    (apart,) = choose_groups(histogram(5, sigma=120.0), None, most=3, noise=40.0)
+    assert apart.count == 5
+    (together,) = choose_groups(histogram(5, sigma=120.0), None, most=3, noise=np.inf)
+    assert together.count < 5
+    (many,) = choose_groups(histogram(40, sigma=120.0), None, most=3, noise=5.0)
+    assert many.count == 1
+
+
+def test_rare_values_of_a_histogram_that_is_clear_share_a_group_whatever_the_noise_of_tables() -> None:
+    counts = np.array([400, 280, 8, 7, 5, 0])
+    bins = Bins.discrete(Category(name="c", values=tuple("abcde")))
+    (groups,) = choose_groups(Histograms((bins,), counts, 10.0, 700.0), None, most=3, noise=0.1)
+    assert groups.of_bin.tolist() == [0, 1, 2, 2, 2, -1]
 
 
 def test_raking_meets_its_margins() -> None:

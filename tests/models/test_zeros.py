@@ -12,7 +12,7 @@ from repsynth.columns.groups import NONE, Groups
 from repsynth.data.record_rules import holds
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.models.marginal import fit
+from repsynth.models.marginal import mechanism
 from repsynth.models.marginal.tree import Tree
 from repsynth.models.marginal.zeros import possible_cells
 from repsynth.pipeline.run import run
@@ -146,6 +146,6 @@ def test_what_cannot_be_has_no_mass_and_fewer_records_break_a_rule(
 
     zeros = True
     fewer = broken()
-    monkeypatch.setattr(fit, "possible_cells", lambda *_: None)
+    monkeypatch.setattr(mechanism, "possible_cells", lambda *_: None)
     zeros = False
     assert fewer < 0.8 * broken()

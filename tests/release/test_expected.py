@@ -15,7 +15,7 @@ from repsynth.columns.groups import Groups
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import is_number, numbers_of
 from repsynth.models.marginal.label_tables import LabelTables
-from repsynth.models.marginal.model import MarginalFit
+from repsynth.models.marginal.release import MarginalFit
 from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan

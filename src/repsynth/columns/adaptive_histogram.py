@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repsynth.arrays import Floats, Ints
-from repsynth.columns.cells import Bins, divided, is_divisible, read_bins
+from repsynth.columns.cells import MOST_FINE_CELLS, Bins, divided, is_divisible, read_bins
 from repsynth.columns.hierarchy import by_family, families_of
 from repsynth.columns.mixture import posterior_means
 from repsynth.data.records import MISSING, Records
@@ -39,7 +39,6 @@ _VARIANCES = 16.0 ** np.arange(5)
 _SLOPE = 3  # cells before a tail that tell how fast it falls at least
 _LEAST = 0.001
 """Of what is expected in a part: none is taken to be empty."""
-_MOST_LOADED = 2**14
 
 
 class Cells(Protocol):
@@ -288,7 +287,7 @@ def shares_inside(parents: Ints, widths: Ints, counts: Floats, sigma: Floats, wh
     none, size = np.zeros_like(rest), expected[split] / expected[split].mean() + 1e-9
     spread = np.stack([none, *np.multiply.outer(_VARIANCES, size**2), *(none + each for each in _VARIANCES), none])
     centres = np.stack([*(none for _ in spread[1:]), -expected[split] / noise])  # the last part: empty cells
-    found[split] += noise * posterior_means(rest, np.ones_like(rest), centres, spread, np.zeros(len(spread)))
+    found[split] += noise * posterior_means(rest, centres, spread)
     found = np.maximum(found, _LEAST * expected)
     spikes = found > expected + clear_of_noise(len(found)) * sigma
     left = np.maximum(whole - np.bincount(parents, found * spikes), _LEAST * whole)
@@ -350,7 +349,7 @@ def load_look(name: str, before: Histograms, arrays: "Arrays", *, sigma: float, 
         finer = read_bins(column, arrays[f"{key}_starts_{k}"])
         assert finer.starts is not None
         inside = bool(np.isin(old.starts, finer.starts).all())
-        require(inside and finer.count <= _MOST_LOADED, "its finer cells are not parts of its cells")
+        require(inside and finer.numbers <= MOST_FINE_CELLS, "its finer cells are not parts of its cells")
         bins.append(finer)
     counts = ints(arrays[f"{key}_counts"], sum(each.count for each in bins), most=2**62)
     return Look(columns, tuple(bins), counts, sigma, unit)

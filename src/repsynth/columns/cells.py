@@ -19,6 +19,7 @@ from repsynth.schema import Datetime, Discrete, Numeric, Schema
 from repsynth.storage.checks import ints, require
 
 FEWEST_CELLS, MOST_CELLS = 8, 48
+MOST_FINE_CELLS = 2**16  # of a column: a bound on memory
 _NOISE_PER_CELL = 4.0  # records in a first cell, in units of its noise, were all cells equally full
 _NARROW = 1024  # values of a column whose first cells have equal width
 _DECADES = 10  # powers of ten below the larger bound that have cells of their own
@@ -163,7 +164,9 @@ def divided(bins: Bins, counts: Floats, *, least: float, parts: int) -> Bins:
     assert bins.starts is not None
     assert isinstance(column, Numeric)
     found = [bins.starts[: bins.numbers]]
-    for k in np.flatnonzero((counts > least) & (bins.widths > 1)):
+    full = np.flatnonzero((counts > least) & (bins.widths > 1))
+    most = (MOST_FINE_CELLS - bins.numbers) // (2 * parts + 2)
+    for k in full[np.argsort(-counts[full], kind="stable")][:most]:
         start, end = int(bins.starts[k]), int(bins.ends[k])
         if end - start <= 2 * parts:
             found.append(np.arange(start, end))

@@ -1,9 +1,8 @@
-"""How much of a noisy table to believe: what was expected of it, and of the rest what stands above the noise.
+"""Shrinkage of noisy tables towards what was expected of them (empirical Bayes).
 
-How far cells lie from what was expected is taken for a mixture of normal distributions, most of them near none,
-wider where more was expected; and of cells that are empty, as where one column follows from another. The table
-itself says which mixture (empirical Bayes): one with a few large cells keeps these and drops the others, one that
-differs everywhere is kept as a whole.
+The difference of a cell from its expectation follows a mixture: none, normal with one of several variances, larger
+where more was expected, or the whole of it, for cells that are empty. All tables of a round tell the mixture
+together: a few large differences are kept among many of noise, and differences everywhere are kept as they are.
 """
 
 from collections.abc import Sequence
@@ -14,24 +13,22 @@ import numpy as np
 from repsynth.arrays import Floats
 from repsynth.columns.mixture import posterior_means
 
-_WIDTHS = 4.0 ** np.arange(-3, 7)
-"""Variances of the mixture's parts, in units of the noise's, for a cell of mean size."""
+_VARIANCES = 4.0 ** np.arange(-3, 7)
+"""Of the components, in units of the noise's variance, for a cell of mean size."""
 _LEAST = 0.02
 """Of what was expected: no probability is below this fraction."""
-_NONE = 3.0
-"""So many cells more are believed to be as expected: a table needs some evidence that it is not."""
 
 
 @dataclass(frozen=True)
 class NoisyTable:
-    """A table in units of records at full weight, and the variance of the noise in each of its cells."""
+    """A table in records at full weight, and the variance of the noise in each of its cells."""
 
     counts: Floats
     variance: Floats
 
 
 def by_precision(parts: Sequence[NoisyTable]) -> NoisyTable:
-    """Several measurements of the same cells in one.
+    """Combine measurements of the same cells.
 
     >>> one, two = (NoisyTable(np.array([c]), np.array([v])) for c, v in ((2.0, 1.0), (5.0, 2.0)))
     >>> both = by_precision([one, two])
@@ -44,23 +41,17 @@ def by_precision(parts: Sequence[NoisyTable]) -> NoisyTable:
 
 
 def shrunk(expected: Sequence[Floats], tables: Sequence[NoisyTable], rows: float) -> list[Floats]:
-    """Return the probabilities of tables; all of them tell the mixture together."""
+    """Return the probabilities of the cells of all tables."""
     if not tables:
         return []
     flat = np.concatenate([each.ravel() for each in expected])
-    noise = np.concatenate([np.sqrt(table.variance).ravel() for table in tables]) / rows + 1e-150
     size = np.concatenate([((each + 1e-9) / (each + 1e-9).mean()).ravel() for each in expected])
-    rest = (np.concatenate([table.counts.ravel() for table in tables]) / rows - flat) / noise
-    found = np.maximum(flat + _believed(rest, size, -flat / noise) * noise, _LEAST * flat + 1e-12)
+    noise = np.concatenate([np.sqrt(table.variance).ravel() for table in tables]) / rows + 1e-150
+    counts = np.concatenate([table.counts.ravel() for table in tables])
+    none = np.zeros_like(flat)
+    variances = np.stack([none, *np.multiply.outer(_VARIANCES, size), none])
+    centres = np.stack([*(none for _ in variances[1:]), -flat / noise])
+    found = flat + posterior_means((counts / rows - flat) / noise, centres, variances) * noise
+    found = np.maximum(found, _LEAST * flat + 1e-12)
     ends = np.cumsum([each.size for each in expected])[:-1]
     return [part.reshape(each.shape) for part, each in zip(np.split(found, ends), expected, strict=True)]
-
-
-def _believed(rest: Floats, size: Floats, empty: Floats) -> Floats:
-    """Return the posterior mean of each cell, in units of the noise. `size` is how much was expected of each, by
-    the mean; `empty` is the rest of a cell with nothing in it."""
-    none = np.zeros_like(rest)
-    widths = np.stack([none, *np.multiply.outer(_WIDTHS, size), none])
-    centres = np.stack([*(none for _ in widths[1:]), empty])
-    counts = np.append(_NONE, np.zeros(len(widths) - 1))
-    return posterior_means(rest, np.ones_like(rest), centres, widths, counts)

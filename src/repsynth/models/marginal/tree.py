@@ -24,7 +24,6 @@ from repsynth.models.completing import Completed, draw_each, with_given
 from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
 from repsynth.models.marginal.tables import Pair
 
-_SPREAD = 0.1
 _MOST_CELLS = 2**22
 """Numbers in a message at most: more records are completed one part after the other."""
 _DOUBT = 0.1  # of what weights take from a group, how much is not known
@@ -227,10 +226,8 @@ def _margin(table: NoisyTable, axis: int) -> NoisyTable:
 
 
 def _proper(total: NoisyTable, rows: float) -> Floats:
-    """Probabilities of groups from noisy counts, shrunk towards equal ones as far as noise explains them."""
-    even = 1 / len(total.counts)
-    shrinkage = _SPREAD / (_SPREAD + float(total.variance.sum()) / rows**2)
-    proper: Floats = np.maximum(to_simplex(even + (total.counts / rows - even) * shrinkage), 1e-6)
+    """Return the probabilities of groups from noisy counts: none is 0."""
+    proper: Floats = np.maximum(to_simplex(total.counts / rows), 1e-6)
     return proper / float(proper.sum())
 
 
