@@ -17,12 +17,14 @@ from repsynth.columns.adaptive_histogram import (
     ColumnHistograms,
     Histograms,
     Look,
+    dump_look,
+    load_look,
     shares_inside,
     to_simplex,
 )
 from repsynth.columns.cells import first_cells, is_divisible
 from repsynth.data.records import MISSING
-from repsynth.schema import Schema, parse_schema
+from repsynth.schema import Number, Schema, parse_schema
 
 SCHEMA = parse_schema(WIDE)
 RECORDS = records_of(make_wide(1500), SCHEMA)
@@ -59,6 +61,7 @@ def test_each_record_adds_one_to_one_cell_of_every_column(data: st.DataObject, s
     assert np.array_equal(sum(statistic.total(part) for part in parts), statistic.total(records))
 
 
+@settings(max_examples=20)
 @given(sigma=NOISE, name=st.sampled_from([REFINED, FINE]), seed=st.integers(0, 20))
 def test_a_look_divides_cells_of_numbers_alone_and_its_cells_nest(sigma: float, name: str, seed: int) -> None:
     coarse = coarse_of(sigma, seed)
@@ -72,6 +75,7 @@ def test_a_look_divides_cells_of_numbers_alone_and_its_cells_nest(sigma: float, 
         assert np.isin(old.starts, finer.starts).all()  # type: ignore[arg-type]
 
 
+@settings(max_examples=20)
 @given(sigma=NOISE, weight=st.sampled_from([0.3, 1.0]), seed=st.integers(0, 20))
 def test_refined_histograms_are_histograms(sigma: float, weight: float, seed: int) -> None:
     """No negative level, probabilities that add up, and nothing else changes than numbers of refined columns."""
@@ -104,6 +108,19 @@ def test_without_noise_all_looks_together_are_the_exact_histogram() -> None:
     for i, bins in enumerate(histograms.bins):
         exact = np.bincount(bins.of(RECORDS), minlength=bins.count)
         assert np.abs(histograms.levels(i) - exact).sum() < 0.02 * RECORDS.rows
+
+
+def test_looks_at_very_many_records_can_be_saved_and_loaded() -> None:
+    """However many cells stand above the noise."""
+    column = Number(name="pay", min=0.0, max=1e7, decimals=2)
+    bins = first_cells(Schema(columns=(column,)), rows=1e7, sigma=10.0)
+    histograms = Histograms(bins, np.full(bins[0].count, 10**6), 10.0, 1e7)
+    for name in (REFINED, FINE):
+        columns, finer = histograms.to_divide(name, 1.0)
+        look = Look(columns, finer, np.full(finer[0].count, 2**12 * 10**4), 4096.0, 4096)
+        loaded = load_look(name, histograms, dump_look(name, look), sigma=4096.0, unit=4096)
+        assert np.array_equal(loaded.bins[0].starts, finer[0].starts)  # type: ignore[arg-type]
+        histograms = histograms.refined_by(look)
 
 
 @given(
