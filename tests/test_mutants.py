@@ -38,7 +38,7 @@ from repsynth.engines.local import LocalEngine
 from repsynth.mechanism import meter, noise
 from repsynth.mechanism.meter import Meter
 from repsynth.models.marginal.tables import TableChoice, Tables
-from repsynth.models.naive_bayes.statistic import WeightedSums
+from repsynth.models.naive_bayes import WeightedSums
 from repsynth.models.network.gradients import Gradients
 from repsynth.models.network.network import Network
 from repsynth.models.registry import MODELS
@@ -252,8 +252,8 @@ def sensitivity_too_small_by_the_square_root_of_two(original: Any, self: Any) ->
 @fault(WeightedSums, "_multiplier")
 def weight_before_the_clip(original: Any, self: Any, records: Any, scores: Any) -> Any:
     """clip(w φ) in place of w clip(φ): a long contribution keeps the full norm whatever its weight."""
-    norm = np.maximum(np.sqrt(self.contribution.squared_norm(records)), 1)
-    return np.minimum(self.weights.of(scores), (FULL * self.contribution.clip / norm).astype(np.int64))
+    norm = np.maximum(np.sqrt(self.squared_norm(records)), 1)
+    return np.minimum(self.weights.of(scores), (FULL * self.clip / norm).astype(np.int64))
 
 
 @fault(WeightedSums, "total")

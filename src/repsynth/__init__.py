@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from repsynth.estimator import RepsSynthesizer as RepsSynthesizer
     from repsynth.models.marginal.model import Aim as Aim
     from repsynth.models.marginal.model import Mst as Mst
-    from repsynth.models.naive_bayes.model import NaiveBayes as NaiveBayes
+    from repsynth.models.naive_bayes import NaiveBayes as NaiveBayes
     from repsynth.models.network.model import Autoregressive as Autoregressive
     from repsynth.planning.plan import Plan as Plan
     from repsynth.planning.settings import Settings as Settings
@@ -83,7 +83,7 @@ _PLACES = {
     "estimator": "RepsSynthesizer",
     "errors": "ConfigError DataError LedgerError ReleaseError RepsynthError RepsynthWarning SchemaError",
     "models.marginal.model": "Aim Mst",
-    "models.naive_bayes.model": "NaiveBayes",
+    "models.naive_bayes": "NaiveBayes",
     "models.network.model": "Autoregressive",
     "planning.plan": "Plan",
     "planning.settings": "Settings",

@@ -22,7 +22,7 @@ from repsynth.errors import DataError
 from repsynth.mechanism import noise
 from repsynth.mechanism.kernels import Statistic
 from repsynth.mechanism.meter import Meter
-from repsynth.models.naive_bayes.statistic import WeightedSums
+from repsynth.models.naive_bayes import WeightedSums
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import GaussianEvent

@@ -17,7 +17,7 @@ from repsynth.curator.dossier import _epsilons, dossier, gini, max_to_median, qu
 from repsynth.curator.guarantee import guaranteed_weights, why_none
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.models.naive_bayes.statistic import UNIT
+from repsynth.models.naive_bayes import UNIT
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -42,9 +42,9 @@ def test_realised_losses(sim: datasets.Dataset) -> None:
     assert summary.weight_bias > 0
     # Means of norms, by hand.
     records = records_of(people, sim.schema)
-    contribution = release.fit.statistic.contribution
-    norm = np.sqrt(contribution.squared_norm(records)) / UNIT
-    kept = np.minimum(norm, contribution.clip / UNIT)
+    statistic = release.fit.statistic
+    norm = np.sqrt(statistic.squared_norm(records)) / UNIT
+    kept = np.minimum(norm, statistic.clip / UNIT)
     assert summary.clip_bias == pytest.approx(np.mean(norm - kept))
     assert summary.weight_bias == pytest.approx(np.mean((1 - weight) * kept))
 

@@ -11,7 +11,6 @@ from repsynth.columns.groups import Groups, choose_groups
 from repsynth.models.marginal.differences import columns_by_label
 from repsynth.models.marginal.mean_weights import _levelled
 from repsynth.models.marginal.shrinkage import NoisyTable
-from repsynth.models.naive_bayes.fit import _kept
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -77,14 +76,6 @@ def test_a_column_of_one_group_of_numbers_has_no_trend() -> None:
     table = NoisyTable(np.array([[6_900.0], [3_100.0]]), np.full((2, 1), 100.0))
     found = columns_by_label(P_LABEL, {0: np.ones(1)}, {0: table}, (one,), ROWS)[0]
     assert np.isfinite(found).all()
-
-
-def test_naive_bayes_believes_less_of_differences_in_rare_values() -> None:
-    values, columns = np.full((2, 10), 3.0), np.zeros(10, dtype=np.int64)
-    expected = np.array([0.5, *[0.5 / 9] * 9])
-    factors = _kept(values, 1.0, columns, expected)[0]
-    assert factors[0] > factors[1] + 0.05
-    assert np.allclose(_kept(values, 1.0, columns), factors.mean(), atol=0.2)
 
 
 def histogram(values: int, sigma: float, rows: float = 700.0) -> Histograms:

@@ -1,53 +1,127 @@
-"""What naive Bayes makes of its noisy sums."""
+"""What naive Bayes sums up, and what it makes of its noisy sums."""
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from checks import records_of, take
 
+from repsynth.data.records import MISSING
 from repsynth.data.sources import open_source
-from repsynth.models.naive_bayes.fit import fit_naive_bayes
-from repsynth.models.naive_bayes.model import NaiveBayesFit
-from repsynth.models.naive_bayes.statistic import GRID, LINEAR, from_label_code, to_label_code
+from repsynth.models.naive_bayes import NaiveBayesFit, _Means
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.schema import Boolean, Number, Schema
+from repsynth.release.release import Release
+from repsynth.schema import schema_from_dict
 
-ROWS = 300
+ROWS = 4000
+SCHEMA = schema_from_dict(
+    {
+        "one_row_per_person": True,
+        "label": "ill",
+        "columns": {
+            "pay": {"type": "integer", "min": 0, "max": 100_000, "special": ["N"], "missing": True},
+            "visits": {"type": "integer", "min": 0, "max": 100_000},
+            "region": {"type": "category", "values": ["north", "south", "east"], "missing": True},
+            "ill": {"type": "boolean"},
+        },
+    }
+)
 
 
-def fitted() -> NaiveBayesFit:
-    """Three columns that the label says nothing of, without noise to speak of."""
-    generator = np.random.default_rng(0)
-    numbers = {name: generator.normal(0, 0.5, ROWS) for name in "abc"}
-    table = pa.table({**numbers, "ill": np.arange(ROWS) % 3 == 0})
-    schema = Schema(
-        one_row_per_person=True,
-        columns=(*(Number(name=n, min=-6, max=6) for n in "abc"), Boolean(name="ill")),
-        label="ill",
-    )
-    settings = Settings.of(mu=1e4, delta=1e-6, public_rows=ROWS, model="naive-bayes", weights="uniform")
-    fit = run(make_plan(schema, settings), open_source(table), noise_seed=0).fit
+def table_of(rows: int = ROWS) -> pa.Table:
+    """Pay is missing for 40 % of the ill and 5 % of the others, and special for 2 % and 20 %."""
+    generator = np.random.default_rng(3)
+    ill = np.arange(rows) % 3 == 0
+    kind = generator.random(rows)
+    missing = kind < np.where(ill, 0.4, 0.05)
+    special = ~missing & (kind > np.where(ill, 0.98, 0.8))
+    pay = np.where(ill, 20_000, 30_000) * generator.lognormal(0, 0.4, rows)
+    cells = [None if m else "N" if s else str(int(p)) for m, s, p in zip(missing, special, pay, strict=True)]
+    visits = np.where(generator.random(rows) < 0.95, 0, np.minimum(generator.lognormal(6, 1, rows), 1e5))
+    region = generator.choice(["north", "south", "east"], rows, p=[0.6, 0.3, 0.1])
+    return pa.table({"pay": cells, "visits": visits.astype(np.int64), "region": region, "ill": ill})
+
+
+def released(seed: int = 0, **options: Any) -> Release:
+    settings = {"epsilon": 2.0, "delta": 1e-6, "public_rows": ROWS, "model": "naive-bayes", **options}
+    return run(make_plan(SCHEMA, Settings.of(**settings)), open_source(table_of()), noise_seed=seed)
+
+
+@pytest.mark.parametrize("weights", ["uniform", "targeted"])
+def test_missing_and_special_cells_depend_on_the_label(weights: str) -> None:
+    drawn = records_of(released(weights=weights).sample(ROWS, seed=1), SCHEMA)
+    pay, ill = drawn.codes["pay"], drawn.codes["ill"] == 1
+    for label, missing, special in ((True, 0.4, 0.02), (False, 0.05, 0.2)):
+        assert np.mean(pay[ill == label] == MISSING) == pytest.approx(missing, abs=0.06)
+        assert np.mean(pay[ill == label] == 100_001) == pytest.approx(special, abs=0.06)
+    assert not np.any(drawn.codes["visits"] == MISSING)
+    numbers = (pay != MISSING) & (pay <= 100_000)
+    assert np.median(pay[numbers & ill]) < 0.9 * np.median(pay[numbers & ~ill]), "numbers do as well"
+
+
+def test_a_label_is_told_by_what_is_missing() -> None:
+    """Completing rows: two thirds are not ill, but most of those without pay are."""
+    given = pa.table({"pay": [None, "N", "25000"] * 300})
+    drawn = records_of(released().sample(given=given, seed=2), SCHEMA)
+    ill = (drawn.codes["ill"] == 1).reshape(-1, 3).mean(axis=0)
+    assert ill[0] > 0.65
+    assert ill[1] < 0.25
+
+
+def test_a_count_that_is_nearly_always_zero_stays_so() -> None:
+    release = released(1)
+    drawn = records_of(release.sample(ROWS, seed=1), SCHEMA).codes["visits"]
+    assert np.mean(drawn == 0) == pytest.approx(release.histograms.probabilities[1][0], abs=1e-3)
+    assert np.mean(drawn == 0) == pytest.approx(0.95, abs=0.03)
+
+
+def test_labels_together_follow_the_histogram() -> None:
+    """Ranks only say which label has which numbers."""
+    release = released()
+    sampler, histograms = release.sampler, release.histograms
+    (pay,) = (shape for shape in sampler.columns if shape.bins.column.name == "pay")
+    numbers = (sampler.label_probabilities @ pay.probabilities)[: pay.bins.numbers]
+    expected = histograms.probabilities[0][: pay.bins.numbers]
+    assert numbers / numbers.sum() == pytest.approx(expected / expected.sum(), abs=2e-4)
+
+
+@pytest.mark.parametrize("weights", ["hinge-exp", "equalize"])
+def test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight(weights: str) -> None:
+    fit, records = released(weights=weights).fit, records_of(table_of(60), SCHEMA)
     assert isinstance(fit, NaiveBayesFit)
-    return fit
+    records.codes["ill"][:5] = MISSING
+    records.codes["visits"][5:9] = MISSING  # undeclared
+    statistic = fit.statistic
+    each = statistic.each(records)
+    assert np.array_equal(each.sum(axis=0), statistic.total(records))
+    for i in range(60):
+        assert np.array_equal(each[i], statistic.total(take(records, [i])))
+    norms, weight = np.linalg.norm(each.astype(float), axis=1), fit.stage.influence(records)
+    assert np.all(norms <= weight * statistic.sensitivity * (1 + 1e-12))
+    assert not norms[:5].any()
+    expected = weight[5:] * statistic.norms(records)[1][5:] * 1024 * 4096
+    unit = 1024 * np.sqrt(statistic.squared_norm(records)[5:])  # weight times clip factor is rounded down
+    assert np.all(norms[5:] >= expected - unit), "and all that clipping leaves is used"
 
 
-def test_noise_in_its_mean_does_not_tell_a_label_without_an_error():
-    """A tree that learns from labels which one column tells perfectly looks at no other column, and cuts where
-    noise has put the two means."""
-    fit = fitted()
-    stage, statistic = fit.stage, fit.statistic
-    noise = 0.15 * ROWS  # of a label's sum of z
-    sums = from_label_code(fit.noisy.reshape(statistic.shape) / GRID)
-    first = statistic.contribution.blocks.numbers.start
-    sums[0, 0, first] += 4 * noise * LINEAR
-    sums[0, 1, first] -= 4 * noise * LINEAR
-    noisy = np.rint(to_label_code(sums) * GRID).astype(np.int64).ravel()
-    # The difference of a label from the others has half the root of (1 - 1/2) / 2 of an entry's noise.
-    sigma = noise * LINEAR * GRID * 4 * np.sqrt(2)
+def test_differences_that_noise_explains_are_dropped_and_others_kept() -> None:
+    generator = np.random.default_rng(0)
+    columns = np.repeat([0, 1], 20)
+    truth = np.where(columns == 0, 0.0, 30.0) * np.tile([1, -1], 20) * np.array([[1], [-1]])
+    noisy = truth + generator.normal(size=(2, 40))
+    found = _Means(np.array([0.5, 0.5]), 1.0, 1.0).of(noisy, columns) * 0.5
+    assert np.sum(found[:, columns == 0] ** 2) < 0.4 * np.sum(noisy[:, columns == 0] ** 2)
+    assert found[:, columns == 1] == pytest.approx(noisy[:, columns == 1], abs=3.0)
+    exact = _Means(np.array([0.3, 0.7]), 2.0, 0.0).of(noisy, columns)
+    assert exact == pytest.approx(noisy / 2 / np.array([[0.3], [0.7]])), "without noise it is the plain mean"
 
-    def apart(sigma: float) -> float:
-        model = fit_naive_bayes(stage.schema, stage.histograms, statistic, noisy, sigma=sigma)
-        return float(abs(model.means[0, 0] - model.means[1, 0]) / model.deviations[:, 0].max())
 
-    assert apart(1e-6 * sigma) > 4, "what no noise explains is told apart"
-    assert apart(sigma) < 3.5
+def test_frequencies_that_stage_one_knows_are_combined_by_precision() -> None:
+    sums, columns = np.array([[0.5, -0.5]]), np.zeros(2, dtype=np.int64)
+    means = _Means(np.ones(1), 100.0, 1.0)
+    assert means.of(sums, columns, known=1e9) == pytest.approx(sums / 100)
+    assert means.of(sums, columns, known=1.0) == pytest.approx(sums / 200)
+    assert means.of(100 * sums, columns, known=1.0) == pytest.approx(0.0, abs=1e-3), "made by weights and clipping"

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repsynth.arrays import Floats, Ints
-from repsynth.models.naive_bayes.fit import _Mixture
 from repsynth.columns.quotas import Line, Quotas
 from repsynth.columns.value_sampler import Shape
 from repsynth.schema import Integer, Number
@@ -102,15 +101,6 @@ def test_two_columns_drawn_by_the_same_rows_are_independent() -> None:
     joint = np.bincount(one * 10 + other, minlength=100)
     chi_square = float(((joint - 2_000) ** 2 / 2_000).sum())
     assert 25 < chi_square < 200  # 81 degrees of freedom
-
-
-def test_below_a_rank_among_all_lie_as_many_as_the_labels_together_say() -> None:
-    mixture = _Mixture(*(np.array(pair) for pair in ([0.3, 0.7], [0.0, 2.0], [1.0, 0.5], [0.0, 0.1], [1.0, 0.8])))
-    ranks = np.linspace(0, 1, 21)
-    below = mixture.below_ranks(ranks)
-    assert mixture.probabilities @ below == pytest.approx(ranks, abs=1e-3)
-    assert (np.diff(below, axis=1) >= 0).all()
-    assert below[0, 6] > 0.9  # the lower label comes first
 
 
 def histograms_of(column: Integer | Number, roundness: list[float], starts: list[int]) -> Histograms:

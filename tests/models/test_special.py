@@ -9,18 +9,18 @@ import pytest
 from checks import records_of
 from conftest import WIDE, make_wide
 
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
+from repsynth.columns.groups import NONE, choose_groups, coarser, of_finer, probabilities_within
 from repsynth.curator.check import check_table
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.columns.groups import NONE, choose_groups, coarser, levels, of_finer, probabilities_within
-from repsynth.models.naive_bayes.statistic import FARTHEST, Ranks, make_contribution
+from repsynth.models.naive_bayes import FARTHEST, LINEAR, SQUARE, UNIT, Part
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
 from repsynth.schema import Integer, Numeric, Schema, parse_schema
-from repsynth.columns.cells import Bins
-from repsynth.columns.adaptive_histogram import Histograms
 
 ROWS = 3000
 SCHEMA = parse_schema(WIDE)
@@ -170,14 +170,14 @@ def test_zeros_and_both_bounds_come_out_where_the_data_reach_them() -> None:
 
 
 def placed(seed: int, sigma: float) -> Histograms:
-    """A located column with two special values, with empty bins and full ones."""
+    """A column with two special values, with empty bins and full ones."""
     generator = np.random.default_rng(seed)
     column = Integer(name="x", min=0, max=10**6, special=("N", "-9"), missing=bool(seed % 2))
     bins = Bins.at(column, np.unique(generator.integers(1, 10**6, 30)))
     exact = generator.choice([0, 0, 4, 60, 500], bins.count)
     exact[-1] *= seed % 2
     counts = (exact + generator.normal(0, sigma, bins.count)).astype(np.int64)
-    return Histograms((bins,), counts, sigma, float(exact.sum()), located=frozenset({0}))
+    return Histograms((bins,), counts, sigma, float(exact.sum()))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -197,7 +197,7 @@ def test_special_values_have_groups_of_their_own_and_no_group_of_numbers_is_empt
             first + 2 if bins.column.missing else NONE,
         ]
     assert np.array_equal(of_finer(groups, coarse)[groups.of_bin[: bins.values]], coarse.of_bin[: bins.values])
-    full = levels(histograms, 0)[: bins.numbers] != 0
+    full = histograms.levels(0)[: bins.numbers] != 0
     if full.any():
         assert set(groups.of_bin[: bins.numbers][full]) == set(groups.of_bin[: bins.numbers])
 
@@ -209,7 +209,7 @@ def test_what_is_empty_stays_so_within_its_group(seed: int, sigma: float) -> Non
     (groups,) = choose_groups(histograms, None, most=16, noise=np.inf)
     within = probabilities_within(histograms, 0, groups)
     assert within.sum(axis=1) == pytest.approx(np.ones(groups.count))
-    counts, bins = levels(histograms, 0), histograms.bins[0]
+    counts, bins = histograms.levels(0), histograms.bins[0]
     empty = np.flatnonzero(counts[: bins.numbers] == 0)
     assert len(empty) > 3 or sigma > 1
     assert np.all(within[:, empty] < 1e-6)
@@ -221,55 +221,36 @@ def test_what_is_empty_stays_so_within_its_group(seed: int, sigma: float) -> Non
 
 
 def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
-    """In order, with mean 0 and variance 1, cut off at three; 0 for special values and missing ones."""
+    """In order, with mean 0 and variance 1, cut off at three; none for special values and missing ones."""
     column = Integer(name="x", min=0, max=10**9, special=("N",), missing=True)
-    starts = np.array([0, 1, 10, 100, 1000, 10**4, 10**5, 10**6, 10**7])
-    bins = Bins.at(column, starts)
-    counts = np.array([0, 6000, 200, 900, 1800, 1900, 900, 250, 40, 500, 0])
+    bins = Bins.at(column, np.array([0, 1, 10, 100, 1000, 10**4, 10**5, 10**6, 10**7]))
+    counts = np.array([0, 6000, 200, 900, 1800, 1900, 900, 250, 40, 500, 90])
     assert len(counts) == bins.count
-    histograms = Histograms((bins,), counts, 0.01, 12_490.0, located=frozenset({0}))
-    ranks = Ranks.of_column(histograms, 0)
-    assert np.all(np.diff(ranks.z) >= 0)
-    assert np.abs(ranks.z).max() <= FARTHEST
-    mass = histograms.probabilities[0][:9] / histograms.probabilities[0][:9].sum()
-    assert mass[2:] == pytest.approx(counts[2:9] / counts[:9].sum(), abs=1e-3)
-    assert mass @ ranks.z == pytest.approx(0, abs=0.01)
-    assert mass @ ranks.z**2 == pytest.approx(1, abs=0.05)
-    codes = np.array([0, 5, 10**4 + 3, 10**9, 10**9 + 1, MISSING])
-    z = ranks.of_codes(codes)
-    assert z.tolist() == [ranks.z[0], ranks.z[1], ranks.z[5], ranks.z[8], 0.0, 0.0]
-    contribution = make_contribution(Schema(one_row_per_person=True, columns=(column,)), histograms)
-    assert list(contribution.ranks) == [0]
-    nothing = contribution.squared_norm(Records(rows=2, codes={"x": codes[-2:]}))
-    assert nothing.tolist() == [contribution.constant**2] * 2, "a special value is no number, nor is a missing one"
-
-
-def test_ranks_lead_back_to_the_numbers_where_noise_blurs_the_histogram() -> None:
-    """40 records of noise in each bin, of 3,000: its shape is not trusted, but numbers stay where they are."""
-    generator = np.random.default_rng(1)
-    column = Integer(name="x", min=0, max=10**8)
-    schema = Schema(one_row_per_person=True, columns=(column, *SCHEMA.columns[-1:]), label="owner")
-    pay = generator.lognormal(9, 0.5, ROWS).astype(np.int64)
-    table = pa.table({"x": pay, "owner": make_wide(ROWS)["owner"]})
-    plan = make_plan(schema, Settings.of(mu=0.2, delta=1e-6, public_rows=ROWS, model="naive-bayes"))
-    release = run(plan, open_source(table), noise_seed=1)
-    assert release.histograms.located == {0}
-    assert not release.histograms.clear(0)
-    drawn = records_of(release.sample(ROWS, seed=1), schema).codes["x"]
-    levels_ = [0.1, 0.25, 0.5, 0.75, 0.9]
-    assert np.quantile(drawn, levels_) == pytest.approx(np.quantile(pay, levels_), rel=0.25)
+    part = Part.of(Histograms((bins,), counts, 0.01, 12_580.0), 0)
+    z, squares = part.moments.T / UNIT / [[LINEAR], [SQUARE]]
+    assert np.all(np.diff(z[:9]) >= 0)
+    assert np.abs(z).max() <= FARTHEST + 1 / UNIT
+    assert squares[:9] == pytest.approx(z[:9] ** 2 - 1, abs=0.02)
+    mass = counts[:9] / counts[:9].sum()
+    assert mass @ z[:9] == pytest.approx(0, abs=0.01)
+    assert mass @ z[:9] ** 2 == pytest.approx(1, abs=0.05)
+    assert not part.moments[9:].any(), "a special value is no number, nor is a missing one"
+    assert part.offset / UNIT == pytest.approx(np.array([11_990, 500, 90]) / 12_580, abs=1e-3)
+    codes = {"x": np.array([5, 10**9 + 1, MISSING])}
+    one_hot, moments = part.sums(Records(rows=3, codes=codes), np.arange(3), 3, np.ones(3))
+    assert np.array_equal(one_hot, UNIT * np.eye(3) - part.offset)
+    assert np.array_equal(moments, part.moments[[1, 9, 10]])
+    squared = part.squared_norm(Records(rows=3, codes=codes))
+    assert np.array_equal(squared, (one_hot**2).sum(axis=1) + (moments**2).sum(axis=1))
 
 
 def test_a_label_s_numbers_differ_as_the_real_ones_do() -> None:
     """Wealth is some 200 or 500 under bounds of a billion: positions say nothing of that, ranks do."""
-    release = made_by("naive-bayes", 0).release
     means = {}
     for name, records in (("real", REAL), ("made", made_by("naive-bayes", 0).records)):
         owner, wealth = records.codes["owner"], records.codes["wealth"] * 1.001e9 / 2**40 - 1e6
         means[name] = [np.median(wealth[owner == k]) for k in (0, 1)]
     assert means["made"][1] - means["made"][0] > 0.5 * (means["real"][1] - means["real"][0]) > 100
-    assert sorted(release.fit.statistic.contribution.ranks) == sorted(release.histograms.located)  # type: ignore[attr-defined]
-    assert "wealth" in {release.schema.learned[i].name for i in release.histograms.located}
 
 
 @pytest.mark.parametrize("kind", ["naive-bayes", "mst"])

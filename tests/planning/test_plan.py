@@ -11,7 +11,7 @@ from repsynth.errors import ConfigError, SchemaError
 from repsynth.mechanism.meter import sigma_for
 from repsynth.models.base import Share
 from repsynth.models.marginal.model import Aim
-from repsynth.models.naive_bayes.model import NaiveBayes
+from repsynth.models.naive_bayes import NaiveBayes
 from repsynth.models.registry import MODELS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings

@@ -19,7 +19,7 @@ from repsynth.mechanism.kernels import FINEST, Count, Rounds
 from repsynth.models.fine import FineHistograms
 from repsynth.models.marginal.label_tables import LabelTables
 from repsynth.models.marginal.tables import Tables
-from repsynth.models.naive_bayes.statistic import WeightedSums
+from repsynth.models.naive_bayes import WeightedSums
 from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan

@@ -1,5 +1,6 @@
 """Given rows are completed by the model's probabilities given what they hold; what cannot be is refused by row."""
 
+import dataclasses
 import json
 import re
 from functools import cache
@@ -188,9 +189,11 @@ def test_rows_and_labels_are_the_given_table_s() -> None:
 
 def test_what_a_model_never_draws_is_refused_by_row() -> None:
     sampler = released("naive-bayes").sampler
-    nothing = sampler.distributions[0].copy()
+    region = sampler.columns[0]
+    nothing = region.probabilities.copy()
     nothing[:, 2] = 0.0
-    object.__setattr__(sampler, "distributions", (nothing, *sampler.distributions[1:]))
+    columns = (dataclasses.replace(region, probabilities=nothing), *sampler.columns[1:])
+    object.__setattr__(sampler, "columns", columns)
     try:
         with pytest.raises(ConfigError, match="row 2 of the given rows: the model never draws"):
             released("naive-bayes").sample(given=pa.table({"region": ["north", "3"]}))

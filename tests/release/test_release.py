@@ -112,13 +112,6 @@ def check_there_and_back(release: Release, table: pa.Table, folder: Path) -> Non
         assert (folder / "again" / name).read_bytes() == (folder / "release" / name).read_bytes()
 
 
-def test_a_split_release_there_and_back(sim: datasets.Dataset, tmp_path: Path) -> None:
-    release = seeded(sim.table, sim.schema, epsilon=4.0, public_rows=6000)
-    assert release.fit.statistic.strata == 2  # type: ignore[attr-defined]
-    check_there_and_back(release, sim.table, tmp_path)
-    assert not Release.load(tmp_path / "release").publishable
-
-
 def test_the_json_follows_its_schema(release: Release, tmp_path: Path) -> None:
     release.save(tmp_path / "release")
     jsonschema.validate(
@@ -204,11 +197,6 @@ def test_a_release_must_declare_its_unit_of_privacy(borrowed: bool, people: pa.T
         {"rows": -1.0},
         {"rows": "many"},
         {"clip": 0},
-        {"fit": {"constant": 1000, "clip": 0, "split": False}},
-        {"fit": {"constant": 0, "clip": 1000, "split": False}},
-        {"fit": {"constant": 1000, "clip": 1000, "split": 1}},
-        {"fit": {"constant": 1000, "clip": 1000, "split": True}},
-        {"fit": {}},
         {"events": []},
         {"threshold": None},
         {"kind": "csv"},

@@ -3,7 +3,7 @@
 from repsynth.knobs import Registry
 from repsynth.models.base import Model
 from repsynth.models.marginal.model import Aim, Mst
-from repsynth.models.naive_bayes.model import NaiveBayes
+from repsynth.models.naive_bayes import NaiveBayes
 from repsynth.models.network.model import Autoregressive
 
 MODELS: Registry[Model] = Registry("model", [NaiveBayes, Mst, Aim, Autoregressive])

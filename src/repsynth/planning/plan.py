@@ -10,7 +10,7 @@ from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
 from repsynth.models.marginal.model import Aim
-from repsynth.models.naive_bayes.model import NaiveBayes
+from repsynth.models.naive_bayes import NaiveBayes
 from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.settings import PARTS, Settings
 from repsynth.privacy.budget import Budget, make_budget

@@ -133,14 +133,6 @@ class Threshold:
             weighed += float(counts @ weights.of((starts + ends) // 2)) / FULL
         return weighed / records if records else float(weights.of(np.array([self.value]))[0]) / FULL
 
-    def worth_splitting(self, weights: WeightFunction, *, rows: float, noise: float) -> bool:
-        """Whether outliers' sums, measured apart and scaled back up, still stand above their noise.
-
-        `noise` is that of a sum in which every record counts about once.
-        """
-        weight = self.mean_weight(weights)
-        return weight > 0.05 and noise / (rows * self.fraction * weight) <= 0.03
-
 
 @dataclass(frozen=True)
 class ScoreBins:
