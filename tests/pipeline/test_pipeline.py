@@ -187,8 +187,8 @@ def test_noiseless_limit_is_the_plain_estimator(sim: datasets.Dataset) -> None:
 def test_noiseless_sums_are_the_exact_ones(people: pa.Table, schema: Schema) -> None:
     release = seeded(people, schema, mu=1e6, delta=1e-9, weights="uniform", public_rows=400)
     records = records_of(people, schema)
-    exact = LocalEngine([records]).sum(ColumnHistograms(release.histograms.bins))
-    assert np.array_equal(release.histograms.counts, exact)
+    exact = LocalEngine([records]).sum(ColumnHistograms(release.stage.coarse.bins))
+    assert np.array_equal(release.stage.coarse.counts, exact)
     noise = release.fit.noisy - release.fit.statistic.total(records)
     assert np.abs(noise).max() < 8 * release.events[-1].sigma
 
