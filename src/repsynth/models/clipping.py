@@ -1,4 +1,4 @@
-"""Clipping in whole numbers: what a contribution is multiplied by, so that none exceeds its weight's share."""
+"""Clipping in whole numbers."""
 
 import numpy as np
 
@@ -6,7 +6,9 @@ from repsynth.arrays import Ints
 
 
 def clipped(weight: Ints, squared_norm: Ints, clip: int) -> Ints:
-    """Weight times clip factor, in the weight's units, rounded down: times the norm it is at most weight × clip.
+    """Return weight times clip factor, in units of the weight and rounded down.
+
+    Multiplied by it, a contribution has at most the norm weight × clip.
 
     >>> clipped(np.array([4096, 4096]), np.array([25, 400]), 10).tolist()
     [4096, 2048]

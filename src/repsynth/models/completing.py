@@ -1,4 +1,4 @@
-"""Completing records of which some columns are given: what a model draws for the others."""
+"""Conditional sampling: draw the columns of a record that are not given."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -11,10 +11,10 @@ from repsynth.data.records import Records
 
 @dataclass(frozen=True)
 class Completed:
-    """Records with all columns, the given ones as they were.
+    """Records with all columns; given ones are unchanged.
 
-    `possible` says for which the model can draw what is given; `effective`, from how many equally likely draws
-    each was chosen by weighting, infinite where the model's probabilities were followed exactly.
+    `possible` is false where the model never draws what is given. `effective` is the effective sample size from
+    which each record was chosen by importance weighting; it is infinite where sampling was exact.
     """
 
     records: Records
@@ -23,7 +23,7 @@ class Completed:
 
     @classmethod
     def exactly(cls, records: Records, possible: Bools) -> "Completed":
-        """Drawn by the model's own probabilities."""
+        """Return records that were drawn by the model's conditional probabilities."""
         return cls(records, possible, np.full(records.rows, np.inf))
 
 
@@ -32,17 +32,17 @@ class Completing(Protocol):
     """A fitted model that can complete records."""
 
     def complete(self, given: Records, generator: np.random.Generator) -> Completed:
-        """The records with the columns that are not given, drawn given the others."""
+        """Draw the columns that are not given, conditional on the others."""
         ...
 
 
 def with_given(drawn: Records, given: Records) -> Records:
-    """The records drawn, with the given columns as they were given."""
+    """Return the drawn records with the given columns put back."""
     return Records(rows=drawn.rows, codes={**drawn.codes, **given.codes})
 
 
 def draw_each(masses: Floats, generator: np.random.Generator) -> Ints:
-    """From (records, values) a value for each record, by masses that need not add up to 1.
+    """Draw a value for each record from masses (records, values) that need not add up to 1.
 
     >>> draw_each(np.array([[0.0, 3.0], [2.0, 0.0]]), np.random.default_rng(0)).tolist()
     [1, 0]
@@ -54,7 +54,7 @@ def draw_each(masses: Floats, generator: np.random.Generator) -> Ints:
 
 
 def effective_size(masses: Floats) -> Floats:
-    """How many equally likely draws those of (records, draws) are worth, by record.
+    """Return the effective sample size of weighted draws (records, draws), by record.
 
     >>> effective_size(np.array([[1.0, 1.0], [1.0, 0.0]])).tolist()
     [2.0, 1.0]

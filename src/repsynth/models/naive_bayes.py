@@ -25,14 +25,7 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms, to_simplex
 from repsynth.columns.cells import Bins
-from repsynth.columns.groups import (
-    NONE,
-    Groups,
-    choose_groups,
-    groups_of_families,
-    pairs_with_label,
-    probabilities_within,
-)
+from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_families, pairs_with_label
 from repsynth.columns.quotas import Line, systematic
 from repsynth.columns.value_sampler import Shape
 from repsynth.data.records import MISSING, Records
@@ -55,8 +48,13 @@ GRID = UNIT * FULL
 """Grid units of the sums in one unit of u at full weight."""
 
 LINEAR, SQUARE = 0.8, 0.3
+"""Factors of z and z² − 1 in u: squares have the larger norm and matter less."""
 FARTHEST = 3.0
+"""The largest z: one record in 740 of a normal distribution lies beyond."""
 _CONSTANT, _CLIP = 0.3, 0.9  # of the norm of a typical record
+_ONE_HOT = 0.6  # squared norm of a typical record in a discrete column
+_LEAST_VARIANCE = 0.1  # of a label's z
+_PLACES = 4096  # of z at which ranks are worked out
 
 
 class NaiveBayes(Model, frozen=True):
@@ -189,7 +187,7 @@ def normal_scores(frequencies: Floats) -> Floats:
 
 def _typical_norm(schema: Schema) -> float:
     """Return the norm of u of an ordinary record, without the constant."""
-    return math.sqrt(0.6 * len(schema.discrete) + (LINEAR**2 + 2 * SQUARE**2) * len(schema.numeric))
+    return math.sqrt(_ONE_HOT * len(schema.discrete) + (LINEAR**2 + 2 * SQUARE**2) * len(schema.numeric))
 
 
 def _whole(values: Floats) -> Ints:
@@ -387,11 +385,11 @@ class NaiveBayesSampler:
 
     def complete(self, given: Records, generator: np.random.Generator) -> Completed:
         """Draw the columns that are not given by the label's exact probabilities given the others."""
-        logs = np.log(np.tile(self.label_probabilities, (given.rows, 1)))
         label = self.schema.label_column
-        if label is not None and label.name in given.codes:
-            logs = np.where(given.codes[label.name][:, None] == np.arange(logs.shape[1]), 0.0, -np.inf)
         with np.errstate(divide="ignore"):
+            logs = np.log(np.tile(self.label_probabilities, (given.rows, 1)))
+            if label is not None and label.name in given.codes:
+                logs = np.where(given.codes[label.name][:, None] == np.arange(logs.shape[1]), 0.0, -np.inf)
             for shape in self.columns:
                 if (name := shape.bins.column.name) in given.codes:
                     logs = logs + np.log(_likelihoods(shape)[:, shape.bins.of_codes(given.codes[name])].T)
@@ -417,7 +415,7 @@ def _likelihoods(shape: Shape) -> Floats:
         numbers = shape.bins.numbers
         full = np.flatnonzero(table[:, :numbers].any(axis=0))
         if full.size:
-            nearest = np.abs(np.arange(numbers)[:, None] - full).argmin(axis=1)
+            nearest = np.searchsorted((full[1:] + full[:-1]) / 2, np.arange(numbers))
             table[:, :numbers] = table[:, full[nearest]]
     return table
 
@@ -427,9 +425,9 @@ def fit_naive_bayes(
 ) -> NaiveBayesSampler:
     """Fit the model to noisy sums in units of u, (labels, entries); `variance` is that of an entry's noise."""
     mass, error = sums[:, 0] * UNIT / statistic.constant, math.sqrt(variance) * UNIT / statistic.constant
-    total = max(float(mass.sum()), 0.05 * histograms.rows)
+    total = max(float(mass.sum()), error)
     # Means are divided by a label's fraction. One standard error more keeps noise from making it tiny.
-    fractions = np.maximum(mass, 0.05 * total) + error
+    fractions = np.maximum(mass, 0.0) + error
     fractions = fractions / fractions.sum()
     means = _Means(fractions, total, variance)
 
@@ -437,20 +435,21 @@ def fit_naive_bayes(
     one_hot, linear, square = np.split(sums[:, 1:], [widths.sum(), widths.sum() + numbers], axis=1)
     known = (histograms.sigma * total / histograms.rows) ** 2
     one_hot = means.of(one_hot, np.repeat(np.arange(len(widths)), widths), known)
-    centres = np.clip(means.of(linear, np.arange(numbers)) / LINEAR, -2.5, 2.5)
+    centres = np.clip(means.of(linear, np.arange(numbers)) / LINEAR, -FARTHEST, FARTHEST)
     squares = means.of(square, np.arange(numbers)) / SQUARE
-    deviations = np.sqrt(np.clip(1 + squares - centres**2, 0.1, 4.0))
+    deviations = np.sqrt(np.clip(1 + squares - centres**2, _LEAST_VARIANCE, FARTHEST**2))
 
     probabilities = np.ones(1)
     if schema.label_column is not None:
         probabilities = histograms.probabilities[schema.learned.index(schema.label_column)]
     columns = []
-    for k, part in enumerate(statistic.parts):
-        entries = one_hot[:, widths[:k].sum() : widths[: k + 1].sum()]
-        by_label = to_simplex(entries + part.offset / UNIT) if widths[k] else np.ones((len(mass), 1))
+    for part, entries in zip(statistic.parts, np.split(one_hot, np.cumsum(widths)[:-1], axis=1), strict=True):
+        by_label = to_simplex(entries + part.offset / UNIT) if len(part.offset) else np.ones((len(mass), 1))
         i = schema.learned.index(part.column)
         if isinstance(part.column, Discrete):
-            cells = by_label @ probabilities_within(histograms, i, part.groups)
+            levels, of_bin = np.maximum(histograms.levels(i), 1e-9), part.groups.of_bin
+            within = levels / part.groups.sum_up(levels)[of_bin]  # what a group holds is spread as in all records
+            cells = np.where(of_bin == NONE, 0.0, by_label[:, of_bin] * within)
         else:
             j = schema.numeric.index(part.column)
             cells = _cells_of_numbers(histograms, i, probabilities, by_label, centres[:, j], deviations[:, j])
@@ -511,7 +510,7 @@ def _cells_of_numbers(
     bins = histograms.bins[i]
     numbers = histograms.probabilities[i][: bins.numbers]
     numbers = numbers if numbers.any() else bins.widths.astype(np.float64)
-    z = np.linspace((centres - 6 * deviations).min(), (centres + 6 * deviations).max(), 4096)
+    z = np.linspace((centres - 6 * deviations).min(), (centres + 6 * deviations).max(), _PLACES)
     weights = np.maximum(probabilities * kinds[:, 0], 1e-300)
     below = ndtr((z - centres[:, None]) / deviations[:, None])
     ends = np.interp(np.cumsum(numbers) / numbers.sum(), weights / weights.sum() @ below, z)

@@ -1,6 +1,6 @@
-"""What noise does to the tables that stage 2 measured: released tables with their standard errors.
+"""Standard errors of the tables that stage 2 measured.
 
-Noise is all that is known without looking at the data. What weights and clipping take away comes on top, so where
+They hold the noise, which is public. Weights and clipping add a bias that cannot be known without the data; where
 there are any, an error is a lower bound.
 """
 
@@ -16,9 +16,9 @@ from repsynth.schema import Numeric
 
 @dataclass(frozen=True)
 class TableErrors:
-    """A measured table as fractions of its records, each with the standard error that noise makes.
+    """A measured table as fractions of its records, with the standard errors that noise causes.
 
-    `clipped` says that records do not all count in full, whatever their weights.
+    `clipped` is true where some records count for less than their weight.
     """
 
     columns: tuple[str, ...]
@@ -30,8 +30,10 @@ class TableErrors:
 
 @dataclass(frozen=True)
 class GroupMeans:
-    """The mean of a numeric column, in positions, among the records with each value of another column; where it
-    lies at least and at most, but for the noise of the table, if that is known."""
+    """The mean of a numeric column, in positions, for each value of another column.
+
+    `ends` holds lower and upper bounds that allow for lost records but not for noise.
+    """
 
     by: str
     values: tuple[str, ...]
@@ -52,7 +54,7 @@ class ModelErrors:
 def table_errors(
     columns: tuple[str, ...], measurement: str, counts: Floats, variances: Floats, *, clipped: bool
 ) -> TableErrors:
-    """A table of noisy counts as fractions of their sum, whose own noise counts, too.
+    """Return noisy counts as fractions of their sum, with errors that include the noise of the sum.
 
     >>> found = table_errors(("a", "b"), "tables", np.array([[60.0, 40.0]]), np.full((1, 2), 9.0), clipped=False)
     >>> found.fractions.tolist(), found.errors.round(4).tolist()
@@ -66,7 +68,7 @@ def table_errors(
 
 @dataclass(frozen=True)
 class Lost:
-    """What a table does not count, at most: of the records with each value, and of those in each group."""
+    """Upper bounds on the records that a table does not count, by value and by group."""
 
     of_value: Floats
     of_group: Floats
@@ -77,13 +79,12 @@ Axes = tuple[tuple[Groups, int], tuple[Groups, int]]
 
 
 def nothing_lost(axes: Axes) -> Lost:
-    """Of a table in which every record counts in full."""
+    """Return the bounds for a table in which every record counts in full."""
     return Lost(*(np.zeros(groups.count) for groups, _ in axes))
 
 
 def lost_from(histograms: Histograms, axes: Axes, counts: Floats, variances: Floats) -> Lost:
-    """The margins of a table beside those of the histograms, in which everybody counts in full, and twice their
-    noise."""
+    """Compare the margins of a table with the unweighted histograms; two standard errors are added."""
     found = []
     for axis, (groups, i) in enumerate(axes):
         error = np.sqrt(groups.sum_up(histograms.variances(i)) + variances.sum(axis=1 - axis))
@@ -95,8 +96,10 @@ def lost_from(histograms: Histograms, axes: Axes, counts: Floats, variances: Flo
 def group_means(
     rows: Groups, columns: Groups, positions: Floats, counts: Floats, variances: Floats, lost: Lost
 ) -> GroupMeans:
-    """Means by the values of a discrete column from a noisy table of (its groups, groups of a numeric column);
-    `positions` holds where the numbers of each group lie, NaN where they are no numbers."""
+    """Return means by the values of a discrete column from a noisy table (its groups, groups of a numeric column).
+
+    `positions` holds the mean position of each group, NaN for groups that hold no numbers.
+    """
     number = ~np.isnan(positions)
     where, inside, noise = positions[number], counts[:, number], variances[:, number]
     mass = np.maximum(inside.sum(axis=1), 1e-9)
@@ -112,8 +115,9 @@ def group_means(
 
 
 def largest_mean(counts: Floats, where: Floats, most: Floats, room: Floats, lost: float) -> float:
-    """The largest mean of groups whose numbers lie at `where` on average and at `most` at the utmost, if so many
-    records that are not counted are put where they raise it most: in each group as many as it has room for.
+    """Return the largest mean if `lost` records are added to the highest groups, up to the `room` of each.
+
+    `where` holds the mean position of each group, `most` its last position.
 
     >>> largest_mean(np.array([8.0, 2.0]), np.array([1.0, 3.0]), np.array([1.0, 3.0]), np.array([5.0, 5.0]), 10.0)
     1.9333333333333333
@@ -129,7 +133,7 @@ def largest_mean(counts: Floats, where: Floats, most: Floats, room: Floats, lost
 
 
 def group_ends(groups: Groups) -> tuple[Floats, Floats]:
-    """The first and the last position of each group of numbers; NaN of others."""
+    """Return the first and the last position of each group of numbers, NaN for others."""
     bins = groups.bins
     assert bins.starts is not None
     first, last = np.full(groups.count, np.inf), np.full(groups.count, -np.inf)
@@ -149,8 +153,7 @@ def value_names(groups: Groups) -> tuple[str, ...]:
 
 
 def mean_positions(groups: Groups, levels: Floats) -> Floats:
-    """The mean position of the numbers of each group, by the released counts of its bins; NaN of special values
-    and of the missing."""
+    """Return the mean position of each group of numbers by the released counts of its cells, NaN for others."""
     bins = groups.bins
     assert isinstance(bins.column, Numeric)
     assert bins.starts is not None
