@@ -1,4 +1,4 @@
-"""Which parts of the estimators pay? Each is switched off or replaced by the plainest alternative; noise is paired.
+"""Which parts of the estimators pay? Each is switched off or replaced by the plainest alternative, noise paired.
 
 Tables of `packaged.py`, at most 10,000 training records each, ε = 1, δ = 1/n², the number of records public. The
 measures are those of `judge.py`. A change is that of switching the part off: where the part pays, the two-way

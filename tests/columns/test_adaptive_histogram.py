@@ -114,13 +114,15 @@ def test_looks_at_very_many_records_can_be_saved_and_loaded() -> None:
     """However many cells stand above the noise."""
     column = Number(name="pay", min=0.0, max=1e7, decimals=2)
     bins = first_cells(Schema(columns=(column,)), rows=1e7, sigma=10.0)
-    histograms = Histograms(bins, np.full(bins[0].count, 10**6), 10.0, 1e7)
+    coarse = histograms = Histograms(bins, np.full(bins[0].count, 10**6), 10.0, 1e7)
+    looks: list[Look] = []
     for name in (REFINED, FINE):
         columns, finer = histograms.to_divide(name, 1.0)
         look = Look(columns, finer, np.full(finer[0].count, 2**12 * 10**4), 4096.0, 4096)
         loaded = load_look(name, histograms, dump_look(name, look), sigma=4096.0, unit=4096)
         assert np.array_equal(loaded.bins[0].starts, finer[0].starts)  # type: ignore[arg-type]
-        histograms = histograms.refined_by(look)
+        looks.append(look)
+        histograms = coarse.refined_by(looks, weighted=False)
 
 
 @given(
@@ -134,7 +136,8 @@ def test_the_shares_of_a_cell_add_up_to_one(counts: list[float], cells: int, sig
     noisy = np.array(counts)
     whole: Floats = np.maximum(np.bincount(parents, noisy), sigma)
     wide = np.where(np.arange(len(counts)) % 2, widths, 1)
-    shares = shares_inside(parents, wide, noisy, sigma, whole)
+    roundness = np.where(wide == 1, np.arange(len(counts)) % 3, -1)
+    shares = shares_inside(parents, wide.astype(float), noisy, np.full(len(counts), sigma), whole, roundness)
     assert shares.min() > 0
     assert np.bincount(parents, shares) == pytest.approx(1)
 

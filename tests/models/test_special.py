@@ -105,7 +105,7 @@ def check_zeros_and_round_numbers(made: Made) -> None:
         assert np.mean(records.codes["pay"] == 20_000) == pytest.approx(0.085, abs=0.02)
         assert np.mean(records.codes["grant"] == 0) == pytest.approx(0.5, abs=0.05)
     assert thousands[0] == pytest.approx(0.6, abs=0.03)
-    assert thousands[1] == pytest.approx(thousands[0], abs=0.1)
+    assert 0.3 < thousands[1] < 0.7  # 0.1 % in an even spread; cells within the noise are not divided
     far = made.records.codes["wealth"]
     (wealth,) = (column for column in SCHEMA.numeric if column.name == "wealth")
     value = wealth.min + far * float(wealth.unit)  # type: ignore[operator]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repsynth.arrays import Floats, Ints
-from repsynth.columns.cells import MOST_FINE_CELLS, Bins, divided, is_divisible, read_bins
+from repsynth.columns.cells import MOST_FINE_CELLS, Bins, divided, is_divisible, read_bins, roundness_of
 from repsynth.columns.hierarchy import by_family, families_of
 from repsynth.columns.mixture import posterior_means
 from repsynth.data.records import MISSING, Records
@@ -238,7 +238,14 @@ class Histograms:
         sums, variances, coarse = totals.weighted, totals.variances, first
         for layer in summed:
             parents = layer.bins.parents(coarse)
-            shares = shares_inside(parents, layer.bins.widths, layer.counts, np.sqrt(layer.variances), sums)
+            shares = shares_inside(
+                parents,
+                layer.bins.widths.astype(np.float64),
+                layer.counts,
+                np.sqrt(layer.variances),
+                sums,
+                roundness_of(layer.bins, parents),
+            )
             scale = levels / sums
             # The noise of a part is that of its cell and, where that was divided, that of the look.
             of_look = np.where(np.bincount(parents) > 1, np.square(scale), 0.0)[parents] * layer.variances
@@ -263,25 +270,28 @@ class Histograms:
         return tuple(chosen), tuple(finer[i] for i in chosen)
 
 
-def shares_inside(parents: Ints, widths: Ints, counts: Floats, sigma: Floats, whole: Floats) -> Floats:
+def shares_inside(
+    parents: Ints, widths: Floats, counts: Floats, sigma: Floats, whole: Floats, roundness: Ints
+) -> Floats:
     """Return the share of each part in the cell that it is part of.
 
-    `counts` are noisy weighted counts of the parts, `whole` those of the cells. What parts have beyond what is
+    `counts` are noisy weighted counts of the parts, `whole` those of the cells. `roundness` tells how round the
+    number of a part is that has one only, and is -1 of others. What parts have beyond what is
     expected is taken for a mixture of normal distributions, which the column itself tells (empirical Bayes): one
     with a few spikes keeps these, a smooth one stays even. The parts that do not stand out share what the others
     leave.
 
     >>> counts = np.array([900.0, 10.0, -8.0, 90.0, 99.0, 111.0])
     >>> parents, whole = np.array([0, 0, 0, 1, 1, 1]), np.array([902.0, 300.0])
-    >>> shares_inside(parents, np.ones(6), counts, 10.0, whole).round(2).tolist()
+    >>> shares_inside(parents, np.ones(6), counts, np.full(6, 10.0), whole, np.full(6, -1)).round(2).tolist()
     [1.0, 0.0, 0.0, 0.33, 0.33, 0.33]
     """
     parts = np.bincount(parents)
-    expected = (whole / np.bincount(parents, widths))[parents] * widths
+    sigma = np.broadcast_to(sigma, counts.shape)
+    expected = whole[parents] * _expected_shares(parents, widths, counts, sigma, whole, roundness)
     found, split = expected.copy(), parts[parents] > 1
     if not split.any():
         return np.ones(len(parents))
-    sigma = np.broadcast_to(sigma, counts.shape)
     noise = sigma[split]
     rest = (counts - expected)[split] / noise
     none, size = np.zeros_like(rest), expected[split] / expected[split].mean() + 1e-9
@@ -323,6 +333,25 @@ class _Totals:
         left = noise * (weight**2 * variance + wrong) / (noise + weight**2 * variance + wrong)
         sum_of_weights = left * (sums / noise + weight * counts / (weight**2 * variance + wrong))
         return cls(found, both, np.maximum(sum_of_weights, np.sqrt(left)))
+
+
+def _expected_shares(
+    parents: Ints, widths: Floats, counts: Floats, sigma: Floats, whole: Floats, roundness: Ints
+) -> Floats:
+    """Return the expected share of each part: by width, but for heaps. People round what they report, so equally
+    round numbers have a share that all of them in the column tell together, if it stands above the noise."""
+    heaped, taken = np.zeros(len(parents)), np.zeros(len(whole))
+    for each in np.unique(roundness[roundness >= 0]):
+        such = roundness == each
+        own, together = np.bincount(parents[such], minlength=len(whole)), float(counts[such].sum())
+        if together > 2 * math.sqrt(float(np.square(sigma[such]).sum())):
+            share = together / max(float(whole[own > 0].sum()), together)
+            heaped[such] = share / own[parents[such]]
+            taken[own > 0] += share
+    scale = np.minimum(0.95 / np.maximum(taken, 1e-300), 1.0)  # some records are at no heap
+    others = np.where(heaped > 0, 0.0, widths)
+    rest = (1 - taken * scale) / np.maximum(np.bincount(parents, others), 1e-300)
+    return heaped * scale[parents] + others * rest[parents]
 
 
 def dump_look(name: str, look: Look) -> "Arrays":

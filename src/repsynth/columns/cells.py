@@ -177,6 +177,31 @@ def divided(bins: Bins, counts: Floats, *, least: float, parts: int) -> Bins:
     return Bins.at(column, np.concatenate(found))
 
 
+def roundness_of(bins: Bins, parents: Ints) -> Ints:
+    """Return how round the number of each cell is that has one only and is part of a wider one: the last of 1, 5,
+    10, 50, 100, ... units that it is a multiple of, by its place in this list; -1 for other cells.
+
+    >>> from repsynth.schema import Integer
+    >>> pay = Bins.at(Integer(name="pay", min=0, max=999), np.array([0, 1, 50, 51, 60, 61, 100]))
+    >>> roundness_of(pay, np.zeros(7, dtype=np.int64)).tolist()
+    [-1, -1, 3, -1, 2, -1, -1]
+    """
+    column = bins.column
+    assert bins.starts is not None
+    assert isinstance(column, Numeric)
+    inside = np.bincount(parents, bins.widths) > 2 * np.bincount(parents)
+    starts, unit = bins.starts[: bins.numbers].astype(np.float64), 1.0
+    if not isinstance(column, Datetime):
+        starts, unit = column.min + starts * column.unit, float(column.unit)
+    found = np.where((bins.widths == 1) & inside[parents] & (starts != 0), 0, -1)
+    lowest, highest = math.floor(math.log10(unit) + 1e-9), math.ceil(math.log10(np.abs(starts).max() + unit))
+    steps = [digit * 10.0**power for power in range(lowest, highest + 1) for digit in (1, 5)]
+    for k, step in enumerate(steps):
+        near = np.abs(starts - np.rint(starts / step) * step) <= unit * 0.75
+        found = np.where((found >= 0) & near, k, found)
+    return found
+
+
 def _round_positions(
     column: Numeric, start: int, end: int, parts: int, digits: tuple[int, ...] = (1, 2, 5)
 ) -> Ints:

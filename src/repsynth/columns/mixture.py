@@ -16,7 +16,7 @@ def posterior_means(values: Floats, centres: Floats, variances: Floats) -> Float
     >>> values = np.array([0.5, -1.0, 30.0, 0.2, 0.9])
     >>> variances = np.outer([0.0, 100.0], np.ones(5))
     >>> posterior_means(values, np.zeros((2, 5)), variances).round(1).tolist()
-    [0.0, -0.1, 29.7, 0.0, 0.0]
+    [0.0, -0.0, 29.7, 0.0, 0.0]
     """
     spread = variances + 1
     likelihood = -0.5 * (np.log(spread) + (values - centres) ** 2 / spread)
