@@ -93,7 +93,7 @@ def test_text_that_no_release_can_hold_is_refused_before_anything_is_spent(colum
 @pytest.mark.parametrize(
     ("model", "rows", "seconds"),
     [
-        *(("naive-bayes", 31_655, 0.22), ("mst", 31_655, 1.9), ("aim", 31_655, 8.8)),
+        *(("naive-bayes", 31_655, 0.22), ("mst", 31_655, 0.6), ("aim", 31_655, 2.2)),
         pytest.param("autoregressive", 31_655, 8.7, marks=pytest.mark.slow),
         ("aim", 700, 0.8),
     ],

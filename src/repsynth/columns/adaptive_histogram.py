@@ -14,20 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.cells import MOST_FINE_CELLS, Bins, divided, is_divisible, read_bins, roundness_of
 from repsynth.columns.hierarchy import by_family, families_of
 from repsynth.columns.mixture import posterior_means
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Numeric
 from repsynth.storage.checks import ints, require
-
-if TYPE_CHECKING:
-    from repsynth.scoring.base import Arrays
 
 COARSE, REFINED, FINE = "coarse histograms", "refined histograms", "fine histograms"
 PARTS = {REFINED: 20, FINE: 200}
@@ -354,7 +351,7 @@ def _expected_shares(
     return heaped * scale[parents] + others * rest[parents]
 
 
-def dump_look(name: str, look: Look) -> "Arrays":
+def dump_look(name: str, look: Look) -> Arrays:
     key = name.split()[0]
     starts = (bins.starts for bins in look.bins)
     return {
@@ -364,7 +361,7 @@ def dump_look(name: str, look: Look) -> "Arrays":
     }
 
 
-def load_look(name: str, before: Histograms, arrays: "Arrays", *, sigma: float, unit: int) -> Look:
+def load_look(name: str, before: Histograms, arrays: Arrays, *, sigma: float, unit: int) -> Look:
     """Return a look from an untrusted file."""
     key, possible = name.split()[0], [i for i, bins in enumerate(before.bins) if is_divisible(bins.column)]
     columns = tuple(ints(arrays[f"{key}_columns"], most=len(before.bins) - 1).tolist())

@@ -13,14 +13,13 @@ from repsynth.knobs import Knobs
 if TYPE_CHECKING:
     import numpy as np
 
-    from repsynth.arrays import Floats
+    from repsynth.arrays import Arrays, Floats
     from repsynth.columns.groups import Groups
     from repsynth.data.records import Records
     from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
     from repsynth.mechanism.meter import Meter
     from repsynth.privacy.events import SampledEvent
     from repsynth.schema import Schema
-    from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import RunPlan, StageOne
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms, to_simplex
 from repsynth.columns.cells import Bins
 from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_families, pairs_with_label
@@ -39,7 +39,7 @@ from repsynth.storage.checks import ints
 
 if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter
-    from repsynth.scoring.base import Arrays, Score
+    from repsynth.scoring.base import Score
     from repsynth.scoring.stage import RunPlan, StageOne
 
 SUMS = "sums"

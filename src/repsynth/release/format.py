@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from repsynth import __version__
+from repsynth.arrays import Arrays
 from repsynth.columns.adaptive_histogram import COARSE, Histograms, Look, dump_look, load_look
 from repsynth.columns.cells import first_cells
 from repsynth.data.decode import Kind
@@ -26,7 +27,6 @@ from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Schema, schema_from_dict, schema_to_dict
-from repsynth.scoring.base import Arrays
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import COUNT, LOOKS, SCORES, StageOne, weights_of
 from repsynth.scoring.threshold import Threshold, follows, rows_of, with_threshold

@@ -5,11 +5,9 @@ the record.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from numpy.typing import NDArray
-
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.records import Records
 from repsynth.knobs import Knobs
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 NAT = 2**16
 """Score units in one nat."""
-
-Arrays = dict[str, NDArray[Any]]
 
 
 class Tails(Protocol):

@@ -7,12 +7,13 @@ the loss of a record is known before the run.
 from dataclasses import dataclass, field
 from typing import Any
 
+from repsynth.arrays import Arrays
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.errors import ConfigError
 from repsynth.privacy.events import Event
 from repsynth.privacy.loss import Loss
 from repsynth.schema import Person, Schema
-from repsynth.scoring.base import Arrays, Score, Scorer
+from repsynth.scoring.base import Score, Scorer
 from repsynth.scoring.threshold import Threshold
 from repsynth.scoring.weights import WeightFunction
 

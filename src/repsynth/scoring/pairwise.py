@@ -23,13 +23,13 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins, read_bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.schema import Numeric, Schema
-from repsynth.scoring.base import NAT, Arrays, Scorer
+from repsynth.scoring.base import NAT, Scorer
 from repsynth.storage.checks import ints, require
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from repsynth.arrays import Ints
+from repsynth.arrays import Arrays, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
-from repsynth.scoring.base import NAT, Arrays, Scorer
+from repsynth.scoring.base import NAT, Scorer
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Statistic

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
-from repsynth.scoring.base import NAT, Arrays, Scorer
+from repsynth.scoring.base import NAT, Scorer
 from repsynth.storage.checks import ints
 
 if TYPE_CHECKING:

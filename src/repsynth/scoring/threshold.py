@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit, logit
 
-from repsynth.arrays import Floats, Ints
+from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
-from repsynth.scoring.base import NAT, Arrays, Score, Tails
+from repsynth.scoring.base import NAT, Score, Tails
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from repsynth.arrays import Floats
+from repsynth.arrays import Arrays, Floats
 from repsynth.columns.groups import NONE, of_finer, read_groups
 from repsynth.data.records import Records
 from repsynth.mechanism.kernels import Chosen
@@ -35,7 +35,6 @@ from repsynth.models.uncertainty import (
     nothing_lost,
     table_errors,
 )
-from repsynth.scoring.base import Arrays
 from repsynth.scoring.stage import RunPlan, StageOne
 from repsynth.scoring.weights import FULL
 from repsynth.storage.checks import ints, require

@@ -12,13 +12,12 @@ from repsynth.models.base import Hooks, Kept, Made, Model, Resources, run_second
 from repsynth.privacy.events import RATE_UNIT, SampledEvent
 
 if TYPE_CHECKING:
-    from repsynth.arrays import Floats
+    from repsynth.arrays import Arrays, Floats
     from repsynth.data.records import Records
     from repsynth.mechanism.meter import Meter
     from repsynth.models.network.network import Autoregression, Network
     from repsynth.models.network.optimiser import Training
     from repsynth.schema import Schema
-    from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import RunPlan, StageOne
 
 GRADIENTS = "gradients"
