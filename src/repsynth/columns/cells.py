@@ -23,8 +23,6 @@ MOST_FINE_CELLS = 2**16  # of a column: a bound on memory
 _NOISE_PER_CELL = 4.0  # records in a first cell, in units of its noise, were all cells equally full
 _NARROW = 1024  # values of a column whose first cells have equal width
 _DECADES = 10  # powers of ten below the larger bound that have cells of their own
-_DIGITS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 2, 3, 4, 5, 6, 7, 8, 9))
-"""Where the first cells of a wide column begin within each power of ten, from coarse to fine."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def first_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Bins, ...
     >>> from repsynth.schema import Number
     >>> schema = Schema(columns=(Number(name="pay", min=0.0, max=1e6),))
     >>> [first_cells(schema, rows=rows, sigma=100.0)[0].values for rows in (500, 500_000)]
-    [13, 33]
+    [13, 43]
     """
     most = how_many_cells(rows, sigma)
     return tuple(
@@ -144,7 +142,8 @@ def public_cells(column: Numeric, most: int) -> Bins:
     top = math.floor(math.log10(largest))
     low = max(math.floor(math.log10(column.unit) + 1e-9), top - _DECADES)
     per_decade = most / ((top - low + 1) * (2 if column.min < 0 < column.max else 1))
-    digits = max((each for each in _DIGITS if len(each) <= max(per_decade, 1)), key=len)
+    each = int(np.clip(per_decade, 1, 9))
+    digits = np.unique(np.rint(10 ** (np.arange(each) / each))) if each < 9 else np.arange(1, 10)
     sizes = np.array([float(f"{digit}e{power}") for power in range(low, top + 1) for digit in digits])
     edges = np.concatenate([-sizes, sizes])
     edges = edges[(edges > column.min) & (edges < column.max)]

@@ -22,9 +22,6 @@ _TOP = 2.0**32
 _STEPS = tuple(np.uint32(part * _TOP) for part in (GOLDEN, 2**0.5 - 1))
 """Levels that go on by these steps are even in every stretch, and so are pairs of them."""
 
-_FEW = 8_192
-"""Records for which a guide is not worth its while."""
-
 _GUIDE = 2**17
 _FINEST = 12
 _UNSURE = -1
@@ -165,7 +162,7 @@ class Quotas:
         return np.repeat(np.tile(np.arange(self.values), self.rows), counts.ravel())
 
     def at(self, row: Ints, level: Levels) -> Ints:
-        if len(level) < _FEW:
+        if len(level) < _GUIDE // 16:  # a guide would take longer than a search
             return self._search(row, level)
         bits, guide = self._guide
         found = guide.take((row << bits) | (level >> np.uint32(32 - bits))).astype(np.int64)
