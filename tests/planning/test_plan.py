@@ -54,6 +54,21 @@ def test_a_record_at_the_ceiling_loses_no_more_than_was_asked(model: str) -> Non
         assert plan.rule.weight(1.0, 1.0) <= plan.ceiling
 
 
+@pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim"])
+def test_declaring_the_number_of_rows_leaves_more_for_every_other_measurement(model: str) -> None:
+    """So it makes no result worse: the rest of a plan does not depend on it."""
+    for rows in (300, 40_000, 10**6):
+        plain, declared = (
+            make_plan(SCHEMA, Settings.of(epsilon=1.0, delta=1e-9, model=model, public_rows=known))
+            for known in (None, rows)
+        )
+        assert [*plain.charges] == ["count", *declared.charges]
+        for name, charge in declared.charges.items():
+            assert charge.mu >= plain.charges[name].mu
+            assert (charge.weighted, charge.choice) == (plain.charges[name].weighted, plain.charges[name].choice)
+        assert (plain.rule, plain.ceiling) == (declared.rule, declared.ceiling)
+
+
 def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
     shares = (Share("sums", 0.5), Share("tally", 0.5, weighted=False))
     monkeypatch.setattr(NaiveBayes, "shares", lambda self, schema: shares)

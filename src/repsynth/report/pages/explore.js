@@ -286,9 +286,8 @@ const Explore = (() => {
     } else if (noisy.length) {
       const names = noisy.map((column) => `'${column.name}' (${whole(column.size)} values)`);
       said.push(
-        `${someColumns(names, "has", "have")} fewer records per value than the noise of one, ${whole(sigma)}: what is ` +
-          "learned of it is mostly noise; say in the schema which values are rare together (prefix, parent, rarest; " +
-          "in larger families, if it does), or use a larger epsilon",
+        `${someColumns(names, "has", "have")} fewer records per value than the noise of one, ${whole(sigma)}: rare ` +
+          "values will be mostly noise; group them (prefix or parent in the schema), or use a larger epsilon",
       );
     }
     if (asked.delta * rows > 1) said.push("delta is larger than one over the number of records; use a smaller one");
