@@ -1,4 +1,4 @@
-"""The network as a model of stage 2: it is trained with all that stage 1 leaves."""
+"""The autoregressive model: its settings, its plan, and its files. Training spends all that stage 1 leaves."""
 
 import math
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from repsynth.data.records import Records
     from repsynth.mechanism.meter import Meter
     from repsynth.models.network.network import Autoregression, Network
-    from repsynth.models.network.optimiser import Training
+    from repsynth.models.network.training import Training
     from repsynth.schema import Schema
     from repsynth.scoring.base import Arrays
     from repsynth.scoring.stage import RunPlan, StageOne
 
 GRADIENTS = "gradients"
 _MOST_CELLS = 2**25
-_NOISY_ROUND = 0.02  # of the clip norm and the expected sample
+_NOISY_ROUND = 0.02  # noise relative to the clip norm and the expected sample
 
 
 class Autoregressive(Model, frozen=True):
@@ -47,7 +47,7 @@ class Autoregressive(Model, frozen=True):
     ] = None
 
     def check(self, schema: "Schema", max_model_mb: int) -> None:
-        """It relates columns, so it needs two; and it must fit."""
+        """Refuse a table of one column, a label of too many values, and a network that does not fit in memory."""
         from repsynth.models.network.network import MOST_NETWORK_GROUPS
 
         if len(schema.learned) < 2:
@@ -68,14 +68,14 @@ class Autoregressive(Model, frozen=True):
             )
 
     def require(self) -> None:
-        """What the account of a training needs must be there before anything is spent."""
+        """Refuse to start where the accounting library is missing."""
         from repsynth.privacy.pld import accounting_library
 
         accounting_library()
 
     def rounds(self) -> SampledEvent:
-        """As many as the epochs take; their noise is to be found."""
-        from repsynth.models.network.recipe import CLIP_UNITS
+        """Return the rounds that the epochs take; their noise is not known yet."""
+        from repsynth.models.network.gradients import CLIP_UNITS
         from repsynth.privacy.pld import MOST_ROUNDS
 
         rate = max(1, round(self.sampling_rate * RATE_UNIT)) / RATE_UNIT
@@ -88,9 +88,12 @@ class Autoregressive(Model, frozen=True):
         return SampledEvent(GRADIENTS, float(CLIP_UNITS), math.inf, rate, rounds, weighted=True)
 
     def resources(self, plan: "RunPlan", rows: int) -> Resources:
-        """Measured on one core: for a record in a round of training 0.35 µs for each column and 0.1 ns for each
-        pair of features, hidden units apart; for a round 1 ms, 0.1 ms for each column, and 1 µs for the noise of
-        each parameter; for the account of it all a second; and to level a column 50 ms."""
+        """Estimate memory and time, by times measured on one core.
+
+        A record in a round takes 0.35 µs per column, 0.1 ns per pair of features, and some for hidden units. A
+        round takes 1 ms, 0.1 ms per column, and 1 µs per parameter for its noise. Accounting takes a second, and
+        the levels of a column 50 ms.
+        """
         assert plan.training is not None
         columns, features, hidden = len(plan.schema.learned), _features(plan.schema), self._units(plan, rows)
         megabytes = _megabytes(plan.schema) + rows * (columns + 1) * 4 / 2**20
@@ -104,28 +107,27 @@ class Autoregressive(Model, frozen=True):
         return Resources(megabytes, seconds, warnings)
 
     def _units(self, plan: "RunPlan", rows: float) -> int:
-        from repsynth.models.network.recipe import units_for
+        from repsynth.models.network.training import units_for
 
         return units_for(_of_a_row(plan), rows, len(plan.schema.learned)) if self.hidden is None else self.hidden
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NetworkFit":
-        """Train."""
         from repsynth.models.network.network import Network
-        from repsynth.models.network.train import train
+        from repsynth.models.network.training import train
 
         assert plan.training is not None
         hooks.on_step(GRADIENTS)
         network = Network.of(stage, self._units(plan, stage.histograms.rows))
-        parameters = train(meter, network, plan.training, plan.delta, hooks)
+        parameters = train(meter, network, plan.training, hooks)
         return NetworkFit(network, _of_a_row(plan), parameters)
 
     def load(self, kept: Kept) -> "NetworkFit":
-        """Features are kept, not worked out again: a basis is not unique."""
+        """Read a fit from untrusted files. Features are stored because a basis is not unique."""
         import numpy as np
 
         from repsynth.columns.groups import read_groups
+        from repsynth.models.network.gradients import CLIP_UNITS
         from repsynth.models.network.network import LARGEST_PARAMETER, MOST_HIDDEN, Network
-        from repsynth.models.network.recipe import CLIP_UNITS
         from repsynth.storage.checks import floats, ints, require
 
         require(not kept.described and kept.plan.training is not None, "its parts are not its model's")
@@ -152,21 +154,21 @@ class Autoregressive(Model, frozen=True):
 
 @dataclass(frozen=True)
 class NetworkFit:
-    """What training leaves behind: the network and the average of its parameters."""
+    """A trained network."""
 
     network: "Network"
     event: SampledEvent
     parameters: "Floats"
 
     def influence(self, records: "Records") -> "Floats":
-        """The weight."""
+        """Return each record's weight."""
         return self.network.influence(records)
 
     def kernels(self, *, choices: bool = True) -> "dict[str, Training]":
-        from repsynth.models.network.optimiser import State, Training
+        from repsynth.models.network.training import Recipe, Training
 
         return {
-            GRADIENTS: Training(self.network, self.event, State(self.parameters, self.parameters, self.parameters))
+            GRADIENTS: Training(self.network, self.event, Recipe.of(self.network, self.event), self.parameters)
         }
 
     def choices(self) -> dict[str, Made]:
@@ -179,13 +181,13 @@ class NetworkFit:
         """Unknown: gradients add up no weights."""
 
     def log_likelihoods(self, records: "Records") -> "Floats":
-        """How likely the trained network finds each record: what shadow runs compare."""
+        """Return the log-likelihood of each record, which shadow runs compare."""
         return self.network.log_likelihoods(self.parameters, self.network.parts(records))
 
     def sampler(self) -> "Autoregression":
-        from repsynth.models.network.network import fit_network
+        from repsynth.models.network.network import Autoregression
 
-        return fit_network(self.network, self.parameters)
+        return Autoregression.fit(self.network, self.parameters)
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         network = self.network
@@ -198,23 +200,23 @@ class NetworkFit:
 
 
 def _of_a_row(plan: "RunPlan") -> SampledEvent:
-    """The rounds as they are for a single row, where several may be one person's."""
+    """Return the training in units of one row, where a person may have several."""
     assert plan.training is not None
     return plan.training.of_a_row(plan.schema.rows_per_person)
 
 
 def _megabytes(schema: "Schema") -> float:
-    """What a network takes at most: a square of its features, some ten times over."""
+    """Return the largest memory of a network: ten squares of its features."""
     return max(1.0, 10 * 8 * _most_features(schema) ** 2 / 2**20)
 
 
 def _features(schema: "Schema") -> float:
-    """How many there are, about: rare values are taken together."""
+    """Return the expected number of features: rare values share a group."""
     return 0.7 * _most_features(schema)
 
 
 def _most_features(schema: "Schema") -> int:
-    """How many features the network of a table has at most, before any data is seen."""
+    """Return the largest number of features that a network of this schema can have."""
     from repsynth.models.network.network import MOST_FEATURES, SMOOTH_FEATURES
     from repsynth.schema import Numeric
 
