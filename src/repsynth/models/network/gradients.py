@@ -62,12 +62,12 @@ class Gradients:
     back: Floats  # (hidden units, features): their couplings, on another grid
     back_step: Floats
     top: Floats  # (hidden units, 1): the largest output of each, in units of an input
-    degrees: Ints  # (hidden units,): the first column that each can influence
+    first: Floats  # (columns, hidden units): 1 at the first column that a unit can influence
     mask: Bools
     into_mask: Bools
     clip: float  # the clip norm in units of an input times a feature
     units: int
-    """Grid units in the clip norm: no record's contribution has a larger L2 norm."""
+    """Grid units in the clip norm: no contribution has a larger L2 norm, checked in whole numbers."""
 
     @classmethod
     def of(
@@ -105,17 +105,12 @@ class Gradients:
             back=back,
             back_step=hidden[:, None] / back_grid,
             top=top,
-            degrees=network.degrees,
+            first=(np.arange(len(plain))[:, None] == network.degrees).astype(np.float64),
             mask=network.mask,
             into_mask=network.into_mask,
             clip=max(clip * unit * fine, 1.0),
             units=units,
         )
-
-    @property
-    def sensitivity(self) -> float:
-        """The L2 norm that `_factors` checks for each record in whole numbers."""
-        return float(self.units)
 
     def total(self, parts: Int32s) -> Ints:
         """Return the sum over records, in the order of the network's parameters.
@@ -142,7 +137,10 @@ class Gradients:
         codes = np.where(cells >= 0, np.minimum(cells, self._last), self._last + 1)
         inputs, active = self._inputs(codes)
         errors = self._errors(inputs, codes)
-        backs = self._backs(errors, active)
+        backs: Floats = self.back @ errors  # passed back to the hidden units
+        backs *= self.back_step
+        np.clip(np.rint(backs, out=backs), -_BACK, _BACK, out=backs)
+        backs *= active
         seen, lengths = self._lengths(inputs, codes)
         # These terms are not whole numbers: cumsum fixes the order in which they are added.
         squares = lengths * self._by_column(errors) + seen * self._by_degree(backs)
@@ -177,7 +175,6 @@ class Gradients:
         errors = self.couplings.T @ inputs  # what the inputs add, until a column's errors replace it
         errors *= self.raise_step
         np.clip(np.rint(errors, out=errors), -(2.0**_HALF), 2.0**_HALF, out=errors)
-        gaps = np.any(codes > self._last, axis=1).tolist()
         for k, (block, table, code) in enumerate(zip(self._blocks, self.features, codes, strict=True)):
             logits = table[:, :-1].T @ errors[block]
             logits *= self.logit_step
@@ -187,26 +184,16 @@ class Gradients:
             powers = _POWERS.take(logits.astype(np.intp), mode="clip")
             expected = np.rint((table[:, :-1] @ powers) / powers.sum(axis=0))
             np.subtract(expected, table.take(code, axis=1), out=errors[block])
-            if gaps[k]:
-                errors[block] *= code <= self._last[k]
+            errors[block] *= code <= self._last[k]
         return errors
 
-    def _backs(self, errors: Floats, active: Bools) -> Floats:
-        """Return (hidden units, records): the errors passed back to the hidden units."""
-        backs: Floats = self.back @ errors
-        backs *= self.back_step
-        np.clip(np.rint(backs, out=backs), -_BACK, _BACK, out=backs)
-        backs *= active
-        return backs
-
     def _lengths(self, inputs: Floats, codes: Ints) -> tuple[Floats, Floats]:
-        """Return (columns, records) twice: squared norms of the inputs before each column, without and with the
-        hidden units that can influence it."""
+        """Return (columns, records) twice: squared norms of the inputs of each column, without and with units."""
         seen = np.empty(codes.shape)
         seen[0] = self.constant**2
         for k, table in enumerate(self.inputs[:-1]):
             np.add(seen[k], (table**2).sum(axis=0).take(codes[k]), out=seen[k + 1])
-        return seen, seen + np.cumsum(self._first, axis=0) @ inputs[len(self.into) :] ** 2
+        return seen, seen + np.cumsum(self.first, axis=0) @ inputs[len(self.into) :] ** 2
 
     def _by_column(self, values: Floats) -> Floats:
         """Return (columns, records): sums of squares over each column's features."""
@@ -214,7 +201,7 @@ class Gradients:
 
     def _by_degree(self, values: Floats) -> Floats:
         """Return (columns, records): sums of squares over the hidden units of each degree."""
-        return self._first @ values**2
+        return self.first @ values**2
 
     @cached_property
     def _last(self) -> Ints:
@@ -224,12 +211,6 @@ class Gradients:
     @cached_property
     def _blocks(self) -> list[slice]:
         return _blocks(table.T for table in self.features)
-
-    @cached_property
-    def _first(self) -> Floats:
-        """(columns, hidden units): 1 at the first column that a unit can influence."""
-        first: Bools = np.arange(len(self.features))[:, None] == self.degrees
-        return first.astype(np.float64)
 
 
 def _whole(array: Floats, longest: float) -> tuple[Floats, float]:

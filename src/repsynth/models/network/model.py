@@ -41,9 +41,7 @@ class Autoregressive(Model, frozen=True):
     ] = 0.05
     hidden: Annotated[
         int | None,
-        Meta(
-            ge=0, le=256, description="hidden units, 0 for none (default: by the number of records and the noise)"
-        ),
+        Meta(ge=0, le=256, description="hidden units, 0 for none (default: by the records and the noise)"),
     ] = None
 
     def check(self, schema: "Schema", max_model_mb: int) -> None:
@@ -54,12 +52,9 @@ class Autoregressive(Model, frozen=True):
             raise ConfigError(f"the model {self.name} needs two columns at least; use naive-bayes")
         if self.hidden and len(schema.learned) < 3:
             raise ConfigError("hidden units tell a column from two others; with two columns, use --hidden 0")
-        label = schema.label_column
-        if label is not None and label.size > MOST_NETWORK_GROUPS:
-            raise ConfigError(
-                f"the label has {label.size:,} values, and a network takes {MOST_NETWORK_GROUPS} at most; "
-                "use naive-bayes"
-            )
+        if schema.label_column is not None and schema.label_column.size > MOST_NETWORK_GROUPS:
+            most = f"a network takes {MOST_NETWORK_GROUPS} at most"
+            raise ConfigError(f"the label has {schema.label_column.size:,} values, and {most}; use naive-bayes")
         needed = _megabytes(schema)
         if needed > max_model_mb:
             raise ConfigError(
@@ -90,12 +85,12 @@ class Autoregressive(Model, frozen=True):
     def resources(self, plan: "RunPlan", rows: int) -> Resources:
         """Estimate memory and time, by times measured on one core.
 
-        A record in a round takes 0.35 µs per column, 0.1 ns per pair of features, and some for hidden units. A
-        round takes 1 ms, 0.1 ms per column, and 1 µs per parameter for its noise. Accounting takes a second, and
-        the levels of a column 50 ms.
+        A record in a round takes 0.35 µs per column and 0.1 ns per pair of features; a round 1 ms, 0.1 ms per
+        column, and 1 µs per parameter for its noise; accounting a second, and the levels of a column 50 ms.
         """
         assert plan.training is not None
-        columns, features, hidden = len(plan.schema.learned), _features(plan.schema), self._units(plan, rows)
+        columns, hidden = len(plan.schema.learned), self._units(plan, rows)
+        features = 0.7 * _most_features(plan.schema)  # about: rare values share a group
         megabytes = _megabytes(plan.schema) + rows * (columns + 1) * 4 / 2**20
         taking_part = plan.training.rate * rows
         of_record = 0.35e-6 * columns + 1e-10 * features**2 + hidden * (2e-8 + 2.5e-10 * features)
@@ -118,8 +113,7 @@ class Autoregressive(Model, frozen=True):
         assert plan.training is not None
         hooks.on_step(GRADIENTS)
         network = Network.of(stage, self._units(plan, stage.histograms.rows))
-        parameters = train(meter, network, plan.training, hooks)
-        return NetworkFit(network, _of_a_row(plan), parameters)
+        return NetworkFit(network, _of_a_row(plan), train(meter, network, plan.training, hooks))
 
     def load(self, kept: Kept) -> "NetworkFit":
         """Read a fit from untrusted files. Features are stored because a basis is not unique."""
@@ -140,7 +134,7 @@ class Autoregressive(Model, frozen=True):
             array = arrays[f"features_{i}"]
             require(len(array) % each.count == 0 and len(array) <= each.count**2, "its features do not fit")
             features.append(np.array(floats(array, len(array))).reshape(each.count, -1))
-        degrees = ints(arrays.get("degrees", np.zeros(0, dtype=np.int64)))
+        degrees = ints(arrays["degrees"])
         seen = len(degrees) <= MOST_HIDDEN and bool(np.all((degrees >= 1) & (degrees < len(groups))))
         require(seen and self.hidden in (None, len(degrees)), "its hidden units are out of range")
         width = sum(feature.shape[1] for feature in features) + len(degrees)
@@ -167,9 +161,8 @@ class NetworkFit:
     def kernels(self, *, choices: bool = True) -> "dict[str, Training]":
         from repsynth.models.network.training import Recipe, Training
 
-        return {
-            GRADIENTS: Training(self.network, self.event, Recipe.of(self.network, self.event), self.parameters)
-        }
+        recipe = Recipe.of(self.network, self.event)
+        return {GRADIENTS: Training(self.network, self.event, recipe, self.parameters)}
 
     def choices(self) -> dict[str, Made]:
         return {}
@@ -193,7 +186,7 @@ class NetworkFit:
         network = self.network
         return {}, {
             "parameters": self.parameters,
-            **({"degrees": network.degrees} if network.hidden else {}),
+            "degrees": network.degrees,
             **{f"groups_{i}": groups.of_bin for i, groups in enumerate(network.groups)},
             **{f"features_{i}": features.ravel() for i, features in enumerate(network.features)},
         }
@@ -208,11 +201,6 @@ def _of_a_row(plan: "RunPlan") -> SampledEvent:
 def _megabytes(schema: "Schema") -> float:
     """Return the largest memory of a network: ten squares of its features."""
     return max(1.0, 10 * 8 * _most_features(schema) ** 2 / 2**20)
-
-
-def _features(schema: "Schema") -> float:
-    """Return the expected number of features: rare values share a group."""
-    return 0.7 * _most_features(schema)
 
 
 def _most_features(schema: "Schema") -> int:

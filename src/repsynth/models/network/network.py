@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, cycle, islice
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -65,8 +66,7 @@ class Network:
 
     stage: StageOne
     groups: tuple[Groups, ...]
-    features: tuple[Floats, ...]
-    """(groups, features) of each column."""
+    features: tuple[Floats, ...]  # (groups, features) of each column
     degrees: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """(hidden units,): how many columns each unit sees, in drawing order."""
 
@@ -154,10 +154,7 @@ class Network:
 
     def of_inputs(self, scales: Floats) -> Floats:
         """Return for each parameter the scale of the input that it multiplies."""
-        seen = scales[: 1 + self.width]
-        return self.pack(
-            Layers(*(np.outer(s, np.ones(n)) for s, n in ((scales, self.width), (seen, self.hidden))))
-        )
+        return np.concatenate([scales[np.nonzero(mask)[0]] for mask in (self.mask, self.into_mask)])
 
     def start(self) -> Floats:
         """Return the parameters of independent columns; each hidden unit sees two columns, by a fixed seed."""
@@ -168,12 +165,8 @@ class Network:
             for k in pair:
                 drawn = generator.standard_normal(len(lengths[k]))
                 spread = math.sqrt(max(2 * float(drawn**2 @ lengths[k]), 1e-12))
-                layers.into[self.of_column(k), unit] = drawn / spread
+                layers.into[1:][slice(*self.ends[k : k + 2]), unit] = drawn / spread
         return self.pack(layers)
-
-    def of_column(self, k: int) -> slice:
-        """Return where the k-th column's features are among the inputs."""
-        return slice(1 + self.ends[k], 1 + self.ends[k + 1])
 
     def blank(self, records: int) -> Floats:
         """Return (records, inputs) before any column is known."""
@@ -182,7 +175,9 @@ class Network:
     def add(self, k: int, inputs: Floats, groups: Ints | Int32s, layers: Layers) -> None:
         """Write the groups of the k-th column into the inputs, and the hidden units that see no later column."""
         features = self.features[self.order[k]]
-        inputs[:, self.of_column(k)] = features[np.maximum(groups, 0)] * (groups != NONE)[:, None]
+        inputs[:, 1:][:, slice(*self.ends[k : k + 2])] = (
+            features[np.maximum(groups, 0)] * (groups != NONE)[:, None]
+        )
         units, seen = np.flatnonzero(self.degrees == k + 1), 1 + self.width
         inputs[:, seen + units] = np.clip(inputs[:, :seen] @ layers.into[:, units], 0.0, TOP)
 
@@ -210,28 +205,14 @@ class Autoregression:
 
     network: Network
     layers: Layers
-    levels: tuple[Floats, ...]
-    """Log probabilities of each column's groups, by position among the columns."""
+    levels: list[Floats]  # log probabilities of each column's groups, by position among the columns
 
     @classmethod
     def fit(cls, network: Network, parameters: Floats) -> "Autoregression":
-        """Adjust the levels, column by column, until the mean probabilities of a pool are the released ones.
-
-        This is post-processing, with a fixed seed.
-        """
-        generator = np.random.default_rng(0)
-        layers, inputs = network.unpack(parameters), network.blank(_BATCH)
-        first = np.zeros(_BATCH, dtype=np.int64)
-        levels = [np.log(p) for p in network.probabilities]
-        for k, i in enumerate(network.order):
-            logits = network.logits(k, inputs, layers)
-            for _ in range(20):
-                mean = softmax(logits + levels[i], axis=1).mean(axis=0)
-                levels[i] = levels[i] + np.log(network.probabilities[i]) - np.log(np.maximum(mean, 1e-12))
-            drawn = _pick(logits + levels[i], generator, first)
-            first = drawn if k == 0 else first
-            network.add(k, inputs, drawn, layers)
-        return cls(network, layers, tuple(levels))
+        """Adjust the levels on a pool of draws. This is post-processing, with a fixed seed."""
+        sampler = cls(network, network.unpack(parameters), [np.log(p) for p in network.probabilities])
+        sampler._draw(_BATCH, np.random.default_rng(0), {}, adjust=True)
+        return sampler
 
     @property
     def crossed(self) -> tuple[tuple[Groups, ...], ...]:
@@ -239,12 +220,9 @@ class Autoregression:
         return pairs_with_label(self.network.groups, self.network.stage.schema.label)
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
-        at, pieces = self.network.label, []
-        for start in range(0, max(rows, 1), _BATCH):
-            size, known = min(_BATCH, rows - start), {}
-            if at is not None and label is not None:
-                known = {at: np.full(size, self.network.groups[at].of_bin[label])}
-            pieces.append(self._draw(size, generator, known)[0])
+        at, starts = self.network.label, range(0, max(rows, 1), _BATCH)
+        known = {} if at is None or label is None else {at: self.network.groups[at].of_bin[[label]]}
+        pieces = [self._draw(min(_BATCH, rows - start), generator, known)[0] for start in starts]
         return values_of(np.concatenate(pieces), self._shapes, at, generator)
 
     def complete(self, given: Records, generator: np.random.Generator) -> Completed:
@@ -270,20 +248,34 @@ class Autoregression:
     def _shapes(self) -> tuple[Shape, ...]:
         return shapes_of(self.network.stage.histograms, self.network.groups)
 
-    def _draw(self, rows: int, generator: np.random.Generator, known: Mapping[int, Ints]) -> tuple[Ints, Floats]:
+    def _draw(
+        self, rows: int, generator: np.random.Generator, known: Mapping[int, Ints], *, adjust: bool = False
+    ) -> tuple[Ints, Floats]:
         """Draw groups given those of some columns; also return the log probability of the given ones."""
         network = self.network
         drawn, log = np.zeros((rows, len(network.order)), dtype=np.int64), np.zeros(rows)
         inputs = network.blank(rows)
         for k, i in enumerate(network.order):
-            logits = self.levels[i] + network.logits(k, inputs, self.layers)
+            logits = network.logits(k, inputs, self.layers)
+            if adjust:
+                self.levels[i] = _level(logits, network.probabilities[i])
+            logits += self.levels[i]
             if i in known:
                 drawn[:, i] = known[i]
-                log += log_softmax(logits, axis=1)[np.arange(rows), known[i]]
+                log += log_softmax(logits, axis=1)[np.arange(rows), drawn[:, i]]
             else:
                 drawn[:, i] = _pick(logits, generator, drawn[:, network.order[0]])
             network.add(k, inputs, drawn[:, i], self.layers)
         return drawn, log
+
+
+def _level(logits: Floats, probabilities: Floats) -> Floats:
+    """Return levels with which the mean of the rows' probabilities is about the released one."""
+    target = level = np.log(probabilities)
+    for _ in range(5):
+        mean = softmax(logits + level, axis=1).mean(axis=0)
+        level = level + target - np.log(np.maximum(mean, 1e-12))
+    return level
 
 
 def _pick(logits: Floats, generator: np.random.Generator, first: Ints) -> Ints:
@@ -307,14 +299,12 @@ def _pairs(columns: int, units: int) -> list[tuple[int, int]]:
     Every other pair has the first column, which is the label if there is one. The last column influences none.
     """
     with_first = [(0, k) for k in range(1, columns - 1)]
-    others = [(i, k) for k in range(2, columns - 1) for i in range(1, k)]
-    kinds = [
-        [pairs[j] for j in np.argsort(np.arange(len(pairs)) * GOLDEN % 1.0)]
+    others = [(i, k) for k in range(2, columns - 1) for i in range(1, k)] or with_first
+    spread = (
+        cycle([pairs[j] for j in np.argsort(np.arange(len(pairs)) * GOLDEN % 1.0)])
         for pairs in (with_first, others)
-        if pairs
-    ]
-    turns = [divmod(u, len(kinds)) for u in range(units if kinds else 0)]
-    return [kinds[kind][turn % len(kinds[kind])] for turn, kind in turns]
+    )
+    return list(islice(chain.from_iterable(zip(*spread, strict=True)), units))
 
 
 def _limit(stage: StageOne, i: int, groups: Groups) -> Groups:

@@ -28,9 +28,8 @@ _QUIET = 1e-3  # the largest noise at which hidden units help
 def units_for(event: SampledEvent, rows: float, columns: int) -> int:
     """Return the default number of hidden units: many where the noise is low, otherwise none.
 
-    The measure is the noise of all rounds relative to the sum over all records, times the number of columns. On
-    simulated tables with effects of pairs, hidden units help below 0.003. On tables without such effects they cost
-    a little above 0.001.
+    By the noise of all rounds relative to the sum over all records, times the number of columns: on simulated
+    tables, units help below 0.003 where pairs have effects, and cost a little above 0.001 where they have none.
 
     >>> event = SampledEvent("gradients", sensitivity=1.0, sigma=5.0, rate=0.05, rounds=300)
     >>> units_for(event, rows=30_000, columns=15), units_for(event, rows=100_000, columns=15)
@@ -46,8 +45,7 @@ class Recipe:
 
     clip: float
     learning_rate: float
-    scales: Floats
-    """(inputs,): parameters are learnt in units of the scale of their input."""
+    scales: Floats  # (inputs,): a network parameter is the learnt one times the scale of its input
 
     @classmethod
     def of(cls, network: Network, event: SampledEvent) -> "Recipe":
@@ -67,17 +65,11 @@ class Recipe:
         squares = np.concatenate([network.probabilities[i] @ network.features[i] ** 2 for i in network.order])
         typical = np.concatenate([[1.0], squares, np.full(network.hidden, 0.5)])
         clip = max(math.sqrt((scales**2 * typical) @ network.mask @ squares), 1e-6)
-        reach = _reaches(event.rounds)
-        rate = min(0.2 / (clip * noise * float(np.linalg.norm(reach))), 1.0)
+        reach = np.array([_pace(k, event.rounds) for k in range(event.rounds)])
+        for k in reversed(range(event.rounds - 1)):  # how far a unit gradient moves the last parameters
+            reach[k] += MOMENTUM * reach[k + 1]
+        rate = min(0.2 / (clip * noise * float(np.linalg.norm(reach))), 300 / float(reach.sum()), 1.0)
         return cls(clip, rate, scales)
-
-
-def _reaches(rounds: int) -> Floats:
-    """Return how far a unit gradient in each round moves the last parameters, at a learning rate of 1."""
-    reaches = np.array([_pace(k, rounds) for k in range(rounds)])
-    for k in reversed(range(rounds - 1)):
-        reaches[k] += MOMENTUM * reaches[k + 1]
-    return reaches
 
 
 def _pace(done: int, rounds: int) -> float:
@@ -87,10 +79,7 @@ def _pace(done: int, rounds: int) -> float:
 
 @dataclass
 class Training:
-    """The rounds of a training, as the meter runs them.
-
-    `parameters` and `velocity` are on the recipe's scales and depend on the noisy sums only.
-    """
+    """The rounds of a training, as the meter runs them. Parameters are on the recipe's scales."""
 
     network: Network
     event: SampledEvent
