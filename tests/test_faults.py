@@ -1040,21 +1040,21 @@ FAULTS = [
         "models.network.gradients:Gradients._factors",
         "weights * unit",
         "FULL * unit",
-        NETWORK + "test_a_record_whose_clip_fails_has_no_more_than_its_own_weight",
-    ),
-    Fault(
-        "the gain left out of the norm",
-        "models.network.gradients:Gradients._factors",
-        "squares.sum(axis=0) + gains ** 2",
-        "squares.sum(axis=0)",
-        NETWORK + "test_the_gain_counts_in_the_norm",
-    ),
-    Fault(
-        "no room for the gain",
-        "models.network.gradients:Gradients._factors",
-        "math.sqrt(1 - GAIN ** 2) * unit",
-        "unit",
         NETWORK + "test_the_bound_holds_even_if_the_clip_does_not",
+    ),
+    Fault(
+        "gradients of any norm",
+        "models.network.gradients:Gradients._factors",
+        "squares.sum(axis=0) <= (weights * unit) ** 2",
+        "squares.sum(axis=0) <= np.inf",
+        NETWORK + "test_the_bound_holds_even_if_the_clip_does_not",
+    ),
+    Fault(
+        "weights before the clip",
+        "models.network.gradients:Gradients._factors",
+        "np.maximum(norm, self.clip)",
+        "np.maximum(norm * weights / FULL, self.clip)",
+        NETWORK + "test_a_round_is_the_sum_of_clipped_weighted_gradients_worked_out_one_by_one",
     ),
     # Where tables come from.
     Fault(

@@ -349,8 +349,8 @@ def gradients_that_count_twice(original: Any, self: Any, parts: Any) -> Any:
 @fault(Gradients, "_factors")
 def hidden_units_beside_the_clip(original: Any, self: Any, parts: Any) -> Any:
     """The gradients of hidden units are neither clipped nor checked: they are as long as all the rest."""
-    inputs, errors, backs, gains = original(self, parts)
-    return inputs, errors, backs + np.abs(errors).max(axis=0), gains
+    inputs, errors, backs = original(self, parts)
+    return inputs, errors, backs + np.abs(errors).max(axis=0)
 
 
 @fault(Gradients, "total")

@@ -41,7 +41,6 @@ from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings, settings_to_toml
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
-from repsynth.privacy.shown import fixed_at_most
 from repsynth.release.describe import release_data
 from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
@@ -93,8 +92,7 @@ def synthesize(options: argparse.Namespace) -> None:
             options.interrupted = _SPENT
 
         def on_round(done: Round) -> None:
-            spent = fixed_at_most(done.epsilon, 3)
-            described = f"training: round {done.done} of {done.of}, loss {done.loss:.3f}, ε {spent}"
+            described = f"training: round {done.done} of {done.of}"
             progress.update(task, description=described, completed=len(made.steps) + done.done)
 
         release = run(

@@ -102,13 +102,10 @@ class Fit(Protocol):
 
 @dataclass(frozen=True)
 class Round:
-    """How far a training has come. The loss, in nats per record, is measured with the gradients; `epsilon` is
-    what was spent by then, stage 1 included. Both are as of their last update."""
+    """The rounds of a training that are done, and how many there are. All were charged before the first one."""
 
     done: int
     of: int
-    loss: float
-    epsilon: float
 
 
 @dataclass(frozen=True)

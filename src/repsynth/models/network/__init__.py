@@ -1,9 +1,7 @@
-"""Instantiation B: an autoregressive network, trained by risk-weighted DP-SGD.
+"""The autoregressive model: a network trained by risk-weighted DP-SGD (REPS, instantiation B).
 
-model       its plan, its training, its files
+model       settings, plan and files
 network     the public structure, and drawing from it
-recipe      how to learn, by public numbers alone
-gradients   what a record adds to a round
-optimiser   learning from the noisy sums
-train       the rounds from start to end
+gradients   the weighted, clipped gradient of each record, in exact integers
+training    the recipe, and the descent on noisy sums
 """

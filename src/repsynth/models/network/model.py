@@ -1,4 +1,4 @@
-"""The network as a model of stage 2: it is trained with all that stage 1 leaves."""
+"""The autoregressive model: its settings, its plan, and its files. Training spends all that stage 1 leaves."""
 
 import math
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from repsynth.data.records import Records
     from repsynth.mechanism.meter import Meter
     from repsynth.models.network.network import Autoregression, Network
-    from repsynth.models.network.optimiser import Training
+    from repsynth.models.network.training import Training
     from repsynth.schema import Schema
     from repsynth.scoring.stage import RunPlan, StageOne
 
 GRADIENTS = "gradients"
 _MOST_CELLS = 2**25
-_NOISY_ROUND = 0.02  # of the clip norm and the expected sample
+_NOISY_ROUND = 0.02  # noise relative to the clip norm and the expected sample
 
 
 class Autoregressive(Model, frozen=True):
@@ -40,25 +40,20 @@ class Autoregressive(Model, frozen=True):
     ] = 0.05
     hidden: Annotated[
         int | None,
-        Meta(
-            ge=0, le=256, description="hidden units, 0 for none (default: by the number of records and the noise)"
-        ),
+        Meta(ge=0, le=256, description="hidden units, 0 for none (default: by the records and the noise)"),
     ] = None
 
     def check(self, schema: "Schema", max_model_mb: int) -> None:
-        """It relates columns, so it needs two; and it must fit."""
+        """Refuse a table of one column, a label of too many values, and a network that does not fit in memory."""
         from repsynth.models.network.network import MOST_NETWORK_GROUPS
 
         if len(schema.learned) < 2:
             raise ConfigError(f"the model {self.name} needs two columns at least; use naive-bayes")
         if self.hidden and len(schema.learned) < 3:
             raise ConfigError("hidden units tell a column from two others; with two columns, use --hidden 0")
-        label = schema.label_column
-        if label is not None and label.size > MOST_NETWORK_GROUPS:
-            raise ConfigError(
-                f"the label has {label.size:,} values, and a network takes {MOST_NETWORK_GROUPS} at most; "
-                "use naive-bayes"
-            )
+        if schema.label_column is not None and schema.label_column.size > MOST_NETWORK_GROUPS:
+            most = f"a network takes {MOST_NETWORK_GROUPS} at most"
+            raise ConfigError(f"the label has {schema.label_column.size:,} values, and {most}; use naive-bayes")
         needed = _megabytes(schema)
         if needed > max_model_mb:
             raise ConfigError(
@@ -67,14 +62,14 @@ class Autoregressive(Model, frozen=True):
             )
 
     def require(self) -> None:
-        """What the account of a training needs must be there before anything is spent."""
+        """Refuse to start where the accounting library is missing."""
         from repsynth.privacy.pld import accounting_library
 
         accounting_library()
 
     def rounds(self) -> SampledEvent:
-        """As many as the epochs take; their noise is to be found."""
-        from repsynth.models.network.recipe import CLIP_UNITS
+        """Return the rounds that the epochs take; their noise is not known yet."""
+        from repsynth.models.network.gradients import CLIP_UNITS
         from repsynth.privacy.pld import MOST_ROUNDS
 
         rate = max(1, round(self.sampling_rate * RATE_UNIT)) / RATE_UNIT
@@ -87,11 +82,14 @@ class Autoregressive(Model, frozen=True):
         return SampledEvent(GRADIENTS, float(CLIP_UNITS), math.inf, rate, rounds, weighted=True)
 
     def resources(self, plan: "RunPlan", rows: int) -> Resources:
-        """Measured on one core: for a record in a round of training 0.35 µs for each column and 0.1 ns for each
-        pair of features, hidden units apart; for a round 1 ms, 0.1 ms for each column, and 1 µs for the noise of
-        each parameter; for the account of it all a second; and to level a column 50 ms."""
+        """Estimate memory and time, by times measured on one core.
+
+        A record in a round takes 0.35 µs per column and 0.1 ns per pair of features; a round 1 ms, 0.1 ms per
+        column, and 1 µs per parameter for its noise; accounting a second, and the levels of a column 50 ms.
+        """
         assert plan.training is not None
-        columns, features, hidden = len(plan.schema.learned), _features(plan.schema), self._units(plan, rows)
+        columns, hidden = len(plan.schema.learned), self._units(plan, rows)
+        features = 0.7 * _most_features(plan.schema)  # about: rare values share a group
         megabytes = _megabytes(plan.schema) + rows * (columns + 1) * 4 / 2**20
         taking_part = plan.training.rate * rows
         of_record = 0.35e-6 * columns + 1e-10 * features**2 + hidden * (2e-8 + 2.5e-10 * features)
@@ -103,28 +101,26 @@ class Autoregressive(Model, frozen=True):
         return Resources(megabytes, seconds, warnings)
 
     def _units(self, plan: "RunPlan", rows: float) -> int:
-        from repsynth.models.network.recipe import units_for
+        from repsynth.models.network.training import units_for
 
         return units_for(_of_a_row(plan), rows, len(plan.schema.learned)) if self.hidden is None else self.hidden
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NetworkFit":
-        """Train."""
         from repsynth.models.network.network import Network
-        from repsynth.models.network.train import train
+        from repsynth.models.network.training import train
 
         assert plan.training is not None
         hooks.on_step(GRADIENTS)
         network = Network.of(stage, self._units(plan, stage.histograms.rows))
-        parameters = train(meter, network, plan.training, plan.delta, hooks)
-        return NetworkFit(network, _of_a_row(plan), parameters)
+        return NetworkFit(network, _of_a_row(plan), train(meter, network, plan.training, hooks))
 
     def load(self, kept: Kept) -> "NetworkFit":
-        """Features are kept, not worked out again: a basis is not unique."""
+        """Read a fit from untrusted files. Features are stored because a basis is not unique."""
         import numpy as np
 
         from repsynth.columns.groups import read_groups
+        from repsynth.models.network.gradients import CLIP_UNITS
         from repsynth.models.network.network import LARGEST_PARAMETER, MOST_HIDDEN, Network
-        from repsynth.models.network.recipe import CLIP_UNITS
         from repsynth.storage.checks import floats, ints, require
 
         require(not kept.described and kept.plan.training is not None, "its parts are not its model's")
@@ -137,7 +133,7 @@ class Autoregressive(Model, frozen=True):
             array = arrays[f"features_{i}"]
             require(len(array) % each.count == 0 and len(array) <= each.count**2, "its features do not fit")
             features.append(np.array(floats(array, len(array))).reshape(each.count, -1))
-        degrees = ints(arrays.get("degrees", np.zeros(0, dtype=np.int64)))
+        degrees = ints(arrays["degrees"])
         seen = len(degrees) <= MOST_HIDDEN and bool(np.all((degrees >= 1) & (degrees < len(groups))))
         require(seen and self.hidden in (None, len(degrees)), "its hidden units are out of range")
         width = sum(feature.shape[1] for feature in features) + len(degrees)
@@ -151,18 +147,17 @@ class Autoregressive(Model, frozen=True):
 
 @dataclass(frozen=True)
 class NetworkFit:
-    """What training leaves behind: the network and the average of its parameters."""
+    """A trained network."""
 
     network: "Network"
     event: SampledEvent
     parameters: "Floats"
 
     def kernels(self, *, choices: bool = True) -> "dict[str, Training]":
-        from repsynth.models.network.optimiser import State, Training
+        from repsynth.models.network.training import Recipe, Training
 
-        return {
-            GRADIENTS: Training(self.network, self.event, State(self.parameters, self.parameters, self.parameters))
-        }
+        recipe = Recipe.of(self.network, self.event)
+        return {GRADIENTS: Training(self.network, self.event, recipe, self.parameters)}
 
     def choices(self) -> dict[str, Made]:
         return {}
@@ -174,42 +169,37 @@ class NetworkFit:
         """Unknown: gradients add up no weights."""
 
     def log_likelihoods(self, records: "Records") -> "Floats":
-        """How likely the trained network finds each record: what shadow runs compare."""
+        """Return the log-likelihood of each record, which shadow runs compare."""
         return self.network.log_likelihoods(self.parameters, self.network.parts(records))
 
     def sampler(self) -> "Autoregression":
-        from repsynth.models.network.network import fit_network
+        from repsynth.models.network.network import Autoregression
 
-        return fit_network(self.network, self.parameters)
+        return Autoregression.fit(self.network, self.parameters)
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         network = self.network
         return {}, {
             "parameters": self.parameters,
-            **({"degrees": network.degrees} if network.hidden else {}),
+            "degrees": network.degrees,
             **{f"groups_{i}": groups.of_bin for i, groups in enumerate(network.groups)},
             **{f"features_{i}": features.ravel() for i, features in enumerate(network.features)},
         }
 
 
 def _of_a_row(plan: "RunPlan") -> SampledEvent:
-    """The rounds as they are for a single row, where several may be one person's."""
+    """Return the training in units of one row, where a person may have several."""
     assert plan.training is not None
     return plan.training.of_a_row(plan.schema.rows_per_person)
 
 
 def _megabytes(schema: "Schema") -> float:
-    """What a network takes at most: a square of its features, some ten times over."""
+    """Return the largest memory of a network: ten squares of its features."""
     return max(1.0, 10 * 8 * _most_features(schema) ** 2 / 2**20)
 
 
-def _features(schema: "Schema") -> float:
-    """How many there are, about: rare values are taken together."""
-    return 0.7 * _most_features(schema)
-
-
 def _most_features(schema: "Schema") -> int:
-    """How many features the network of a table has at most, before any data is seen."""
+    """Return the largest number of features that a network of this schema can have."""
     from repsynth.models.network.network import MOST_FEATURES, SMOOTH_FEATURES
     from repsynth.schema import Numeric
 

@@ -1,22 +1,21 @@
-"""Instantiation B: an autoregressive network, label first, one column after the other.
+"""The autoregressive network: its public structure, and how to draw from it. The label comes first.
 
-    log P(column j = g | columns before) = log p(g) + φⱼ(g) · (bⱼ + Σ_{i<j} Wᵢⱼ φᵢ(group of column i) + Uⱼh) + …
+    log P(column j = g | earlier columns) = log p(g) + φⱼ(g) · (bⱼ + Σ_{i<j} Wᵢⱼ φᵢ(column i) + Uⱼh) + const
 
-Before training all parameters are zero: the columns are independent, as the histograms show them. A column's
-features φ are a public basis made from its histogram: smooth in a numeric column, and shorter for rare values
-than an indicator would be, so that noise on the parameters moves rare values no more than common ones.
+Training starts from independent columns with the probabilities p of the released histograms. The features φ of a
+column are a public basis made from its histogram. They are smooth over the ranks of a numeric column. They are
+shorter for rare values than indicators would be, so noise in the parameters does not move rare values more than
+common ones.
 
-Where records are many there are hidden units h = clip(c + Σ Vᵢ φᵢ, 0, TOP), which can say what two columns say
-together and neither of them alone. Each sees the columns up to a place of its own, and reaches those behind it.
-With fewer records they bring nothing: what they could say drowns in the noise that privacy takes.
-
-Drawing needs no more than this file.
+Hidden units h = clip(c + Σ Vᵢ φᵢ, 0, TOP) learn effects of two columns together. Each sees the columns up to its
+degree and influences those after them. With few records such effects are below the noise, so there are none.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, cycle, islice
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -30,68 +29,61 @@ from repsynth.models.completing import Completed, draw_each, effective_size, wit
 from repsynth.scoring.stage import StageOne
 
 MOST_FEATURES = 256
-"""Features of all columns together, as far as each column keeps two."""
+"""The largest number of features of all columns together, unless two for each column are more."""
 
-MOST_NETWORK_GROUPS = 256
-"""Groups of a column at most: of more values, the rarest are taken together."""
+MOST_NETWORK_GROUPS = MOST_HIDDEN = MOST_FEATURES
+"""The largest number of groups of a column (rarer values share one), and of hidden units."""
 
 SMOOTH_FEATURES = 8
-"""Features of a numeric column at most."""
-
-MOST_HIDDEN = 256
+"""The largest number of features of a numeric column."""
 
 TOP = 4.0
-"""What a hidden unit says at most."""
+"""The largest output of a hidden unit."""
 
 LARGEST_PARAMETER = 1e6
-"""Beyond any that a training would find."""
+"""Larger than any parameter that training finds."""
 
-_MOST_GROUPS = 16
-_REACH = 0.2  # of the ranks: how far apart two values still inform each other
-_RARE = 0.1  # values of a smaller probability than this count as if they had it
-_OWN = 0.05  # how much of a value is its own
-_SPIKE = 1.8  # times the probability of an even group: a value that stands for itself
-_OFFSET = 0.5  # how far from the middle a hidden unit begins to say something
-_POOL, _PASSES, _AT_ONCE = 10_000, 20, 8192
-_DRAWS = 32  # for each record that is completed
+_NUMERIC_GROUPS = 2 * SMOOTH_FEATURES
+_BANDWIDTH = 0.2  # of the kernel over the ranks of a numeric column
+_RARE = 0.1  # rarer values get no longer features than a value of this probability
+_OWN = 0.05  # the part of a numeric value's feature that it does not share with its neighbours
+_BATCH = 2**13  # records drawn at once
+_DRAWS = 2**5  # candidates for each record that is completed
 
 
 @dataclass(frozen=True)
 class Layers:
-    """The parameters by what they do: (features,), (features and units, features), (1 and features, units)."""
+    """The parameters by role. Inputs are a constant 1, the features, and the hidden units."""
 
-    biases: Floats
-    couplings: Floats
-    into: Floats
+    couplings: Floats  # (inputs, features); the first row holds the biases
+    into: Floats  # (constant and features, hidden units)
 
 
 @dataclass(frozen=True)
 class Network:
-    """The public structure: what each column is made of, and the score and weights of a record.
-
-    `features` holds (groups, features) of each column; `order` the positions of the columns, the label first.
-    `degrees` says of each hidden unit how many columns it sees, in the order of drawing: the first ones.
-    """
+    """The public structure of a network; the parameters are kept apart."""
 
     stage: StageOne
     groups: tuple[Groups, ...]
-    features: tuple[Floats, ...]
+    features: tuple[Floats, ...]  # (groups, features) of each column
     degrees: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(hidden units,): how many columns each unit sees, in drawing order."""
 
     @classmethod
     def of(cls, stage: StageOne, hidden: int = 0) -> "Network":
-        """The network that suits the released histograms, with so many hidden units."""
-        label = stage.schema.label
-        chosen = choose_groups(stage.histograms, label, most=_MOST_GROUPS, noise=np.inf)
-        groups = tuple(_not_too_many(stage, i, each) for i, each in enumerate(chosen))
+        """Build a network for the released histograms."""
+        chosen = choose_groups(stage.histograms, stage.schema.label, most=_NUMERIC_GROUPS, noise=np.inf)
+        groups = tuple(_limit(stage, i, each) for i, each in enumerate(chosen))
         most = max(2, MOST_FEATURES // len(groups))
         features = tuple(_features(stage, i, each, most) for i, each in enumerate(groups))
-        return cls(
-            stage,
-            groups,
-            features,
-            np.array([last + 1 for _, last in _pairs(len(groups), hidden)], dtype=np.int64),
-        )
+        degrees = np.array([last + 1 for _, last in _pairs(len(groups), hidden)], dtype=np.int64)
+        return cls(stage, groups, features, degrees)
+
+    def parts(self, records: Records) -> Int32s:
+        """Return (records, columns + 1): the group in each column, in drawing order, and the weight."""
+        weight = self.stage.weights.of(self.stage.score.of(records))
+        columns = [*(self.groups[i].of(records) for i in self.order), weight]
+        return np.stack(columns, axis=1).astype(np.int32)
 
     @cached_property
     def label(self) -> int | None:
@@ -101,69 +93,70 @@ class Network:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The columns' positions in the order in which they are drawn."""
+        """The positions of the columns in drawing order."""
         first = [] if self.label is None else [self.label]
         return (*first, *(i for i in range(len(self.groups)) if i != self.label))
 
     @cached_property
     def ends(self) -> Ints:
-        """Where each column's features end, in the order of drawing, from 0 on."""
+        """0, then where each column's features end, in drawing order."""
         return np.cumsum([0, *(self.features[i].shape[1] for i in self.order)])
 
     @property
     def width(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return int(self.ends[-1])
 
     @property
     def hidden(self) -> int:
-        """How many hidden units there are."""
+        """The number of hidden units."""
         return len(self.degrees)
 
     @cached_property
     def mask(self) -> Bools:
-        """(features and hidden units, features): which couplings there are, from earlier columns to later ones."""
-        column = np.repeat(np.arange(len(self.order)), np.diff(self.ends))
-        earlier: Bools = np.append(column, self.degrees - 1)[:, None] < column
+        """(inputs, features): biases, and couplings from earlier columns to later ones."""
+        earlier: Bools = np.concatenate([[-1], self._column, self.degrees - 1])[:, None] < self._column
         return earlier
 
     @cached_property
     def into_mask(self) -> Bools:
-        """(1 and features, hidden units): which of them a unit sees."""
-        column = np.repeat(np.arange(len(self.order)), np.diff(self.ends))
-        seen: Bools = np.append(-1, column)[:, None] < self.degrees
+        """(constant and features, hidden units): the inputs that each unit sees."""
+        seen: Bools = np.append(-1, self._column)[:, None] < self.degrees
         return seen
+
+    @cached_property
+    def _column(self) -> Ints:
+        """(features,): the column of each, in drawing order."""
+        return np.repeat(np.arange(len(self.order)), np.diff(self.ends))
 
     @property
     def size(self) -> int:
-        """How many parameters there are: biases, couplings, then those into hidden units."""
-        return int(self.width + self.mask.sum() + self.into_mask.sum())
+        """The number of parameters."""
+        return int(self.mask.sum() + self.into_mask.sum())
 
     @cached_property
     def probabilities(self) -> tuple[Floats, ...]:
-        """The probabilities of a column's groups that the network starts from: never quite 0."""
+        """The released probabilities of each column's groups, all above 0."""
         return tuple(_probabilities(self.stage, i, groups) for i, groups in enumerate(self.groups))
 
-    def parts(self, records: Records) -> Int32s:
-        """(records, columns and one): the group in each column, in the order of drawing, and the weight."""
-        weight = self.stage.weights.of(self.stage.score.of(records))
-        columns = [*(self.groups[i].of(records) for i in self.order), weight]
-        return np.stack(columns, axis=1).astype(np.int32)
-
     def unpack(self, parameters: Floats) -> Layers:
-        biases, couplings, into = np.split(parameters, np.cumsum([self.width, self.mask.sum()]))
-        return Layers(biases, _filled(self.mask, couplings), _filled(self.into_mask, into))
+        layers = Layers(np.zeros(self.mask.shape), np.zeros(self.into_mask.shape))
+        layers.couplings[self.mask], layers.into[self.into_mask] = np.split(parameters, [self.mask.sum()])
+        return layers
 
     def pack(self, layers: Layers) -> Floats:
-        return np.concatenate([layers.biases, layers.couplings[self.mask], layers.into[self.into_mask]])
+        return np.concatenate([layers.couplings[self.mask], layers.into[self.into_mask]])
+
+    def of_inputs(self, scales: Floats) -> Floats:
+        """Return for each parameter the scale of the input that it multiplies."""
+        return np.concatenate([scales[np.nonzero(mask)[0]] for mask in (self.mask, self.into_mask)])
 
     def start(self) -> Floats:
-        """Independent columns. What a hidden unit sees at first is drawn by a fixed seed: two columns."""
+        """Return the parameters of independent columns; each hidden unit sees two columns, by a fixed seed."""
         generator = np.random.default_rng(0)
         layers = self.unpack(np.zeros(self.size))
         lengths = [self.probabilities[i] @ self.features[i] ** 2 for i in self.order]
         for unit, pair in enumerate(_pairs(len(self.order), self.hidden)):
-            layers.into[0, unit] = _OFFSET * generator.standard_normal()
             for k in pair:
                 drawn = generator.standard_normal(len(lengths[k]))
                 spread = math.sqrt(max(2 * float(drawn**2 @ lengths[k]), 1e-12))
@@ -171,25 +164,26 @@ class Network:
         return self.pack(layers)
 
     def blank(self, records: int) -> Floats:
-        """(records, features and hidden units): the inputs of records of which no column is known."""
-        return np.zeros((records, self.width + self.hidden))
+        """Return (records, inputs) before any column is known."""
+        return np.eye(1, 1 + self.width + self.hidden).repeat(records, axis=0)
 
     def add(self, k: int, inputs: Floats, groups: Ints | Int32s, layers: Layers) -> None:
-        """Write the k-th column's groups into the inputs, and the hidden units that see no column behind it."""
-        inputs[:, slice(*self.ends[k : k + 2])] = _rows_of(self.features[self.order[k]], groups)
-        units = np.flatnonzero(self.degrees == k + 1)
-        if len(units):
-            raised = layers.into[0, units] + inputs[:, : self.width] @ layers.into[1:, units]
-            inputs[:, self.width + units] = np.clip(raised, 0.0, TOP)
+        """Write the groups of the k-th column into the inputs, and the hidden units that see no later column."""
+        features = self.features[self.order[k]]
+        inputs[:, 1:][:, slice(*self.ends[k : k + 2])] = (
+            features[np.maximum(groups, 0)] * (groups != NONE)[:, None]
+        )
+        units, seen = np.flatnonzero(self.degrees == k + 1), 1 + self.width
+        inputs[:, seen + units] = np.clip(inputs[:, :seen] @ layers.into[:, units], 0.0, TOP)
 
     def logits(self, k: int, inputs: Floats, layers: Layers) -> Floats:
-        """(records, groups): how the inputs raise the log probabilities of the k-th column."""
+        """Return (records, groups): what the inputs add to the log probabilities of the k-th column."""
         here = slice(*self.ends[k : k + 2])
-        logs: Floats = (layers.biases[here] + inputs @ layers.couplings[:, here]) @ self.features[self.order[k]].T
-        return logs
+        logits: Floats = inputs @ layers.couplings[:, here] @ self.features[self.order[k]].T
+        return logits
 
     def log_likelihoods(self, parameters: Floats, parts: Int32s) -> Floats:
-        """log P of each record's groups; a cell that takes no part has none."""
+        """Return log P of each record's groups; cells without a group are left out."""
         layers, inputs = self.unpack(parameters), self.blank(len(parts))
         total = np.zeros(len(parts))
         for k, i in enumerate(self.order):
@@ -202,12 +196,18 @@ class Network:
 
 @dataclass(frozen=True)
 class Autoregression:
-    """The trained network, its probabilities levelled so that what is drawn has the released histograms."""
+    """A trained network whose draws have the released histograms."""
 
     network: Network
     layers: Layers
-    levels: tuple[Floats, ...]
-    """The log probabilities of each column's groups, by position among the columns."""
+    levels: list[Floats]  # log probabilities of each column's groups, by position among the columns
+
+    @classmethod
+    def fit(cls, network: Network, parameters: Floats) -> "Autoregression":
+        """Adjust the levels on a pool of draws. This is post-processing, with a fixed seed."""
+        sampler = cls(network, network.unpack(parameters), [np.log(p) for p in network.probabilities])
+        sampler._draw(_BATCH, np.random.default_rng(0), {}, adjust=True)
+        return sampler
 
     @property
     def crossed(self) -> tuple[tuple[Groups, ...], ...]:
@@ -215,18 +215,16 @@ class Autoregression:
         return pairs_with_label(self.network.groups, self.network.stage.schema.label)
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
-        pieces = [
-            self.draw_groups(min(_AT_ONCE, rows - start), generator, label)
-            for start in range(0, max(rows, 1), _AT_ONCE)
-        ]
-        return values_of(np.concatenate(pieces), self._shapes, self.network.label, generator)
+        at, starts = self.network.label, range(0, max(rows, 1), _BATCH)
+        known = {} if at is None or label is None else {at: self.network.groups[at].of_bin[[label]]}
+        pieces = [self._draw(min(_BATCH, rows - start), generator, known)[0] for start in starts]
+        return values_of(np.concatenate(pieces), self._shapes, at, generator)
 
     def complete(self, given: Records, generator: np.random.Generator) -> Completed:
-        """The columns that are not given: of some draws for each record with the given ones set, one is chosen by
-        how likely what is given is in it."""
+        """Draw the columns that are not given: importance sampling from some draws for each record."""
         parts = []
-        for start in range(0, max(given.rows, 1), _AT_ONCE // _DRAWS):
-            part = given.take(np.arange(start, min(start + _AT_ONCE // _DRAWS, given.rows)))
+        for start in range(0, max(given.rows, 1), _BATCH // _DRAWS):
+            part = given.take(np.arange(start, min(start + _BATCH // _DRAWS, given.rows)))
             known = {
                 i: np.repeat(groups.of(part), _DRAWS)
                 for i, groups in enumerate(self.network.groups)
@@ -245,107 +243,75 @@ class Autoregression:
     def _shapes(self) -> tuple[Shape, ...]:
         return shapes_of(self.network.stage.histograms, self.network.groups)
 
-    def draw_groups(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Ints:
-        """(records, columns): groups, drawn one column after the other."""
-        network = self.network
-        known = {}
-        if network.label is not None and label is not None:
-            known = {network.label: np.full(rows, network.groups[network.label].of_bin[label])}
-        return self._draw(rows, generator, known)[0]
-
-    def _draw(self, rows: int, generator: np.random.Generator, known: Mapping[int, Ints]) -> tuple[Ints, Floats]:
-        """The same, with some columns' groups as they are known; and the log probability of those."""
+    def _draw(
+        self, rows: int, generator: np.random.Generator, known: Mapping[int, Ints], *, adjust: bool = False
+    ) -> tuple[Ints, Floats]:
+        """Draw groups given those of some columns; also return the log probability of the given ones."""
         network = self.network
         drawn, log = np.zeros((rows, len(network.order)), dtype=np.int64), np.zeros(rows)
         inputs = network.blank(rows)
         for k, i in enumerate(network.order):
-            logits = self.levels[i] + network.logits(k, inputs, self.layers)
+            logits = network.logits(k, inputs, self.layers)
+            if adjust:
+                self.levels[i] = _level(logits, network.probabilities[i])
+            logits += self.levels[i]
             if i in known:
                 drawn[:, i] = known[i]
-                log += log_softmax(logits, axis=1)[np.arange(rows), known[i]]
+                log += log_softmax(logits, axis=1)[np.arange(rows), drawn[:, i]]
             else:
                 drawn[:, i] = _pick(logits, generator, drawn[:, network.order[0]])
             network.add(k, inputs, drawn[:, i], self.layers)
         return drawn, log
 
 
-def fit_network(network: Network, parameters: Floats) -> Autoregression:
-    """The model from the trained parameters. Columns are levelled one after the other, on a pool of drawn
-    records: by how much the mean of their probabilities misses the released one. A fixed seed: this is free."""
-    generator = np.random.default_rng(0)
-    layers, inputs = network.unpack(parameters), network.blank(_POOL)
-    first = np.zeros(_POOL, dtype=np.int64)
-    found: dict[int, Floats] = {}
-    for k, i in enumerate(network.order):
-        logits = network.logits(k, inputs, layers)
-        level = np.log(network.probabilities[i])
-        for _ in range(_PASSES):
-            mean = np.exp(log_softmax(logits + level, axis=1)).mean(axis=0)
-            level = level + np.log(network.probabilities[i]) - np.log(np.maximum(mean, 1e-12))
-        found[i] = level
-        drawn = _pick(logits + level, generator, first)
-        first = drawn if k == 0 else first
-        network.add(k, inputs, drawn, layers)
-    return Autoregression(network, layers, tuple(found[i] for i in range(len(network.order))))
+def _level(logits: Floats, probabilities: Floats) -> Floats:
+    """Return levels with which the mean of the rows' probabilities is about the released one."""
+    target = level = np.log(probabilities)
+    for _ in range(5):
+        mean = softmax(logits + level, axis=1).mean(axis=0)
+        level = level + target - np.log(np.maximum(mean, 1e-12))
+    return level
 
 
-def _pick(logs: Floats, generator: np.random.Generator, among: Ints) -> Ints:
-    """One group for each row of log probabilities.
+def _pick(logits: Floats, generator: np.random.Generator, first: Ints) -> Ints:
+    """Draw one group for each row, in even quotas.
 
-    Records of the same group in the first column that expect about the same are lined up, and levels go round by
-    the golden section: probabilities come out nearer to what is expected than by independent draws.
+    Rows are sorted by their group in the first column, then by their mean. Levels along that line follow the
+    golden ratio, so frequencies are nearer to the probabilities than with independent draws.
     """
-    ends = np.cumsum(softmax(logs, axis=1), axis=1)
-    expected = (ends.shape[1] - ends.sum(axis=1)).round(6)
-    line = np.lexsort((generator.random(len(logs)), expected, among))
-    level = np.empty(len(logs))
-    level[line] = (np.arange(len(logs)) * GOLDEN + generator.random()) % 1.0
-    picked: Ints = np.minimum((ends <= level[:, None]).sum(axis=1), logs.shape[1] - 1)
+    ends = np.cumsum(softmax(logits, axis=1), axis=1)
+    mean = (ends.shape[1] - ends.sum(axis=1)).round(6)
+    line = np.lexsort((generator.random(len(logits)), mean, first))
+    level = np.empty(len(logits))
+    level[line] = (np.arange(len(logits)) * GOLDEN + generator.random()) % 1.0
+    picked: Ints = np.minimum((ends <= level[:, None]).sum(axis=1), logits.shape[1] - 1)
     return picked
 
 
 def _pairs(columns: int, units: int) -> list[tuple[int, int]]:
-    """The columns that each hidden unit sees at first: every other one the first column, the label where there is
-    one, and one more; the others any two, evenly spread. The last column tells nothing of any other."""
+    """Return the two columns that each hidden unit sees at first, evenly spread over all pairs.
+
+    Every other pair has the first column, which is the label if there is one. The last column influences none.
+    """
     with_first = [(0, k) for k in range(1, columns - 1)]
-    others = [(i, k) for k in range(2, columns - 1) for i in range(1, k)]
-    lists = [
-        [pairs[j] for j in np.argsort(np.arange(len(pairs)) * GOLDEN % 1.0)] for pairs in (with_first, others)
-    ]
-    lists = [pairs for pairs in lists if pairs]
-    return [
-        lists[u % len(lists)][u // len(lists) % len(lists[u % len(lists)])] for u in range(units if lists else 0)
-    ]
+    others = [(i, k) for k in range(2, columns - 1) for i in range(1, k)] or with_first
+    spread = (
+        cycle([pairs[j] for j in np.argsort(np.arange(len(pairs)) * GOLDEN % 1.0)])
+        for pairs in (with_first, others)
+    )
+    return list(islice(chain.from_iterable(zip(*spread, strict=True)), units))
 
 
-def _filled(mask: Bools, values: Floats) -> Floats:
-    """These values where the mask says so, and zeros."""
-    filled = np.zeros(mask.shape)
-    filled[mask] = values
-    return filled
-
-
-def _rows_of(table: Floats, groups: Ints | Int32s) -> Floats:
-    """The row of each group; zeros where there is none."""
-    rows: Floats = table[np.maximum(groups, 0)] * (groups != NONE)[:, None]
-    return rows
-
-
-def _not_too_many(stage: StageOne, i: int, groups: Groups) -> Groups:
-    """The groups of a column, the rarest of them taken together where there are very many."""
+def _limit(stage: StageOne, i: int, groups: Groups) -> Groups:
+    """Merge the rarest groups of a column that has too many; missing cells keep their own."""
     if groups.count <= MOST_NETWORK_GROUPS:
         return groups
-    rank = np.empty(groups.count, dtype=np.int64)
-    rank[np.argsort(-groups.sum_up(stage.histograms.levels(i)), kind="stable")] = np.arange(groups.count)
-    missing = groups.of_bin[-1]
-    if missing != NONE:  # they keep a group of their own, the last one
-        rank[rank > rank[missing]] -= 1
-    last = MOST_NETWORK_GROUPS - 1 - (missing != NONE)
-    of_group = np.minimum(rank, last)
-    if missing != NONE:
-        of_group[missing] = last + 1
-    of_bin = np.where(groups.of_bin == NONE, NONE, of_group[groups.of_bin])
-    return Groups(groups.bins, of_bin)
+    counts = groups.sum_up(stage.histograms.levels(i))
+    if groups.of_bin[-1] != NONE:
+        counts[groups.of_bin[-1]] = np.inf
+    rank = np.argsort(np.argsort(-counts, kind="stable"))
+    merged = np.minimum(rank, MOST_NETWORK_GROUPS - 1)
+    return Groups(groups.bins, np.where(groups.of_bin == NONE, NONE, merged[groups.of_bin]))
 
 
 def _probabilities(stage: StageOne, i: int, groups: Groups) -> Floats:
@@ -355,23 +321,19 @@ def _probabilities(stage: StageOne, i: int, groups: Groups) -> Floats:
 
 
 def _features(stage: StageOne, i: int, groups: Groups, most: int) -> Floats:
-    """(groups, features): a square root of a kernel that says which values inform each other, centred."""
+    """Return (groups, features): the first principal components of a kernel over the groups, centred."""
     probabilities = _probabilities(stage, i, groups)
-    own = 1 / (probabilities + _RARE)
-    if groups.bins.starts is None:
-        kernel = np.diag(own)
-    else:
-        spike = probabilities > _SPIKE / len(probabilities)
-        spike[groups.in_order :] = True  # special values, and the missing
-        spread = np.where(spike, 0.0, probabilities)
-        rank = (np.cumsum(spread) - spread / 2) / max(float(spread.sum()), 1e-9)
-        near = 1 + np.exp(-((rank[:, None] - rank) ** 2) / (2 * _REACH**2))
-        kernel = np.where(spike[:, None] | spike, 0.0, near) + np.diag(own * np.where(spike, 1.0, _OWN))
+    kernel = np.diag(1 / (probabilities + _RARE))
+    if groups.in_order:
+        numbers = slice(groups.in_order)  # special values and missing cells have no neighbours
+        mass = probabilities[numbers] / probabilities[numbers].sum()
+        rank = np.cumsum(mass) - mass / 2
+        near = 1 + np.exp(-((rank[:, None] - rank) ** 2) / (2 * _BANDWIDTH**2))
+        kernel[numbers, numbers] = near + _OWN * kernel[numbers, numbers]
         most = min(most, SMOOTH_FEATURES)
     centred = np.eye(len(probabilities)) - probabilities
-    kernel = centred @ kernel @ centred.T
     root = np.sqrt(probabilities)
-    size, direction = np.linalg.eigh(root[:, None] * kernel * root)
+    size, direction = np.linalg.eigh(root[:, None] * (centred @ kernel @ centred.T) * root)
     kept = np.argsort(-size)[: min(most, len(probabilities) - 1)]
     length = np.sqrt(np.clip(size[kept] / max(float(size.max()), 1e-12), 1e-6, 1.0))
     features: Floats = direction[:, kept] / root[:, None] * length
