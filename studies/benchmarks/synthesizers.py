@@ -55,7 +55,7 @@ MODELS = ("naive-bayes", "mst", "aim")
 METHODS = (
     Method("real", "records", ""),
     *(Method("repsynth", model, setting) for setting in (LABEL, NO_LABEL) for model in MODELS),
-    Method("opendp", "MST", "equal bins"),
+    Method("opendp", "MST", "equal bins", runs=1),
     Method("opendp", "MST", "asinh bins"),
     Method("smartnoise", "MST", "equal bins", runs=1),
     Method("smartnoise", "MST", "asinh bins"),
