@@ -93,7 +93,7 @@ def bin_starts(column, bins: str):
 def encode(records, schema, bins: str) -> tuple[dict, dict]:
     """Return a table of codes from 0 on, and the number of codes of each column.
 
-    A column that dpmm bins itself has its positions and its bounds instead, with special codes below zero.
+    A column that dpmm bins itself has numbers and bounds instead, with special codes just below the numbers.
     """
     import numpy as np
 
@@ -102,8 +102,9 @@ def encode(records, schema, bins: str) -> tuple[dict, dict]:
     for column in schema.numeric:
         special = codes[column.name] - column.steps  # 1, 2, ... for special codes
         if bins == "own bins":
-            domain[column.name] = {"lower": -len(column.special), "upper": column.steps}
-            codes[column.name] = np.where(special > 0, -special, codes[column.name])
+            unit = (column.max - column.min) / column.steps
+            domain[column.name] = {"lower": column.min - len(column.special) * unit, "upper": column.max}
+            codes[column.name] = column.min + np.where(special > 0, -special, codes[column.name]) * unit
         else:
             starts = bin_starts(column, bins)
             domain[column.name] = len(starts) + len(column.special)
@@ -116,16 +117,19 @@ def decode(codes: dict, schema, bins: str, generator) -> dict:
     """Undo `encode`: draw a position uniformly from each bin."""
     import numpy as np
 
-    found = {name: np.rint(values).astype(np.int64) for name, values in codes.items()}
+    found = {name: values.astype(np.int64) for name, values in codes.items()}
     for column in schema.numeric:
         values = found[column.name]
         if bins == "own bins":
+            unit = (column.max - column.min) / column.steps
+            values = np.rint((codes[column.name] - column.min) / unit).astype(np.int64)
             numbers, special = np.clip(values, 0, column.steps), -values
         else:
             starts = bin_starts(column, bins)
             cells = np.minimum(values, len(starts) - 1)
             numbers = generator.integers(starts[cells], np.append(starts[1:], column.steps + 1)[cells])
             special = values - len(starts) + 1
+        special = np.minimum(special, len(column.special))
         found[column.name] = np.where(special > 0, column.steps + special, numbers)
     return found
 
@@ -207,6 +211,7 @@ def fit_smartnoise(task: dict, frame):
 
 
 def fit_dpmm(task: dict, frame):
+    import pandas as pd
     from dpmm import pipelines
 
     own = task["setting"] == "own bins"
@@ -214,7 +219,7 @@ def fit_dpmm(task: dict, frame):
     for name in domain if own else ():
         if isinstance(domain[name], int):
             domain[name] = {"categories": list(range(domain[name]))}
-            frame[name] = frame[name].astype("category")
+            frame[name] = pd.Categorical(frame[name], **domain[name])
     budget = {"epsilon": 0.9 * epsilon, "proc_epsilon": 0.1 * epsilon} if own else {"epsilon": epsilon}
     pipeline = getattr(pipelines, f"{task['model']}Pipeline")
     model = pipeline(**budget, delta=task["delta"], disable_processing=not own, n_jobs=1)
