@@ -110,7 +110,7 @@ def encode(records, schema, bins: str) -> tuple[dict, dict]:
             domain[column.name] = len(starts) + len(column.special)
             cells = np.searchsorted(starts, codes[column.name], side="right") - 1
             codes[column.name] = np.where(special > 0, len(starts) - 1 + special, cells)
-    return codes, domain
+    return codes, {name: domain[name] for name in codes}  # dpmm needs the order of the columns
 
 
 def decode(codes: dict, schema, bins: str, generator) -> dict:
