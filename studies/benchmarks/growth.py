@@ -14,6 +14,7 @@ distances are what chance alone makes. ε = 1, δ = 1/n² (1e-11 at least), seed
 import argparse
 import json
 import math
+import resource
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,15 @@ def write(path: Path, rows: int, seed: int) -> None:
             writer.write_table(piece)
 
 
+def peak_megabytes() -> float:
+    """The most memory this process ever held (its own: what it was started from does not count)."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def child(text: str) -> None:
     """Fit and draw in this process; what it took goes to the standard output as JSON."""
     from repsynth.data.sources import open_source
@@ -91,7 +101,6 @@ def child(text: str) -> None:
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
     from repsynth.schema import schema_from_dict
-    from studies.benchmarks.synthesizers import peak_megabytes
 
     task = json.loads(text)
     rows = task["rows"]

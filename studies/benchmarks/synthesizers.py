@@ -1,167 +1,166 @@
-"""Synthesizers side by side: the same split, the same (ε, δ), one process per method.
+"""Synthesizers side by side: the same splits, the same (ε, δ), the same public knowledge.
 
-For each: CPU seconds and wall seconds after import, peak memory, and the measures of `judge.py`; distances on
-twenty equal bins and on the strict grid. δ = 1/n², 70 % of the complete records to learn from.
+    python -m studies.benchmarks.synthesizers --data-dir FOLDER --peer opendp=PYTHON --peer dpmm=PYTHON ...
+    python -m studies.benchmarks.synthesizers --data-dir FOLDER --ours
 
-    python -m studies.benchmarks.synthesizers --data-dir FOLDER
-    python -m studies.benchmarks.synthesizers --data-dir FOLDER --peer dpmm=/path/to/its/python --peer opendp=...
-    python -m studies.benchmarks.synthesizers --data-dir FOLDER --table nist
+FOLDER holds adult.csv, nist_national2019.csv and, from `packaged.py`, bikes.parquet with bikes.toml. PYTHON is the
+interpreter of an environment with one peer: opendp[mbi] and pandas, smartnoise-synth, or dpmm. ε = 1, δ = 1/n².
 
-A peer runs in an environment of its own, which needs the peer alone: dpmm, smartnoise-synth, or opendp[mbi] and
-pandas. Peers are told what is public (bounds and categories) as far as they take it, and run with their defaults.
-A method that fails or takes longer than --minutes has its reason in the table, and is not tried on further splits.
+Peers get public bins of each number: 20 of equal width, or asinh bins (`bin_starts`). A number is then drawn
+uniformly from its bin. dpmm can also find bins with a tenth of ε ("own bins"). Tools built on mbi 1.1 draw records
+from one fitted model in two ways: "round", their default, and "sample", which draws records independently.
+
+Each run is stored in results/synthesizers.json when it ends. A stored run is not repeated; --ours repeats ours. A
+method that fails or exceeds --minutes of CPU time is stored with the reason and not tried on further splits.
 """
 
 import argparse
 import json
+import os
 import re
 import resource
 import signal
 import subprocess
-import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-OURS = {
-    "naive-bayes": {"model": "naive-bayes", "weights": "uniform"},
-    "naive-bayes, targeted": {"model": "naive-bayes", "weights": "targeted"},
-    "mst": {"model": "mst", "weights": "uniform"},
-    "mst, targeted": {"model": "mst", "weights": "targeted"},
-    "mst, hinge-exp 1": {"model": "mst", "weights": "hinge-exp", "gamma": 1.0},
-    "mst, hinge-exp 2": {"model": "mst", "weights": "hinge-exp", "gamma": 2.0},
-    "mst, hinge-exp 4": {"model": "mst", "weights": "hinge-exp", "gamma": 4.0},
-    "aim": {"model": "aim", "weights": "uniform"},
-    "aim, targeted": {"model": "aim", "weights": "targeted"},
-    "autoregressive": {"model": "autoregressive", "weights": "uniform"},
-    "autoregressive, targeted": {"model": "autoregressive", "weights": "targeted"},
-    "autoregressive, hinge-exp 1": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 1.0},
-    "autoregressive, hinge-exp 2": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 2.0},
-    "autoregressive, hinge-exp 4": {"model": "autoregressive", "weights": "hinge-exp", "gamma": 4.0},
-}
-PEERS = {
-    "opendp": ("OpenDP MST",),
-    "dpmm": ("dpmm MST", "dpmm PrivBayes", "dpmm AIM"),
-    "smartnoise": ("smartnoise MST", "smartnoise AIM"),
-}
-COSTS = {"cpu": "CPU s", "wall": "wall s", "peak": "peak MB"}
-MEASURES = {
-    "LR": "LR",
-    "GB": "GB",
-    "1-way, equal": "1-way",
-    "2-way, equal": "2-way",
-    "1-way": "strict",
-    "2-way": "strict",
-}
+RESULTS = Path(__file__).parent / "results" / "synthesizers.json"
+TABLES = ("adult", "nist", "bikes")
+DRAWS = {"opendp": ("round", "sample"), "smartnoise": ("round", "sample"), "dpmm": ("",)}
 
 
-class Clock:
-    """CPU and wall seconds of what happens within it."""
+@dataclass(frozen=True)
+class Method:
+    """A model of a tool: peers have bins; ours know the label or not. `runs`: how many splits it gets."""
 
-    def __enter__(self) -> "Clock":
-        self.cpu, self.wall = -time.process_time(), -time.perf_counter()
-        return self
+    tool: str
+    model: str
+    setting: str
+    runs: int = 3
 
-    def __exit__(self, *_: object) -> None:
-        self.cpu += time.process_time()
-        self.wall += time.perf_counter()
+    @property
+    def name(self) -> str:
+        return f"{self.tool} {self.model}"
 
-
-def synthesize_ours(task: dict, train: Path, out: Path) -> Clock:
-    import pyarrow.parquet as pq
-
-    from repsynth.data.sources import open_source
-    from repsynth.pipeline.run import run
-    from repsynth.planning.plan import make_plan
-    from repsynth.planning.settings import Settings
-    from repsynth.schema import schema_from_dict
-
-    table = pq.read_table(train)
-    settings = Settings.of(
-        epsilon=task["epsilon"], delta=task["delta"], public_rows=table.num_rows, **task["options"]
-    )
-    with Clock() as clock:
-        made = run(make_plan(schema_from_dict(task["schema"]), settings), open_source(table)).sample(
-            table.num_rows
-        )
-    pq.write_table(made, out)
-    return clock
+    @property
+    def settings(self) -> list[str]:
+        """The settings of the rows in the results: one for each way to draw records."""
+        return [f"{self.setting}, {draws}" if draws else self.setting for draws in DRAWS.get(self.tool, ("",))]
 
 
-def read_frame(task: dict, train: Path):
-    """The table as peers get it: categories as text, whatever they look like."""
-    import pandas as pd
-
-    text = {name: str for name, values in task["domain"].items() if "categories" in values}
-    return pd.read_csv(train, dtype=text, keep_default_na=False)
-
-
-def synthesize_dpmm(task: dict, train: Path, out: Path) -> Clock:
-    from dpmm.pipelines import AIMPipeline, MSTPipeline, PrivBayesPipeline
-
-    frame = read_frame(task, train)
-    pipeline = {"MST": MSTPipeline, "AIM": AIMPipeline, "PrivBayes": PrivBayesPipeline}[task["method"].split()[1]]
-    budget = {"epsilon": 0.9 * task["epsilon"], "proc_epsilon": 0.1 * task["epsilon"], "delta": task["delta"]}
-    for name, values in task["domain"].items():
-        if "categories" in values:
-            frame[name] = frame[name].astype("category")
-    with Clock() as clock:
-        model = pipeline(**budget)
-        model.fit(frame, task["domain"])
-        made = model.generate(n_records=len(frame))
-    made.to_csv(out, index=False)
-    return clock
+LABEL, NO_LABEL = "label named", "label not named"
+MODELS = ("naive-bayes", "mst", "aim")
+METHODS = (
+    Method("real", "records", ""),
+    *(Method("repsynth", model, setting) for setting in (LABEL, NO_LABEL) for model in MODELS),
+    Method("opendp", "MST", "equal bins", runs=1),
+    Method("opendp", "MST", "asinh bins"),
+    Method("smartnoise", "MST", "equal bins", runs=1),
+    Method("smartnoise", "MST", "asinh bins"),
+    Method("smartnoise", "AIM", "asinh bins", runs=1),
+    Method("dpmm", "MST", "own bins"),
+    Method("dpmm", "MST", "asinh bins"),
+    Method("dpmm", "PrivBayes", "own bins", runs=1),
+    Method("dpmm", "AIM", "asinh bins", runs=1),
+)
 
 
-def synthesize_smartnoise(task: dict, train: Path, out: Path) -> Clock:
-    """Twenty equal bins of each number between its bounds, so that nothing is spent on preparing."""
-    from snsynth import Synthesizer
-    from snsynth.transform import BinTransformer
-
-    frame = read_frame(task, train)
-    bins = {
-        name: BinTransformer(bins=20, lower=values["lower"], upper=values["upper"])
-        for name, values in task["domain"].items()
-        if "lower" in values
-    }
-    with Clock() as clock:
-        model = Synthesizer.create(task["method"].split()[1].lower(), epsilon=task["epsilon"], delta=task["delta"])
-        model.fit(frame, transformer=bins, categorical_columns=[name for name in frame if name not in bins])
-        made = model.sample(len(frame))
-    made.to_csv(out, index=False)
-    return clock
+# Public bins
 
 
-def synthesize_opendp(task: dict, train: Path, out: Path) -> Clock:
-    """Twenty equal bins of each number: beyond its last cut OpenDP draws one unit only, so the upper bound is one.
-    All keys are public, so the budget is pure ρ."""
+def bin_starts(column, bins: str):
+    """Return the first position of each bin of a numeric column, from its public bounds alone.
+
+    asinh bins: one for each value if there are at most 100. Otherwise 40 that grow with the distance from zero, or
+    from the lower bound if zero is out of bounds, and one each for zero and the two bounds.
+    """
     import numpy as np
+
+    steps = column.steps
+    if bins == "equal bins":
+        starts = np.linspace(0, steps + 1, 21)[:-1]
+    elif steps < 100:
+        starts = np.arange(steps + 1)
+    else:
+        zero = np.clip(round(-column.min / (column.max - column.min) * steps), 0, steps)
+        spaced = np.linspace(*np.arcsinh((np.array([0, steps]) - zero) * 100 / steps), 41)
+        starts = [*(zero + np.sinh(spaced) * steps / 100), 0, 1, zero, zero + 1, steps]
+    return np.unique(np.clip(starts, 0, steps).astype(np.int64))
+
+
+def encode(records, schema, bins: str) -> tuple[dict, dict]:
+    """Return a table of codes from 0 on, and the number of codes of each column.
+
+    A column that dpmm bins itself has numbers and bounds instead, with special codes just below the numbers.
+    """
+    import numpy as np
+
+    codes = dict(records.codes)
+    domain: dict = {column.name: column.size for column in (*schema.discrete, schema.label_column)}
+    for column in schema.numeric:
+        special = codes[column.name] - column.steps  # 1, 2, ... for special codes
+        if bins == "own bins":
+            unit = (column.max - column.min) / column.steps
+            domain[column.name] = {"lower": column.min - len(column.special) * unit, "upper": column.max}
+            codes[column.name] = column.min + np.where(special > 0, -special, codes[column.name]) * unit
+        else:
+            starts = bin_starts(column, bins)
+            domain[column.name] = len(starts) + len(column.special)
+            cells = np.searchsorted(starts, codes[column.name], side="right") - 1
+            codes[column.name] = np.where(special > 0, len(starts) - 1 + special, cells)
+    return codes, {name: domain[name] for name in codes}  # dpmm needs the order of the columns
+
+
+def decode(codes: dict, schema, bins: str, generator) -> dict:
+    """Undo `encode`: draw a position uniformly from each bin."""
+    import numpy as np
+
+    found = {name: values.astype(np.int64) for name, values in codes.items()}
+    for column in schema.numeric:
+        values = found[column.name]
+        if bins == "own bins":
+            unit = (column.max - column.min) / column.steps
+            values = np.rint((codes[column.name] - column.min) / unit).astype(np.int64)
+            numbers, special = np.clip(values, 0, column.steps), -values
+        else:
+            starts = bin_starts(column, bins)
+            cells = np.minimum(values, len(starts) - 1)
+            numbers = generator.integers(starts[cells], np.append(starts[1:], column.steps + 1)[cells])
+            special = values - len(starts) + 1
+        special = np.minimum(special, len(column.special))
+        found[column.name] = np.where(special > 0, column.steps + special, numbers)
+    return found
+
+
+# Peers, each in its own environment
+
+
+def fit_opendp(task: dict, frame):
+    """All keys are public, so the whole budget is ρ. OpenDP adds a null to every column; it gets another value."""
     import opendp.prelude as dp
     import polars as pl
 
     dp.enable_features("contrib")
-    frame = pl.from_pandas(read_frame(task, train))
-    keys, cuts = {}, {}
-    for name, values in task["domain"].items():
-        if "categories" in values:
-            keys[name] = values["categories"]
-        else:
-            ends = np.linspace(values["lower"], values["upper"], 21)
-            cuts[name] = np.unique(np.floor(ends).astype(int) if frame[name].dtype == pl.Int64 else ends).tolist()
-    rho = rho_that_opendp_takes(rho_of(task["epsilon"], task["delta"]), len(frame.columns))
-    with Clock() as clock:
-        context = dp.Context.compositor(
-            data=frame.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
-        )
-        query = context.query(rho=rho).contingency_table(keys=keys, cuts=cuts, algorithm=dp.mbi.MST())
-        made = query.release().synthesize(rows=len(frame))
-    made.write_csv(out)
-    return clock
+    keys = {name: list(range(size)) for name, size in task["domain"].items()}
+    rho = accepted_rho(rho_of(task["epsilon"], task["delta"]), len(keys))
+    unit, loss = dp.unit_of(contributions=1), dp.loss_of(rho=rho)
+    context = dp.Context.compositor(data=pl.from_pandas(frame).lazy(), privacy_unit=unit, privacy_loss=loss)
+    table = context.query(rho=rho).contingency_table(keys=keys, algorithm=dp.mbi.MST()).release()
+
+    def draw(draws: str):
+        made = table.synthesize(rows=len(frame), method=draws).to_pandas()
+        return made.apply(lambda c: c.fillna(c.dropna().sample(len(c), replace=True).set_axis(c.index)))
+
+    return draw
 
 
-def rho_that_opendp_takes(rho: float, columns: int) -> float:
-    """The nearest smaller ρ whose parts OpenDP's MST (0.16.0) does not refuse for adding up, rounded up, to
-    more than the whole; ρ itself if none is near. No data is looked at."""
+def accepted_rho(rho: float, columns: int) -> float:
+    """Return the nearest smaller ρ that OpenDP's MST (0.16.0) accepts.
+
+    It refuses a ρ whose parts, rounded up, add up to more than the whole. The data is not used.
+    """
     import numpy as np
     import opendp.prelude as dp
 
@@ -182,7 +181,7 @@ def rho_that_opendp_takes(rho: float, columns: int) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest ρ of zero-concentrated DP that implies (ε, δ): Canonne, Kamath and Steinke (2020)."""
+    """Return the largest ρ of zero-concentrated DP that implies (ε, δ): Canonne, Kamath and Steinke (2020)."""
     import numpy as np
 
     alpha = 1 + np.geomspace(1e-3, 1e5, 20_000)
@@ -194,168 +193,155 @@ def rho_of(epsilon: float, delta: float) -> float:
     return low
 
 
-RUN = {
-    "ours": synthesize_ours,
-    "dpmm": synthesize_dpmm,
-    "smartnoise": synthesize_smartnoise,
-    "opendp": synthesize_opendp,
-}
+def fit_smartnoise(task: dict, frame):
+    """It has no option for how records are drawn, so the model's sampler is replaced."""
+    from types import SimpleNamespace
+
+    from snsynth import Synthesizer
+
+    model = Synthesizer.create(task["model"].lower(), epsilon=task["epsilon"], delta=task["delta"])
+    model.fit(frame, categorical_columns=list(frame))
+    fitted = model.synthesizer
+
+    def draw(draws: str):
+        model.synthesizer = SimpleNamespace(synthetic_data=lambda rows: fitted.synthetic_data(rows, draws))
+        return model.sample(len(frame))
+
+    return draw
 
 
-def child(text: str) -> None:
-    """Run one method in this process; its cost goes to the standard output as JSON."""
-    task = json.loads(text)
+def fit_dpmm(task: dict, frame):
+    import pandas as pd
+    from dpmm import pipelines
+
+    own = task["setting"] == "own bins"
+    epsilon, domain = task["epsilon"], task["domain"]
+    for name in domain if own else ():
+        if isinstance(domain[name], int):
+            domain[name] = {"categories": list(range(domain[name]))}
+            frame[name] = pd.Categorical(frame[name], **domain[name])
+    budget = {"epsilon": 0.9 * epsilon, "proc_epsilon": 0.1 * epsilon} if own else {"epsilon": epsilon}
+    pipeline = getattr(pipelines, f"{task['model']}Pipeline")
+    model = pipeline(**budget, delta=task["delta"], disable_processing=not own, n_jobs=1)
+    model.fit(frame, domain)
+    return lambda draws: model.generate(n_records=len(frame))
+
+
+def child(task: dict) -> None:
+    """Run one method in this process and print its CPU seconds after import."""
+    import pandas as pd
+
     resource.setrlimit(resource.RLIMIT_CPU, (task["seconds"], task["seconds"] + 5))
-    clock = RUN[task["kind"]](task, Path(task["train"]), Path(task["out"]))
-    print(json.dumps({"cpu": clock.cpu, "wall": clock.wall, "peak": peak_megabytes()}))
+    fit = {"opendp": fit_opendp, "smartnoise": fit_smartnoise, "dpmm": fit_dpmm}[task["tool"]]
+    frame = pd.read_csv(f"{task['folder']}/train.csv")
+    start = time.process_time()
+    draw = fit(task, frame)
+    made = [draw(draws) for draws in DRAWS[task["tool"]]]
+    print(json.dumps({"cpu": time.process_time() - start}))
+    for number, table in enumerate(made):
+        table.to_csv(f"{task['folder']}/{number}.csv", index=False)
 
 
-def peak_megabytes() -> float:
-    """The most memory this process ever held (its own: what it was started from does not count)."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def domain_of(schema) -> dict:
-    """What is public, as peers want it. A code among numbers is one more number, just below the others."""
-    numeric = {c.name: {"lower": c.min - bool(c.special), "upper": c.max} for c in schema.numeric}
-    return numeric | {c.name: {"categories": list(c.values)} for c in (*schema.discrete, schema.label_column)}
-
-
-def to_peers(table, schema):
-    """A table as peers get it: numbers as such."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from repsynth.schema import Integer
-
-    for column in schema.numeric:
-        values = table[column.name]
-        for code in column.special:
-            values = pc.if_else(pc.equal(values, code), str(column.min - 1), values)
-        kind = pa.int64() if isinstance(column, Integer) else pa.float64()
-        table = table.set_column(table.column_names.index(column.name), column.name, pc.cast(values, kind))
-    return table
-
-
-def from_peers(path: Path, schema):
-    """A table as peers made it, as the schema wants it."""
+def run_peer(method: Method, python: str, split, seed: int, seconds: int) -> list[dict]:
+    """Return the cost of a method and its records for each way to draw them, or why there is nothing."""
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
+    import pandas as pd
 
-    from repsynth.schema import Integer, Numeric
+    from repsynth.data.records import Records
 
-    types = {c.name: pa.float64() if isinstance(c, Numeric) else pa.string() for c in schema.learned}
-    table = pacsv.read_csv(path, convert_options=pacsv.ConvertOptions(column_types=types))
-    made = {}
-    for column in schema.learned:
-        made[column.name] = table[column.name]
-        if isinstance(column, Numeric):
-            numbers = np.asarray(table[column.name].to_numpy(), dtype=float)
-            numbers = np.rint(numbers) if isinstance(column, Integer) else numbers
-            below = (numbers < column.min) & bool(column.special)
-            numbers = np.clip(numbers, column.min, column.max)
-            as_text = numbers.astype(np.int64).astype(str) if isinstance(column, Integer) else numbers.astype(str)
-            made[column.name] = pa.array(np.where(below, column.special[0] if column.special else "", as_text))
-    return pa.table(made)
-
-
-def run_child(python: str, task: dict) -> dict:
-    """What a method cost, or why there is nothing."""
-    command = [python, "-m", "studies.benchmarks.synthesizers", "--child", json.dumps(task)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode == -signal.SIGXCPU:
-        return {"failed": f"stopped after {task['seconds'] / 60:.0f} minutes of CPU time"}
-    if done.returncode:
-        said = re.findall(r"^\S*(?:Error|Exception|Interrupt)\b.*(?:\n.+)?", done.stderr, flags=re.MULTILINE)
-        last = " ".join(said[-1].split())[:120] if said else f"ended with {done.returncode}"
-        return {"failed": "killed, perhaps for its memory" if done.returncode == -9 else last}
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    codes, domain = encode(split.train, split.schema, method.setting)
+    task = asdict(method) | {"domain": domain, "epsilon": 1.0, "delta": 1 / split.train.rows**2}
+    with tempfile.TemporaryDirectory() as folder:
+        pd.DataFrame(codes).to_csv(f"{folder}/train.csv", index=False)
+        task |= {"seconds": seconds, "folder": folder}
+        command = [python, "-m", "studies.benchmarks.synthesizers", "--child", json.dumps(task)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == -signal.SIGXCPU:
+            return [{"failed": f"stopped after {seconds / 60:.0f} minutes of CPU time"}]
+        if done.returncode:
+            said = re.findall(r"^\S*(?:Error|Exception|Interrupt)\b.*(?:\n.+)?", done.stderr, flags=re.MULTILINE)
+            return [{"failed": " ".join(said[-1].split())[:120] if said else f"ended with {done.returncode}"}]
+        cost = json.loads(done.stdout.strip().splitlines()[-1])
+        tables = [pd.read_csv(f"{folder}/{number}.csv") for number in range(len(DRAWS[method.tool]))]
+    made = []
+    for table in tables:
+        drawn = {name: table[name].to_numpy() for name in codes}
+        drawn = decode(drawn, split.schema, method.setting, np.random.default_rng(seed))
+        made.append(cost | {"records": Records(rows=len(table), codes=drawn)})
+    return made
 
 
-def methods_of(arguments: argparse.Namespace) -> list[tuple[str, str, str]]:
-    """Each method, whose it is, and its Python."""
-    peers = dict(peer.split("=", 1) for peer in arguments.peer)
-    for peer in PEERS.keys() - peers.keys():
-        print(f"{peer}: skipped; give --peer {peer}=PYTHON of an environment that has it")
-    methods = [] if arguments.peers_only else [(name, "ours", sys.executable) for name in OURS]
-    methods += [(name, peer, peers[peer]) for peer in PEERS if peer in peers for name in PEERS[peer]]
-    return [method for method in methods if method[0].startswith(arguments.only)]
+# Ours
+
+
+def run_ours(method: Method, split, seed: int) -> list[dict]:
+    from repsynth.data.sources import open_source
+    from repsynth.evaluation.matrix import records_of
+    from repsynth.pipeline.run import run
+    from repsynth.planning.plan import make_plan
+    from repsynth.planning.settings import Settings
+    from repsynth.schema import schema_from_dict, schema_to_dict
+
+    rows, public = split.train.rows, schema_to_dict(split.schema)
+    if method.setting == NO_LABEL:
+        del public["label"]
+    settings = Settings.of(epsilon=1.0, delta=1 / rows**2, public_rows=rows, model=method.model, weights="uniform")
+    start = time.process_time()
+    release = run(make_plan(schema_from_dict(public), settings), open_source(split.table), noise_seed=seed)
+    table = release.sample(rows, seed=seed)
+    cpu = time.process_time() - start
+    return [{"cpu": cpu, "records": records_of(table, split.schema)}]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir")
-    parser.add_argument(
-        "--table", default="adult", choices=("sim", "breast_cancer", "german_credit", "adult", "nist")
-    )
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--seeds", type=int, default=1, help="splits (1)")
-    parser.add_argument("--peer-seeds", type=int, help="the first of them that peers get, too (all)")
-    parser.add_argument("--minutes", type=float, default=20.0, help="of CPU time for one method (20)")
-    parser.add_argument("--peers-only", action="store_true")
-    parser.add_argument("--only", default="", metavar="NAME", help="only those whose name begins so")
+    parser.add_argument("--tables", nargs="+", default=TABLES, choices=TABLES)
+    parser.add_argument("--minutes", type=float, default=10.0, help="of CPU time for one run (10)")
+    parser.add_argument("--ours", action="store_true", help="repeat our runs, and run no peer")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     if arguments.child:
         child(arguments.child)
         return
-    import numpy as np
-    import pyarrow.csv as pacsv
-    import pyarrow.parquet as pq
-
-    from repsynth.evaluation.matrix import records_of
-    from repsynth.schema import schema_to_dict
     from studies.benchmarks.judge import measures, split_of
+    from studies.benchmarks.values import predictions
 
-    headings = [*COSTS.values(), *MEASURES.values()]
-    methods = methods_of(arguments)
-    peer_seeds = arguments.seeds if arguments.peer_seeds is None else arguments.peer_seeds
-    results: dict[str, list] = {name: [] for name, _, _ in methods}
-    for seed in range(arguments.seeds):
-        split = split_of(arguments.table, seed, arguments.data_dir)
-        with tempfile.TemporaryDirectory() as folder:
-            pq.write_table(split.table, f"{folder}/train.parquet")
-            pacsv.write_csv(to_peers(split.table, split.schema), f"{folder}/train.csv")
-            for name, kind, python in methods:
-                if any(isinstance(row, str) for row in results[name]) or (kind != "ours" and seed >= peer_seeds):
-                    continue
-                suffix = "parquet" if kind == "ours" else "csv"
-                task = {
-                    "kind": kind,
-                    "method": name,
-                    "options": OURS.get(name),
-                    "train": f"{folder}/train.{suffix}",
-                    "out": f"{folder}/out.{suffix}",
-                    "epsilon": arguments.epsilon,
-                    "delta": 1 / split.table.num_rows**2,
-                    "seconds": round(60 * arguments.minutes),
-                    "schema": schema_to_dict(split.schema),
-                    "domain": domain_of(split.schema),
-                }
-                cost = run_child(python, task)
-                print(name, cost, flush=True)
-                if "failed" in cost:
-                    results[name].append(cost["failed"])
-                    continue
-                out = Path(task["out"])
-                made = pq.read_table(out) if kind == "ours" else from_peers(out, split.schema)
-                found = measures(arguments.table, split, records_of(made, split.schema))
-                print(seed, name, found, flush=True)
-                results[name].append([*(cost[key] for key in COSTS), *(found[key] for key in MEASURES)])
-    print(f"\n{'method':24}" + "".join(f"{heading:>9}" for heading in headings))
-    for name, rows in results.items():
-        done = [row for row in rows if not isinstance(row, str)]
-        if done:
-            mean = np.mean(done, axis=0)
-            print(f"{name:24}" + "".join(f"{v:9.1f}" for v in mean[:3]) + "".join(f"{v:9.3f}" for v in mean[3:]))
-        for reason in dict.fromkeys(row for row in rows if isinstance(row, str)):
-            print(f"{name:24} failed: {reason}")
+    pythons = dict(peer.split("=", 1) for peer in arguments.peer if not arguments.ours)
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    runs = found["runs"]
+    if arguments.ours:
+        runs[:] = [run for run in runs if run["tool"] != "repsynth" or run["table"] not in arguments.tables]
+    methods = [method for method in METHODS if method.tool in {"repsynth", "real", *pythons}]
+    every = [(seed, method, table) for seed in range(3) for method in methods for table in arguments.tables]
+    for seed, method, table in sorted(every, key=lambda one: one[1].runs < 3):  # slow ones last
+        stored = [r for r in runs if (r["table"], r["method"]) == (table, method.name)]
+        stored = [r for r in stored if r["setting"] in method.settings and ("failed" in r or r["seed"] == seed)]
+        if stored or seed >= method.runs:
+            continue
+        split = split_of(table, seed, arguments.data_dir)
+        if method.tool == "real":
+            made = [{"records": split.test}]
+        elif method.tool == "repsynth":
+            made = run_ours(method, split, seed)
+        else:
+            made = run_peer(method, pythons[method.tool], split, seed, round(60 * arguments.minutes))
+        for setting, one in zip(method.settings, made, strict=False):
+            run = {"table": table, "tool": method.tool, "method": method.name, "setting": setting, "seed": seed}
+            if records := one.pop("records", None):
+                one |= measures(table, split, records)
+            if method.tool == "real":
+                one |= predictions(table, split, split.train, boosted=True)
+            run |= {key: round(value, 4) if isinstance(value, float) else value for key, value in one.items()}
+            print(json.dumps(run), flush=True)
+            runs.append(run)
+        names = [(method.name, setting) for method in METHODS for setting in method.settings]
+        runs.sort(key=lambda r: (TABLES.index(r["table"]), names.index((r["method"], r["setting"])), r["seed"]))
+        lines = ",\n    ".join(json.dumps(run, ensure_ascii=False) for run in runs)
+        head = json.dumps({key: found[key] for key in ("title", "command", "note")}, ensure_ascii=False, indent=2)
+        RESULTS.write_text(f'{head[:-2]},\n  "runs": [\n    {lines}\n  ]\n}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":
