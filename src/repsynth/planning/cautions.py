@@ -122,7 +122,8 @@ def _of_size(plan: "Plan", rows: float) -> Iterator[str]:
         names = [f"'{column.name}' ({column.size:,} values)" for column in noisy]
         yield (
             f"{some_columns(names, ('has', 'have'))} fewer records per value than the noise of one, {sigma:,.0f}: "
-            "rare values will be mostly noise; group them (prefix or parent in the schema), or use a larger epsilon"
+            "rare values will be mostly noise; group them (prefix or parent in the schema), or use a larger "
+            "epsilon"
         )
     for column in plan.schema.columns:
         if isinstance(column, Id) and column.format and (room := IdFormat(column.format).room) < rows:
