@@ -266,7 +266,7 @@ FAULTS = [
     ),
     Fault(
         "a label's tables need no clip",
-        "models.marginal.files:_statistic",
+        "models.marginal.release:_statistic",
         'require(not of_label, "its label\'s tables have no clip")',
         "pass",
         "models/test_label_tables.py::test_a_clip_that_a_run_could_not_have_is_refused",
@@ -1174,7 +1174,7 @@ FAULTS = [
     ),
     Fault(
         "the label of a completed row does not follow what is given",
-        "models.marginal.messages:_messages",
+        "models.marginal.tree:_messages",
         "at_label * message",
         "at_label * (message > 0)",
         "release/test_given.py::test_a_label_follows_what_is_given",
@@ -1192,13 +1192,6 @@ FAULTS = [
         "table.factors[:] *= ratio",
         "pass",
         "release/test_rules.py::test_margins_that_no_rule_contradicts_are_kept",
-    ),
-    Fault(
-        "a cell is ruled out in which a row can be",
-        "models.marginal.zeros:_compared",
-        "(low < 0, high >= 0)",
-        "(high < 0, high >= 0)",
-        "models/test_zeros.py::test_no_cell_is_ruled_out_in_which_a_row_can_be",
     ),
     Fault(
         "a clip is larger than the sensitivity says",

@@ -29,7 +29,6 @@ from repsynth.models.marginal.shrinkage import NoisyTable, by_precision
 from repsynth.models.marginal.tables import Pair, TableChoice, Tables
 from repsynth.models.marginal.tree import Tree, fit_tree
 from repsynth.models.marginal.views import Measured, Views
-from repsynth.models.marginal.zeros import possible_cells
 from repsynth.privacy.events import MU_PER_ETA, Charge
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
@@ -242,7 +241,6 @@ def _fit_tree(views: Views, measured: Sequence[Measured], of_tree: set[Pair]) ->
             {(i, j): table for (i, j), table in tables.items() if i != views.label},
             levels_from_tables=levels_from_tables,
             unsure={i: weights.unsure(i) for i in range(len(views.groups))},
-            possible={p: possible_cells(views.stage.schema, *(views.groups[i] for i in p)) for p in tables},
         )
 
     weights = measured_weights(views, measured)

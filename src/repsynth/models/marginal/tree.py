@@ -164,15 +164,12 @@ def fit_tree(
     *,
     levels_from_tables: bool,
     unsure: Mapping[int, Floats],
-    possible: Mapping[Pair, Bools | None] | None = None,
 ) -> Tree:
-    """The tree of the noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
+    """Fit the tree to noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
 
-    Levels, how frequent values are, come from stage 1 alone unless `levels_from_tables`: as long as nobody knows
-    what weights take from a group. `unsure` says how little is known of that, as a fraction and up to a factor;
-    `possible`, in which cells of a table there can be records by the rules of the schema.
+    How frequent values are follows from stage 1 alone, and with `levels_from_tables` from the tables, too: these
+    need an estimate of what weights take from a group. `unsure` is its relative error, up to a factor.
     """
-    zeros = possible or {}
     features = [i for i in range(len(groups)) if i != label]
     totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
 
@@ -194,15 +191,12 @@ def fit_tree(
     for i in features:
         if label is None:
             continue
-        cells = zeros.get((label, i))
-        columns[i] = rake(columns[i] if cells is None else columns[i] * cells, p_label, ones[i])
+        columns[i] = rake(columns[i], p_label, ones[i])
     tree = Tree(histograms, groups, label, p_label, columns, {})
     expected = [tree.independent(i, j) for i, j in edges]
     pairs = shrunk([each.sum(axis=0) for each in expected], list(edges.values()), histograms.rows)
     joints = {}
     for (i, j), given_label, pair in zip(edges, expected, pairs, strict=True):
-        if (cells := zeros.get((i, j))) is not None:
-            pair = pair * cells
         pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
         joints[i, j] = rake_three(given_label, columns[i], columns[j], pair)
     return Tree(histograms, groups, label, p_label, columns, joints)
