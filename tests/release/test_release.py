@@ -169,7 +169,7 @@ def test_a_release_of_another_version_is_refused_in_one_line(
     with pytest.raises(ReleaseError) as refused:
         Release.load(folder)
     assert str(refused.value) == (
-        f"{folder}: written by another version of repsynth (format {number}); this one reads format 5: read it "
+        f"{folder}: written by another version of repsynth (format {number}); this one reads format 6: read it "
         "with that version, or make it again"
     )
 

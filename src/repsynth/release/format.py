@@ -33,7 +33,7 @@ from repsynth.scoring.threshold import Threshold, follows, rows_of, with_thresho
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage.checks import ints, positive, require
 
-FORMAT = 5
+FORMAT = 6
 """To be counted up with every change of what a release says, or of how its charges follow from its settings."""
 
 _CLOSE = 1e-6
