@@ -153,9 +153,8 @@ class Histograms:
             elif bins.starts is not None:
                 numbers, special = counts[: bins.numbers], counts[bins.numbers : -1]
                 if i not in self.refined:
-                    numbers = with_tails(
-                        numbers, np.full(len(numbers), self.sigma), clear_of_noise(len(self.counts))
-                    )
+                    noise = np.full(len(numbers), self.sigma)
+                    numbers = with_tails(numbers, noise, bins.widths, clear_of_noise(len(self.counts)))
                 special = np.where(special > 2 * self.sigma, special, 0.0)
                 counts = np.concatenate([numbers, special, counts[-1:]])
             if not bins.column.missing:
@@ -231,7 +230,8 @@ class Histograms:
         totals = _Totals.of(
             first, self.noisy(column)[: first.numbers], self.sigma**2, summed[0], weighted=weighted
         )
-        levels = with_tails(totals.counts, np.sqrt(totals.variances), clear_of_noise(len(self.counts)))
+        clear = clear_of_noise(len(self.counts))
+        levels = with_tails(totals.counts, np.sqrt(totals.variances), first.widths, clear)
         sums, variances, coarse = totals.weighted, totals.variances, first
         for layer in summed:
             parents = layer.bins.parents(coarse)
@@ -390,39 +390,73 @@ def clear_of_noise(cells: int) -> float:
     return math.sqrt(2 * math.log(max(cells, 2)))
 
 
-def with_tails(counts: Floats, noise: Floats, clear: float) -> Floats:
-    """Return counts that are not negative. On each side, beyond the last cell that is `clear` of the noise, each
-    is a fraction of the one before. The whole tail tells which fraction.
+def with_tails(counts: Floats, noise: Floats, widths: Ints, clear: float) -> Floats:
+    """Return counts that are not negative.
+
+    Beyond the last cells that are `clear` of the noise, alone or together, each cell has a fraction of the one
+    before. The whole tail tells which fraction. Neighbours within the noise share what they have in sum.
 
     >>> counts = np.array([-9.0, 80.0, -3.0, 90.0, 30.0, 9.0, 7.0, -9.0, 9.0])
-    >>> with_tails(counts, np.full(9, 6.0), clear=6.0).round().tolist()
+    >>> with_tails(counts, np.full(9, 6.0), np.full(9, 2), clear=6.0).round().tolist()
     [1.0, 80.0, 0.0, 90.0, 29.0, 10.0, 3.0, 1.0, 0.0]
     """
     found = np.maximum(counts, 0.0)
-    above = np.flatnonzero(counts > clear * noise)
-    if above.size:
-        first, last = int(above[0]), int(above[-1])
-        found[last + 1 :] = _tail(counts[last:], noise[last:], counts[:last][::-1])
-        found[:first] = _tail(counts[first::-1], noise[first::-1], counts[first + 1 :])[::-1]
+    inside = occupied(counts, noise, clear)
+    if inside is None:
+        return found
+    run = np.cumsum(np.append(True, np.diff(counts > clear * noise)))  # of cells that are clear, or are not
+    sums, parts = np.bincount(run, counts), np.bincount(run, found)
+    found *= np.clip(sums / np.maximum(parts, 1e-300), 0.0, 1.0)[run]
+    first, last = inside.start, inside.stop - 1
+    found[last:] = _tail(counts[last:], noise[last:], widths[last:], counts[:last][::-1])
+    found[: first + 1] = _tail(counts[first::-1], noise[first::-1], widths[first::-1], counts[first + 1 :])[::-1]
     return found
 
 
-def _tail(counts: Floats, noise: Floats, inside: Floats) -> Floats:
-    """Return the posterior mean of the cells behind the first one.
+def occupied(counts: Floats, noise: Floats, clear: float) -> slice | None:
+    """Return the cells without the ends, whose counts stay within the noise one by one and added up; None where
+    that is all of them. Counts that stand above the noise only together stay together.
+
+    >>> occupied(np.array([1.0, -2.0, 30.0, 2.0, 40.0, 0.5]), np.ones(6), 4.0)
+    slice(2, 5, None)
+    >>> occupied(np.array([0.5, 2.0, 3.0, 2.5, 3.0, 30.0]), np.ones(6), 4.0)
+    slice(1, 6, None)
+    """
+
+    def first(counts: Floats, noise: Floats) -> int | None:
+        added = np.cumsum(counts) / np.sqrt(np.cumsum(noise**2))
+        above = np.flatnonzero((counts > clear * noise) | (added > clear))
+        if not above.size:
+            return None
+        together = np.cumsum(counts[above[0] :: -1]) / np.sqrt(np.cumsum(noise[above[0] :: -1] ** 2))
+        return int(above[0] - np.argmax(together))
+
+    low, high = first(counts, noise), first(counts[::-1], noise[::-1])
+    if low is None or high is None:
+        return None
+    inside = slice(low, len(counts) - high)
+    # Hills of noise at both ends may have more than their height missing between them.
+    return inside if counts[inside].sum() > 0 else None
+
+
+def _tail(counts: Floats, noise: Floats, widths: Ints, inside: Floats) -> Floats:
+    """Return the posterior mean of a tail; the first cell is the last one before it.
 
     All fractions are equally likely, up to the mean one of the cells before: densities fall ever faster in their
-    tails (log-concavity). Cells with less than one record are empty, but for a trace that orders them.
+    tails (log-concavity). Cells with less than one record are empty, but for a trace that orders them, and so is a
+    bound with a cell of its own.
     """
-    slowest, k = 1.0, min(len(inside), _SLOPE)
+    last, slowest, k = max(float(counts[0]), 0.0), 1.0, min(len(inside), _SLOPE)
     if k:
-        slowest = float(np.clip(counts[0] / max(inside[k - 1], 1.0), 0.0, 1.0)) ** (1 / k)
+        slowest = float(np.clip(last / max(inside[k - 1], 1.0), 0.0, 1.0)) ** (1 / k)
     rates = np.linspace(0.0, slowest, 20, endpoint=False)[:, None]
-    places = np.arange(1, len(counts))
-    fall = counts[0] * rates**places  # (rates, cells)
-    loss = np.square((counts[1:] - fall) / noise[1:]).sum(axis=1) / 2
+    places = np.arange(len(counts))
+    fall = last * rates**places  # (rates, cells)
+    loss = np.square((counts - fall) / noise).sum(axis=1) / 2
     chances = np.exp(loss.min() - loss)
     tail: Floats = chances @ fall / chances.sum()
-    return np.where(tail < 1.0, 1e-6 * 0.5**places, tail)
+    single = np.append(False, (widths[1:] == 1) & (widths[:-1] > 1))
+    return np.where((tail < 1.0) | single, 1e-6 * 0.5**places, tail)
 
 
 def merge_neighbours(counts: Floats, least: float, spike: float) -> Ints:

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from scipy.special import ndtri
 
 from repsynth.arrays import Bools, Floats, Ints
+from repsynth.columns.adaptive_histogram import occupied
 from repsynth.curator.draft import schema_text
 from repsynth.curator.infer import MARKERS, PERSONAL, Decision, is_named, not_learned, words_of
 from repsynth.curator.profile import percent, quoted, some
@@ -223,33 +224,6 @@ ABOVE_NOISE = float(-ndtri(1e-3 / BINS))
 """Standard deviations from which on a bin is not taken for noise; in one column of a thousand it is noise."""
 
 
-def within_noise(counts: Floats, sigma: float, times: float) -> slice | None:
-    """Return what is left of a noisy histogram without its ends, whose counts stay within the noise one by one and
-    added up; None where that is all of it, or nothing is left in sum. Counts that stand above the noise only
-    together stay together.
-
-    >>> within_noise(np.array([1.0, -2.0, 30.0, 2.0, 40.0, 0.5]), 1.0, 4.0)
-    slice(2, 5, None)
-    >>> within_noise(np.array([0.5, 2.0, 3.0, 2.5, 3.0, 30.0]), 1.0, 4.0)
-    slice(1, 6, None)
-    """
-
-    def first(ordered: Floats) -> int | None:
-        added = np.cumsum(ordered) / np.sqrt(np.arange(1, len(ordered) + 1))
-        above = np.flatnonzero((ordered > times * sigma) | (added > times * sigma))
-        if not above.size:
-            return None
-        together = np.cumsum(ordered[above[0] :: -1]) / np.sqrt(np.arange(1, above[0] + 2))
-        return int(above[0] - np.argmax(together))
-
-    low, high = first(counts), first(counts[::-1])
-    if low is None or high is None:
-        return None
-    inside = slice(low, len(counts) - high)
-    # Hills of noise at both ends may have more than their height missing between them.
-    return inside if counts[inside].sum() > 0 else None
-
-
 @dataclass(frozen=True)
 class Shape:
     """The kinds of cells of a column that stand above the noise: about how many, and between which bounds."""
@@ -270,7 +244,7 @@ class Shape:
         for kind in Kind:
             edges = edges_of(kind)
             counts = noisy[start_of(kind) : start_of(kind) + len(edges) - 1]
-            inside = within_noise(counts, sigma, ABOVE_NOISE)
+            inside = occupied(counts, np.full(len(counts), sigma), ABOVE_NOISE)
             if inside is not None:
                 masses[kind] = max(float(counts[inside].sum()), 0.0)
                 ends[kind] = (float(edges[inside.start]), float(edges[inside.stop]))
