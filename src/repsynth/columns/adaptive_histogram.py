@@ -154,7 +154,8 @@ class Histograms:
                 numbers, special = counts[: bins.numbers], counts[bins.numbers : -1]
                 if i not in self.refined:
                     noise = np.full(len(numbers), self.sigma)
-                    numbers = with_tails(numbers, noise, bins.widths, clear_of_noise(len(self.counts)))
+                    whole = self.rows - float(counts[bins.numbers :].sum())
+                    numbers = with_tails(numbers, noise, bins.widths, clear_of_noise(len(self.counts)), whole)
                 special = np.where(special > 2 * self.sigma, special, 0.0)
                 counts = np.concatenate([numbers, special, counts[-1:]])
             if not bins.column.missing:
@@ -231,7 +232,8 @@ class Histograms:
             first, self.noisy(column)[: first.numbers], self.sigma**2, summed[0], weighted=weighted
         )
         clear = clear_of_noise(len(self.counts))
-        levels = with_tails(totals.counts, np.sqrt(totals.variances), first.widths, clear)
+        whole = self.rows - float(self.noisy(column)[first.numbers :].sum())
+        levels = with_tails(totals.counts, np.sqrt(totals.variances), first.widths, clear, whole)
         sums, variances, coarse = totals.weighted, totals.variances, first
         for layer in summed:
             parents = layer.bins.parents(coarse)
@@ -390,11 +392,12 @@ def clear_of_noise(cells: int) -> float:
     return math.sqrt(2 * math.log(max(cells, 2)))
 
 
-def with_tails(counts: Floats, noise: Floats, widths: Ints, clear: float) -> Floats:
+def with_tails(counts: Floats, noise: Floats, widths: Ints, clear: float, whole: float = 0.0) -> Floats:
     """Return counts that are not negative.
 
     Beyond the last cells that are `clear` of the noise, alone or together, each cell has a fraction of the one
-    before. The whole tail tells which fraction. Neighbours within the noise share what they have in sum.
+    before. The whole tail tells which fraction. Neighbours within the noise share what they have in sum. Where the
+    `whole` column has more records than all clear cells, the rest is where the others are fullest.
 
     >>> counts = np.array([-9.0, 80.0, -3.0, 90.0, 30.0, 9.0, 7.0, -9.0, 9.0])
     >>> with_tails(counts, np.full(9, 6.0), np.full(9, 2), clear=6.0).round().tolist()
@@ -404,13 +407,26 @@ def with_tails(counts: Floats, noise: Floats, widths: Ints, clear: float) -> Flo
     inside = occupied(counts, noise, clear)
     if inside is None:
         return found
-    run = np.cumsum(np.append(True, np.diff(counts > clear * noise)))  # of cells that are clear, or are not
+    alone = counts > clear * noise
+    rest = whole - float(counts[alone].sum())
+    if rest > clear * math.sqrt(float((noise[alone] ** 2).sum())) and not alone.all():
+        fullest = _fullest(np.where(alone, 0.0, counts), noise)
+        inside = slice(min(inside.start, fullest.start), max(inside.stop, fullest.stop))
+    run = np.cumsum(np.append(True, np.diff(alone)))  # of cells that are clear, or are not
     sums, parts = np.bincount(run, counts), np.bincount(run, found)
     found *= np.clip(sums / np.maximum(parts, 1e-300), 0.0, 1.0)[run]
     first, last = inside.start, inside.stop - 1
     found[last:] = _tail(counts[last:], noise[last:], widths[last:], counts[:last][::-1])
     found[: first + 1] = _tail(counts[first::-1], noise[first::-1], widths[first::-1], counts[first + 1 :])[::-1]
     return found
+
+
+def _fullest(counts: Floats, noise: Floats) -> slice:
+    """Return the neighbours whose sum is largest by its noise."""
+    sums, squares = (np.append(0.0, np.cumsum(each)) for each in (counts, noise**2))
+    above = np.triu(sums - sums[:, None], 1) / np.sqrt(np.maximum(squares - squares[:, None], noise.min() ** 2))
+    start, stop = np.unravel_index(np.argmax(above), above.shape)
+    return slice(int(start), int(max(stop, start + 1)))
 
 
 def occupied(counts: Floats, noise: Floats, clear: float) -> slice | None:
