@@ -57,7 +57,7 @@ FORGED: list[tuple[str, str, Callable[[np.ndarray], np.ndarray | None]]] = [
         ("naive-bayes", name, lambda array: None)
         for name in (
             *("coarse_counts", "refined_columns", "refined_counts", "refined_starts_3"),
-            *("fine_columns", "fine_counts", "fine_starts_0", "z_5"),
+            *("fine_columns", "fine_counts", "fine_starts_0"),
         )
     ),
     ("naive-bayes", "coarse_counts", lambda array: array[1:]),
@@ -77,15 +77,14 @@ FORGED: list[tuple[str, str, Callable[[np.ndarray], np.ndarray | None]]] = [
     ("naive-bayes", "refined_starts_4", lambda array: array.astype(np.float64)),
     ("naive-bayes", "refined_starts_1", lambda array: array[::2]),  # its cells are not parts of the coarse ones
     ("naive-bayes", "fine_starts_1", lambda array: array[::2]),
-    ("naive-bayes", "fine_starts_1", lambda array: np.arange(2**14 + 1)),
+    ("naive-bayes", "fine_starts_1", lambda array: np.arange(2**16 + 1)),
     ("naive-bayes", "refined_counts", lambda array: array[:-1]),
     ("naive-bayes", "fine_counts", lambda array: np.append(array, 0)),
     ("naive-bayes", "fine_counts", lambda array: put(array, 0, -(2**63))),
     ("naive-bayes", "fine_counts", lambda array: put(array, 0, 2**62 + 1)),
     ("naive-bayes", "fine_counts", lambda array: array.astype(np.float64)),
-    ("naive-bayes", "z_0", lambda array: put(array, 0, 3.5)),
-    ("naive-bayes", "z_0", lambda array: put(array, 0, np.nan)),
-    ("naive-bayes", "z_0", lambda array: array[:-1]),
+    ("naive-bayes", "rarity_0", lambda array: array + 2),  # scores follow from the histograms
+    ("naive-bayes", "rarity_1", lambda array: put(array, 0, int(array[0]) + 30 * 2**16)),
     ("mst", "coarse_0", lambda array: array[:-1]),
     ("mst", "coarse_0", lambda array: array + 1),
     ("mst", "coarse_2", lambda array: put(array, -1, -1)),  # the missing are declared
@@ -171,7 +170,6 @@ def test_odd_counts_from_a_stranger_do_no_harm(releases: Make, tmp_path: Path) -
     odd = {
         "refined_counts": np.full_like(arrays["refined_counts"], 2**60),
         "fine_counts": np.full_like(arrays["fine_counts"], -(2**60)),
-        "z_0": np.full_like(arrays["z_0"], 3.0),
     }
     drawn = records_of(Release.load(rewritten(release, tmp_path / "copy", odd)).sample(300, seed=1), SCHEMA)
     for column in SCHEMA.numeric:

@@ -197,4 +197,5 @@ def read_groups(array: NDArray[Any], bins: Bins) -> Groups:
     values = of_bin if bins.column.missing else of_bin[:-1]
     require(bins.column.missing or of_bin[-1] == NONE, "its groups do not fit their column")
     require(bool(np.array_equal(np.unique(values), np.arange(values.max() + 1))), "its groups have gaps")
+    require((int(values.max()) + 1) * bins.count <= 2**25, "its groups are too many")
     return Groups(bins, of_bin)

@@ -24,7 +24,16 @@ from repsynth.scoring.borrowed import Borrowed
 from repsynth.storage.atomic import hidden, sync
 
 _MOST_BYTES = 2**28
-_MISFITS = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, msgspec.MsgspecError)
+_MISFITS = (
+    LookupError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    AttributeError,
+    MemoryError,
+    RecursionError,
+    msgspec.MsgspecError,
+)
 
 
 def save_release(release: Release, folder: Path) -> Path:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
-from repsynth.columns.cells import Bins, read_bins
+from repsynth.columns.cells import Bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.schema import Numeric, Schema
@@ -117,24 +117,29 @@ class Spread:
 
         No value is rarer than a single record, so a column whose spread the noise hides does not decide alone.
         """
-        distance = np.where(np.eye(cells.count) > 0, 0.0, 2.0)
-        distance[: len(middles), : len(middles)] = (middles[:, None] - middles) ** 2
-        close = np.exp(-_SHARPNESS * distance)
-        apart = np.floor(-np.log(np.maximum(close @ masses, 1 / rows)) * NAT).astype(np.int64)
+        k, off = len(middles), math.exp(-2 * _SHARPNESS)  # numbers; exp(−λ d) of two other values
+        numbers = np.exp(-_SHARPNESS * (middles[:, None] - middles) ** 2)
+        near = masses + off * (masses.sum() - masses)
+        near[:k] = numbers @ masses[:k] + off * masses[k:].sum()
+        apart = np.floor(-np.log(np.maximum(near, 1 / rows)) * NAT).astype(np.int64)
         within = np.zeros((int(of_cell.max()) + 1, cells.count))
         within[of_cell, np.arange(cells.count)] = masses + 1e-12
         within /= within.sum(axis=1, keepdims=True)
-        return cls(cells, apart, of_cell, np.bincount(of_cell, masses).astype(float), within @ close @ within.T)
+        close = off + within[:, :k] @ (numbers - off) @ within[:, :k].T
+        close += (1 - off) * (within[:, k:] @ within[:, k:].T)
+        return cls(cells, apart, of_cell, np.bincount(of_cell, masses).astype(float), close)
 
     def read(self, i: int, arrays: Arrays) -> "Spread":
-        """Return it with the look-up tables of an untrusted file: another processor may round differently."""
-        column, cells = self.cells.column, self.cells
+        """Return it with the scores of an untrusted file: they must follow, but for a rounded unit."""
+        column = self.cells.column
         if isinstance(column, Numeric):
-            cells = read_bins(column, arrays[f"cell_starts_{i}"])
-        of_cell = ints(arrays[f"pair_groups_{i}"], cells.count, most=2**20)
-        require(np.array_equal(np.unique(of_cell), np.arange(len(self.masses))), "its groups have gaps")
-        apart = ints(arrays[f"apart_{i}"], cells.count, most=2**40)
-        return replace(self, cells=cells, apart=apart, of_cell=of_cell)
+            starts = arrays[f"cell_starts_{i}"]
+            require(np.array_equal(self.cells.starts, starts), "its cells do not follow from its histograms")  # type: ignore[arg-type]
+        of_cell = ints(arrays[f"pair_groups_{i}"], self.cells.count, most=2**20)
+        require(np.array_equal(of_cell, self.of_cell), "its groups do not follow from its histograms")
+        apart = ints(arrays[f"apart_{i}"], self.cells.count, most=2**40)
+        require(bool(np.all(np.abs(apart - self.apart) <= 1)), "its scores do not follow from its histograms")
+        return replace(self, apart=np.minimum(apart, self.apart))
 
 
 def make_spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:

@@ -23,7 +23,7 @@ from repsynth.columns.cells import Bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.scoring.base import NAT, Scorer
-from repsynth.storage.checks import ints
+from repsynth.storage.checks import ints, require
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Statistic
@@ -47,9 +47,14 @@ class Rarity(Scorer, frozen=True):
         return make_rarity(histograms, label)
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RarityScore":
-        scored = tuple(bins for bins in histograms.bins if bins.column.name != label)
-        rarity = tuple(ints(arrays[f"rarity_{i}"], b.count, most=2**40) for i, b in enumerate(scored))
-        return RarityScore(scored, rarity)
+        """Return the score of an untrusted file: it must follow from its histograms, but for a rounded unit."""
+        again = make_rarity(histograms, label)
+        rarity = []
+        for i, own in enumerate(again.rarity):
+            told = ints(arrays[f"rarity_{i}"], len(own), most=2**40)
+            require(bool(np.all(np.abs(told - own) <= 1)), "its scores do not follow from its histograms")
+            rarity.append(np.minimum(told, own))  # a smaller score claims no smaller loss
+        return RarityScore(again.bins, tuple(rarity))
 
 
 @dataclass(frozen=True)

@@ -315,7 +315,7 @@ def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete 
     # Whether labels have rows follows from public numbers; the noise in the file is rounded.
     if (by is not None) not in {_tells_labels(label, off * rows / sigma) for off in (1 - 1e-9, 1 + 1e-9)}:
         return False
-    if not readable and len(threshold.edges) != len(_ABOVE):
+    if len(threshold.edges) >= MOST_BINS if readable else len(threshold.edges) != len(_ABOVE):
         return False
     bins = ScoreBins(threshold.edges, readable, by)
     again = bins.threshold(threshold.counts.ravel(), fraction=threshold.fraction, rows=rows, sigma=sigma)
