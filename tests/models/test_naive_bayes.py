@@ -7,14 +7,16 @@ import pyarrow as pa
 import pytest
 from checks import records_of, take
 
-from repsynth.data.records import MISSING
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import Bins
+from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.models.naive_bayes import NaiveBayesFit, _Means
+from repsynth.models.naive_bayes import NaiveBayesFit, Part, _Means
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
-from repsynth.schema import schema_from_dict
+from repsynth.schema import Boolean, Integer, schema_from_dict
 
 ROWS = 4000
 SCHEMA = schema_from_dict(
@@ -125,3 +127,15 @@ def test_frequencies_that_stage_one_knows_are_combined_by_precision() -> None:
     assert means.of(sums, columns, known=1e9) == pytest.approx(sums / 100)
     assert means.of(sums, columns, known=1.0) == pytest.approx(sums / 200)
     assert means.of(100 * sums, columns, known=1.0) == pytest.approx(0.0, abs=1e-3), "made by weights and clipping"
+
+
+@pytest.mark.parametrize("column", [Boolean(name="x"), Integer(name="x", min=0, max=1, special=("N",))])
+def test_a_cell_adds_what_its_norm_says(column: Boolean | Integer) -> None:
+    """Also where missing cells are not declared: these add nothing."""
+    bins = Bins.at(column, np.arange(2)) if isinstance(column, Integer) else Bins.discrete(column)
+    part = Part.of(Histograms((bins,), np.arange(60, 60 - bins.count, -1), 1.0, 150.0), 0)
+    codes = np.append(np.arange(bins.values), MISSING)
+    records, own = Records(rows=bins.count, codes={"x": codes}), np.arange(bins.count)
+    added = np.concatenate(part.sums(records, own, bins.count, np.ones(bins.count)), axis=1)
+    assert np.array_equal((added**2).sum(axis=1), part.squared_norm(records))
+    assert not added[-1].any()

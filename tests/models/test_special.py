@@ -39,7 +39,7 @@ SEEDS = {"naive-bayes": 3, "naive-bayes without a label": 1, "mst": 2, "aim": 1,
 
 @dataclass(frozen=True)
 class Made:
-    """A run with seeded noise: ε = 3 and 3,000 records, about 13 records of noise in a bin."""
+    """A run with seeded noise: ε = 3 and 3,000 records, about 20 records of noise in a cell."""
 
     schema: Schema
     release: Release
@@ -102,7 +102,7 @@ def check_zeros_and_round_numbers(made: Made) -> None:
     for records in (REAL, made.records):
         pay = records.codes["pay"][records.codes["pay"] <= 2_020_000] - 20_000
         thousands.append(np.mean(pay[pay != 0] % 1000 == 0))
-        assert np.mean(records.codes["pay"] == 20_000) == pytest.approx(0.085, abs=0.02)
+        assert np.mean(records.codes["pay"] == 20_000) == pytest.approx(0.085, abs=0.03)
         assert np.mean(records.codes["grant"] == 0) == pytest.approx(0.5, abs=0.05)
     assert thousands[0] == pytest.approx(0.6, abs=0.03)
     assert 0.3 < thousands[1] < 0.7  # 0.1 % in an even spread; cells within the noise are not divided
