@@ -209,13 +209,6 @@ FAULTS = [
         "columns/test_adaptive_histogram.py::test_each_record_adds_one_to_one_cell_of_every_column",
     ),
     Fault(
-        "the influence of a record leaves the looks out",
-        "release.release:Release.influence",
-        "np.maximum(found, self.weights.of(self.score.of(records)) / FULL)",
-        "found",
-        LOOKS + "test_no_record_has_more_influence_than_its_weight_says",
-    ),
-    Fault(
         "the influence of a record is that of a score that no threshold has moved",
         "scoring.stage:StageOne.influence",
         "self.score",
@@ -239,8 +232,8 @@ FAULTS = [
     Fault(
         "cells that are not parts of earlier ones are loaded",
         "columns.adaptive_histogram:load_look",
-        "inside and finer.count <= _MOST_LOADED",
-        "finer.count <= _MOST_LOADED",
+        "inside and finer.numbers <= MOST_FINE_CELLS",
+        "finer.numbers <= MOST_FINE_CELLS",
         "release/test_looks.py::test_cells_that_cross_earlier_ones_are_refused",
     ),
     Fault(

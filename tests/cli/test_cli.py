@@ -343,7 +343,7 @@ def test_the_line_on_outliers_is_what_the_histogram_says(
     (folder / "equal.toml").write_text(f'label = "smoker"\n{columns}')
     assert run("synthesize equal.csv --schema equal.toml --epsilon 2 --delta 1e-6 --json") == 0
     told = json.loads(capsys.readouterr().out)["threshold"]
-    assert told["fraction_above"] <= 4 * told["fraction_standard_error"] < 0.2
+    assert told["fraction_above"] <= 4 * told["fraction_standard_error"]
     assert run("inspect release") == 0
     printed = capsys.readouterr().out
     (stated,) = re.findall(r"about ([0-9.]+)% ± [0-9.]+% of the records lie above", printed)

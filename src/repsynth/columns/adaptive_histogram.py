@@ -19,7 +19,15 @@ from typing import Protocol
 import numpy as np
 
 from repsynth.arrays import Arrays, Floats, Ints
-from repsynth.columns.cells import MOST_FINE_CELLS, Bins, divided, is_divisible, read_bins, roundness_of
+from repsynth.columns.cells import (
+    MOST_CELLS,
+    MOST_FINE_CELLS,
+    Bins,
+    divided,
+    is_divisible,
+    read_bins,
+    roundness_of,
+)
 from repsynth.columns.hierarchy import by_family, families_of
 from repsynth.columns.mixture import posterior_means
 from repsynth.data.records import MISSING, Records
@@ -155,13 +163,18 @@ class Histograms:
                 if i not in self.refined:
                     noise = np.full(len(numbers), self.sigma)
                     whole = self.rows - float(counts[bins.numbers :].sum())
-                    numbers = with_tails(numbers, noise, bins.widths, clear_of_noise(len(self.counts)), whole)
+                    numbers = with_tails(numbers, noise, bins.widths, self._clear, whole)
                 special = np.where(special > 2 * self.sigma, special, 0.0)
                 counts = np.concatenate([numbers, special, counts[-1:]])
             if not bins.column.missing:
                 counts[-1] = 0.0
             found.append(counts)
         return tuple(found)
+
+    @property
+    def _clear(self) -> float:
+        """Standard deviations that noise hardly exceeds in any first cell."""
+        return clear_of_noise(MOST_CELLS * len(self.bins))
 
     def variances(self, column: int) -> Floats:
         """Return the variance of the noise in each cell."""
@@ -231,7 +244,7 @@ class Histograms:
         totals = _Totals.of(
             first, self.noisy(column)[: first.numbers], self.sigma**2, summed[0], weighted=weighted
         )
-        clear = clear_of_noise(len(self.counts))
+        clear = self._clear
         whole = self.rows - float(self.noisy(column)[first.numbers :].sum())
         levels = with_tails(totals.counts, np.sqrt(totals.variances), first.widths, clear, whole)
         sums, variances, coarse = totals.weighted, totals.variances, first

@@ -22,6 +22,7 @@ FEWEST_CELLS, MOST_CELLS = 8, 48
 MOST_FINE_CELLS = 2**16  # of a column: a bound on memory
 _NOISE_PER_CELL = 4.0  # records in a first cell, in units of its noise, were all cells equally full
 _NARROW = 1024  # values of a column whose first cells have equal width
+_AMOUNT = 1e5  # from there on, numbers of both signs have cells by magnitude: they are amounts
 _DECADES = 10  # powers of ten below the larger bound that have cells of their own
 
 
@@ -100,7 +101,7 @@ def first_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Bins, ...
     >>> from repsynth.schema import Number
     >>> schema = Schema(columns=(Number(name="pay", min=0.0, max=1e6),))
     >>> [first_cells(schema, rows=rows, sigma=100.0)[0].values for rows in (500, 500_000)]
-    [13, 43]
+    [14, 58]
     """
     most = how_many_cells(rows, sigma)
     return tuple(
@@ -121,12 +122,12 @@ def is_divisible(column: Discrete | Numeric) -> bool:
 
 
 def public_cells(column: Numeric, most: int) -> Bins:
-    """Return cells of equal width, or by magnitude where bounds are wide. Both bounds and zero get cells of their
-    own: zeros, or "500 and more", are a case apart.
+    """Return cells of equal width and, where bounds are wide, as many by magnitude. Both bounds and zero get cells
+    of their own: zeros, or "500 and more", are a case apart.
 
     >>> from repsynth.schema import Integer
-    >>> (public_cells(Integer(name="pay", min=-10, max=2000), 24).starts - 10).tolist()
-    [-10, -9, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
+    >>> (public_cells(Integer(name="pay", min=-10, max=2000), 8).starts - 10).tolist()
+    [-10, -9, -1, 0, 1, 10, 100, 1000, 2000]
     """
     if column.steps < most:
         return Bins.at(column, np.arange(column.steps + 1))
@@ -134,20 +135,22 @@ def public_cells(column: Numeric, most: int) -> Bins:
     if isinstance(column, Datetime):
         return Bins.at(column, np.concatenate([own, _round_positions(column, 0, column.steps + 1, most)]))
     largest, smallest = max(abs(column.min), abs(column.max)), min(abs(column.min), abs(column.max))
-    if column.min < 0 < column.max:
+    both = column.min < 0 < column.max
+    if both:
         zero = int(positions_of(np.zeros(1), column)[0])
         own += [zero, zero + 1]
-    elif smallest > largest / 10 or column.steps < _NARROW:
+    if (smallest > largest / 10 and not (both and largest > _AMOUNT)) or column.steps < _NARROW:
         return Bins.at(column, np.concatenate([own, _round_positions(column, 0, column.steps + 1, most)]))
     top = math.floor(math.log10(largest))
     low = max(math.floor(math.log10(column.unit) + 1e-9), top - _DECADES)
-    per_decade = most / ((top - low + 1) * (2 if column.min < 0 < column.max else 1))
+    per_decade = most / ((top - low + 1) * (2 if both else 1))
     each = int(np.clip(per_decade, 1, 9))
     digits = np.unique(np.rint(10 ** (np.arange(each) / each))) if each < 9 else np.arange(1, 10)
     sizes = np.array([float(f"{digit}e{power}") for power in range(low, top + 1) for digit in digits])
     edges = np.concatenate([-sizes, sizes])
     edges = edges[(edges > column.min) & (edges < column.max)]
-    return Bins.at(column, np.concatenate([positions_of(edges, column), own]))
+    even = _round_positions(column, 0, column.steps + 1, most // 2)
+    return Bins.at(column, np.concatenate([positions_of(edges, column), even, own]))
 
 
 def divided(bins: Bins, counts: Floats, *, least: float, parts: int) -> Bins:

@@ -126,7 +126,7 @@ class Meter:
             fits = spent.epsilon(self.delta) <= float(epsilon_of(self.mu, self.delta)) * (1 + 1e-9)
         if self.planned is not None and not isinstance(planned, SampledEvent):
             charge = self.planned.get(planned.name)
-            fits = fits and charge is not None and planned.weighted == charge.weighted
+            fits = fits and charge is not None and planned.weighted >= charge.weighted
             fits = fits and charge is not None and planned.mu <= charge.mu * (1 + 1e-12)
             fits = fits and charge is not None and charge.rows == self.engine.rows_per_person
         if not fits:
