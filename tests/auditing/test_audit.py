@@ -44,7 +44,8 @@ def plan_for(schema: Schema, **options: object) -> Plan:
 @pytest.mark.attack
 @pytest.mark.smoke
 def test_a_sound_mechanism_passes_and_the_audit_is_tight() -> None:
-    """Above 0.8 of the claim at 10,000 runs, and outliers are proven to lose less."""
+    """Above 0.6 of the claim at 10,000 runs, and outliers are proven to lose less. The claim is by the weight; the
+    model clips a record that is ordinary in all columns to less."""
     sim = datasets.load("sim")
     plan = plan_for(sim.schema)
     findings = list(audit(plan, sim.table, runs=10_000))
@@ -54,8 +55,8 @@ def test_a_sound_mechanism_passes_and_the_audit_is_tight() -> None:
     most, least, alone = (together[name] for name in ("most outlying", "least outlying", "canary alone"))
     assert together.keys() == {f.target for f in findings}
     assert together.keys() - {"most outlying", "least outlying", "canary alone"} == {"canary", "missing only"}
-    assert least.lower_mu > 0.8 * least.claimed_mu
-    assert least.lower_epsilon > 0.8 * least.claimed_epsilon
+    assert least.lower_mu > 0.6 * least.claimed_mu
+    assert least.lower_epsilon > 0.6 * least.claimed_epsilon
     assert alone.lower_mu > 0.6 * alone.claimed_mu
     assert most.claimed_mu < 0.6 * least.claimed_mu
     assert most.lower_mu < 0.7 * least.lower_mu
