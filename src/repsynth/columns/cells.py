@@ -19,7 +19,7 @@ from repsynth.schema import Datetime, Discrete, Numeric, Schema
 from repsynth.storage.checks import ints, require
 
 FEWEST_CELLS, MOST_CELLS = 8, 48
-MOST_FINE_CELLS = 2**16  # of a column: a bound on memory
+MOST_FINE_CELLS = 2**14  # of a column: a bound on memory
 _NOISE_PER_CELL = 4.0  # records in a first cell, in units of its noise, were all cells equally full
 _NARROW = 1024  # values of a column whose first cells have equal width
 _AMOUNT = 1e5  # from there on, numbers of both signs have cells by magnitude: they are amounts

@@ -114,7 +114,8 @@ def how_many(rows: float, noise: float, labels: int) -> int:
     [3, 32, 104]
     """
     bears = rows / (16 * noise * np.sqrt(labels))
-    return int(np.clip(bears, _FEWEST, _MANY * max(bears / _MANY, 1.0) ** (1 / 3)))
+    most = min(_MANY * max(bears / _MANY, 1.0) ** (1 / 3), 16 * _MANY)  # tables of two columns fit into memory
+    return int(np.clip(bears, _FEWEST, most))
 
 
 def how_many_coarse(rows: float, noise: float) -> int:
@@ -134,8 +135,8 @@ def probabilities_within(histograms: Histograms, i: int, groups: Groups) -> Floa
     spread = np.zeros((groups.count, len(counts)))
     inside = np.flatnonzero(groups.of_bin != NONE)
     spread[groups.of_bin[inside], inside] = counts[inside]
-    probabilities: Floats = spread / spread.sum(axis=1, keepdims=True)
-    return probabilities
+    spread /= spread.sum(axis=1, keepdims=True)
+    return spread
 
 
 def _of_bin(histograms: Histograms, i: int, bins: Bins, *, most: int, apart: bool, noise: float) -> Ints:
