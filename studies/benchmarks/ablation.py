@@ -32,7 +32,7 @@ from repsynth.planning import plan
 from repsynth.planning.settings import Settings
 from repsynth.scoring import threshold
 from studies.benchmarks.judge import measures, split_of
-from studies.benchmarks.values import Split
+from studies.benchmarks.models import part_of
 
 RESULT = Path(__file__).parent / "results" / "ablation.json"
 TABLES = ("pension", "union", "computers", "bikes", "star", "default")
@@ -85,7 +85,7 @@ SWITCHES: dict[str, tuple[str, str, list[tuple[Any, str, Any]]]] = {
 
 def work(task: tuple[str, str, str | None, str, int, str | None]) -> dict[str, float]:
     table, model, part, weights, draw, data_dir = task
-    split = part_of(split_of(table, draw, data_dir), draw)
+    split = part_of(split_of(table, draw, data_dir), RECORDS, draw)
     rows = split.train.rows
     chosen = {} if weights == "default" else {"weights": weights}
     name = "mst" if part == "further rounds" else model
@@ -96,11 +96,6 @@ def work(task: tuple[str, str, str | None, str, int, str | None]) -> dict[str, f
         release = run(plan.make_plan(split.schema, settings), open_source(split.table), noise_seed=draw)
         made = records_of(release.sample(rows, seed=draw), split.schema)
     return measures(table, split, made)
-
-
-def part_of(split: Split, draw: int) -> Split:
-    rows = np.random.default_rng(draw).permutation(split.train.rows)[:RECORDS]
-    return Split(split.schema, split.table.take(rows), split.train.take(rows), split.test)
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from studies.benchmarks.judge import measures, split_of
+from studies.benchmarks.values import Split
 
 TABLES = ("sim", "breast_cancer", "german_credit", "adult")
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -49,11 +50,13 @@ class Run:
     model: str
     split: int
     repeat: int
+    records: int = 0
+    """How many training records to use; 0 for all."""
 
 
 def work(task: Run, data_dir: str | None) -> dict[str, float]:
     with threadpool_limits(1):
-        split = split_of(task.table, task.split, data_dir)
+        split = part_of(split_of(task.table, task.split, data_dir), task.records, task.split)
         start = time.process_time()
         plan = make_plan(split.schema, settings_of(task, split.train.rows))
         seed = 100 * task.split + task.repeat
@@ -61,6 +64,13 @@ def work(task: Run, data_dir: str | None) -> dict[str, float]:
         made = records_of(release.sample(split.train.rows, seed=seed), split.schema)
         seconds = time.process_time() - start
         return {**measures(task.table, split, made), "CPU s": seconds}
+
+
+def part_of(split: Split, records: int, seed: int) -> Split:
+    if not records:
+        return split
+    rows = np.random.default_rng(seed).permutation(split.train.rows)[:records]
+    return Split(split.schema, split.table.take(rows), split.train.take(rows), split.test)
 
 
 def settings_of(task: Run, rows: int) -> Settings:
@@ -76,10 +86,10 @@ def tasks_of(arguments: argparse.Namespace) -> Iterator[Run]:
     for split in range(arguments.splits) if not arguments.tune else range(5, 5 + arguments.splits):
         for table in arguments.tables:
             for repeat in range(min(REPEATS.get(table, 1), arguments.repeats)):
-                for epsilon in EPSILONS:
+                for epsilon in arguments.epsilons:
                     for weights in WEIGHTS:
                         for model in arguments.models:
-                            yield Run(table, epsilon, weights, model, split, repeat)
+                            yield Run(table, epsilon, weights, model, split, repeat, arguments.records)
 
 
 def read_kept(path: Path) -> dict[Run, dict[str, float]]:
@@ -161,6 +171,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="draws of the noise on small tables (3)")
     parser.add_argument("--tables", nargs="+", default=TABLES, metavar="TABLE")
     parser.add_argument("--models", nargs="+", default=CORE, help=f"default: {' '.join(CORE)}")
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--records", type=int, default=0, help="use a random part of the training records")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="run nothing; judge the runs that are there")
     arguments = parser.parse_args()
