@@ -58,12 +58,15 @@ def from_margins(views: Any, measured: Any, _: tree.Tree) -> mean_weights.Weight
     return mean_weights.measured_weights(views, measured)
 
 
+GENERATOR = np.random.default_rng()
+
+
 def at_random(line: quotas.Line, *_: Any) -> np.ndarray:
-    return np.random.default_rng(len(line.records)).random(len(line.records))
+    return GENERATOR.random(len(line.records))
 
 
 def random_levels(line: quotas.Line, *_: Any) -> np.ndarray:
-    return np.random.default_rng(len(line.records)).integers(0, 2**32, len(line.records), dtype=np.uint32)
+    return GENERATOR.integers(0, 2**32, len(line.records), dtype=np.uint32)
 
 
 SWITCHES: dict[str, tuple[str, str, list[tuple[Any, str, Any]]]] = {

@@ -37,7 +37,9 @@ def simulated(plan: Plan, records: Records, runs: int) -> np.ndarray:
 def test_the_chance_agrees_with_simulation() -> None:
     """Means over records that are alike in their simulated chance; all noise is seeded."""
     sim = datasets.load("sim")
-    plan = make_plan(sim.schema, Settings.of(epsilon=4.0, delta=1e-6, public_rows=3000, model="naive-bayes"))
+    plan = make_plan(
+        sim.schema, Settings.of(epsilon=4.0, delta=1e-6, public_rows=3000, model="naive-bayes", outlier_weight=0.2)
+    )
     records = records_of(sim.table.slice(0, 3000), sim.schema)
     wanted = simulated(plan, records, 40)
     halves = [records.take(np.arange(1000)), records.take(np.arange(1000, 3000))]

@@ -1,6 +1,7 @@
 """A plan keeps what it promises: the whole budget, and the asked outlier ε."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_a_record_at_the_ceiling_loses_no_more_than_was_asked(model: str) -> Non
 
 @pytest.mark.parametrize("model", ["naive-bayes", "mst", "aim"])
 def test_declaring_the_number_of_rows_leaves_more_for_every_other_measurement(model: str) -> None:
-    """So it makes no result worse: the rest of a plan does not depend on it."""
+    """So it makes no result worse. Weights do not become smaller."""
     for rows in (300, 40_000, 10**6):
         plain, declared = (
             make_plan(SCHEMA, Settings.of(epsilon=1.0, delta=1e-9, model=model, public_rows=known))
@@ -66,7 +67,24 @@ def test_declaring_the_number_of_rows_leaves_more_for_every_other_measurement(mo
         for name, charge in declared.charges.items():
             assert charge.mu >= plain.charges[name].mu
             assert (charge.weighted, charge.choice) == (plain.charges[name].weighted, plain.charges[name].choice)
-        assert (plain.rule, plain.ceiling) == (declared.rule, declared.ceiling)
+        assert declared.rule.weight(1.0, 1.0) >= plain.rule.weight(1.0, 1.0)
+        assert plain.ceiling == declared.ceiling
+
+
+def test_the_default_weight_is_gentler_for_few_public_rows_unless_one_is_named() -> None:
+    def weight(**settings: Any) -> float:
+        plan = make_plan(SCHEMA, Settings.of(**{"epsilon": 1.0, "delta": 1e-9, **settings}))
+        assert plan.settings.weights == plan.rule  # what a release is checked against
+        return float(plan.rule.weight(1.0, 1.0))
+
+    by_rows = [weight(public_rows=rows) for rows in (10, 300, 5_000, 20_000, 50_000, 10**6)]
+    assert by_rows == sorted(by_rows, reverse=True)
+    assert (by_rows[0], by_rows[-1], weight()) == (0.5, 0.2, 0.2)
+    assert any(0.2 < each < 0.5 for each in by_rows)
+    assert weight(public_rows=20_000, epsilon=0.5) >= weight(public_rows=20_000)
+    assert weight(public_rows=300, outlier_weight=0.2) == 0.2
+    assert weight(public_rows=300, weights="targeted") == 0.2
+    assert weight(public_rows=300, max_lost_mass=0.1) == 0.2
 
 
 def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:

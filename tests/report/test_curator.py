@@ -67,7 +67,7 @@ def facts_and_page(folder: Path, train: pa.Table, *more: pa.Table, **options: An
 def sim(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder, table = tmp_path_factory.mktemp("curator"), datasets.load("sim").table
     train, holdout, steps = table.slice(0, 500), table.slice(3000, 200), list[str]()
-    settings = Settings.of(epsilon=4.0, delta=1e-6, model="mst", public_rows=500)
+    settings = Settings.of(epsilon=4.0, delta=1e-6, model="mst", public_rows=500, outlier_weight=0.2)
     release = run(make_plan(datasets.load("sim").schema, settings), open_source(train), noise_seed=1)
     saved = release.save(folder / "release")
     pq.write_table(train.slice(0, 100), folder / "train.parquet")

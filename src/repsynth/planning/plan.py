@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
+import numpy as np
 
 from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.errors import ConfigError, SchemaError
@@ -24,7 +25,7 @@ from repsynth.schema import Schema, check_unit, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import COUNT, SCORES, look_shares
-from repsynth.scoring.weights import RULES, Rule, check_rule
+from repsynth.scoring.weights import RULES, Rule, Targeted, check_rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,8 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
         public_rows=settings.public_rows,
     )
     model = settings.model or default_model(schema)
-    settings = msgspec.structs.replace(settings, model=model)
+    weights = settings.weights or default_weights(schema, settings, budget)
+    settings = msgspec.structs.replace(settings, model=model, weights=weights)
     rounds = model.rounds()
     if rounds is not None and settings.epsilon is None:
         raise ConfigError(
@@ -143,7 +145,7 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
         settings=settings,
         budget=budget,
         charges=charges,
-        rule=settings.weights,
+        rule=weights,
         ceiling=1.0,
         borrowed=borrowed,
     )
@@ -154,13 +156,37 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
     if settings.outlier_epsilon is None:
         return plan
     ceiling = _ceiling(plan, settings.outlier_epsilon)
-    check_rule(settings.weights.at_most(ceiling))
-    return replace(plan, rule=settings.weights.at_most(ceiling), ceiling=ceiling)
+    rule = weights.at_most(ceiling)
+    check_rule(rule)
+    return replace(plan, rule=rule, ceiling=ceiling)
 
 
 def default_model(schema: Schema) -> Model:
     """The model of a run that names none: `aim`, which needs two columns, or else `naive-bayes`."""
     return Aim() if len(schema.learned) > 1 else NaiveBayes()
+
+
+def default_weights(schema: Schema, settings: Settings, budget: Budget) -> Targeted:
+    """Return the weights of a run that names none: 0.2 above the threshold, and up to 0.5 where few records are
+    declared.
+
+    The outliers' mean count in a table of eight by eight cells must reach two standard deviations of its noise.
+
+    >>> from repsynth.schema import Boolean
+    >>> schema = Schema(columns=(Boolean(name="smoker"), Boolean(name="old")))
+    >>> for rows in (1_000, 8_000, 100_000):
+    ...     settings = Settings.of(epsilon=1.0, public_rows=rows)
+    ...     print(default_weights(schema, settings, make_budget(epsilon=1.0, delta=1e-6)).outlier_weight)
+    0.5
+    0.32
+    0.2
+    """
+    plain = Targeted()
+    if settings.public_rows is None or settings.outlier_epsilon is not None or settings.max_lost_mass is not None:
+        return plain
+    noise = math.sqrt(len(schema.learned)) / budget.mu
+    outliers = settings.outlier_fraction * settings.public_rows / 64  # in a cell, at full weight
+    return Targeted(float(np.clip(math.ceil(200 * noise / outliers) / 100, plain.outlier_weight, 0.5)))
 
 
 def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Settings:
@@ -173,9 +199,9 @@ def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Se
         raise ConfigError(
             "the threshold comes from an earlier release; leave the outlier fraction out. Nothing was spent"
         )
-    if not settings.weights.uses_threshold:
+    if not _rule(settings).uses_threshold:
         raise ConfigError(
-            f"{settings.weights.name} weights do not depend on scores: there is nothing to take from an earlier "
+            f"{_rule(settings).name} weights do not depend on scores: there is nothing to take from an earlier "
             "release. Nothing was spent"
         )
     return msgspec.structs.replace(settings, scorer=borrowed.scorer, outlier_fraction=fraction)
@@ -191,7 +217,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     histograms = score_share - math.fsum(own.values())
     if histograms < 1e-6:
         raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
-    weighted = settings.weights.uses_threshold or settings.outlier_epsilon is not None
+    weighted = _rule(settings).uses_threshold or settings.outlier_epsilon is not None
     shares |= {COARSE: histograms, **own}
     if scored and weighted:
         shares[SCORES] = settings.threshold_share
@@ -219,6 +245,11 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
 def _model(settings: Settings) -> Model:
     assert settings.model is not None  # a plan's settings name it
     return settings.model
+
+
+def _rule(settings: Settings) -> Rule:
+    assert settings.weights is not None  # a plan's settings name it
+    return settings.weights
 
 
 def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
@@ -273,7 +304,7 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
             "out: it is measured. Nothing was spent"
         )
     _check_that_a_release_could_be_loaded(schema, settings)
-    check_rule(settings.weights)
+    check_rule(_rule(settings))
     _model(settings).check(schema, settings.max_model_mb)
     _check_lost_mass(settings)
     asked = settings.outlier_epsilon
@@ -286,7 +317,7 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
 
 def _check_lost_mass(settings: Settings) -> None:
     """What decides the weights must be one thing."""
-    rule, most = settings.weights, settings.max_lost_mass
+    rule, most = _rule(settings), settings.max_lost_mass
     if most is None:
         return
     if rule.strength is None:

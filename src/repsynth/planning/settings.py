@@ -69,7 +69,8 @@ class Settings(Knobs, frozen=True, kw_only=True):
             le=10**12,
         ),
     ] = None
-    weights: Rule = Targeted()
+    weights: Rule | None = None
+    """None where none is named: the plan takes the default for its budget and number of records."""
     scorer: Scorer = Rarity()
     outlier_epsilon: Annotated[
         float | None, _knob(OUTLIERS, "bring every record above the threshold to at most this", metavar="E", gt=0)
@@ -120,7 +121,8 @@ class Settings(Knobs, frozen=True, kw_only=True):
             mine = {name: knobs.pop(name) for name in list(knobs) if name not in own and name in registry.knobs()}
             default = cls.__struct_defaults__[cls.__struct_fields__.index(part)]
             if mine and part not in knobs:  # a knob of its own names a part that would be chosen later
-                knobs[part] = default.name if default else registry.owner(next(iter(mine)))
+                named = Targeted() if part == "weights" else default
+                knobs[part] = named.name if named else registry.owner(next(iter(mine)))
             if part in knobs:
                 knobs[part] = registry.make(knobs[part], **mine)
         for name in knobs.keys() - own:

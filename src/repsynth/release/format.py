@@ -255,6 +255,8 @@ def _check_charges(plan: Plan, *, scored: bool) -> None:
 def _check_rule(rule: Rule, settings: Settings, ceiling: float) -> None:
     """The rule is that of the settings, cut off at its ceiling where an outlier ε was requested."""
     asked = settings.weights
+    require(asked is not None, "its settings name no weights")
+    assert asked is not None
     same = rule == asked and ceiling == 1 if settings.outlier_epsilon is None else rule == asked.at_most(ceiling)
     require(same, "its weight rule is not its settings'")
     why = fault_of(rule)

@@ -54,7 +54,7 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
     settings = _settings(release)
     models = {name: _instance(name, settings) for name in MODELS}
     rules: list[Rule] = [Targeted(), Uniform()]
-    if settings.weights.name not in {rule.name for rule in rules}:
+    if settings.weights and settings.weights.name not in {rule.name for rule in rules}:
         rules.append(settings.weights)
     return {
         "columns": [_column(column) for column in schema.learned],
@@ -191,7 +191,7 @@ def _tiny_plan(schema: Schema, settings: Settings, model: Model) -> Plan:
         settings=named,
         budget=budget,
         charges=make_charges(schema, named, budget),
-        rule=named.weights,
+        rule=Uniform(),
         ceiling=1.0,
     )
     rounds = model.rounds()
@@ -248,7 +248,8 @@ def _toml(settings: Settings, models: dict[str, Model], rules: list[Rule]) -> di
     """The text of a `plan.toml` in pieces, in which the page replaces values."""
 
     def pieces(**changed: Any) -> list[str]:
-        return settings_to_toml(replace(settings, mu=None, rho=None, **changed)).split("\n\n[")
+        named = {"weights": settings.weights or Targeted(), **changed}
+        return settings_to_toml(replace(settings, mu=None, rho=None, **named)).split("\n\n[")
 
     everything = {"epsilon": 1.0, "delta": 1e-9, "public_rows": 1, "outlier_epsilon": 1.0}
     head, _, scorer = pieces(**everything, model=None)
@@ -263,7 +264,7 @@ def _toml(settings: Settings, models: dict[str, Model], rules: list[Rule]) -> di
 
 
 def _start(schema: Schema, settings: Settings, release: Release | None) -> dict[str, Any]:
-    rule = settings.weights
+    rule = settings.weights or Targeted()
     start = {
         "epsilon": settings.epsilon,
         "delta": 1e-9,

@@ -129,7 +129,12 @@ class Targeted(Rule, frozen=True):
     by_distance: ClassVar[bool] = True
     strength: ClassVar[str | None] = "outlier_weight"
     outlier_weight: Annotated[
-        float, Meta(ge=0, le=1, description="weight of every record above the threshold")
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="weight of every record above the threshold (default 0.2, up to 0.5 for few public rows)",
+        ),
     ] = 0.2
 
     def weight(self, above: Floats, span: float) -> Floats:
