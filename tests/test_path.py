@@ -1,0 +1,11 @@
+"""A maintainer can follow a run: it passes through few modules."""
+
+import tracing
+import pytest
+
+
+@pytest.mark.parametrize(("model", "modules", "switches"), [("naive-bayes", 45, 900), ("aim", 55, 5000)])
+def test_a_run_passes_through_few_modules(model: str, modules: int, switches: int) -> None:
+    found = tracing.trace(model)
+    assert len(found.modules) <= modules, found.modules
+    assert found.switches <= switches
