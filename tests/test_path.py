@@ -1,7 +1,7 @@
 """A maintainer can follow a run: it passes through few modules."""
 
-import tracing
 import pytest
+import tracing
 
 
 @pytest.mark.parametrize(("model", "modules", "switches"), [("naive-bayes", 45, 900), ("aim", 55, 5000)])
