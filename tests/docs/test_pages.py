@@ -71,7 +71,7 @@ def test_every_command_in_the_guide_runs(folder: Path, capsys: pytest.CaptureFix
     assert run_all(GUIDE, capsys) >= 7
     assert pacsv.read_csv("more.csv").num_rows == 100
     made = {path.name for path in folder.iterdir()}
-    assert {"release", "synthetic.csv", "planned.csv", "dossier.parquet", "draft.toml", "report.html"} <= made
+    assert {"release", "synthetic.csv", "plan.toml", "dossier.parquet", "draft.toml", "report.html"} <= made
 
 
 @pytest.mark.notebooks
