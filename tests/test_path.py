@@ -4,7 +4,7 @@ import pytest
 import tracing
 
 
-@pytest.mark.parametrize(("model", "modules", "switches"), [("naive-bayes", 45, 900), ("aim", 55, 5000)])
+@pytest.mark.parametrize(("model", "modules", "switches"), [("naive-bayes", 61, 1800), ("aim", 71, 8000)])
 def test_a_run_passes_through_few_modules(model: str, modules: int, switches: int) -> None:
     found = tracing.trace(model)
     assert len(found.modules) <= modules, found.modules
