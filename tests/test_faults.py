@@ -1030,21 +1030,21 @@ FAULTS = [
     # Training.
     Fault(
         "gradients bounded at full weight",
-        "models.network.gradients:Gradients._factors",
+        "models.dp_sgd:Gradients._factors",
         "weights * unit",
         "FULL * unit",
         NETWORK + "test_the_bound_holds_even_if_the_clip_does_not",
     ),
     Fault(
         "gradients of any norm",
-        "models.network.gradients:Gradients._factors",
+        "models.dp_sgd:Gradients._factors",
         "squares.sum(axis=0) <= (weights * unit) ** 2",
         "squares.sum(axis=0) <= np.inf",
         NETWORK + "test_the_bound_holds_even_if_the_clip_does_not",
     ),
     Fault(
         "weights before the clip",
-        "models.network.gradients:Gradients._factors",
+        "models.dp_sgd:Gradients._factors",
         "np.maximum(norm, self.clip)",
         "np.maximum(norm * weights / FULL, self.clip)",
         NETWORK + "test_a_round_is_the_sum_of_clipped_weighted_gradients_worked_out_one_by_one",

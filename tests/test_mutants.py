@@ -37,10 +37,10 @@ from repsynth.engines import local
 from repsynth.engines.local import LocalEngine
 from repsynth.mechanism import meter, noise
 from repsynth.mechanism.meter import Meter
-from repsynth.models.marginal.tables import TableChoice, Tables
+from repsynth.models.dp_sgd import Gradients
+from repsynth.models.marginal.statistics import TableChoice, Tables
 from repsynth.models.naive_bayes import WeightedSums
-from repsynth.models.network.gradients import Gradients
-from repsynth.models.network.network import Network
+from repsynth.models.network import Network
 from repsynth.models.registry import MODELS
 from repsynth.pipeline import run as running
 from repsynth.pipeline.payment import Payer
@@ -346,13 +346,6 @@ def gradients_that_count_twice(original: Any, self: Any, parts: Any) -> Any:
     return 2 * original(self, parts)
 
 
-@fault(Gradients, "_factors")
-def hidden_units_beside_the_clip(original: Any, self: Any, parts: Any) -> Any:
-    """The gradients of hidden units are neither clipped nor checked: they are as long as all the rest."""
-    inputs, errors, backs = original(self, parts)
-    return inputs, errors, backs + np.abs(errors).max(axis=0)
-
-
 @fault(Gradients, "total")
 def divided_by_the_size_of_the_batch(original: Any, self: Any, parts: Any) -> Any:
     return original(self, parts) * 1000 // max(len(parts), 1)
@@ -568,9 +561,7 @@ def plan_of(name: str) -> Plan:
         "mst-cap": {"model": "mst", "weights": "cap"},
         "pairwise": {"scorer": "pairwise", "mu": 12.0},  # enough for several pairs on so few records
         "training": training,
-        "hidden": {**training, "hidden": 12},
         "sampled": {**training, **sampled},
-        "sampled hidden": {**training, **sampled, "hidden": 12},
     }
     return make(**made.get(name, {"model": name}))
 
@@ -637,14 +628,6 @@ MUTANTS: dict[str, list[tuple[Fault, str]]] = {
         (gradients_without_weights, "audit"),
         (everybody_in_every_round, "audit"),
     ],
-    "hidden": [
-        (gradients_without_weights, "replay on a neighbour"),
-        (gradients_that_count_twice, "contribution"),
-        (hidden_units_beside_the_clip, "contribution"),
-    ],
-    "sampled hidden": [
-        (gradients_that_count_twice, "audit"),
-    ],
 }
 """For each plan the faults in its runs, and the check that catches each."""
 
@@ -652,9 +635,8 @@ USUAL = ("noise scale", "spends its plan", "contribution", "replay on a neighbou
 PASSING = [
     *((model, check) for model in MODELS for check in (*USUAL, "independent noise", "audit", "ledger first")),
     *(("naive-bayes", check) for check in ("choices", "sampling", "domain")),  # these run no plan
-    *((name, check) for name in ("pairwise", "hidden") for check in USUAL),
+    *(("pairwise", check) for check in USUAL),
     ("sampled", "audit"),
-    ("sampled hidden", "audit"),
 ]
 
 

@@ -11,7 +11,7 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.models.naive_bayes import NaiveBayesFit, Part, _Means
+from repsynth.models.naive_bayes import NaiveBayesRelease, Part, _Means
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -93,7 +93,7 @@ def test_labels_together_follow_the_histogram() -> None:
 @pytest.mark.parametrize("weights", ["hinge-exp", "equalize"])
 def test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight(weights: str) -> None:
     fit, records = released(weights=weights).fit, records_of(table_of(60), SCHEMA)
-    assert isinstance(fit, NaiveBayesFit)
+    assert isinstance(fit, NaiveBayesRelease)
     records.codes["ill"][:5] = MISSING
     records.codes["visits"][5:9] = MISSING  # undeclared
     statistic = fit.statistic

@@ -255,7 +255,7 @@ def test_a_label_s_numbers_differ_as_the_real_ones_do() -> None:
 
 @pytest.mark.parametrize("kind", ["naive-bayes", "mst"])
 def test_the_rows_of_one_label_have_special_values_too(kind: str) -> None:
-    sampler = made_by(kind, 0).release.fit.sampler()
+    sampler = made_by(kind, 0).release.fit.sampler
     records = sampler.draw(2000, np.random.default_rng(0), label=1)
     assert set(records.codes["owner"].tolist()) == {1}
     for column in SPECIAL:

@@ -17,8 +17,7 @@ from repsynth.cli.render import rounded_up
 from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data.sources import open_source
 from repsynth.mechanism.kernels import FINEST, Count, Rounds
-from repsynth.models.marginal.label_tables import LabelTables
-from repsynth.models.marginal.tables import Tables
+from repsynth.models.marginal.statistics import LabelTables, Tables
 from repsynth.models.naive_bayes import WeightedSums
 from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
@@ -190,7 +189,7 @@ def counted_for(release: Release, table: pa.Table) -> tuple[Floats, Ints]:
     if release.plan.model.name == "naive-bayes":
         units = release.fit.statistic._multiplier(records, scores)  # type: ignore[attr-defined]
     else:
-        units = release.fit.measured[0].tables.multiplier(records)  # type: ignore[attr-defined]
+        units = release.fit.measured[0].tables.clipped(records, release.weights.of(release.score.of(records)))  # type: ignore[attr-defined]
     return units / FULL, records.codes["smoker"]
 
 

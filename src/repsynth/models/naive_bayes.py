@@ -10,8 +10,8 @@ missing. z is the normal score of a number's rank in the released histogram. So 
 what stage 1 knows, and a record needs only a small norm. Sums are exact integers: u in units of 1/1024, weight
 times clip factor in units of 1/4096, rounded down.
 
-All that follows is post-processing. Columns are drawn independently given the label. z decides how a label's
-numbers rank among all numbers; the numbers themselves follow the column's histogram.
+The rest is post-processing. Columns are drawn independently given the label. z decides how a label's numbers rank
+among all numbers; the numbers themselves follow the column's histogram.
 """
 
 import math
@@ -29,8 +29,7 @@ from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_famil
 from repsynth.columns.quotas import Line, systematic
 from repsynth.columns.value_sampler import Shape
 from repsynth.data.records import MISSING, Records
-from repsynth.models.base import Hooks, Kept, Made, Model, Share
-from repsynth.models.clipping import clipped
+from repsynth.models.base import CONSTANT, Hooks, Made, Model, Share, StoredModel, clipped
 from repsynth.models.completing import Completed, draw_each, with_given
 from repsynth.models.uncertainty import ModelErrors, table_errors
 from repsynth.schema import Discrete, Numeric, Schema
@@ -51,10 +50,8 @@ LINEAR, SQUARE = 0.8, 0.3
 """Factors of z and z² − 1 in u: squares have the larger norm and matter less."""
 FARTHEST = 3.0
 """The largest z: one record in 740 of a normal distribution lies beyond."""
-_CONSTANT, _CLIP = 0.3, 0.9  # of the norm of a typical record
+_CLIP = 0.9  # of the norm of a typical record
 _ONE_HOT = 0.6  # squared norm of a typical record in a discrete column
-_LEAST_VARIANCE = 0.1  # of a label's z
-_PLACES = 4096  # of z at which ranks are worked out
 
 
 class NaiveBayes(Model, frozen=True):
@@ -78,20 +75,20 @@ class NaiveBayes(Model, frozen=True):
         """Return the clip in units of u; with equal influence it is smaller."""
         return round(_CLIP * _typical_norm(schema) * UNIT) / UNIT
 
-    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NaiveBayesFit":
+    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NaiveBayesRelease":
         from repsynth.mechanism.meter import sigma_for
 
         hooks.on_step(SUMS)
         charge = plan.charges[SUMS]
         statistic = WeightedSums.of(stage, equalize=plan.rule.equalizes)
         sigma = sigma_for(statistic.sensitivity, charge.per_row)
-        return NaiveBayesFit(stage, statistic, meter.measure(statistic, mu=charge.mu), sigma)
+        return NaiveBayesRelease(stage, statistic, meter.measure(statistic, mu=charge.mu), sigma)
 
-    def load(self, kept: Kept) -> "NaiveBayesFit":
-        """Return the fit from an untrusted file; the statistic follows from stage 1."""
-        statistic = WeightedSums.of(kept.stage, equalize=kept.plan.rule.equalizes)
-        noisy = ints(kept.arrays[SUMS], math.prod(statistic.shape), most=2**62)
-        return NaiveBayesFit(kept.stage, statistic, noisy, kept.sigmas[SUMS])
+    def load(self, stored: StoredModel) -> "NaiveBayesRelease":
+        """Read the noisy sums from an untrusted file; the statistic follows from stage 1."""
+        statistic = WeightedSums.of(stored.stage, equalize=stored.plan.rule.equalizes)
+        noisy = ints(stored.arrays[SUMS], math.prod(statistic.shape), most=2**62)
+        return NaiveBayesRelease(stored.stage, statistic, noisy, stored.sigmas[SUMS])
 
 
 # --- the statistic -------------------------------------------------------------------------------------------
@@ -222,7 +219,7 @@ class WeightedSums:
         order = [schema.learned.index(column) for column in (*schema.discrete, *schema.numeric)]
         parts = tuple(Part.of(stage.histograms, i) for i in order)
         typical = _typical_norm(schema) * UNIT
-        constant, clip = round(_CONSTANT * typical), round(_CLIP * typical)
+        constant, clip = round(CONSTANT * typical), round(_CLIP * typical)
         if equalize:
             smallest = sum(int(part.squared_norms[: None if part.column.missing else -1].min()) for part in parts)
             clip = math.isqrt(constant**2 + smallest)
@@ -302,15 +299,15 @@ class WeightedSums:
 
 
 @dataclass(frozen=True)
-class NaiveBayesFit:
-    """The public function of a record that was summed up, and the noisy result (`sigma` in grid units)."""
+class NaiveBayesRelease:
+    """The statistic and its noisy sums; `sigma` is in grid units. `sampler` is the fitted model."""
 
     stage: "StageOne"
     statistic: WeightedSums
     noisy: Ints
     sigma: float
 
-    @property
+    @cached_property
     def sums(self) -> Floats:
         """The noisy sums in units of u: (labels, entries)."""
         sums: Floats = self.noisy.reshape(self.statistic.shape) / GRID
@@ -327,7 +324,7 @@ class NaiveBayesFit:
         return self.statistic.norms(records)
 
     def label_masses(self) -> tuple[Floats, float] | None:
-        """From the constant entry of u: a clipped record counts for as much less."""
+        """Return the masses by the constant entry of u, which clipping lowers, too."""
         if self.statistic.label is None:
             return None
         unit = self.statistic.constant / UNIT
@@ -349,6 +346,7 @@ class NaiveBayesFit:
                 tables.append(table_errors(names, SUMS, counts, variances, clipped=True))
         return ModelErrors(tuple(tables), ())
 
+    @cached_property
     def sampler(self) -> "NaiveBayesSampler":
         return fit_naive_bayes(
             self.stage.schema, self.stage.histograms, self.statistic, self.sums, (self.sigma / GRID) ** 2
@@ -437,7 +435,7 @@ def fit_naive_bayes(
     one_hot = means.of(one_hot, np.repeat(np.arange(len(widths)), widths), known)
     centres = np.clip(means.of(linear, np.arange(numbers)) / LINEAR, -FARTHEST, FARTHEST)
     squares = means.of(square, np.arange(numbers)) / SQUARE
-    deviations = np.sqrt(np.clip(1 + squares - centres**2, _LEAST_VARIANCE, FARTHEST**2))
+    deviations = np.sqrt(np.clip(1 + squares - centres**2, FARTHEST**-2, FARTHEST**2))
 
     probabilities = np.ones(1)
     if schema.label_column is not None:
@@ -510,7 +508,7 @@ def _cells_of_numbers(
     bins = histograms.bins[i]
     numbers = histograms.probabilities[i][: bins.numbers]
     numbers = numbers if numbers.any() else bins.widths.astype(np.float64)
-    z = np.linspace((centres - 6 * deviations).min(), (centres + 6 * deviations).max(), _PLACES)
+    z = np.linspace((centres - 6 * deviations).min(), (centres + 6 * deviations).max(), 4096)
     weights = np.maximum(probabilities * kinds[:, 0], 1e-300)
     below = ndtr((z - centres[:, None]) / deviations[:, None])
     ends = np.interp(np.cumsum(numbers) / numbers.sum(), weights / weights.sum() @ below, z)
