@@ -1188,7 +1188,7 @@ FAULTS = [
     ),
     Fault(
         "a clip is larger than the sensitivity says",
-        "models.naive_bayes:WeightedSums._multiplier",
+        "models.naive_bayes:WeightedSums.multiplier",
         "self.clip",
         "self.clip + self.constant",
         "models/test_naive_bayes.py::test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight",
@@ -1202,9 +1202,9 @@ FAULTS = [
     ),
     Fault(
         "a record counts in another group than its own",
-        "models.naive_bayes:Part.sums",
-        "self.groups.bins.of(records)",
-        "(self.groups.bins.of(records) + 1) % self.groups.bins.count",
+        "models.naive_bayes:WeightedSums.cells",
+        "part.groups.bins.of(records)",
+        "(part.groups.bins.of(records) + 1) % part.groups.bins.count",
         "scoring/test_families.py::test_models_learn_families_and_draw_all_of_their_values",
     ),
 ]

@@ -219,8 +219,8 @@ def weights_above_one(original: Any, self: Any, scores: Any) -> Any:
     return np.minimum(3 * original(self, scores), 2 * FULL)
 
 
-@fault(WeightedSums, "_multiplier")
-def no_clip(original: Any, self: Any, records: Any, scores: Any) -> Any:
+@fault(WeightedSums, "multiplier")
+def no_clip(original: Any, self: Any, cells: Any, scores: Any) -> Any:
     return self.weights.of(scores)
 
 
@@ -249,10 +249,10 @@ def sensitivity_too_small_by_the_square_root_of_two(original: Any, self: Any) ->
     return original(self) / 2**0.5
 
 
-@fault(WeightedSums, "_multiplier")
-def weight_before_the_clip(original: Any, self: Any, records: Any, scores: Any) -> Any:
+@fault(WeightedSums, "multiplier")
+def weight_before_the_clip(original: Any, self: Any, cells: Any, scores: Any) -> Any:
     """clip(w φ) in place of w clip(φ): a long contribution keeps the full norm whatever its weight."""
-    norm = np.maximum(np.sqrt(self.squared_norm(records)), 1)
+    norm = np.maximum(np.sqrt(self.squared_norm(cells)), 1)
     return np.minimum(self.weights.of(scores), (FULL * self.clip / norm).astype(np.int64))
 
 

@@ -77,7 +77,11 @@ SWITCHES: dict[str, tuple[str, str, list[tuple[Any, str, Any]]]] = {
     "label tables as differences": ("mst", "plain counts", [(LabelTables, "of", plain_counts)]),
     "mixture in shrinkage": ("mst", "one factor per table", [(m, "shrunk", one_factor) for m in (tree, pool)]),
     "even quotas": ("mst", "random", [(quotas.Line, "places", at_random), (quotas.Line, "round", random_levels)]),
-    "mean weights from model records": ("mst", "from margins", [(mechanism, "correction_from_model", from_margins)]),
+    "mean weights from model records": (
+        "mst",
+        "from margins",
+        [(mechanism, "correction_from_model", from_margins)],
+    ),
     "thresholds by label": ("mst", "one", [(threshold, "_tells_labels", lambda *_: False)]),
     "falling tails": (
         "mst",

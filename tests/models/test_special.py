@@ -236,12 +236,11 @@ def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
     assert mass @ z[:9] ** 2 == pytest.approx(1, abs=0.05)
     assert not part.moments[9:].any(), "a special value is no number, nor is a missing one"
     assert part.offset / UNIT == pytest.approx(np.array([11_990, 500, 90]) / 12_580, abs=1e-3)
-    codes = {"x": np.array([5, 10**9 + 1, MISSING])}
-    one_hot, moments = part.sums(Records(rows=3, codes=codes), np.arange(3), 3, np.ones(3))
+    cells = bins.of(Records(rows=3, codes={"x": np.array([5, 10**9 + 1, MISSING])}))
+    one_hot, moments = part.sums(cells, np.arange(3), 3, np.ones(3))
     assert np.array_equal(one_hot, UNIT * np.eye(3) - part.offset)
     assert np.array_equal(moments, part.moments[[1, 9, 10]])
-    squared = part.squared_norm(Records(rows=3, codes=codes))
-    assert np.array_equal(squared, (one_hot**2).sum(axis=1) + (moments**2).sum(axis=1))
+    assert np.array_equal(part.squared_norms[cells], (one_hot**2).sum(axis=1) + (moments**2).sum(axis=1))
 
 
 def test_a_label_s_numbers_differ_as_the_real_ones_do() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -187,7 +188,8 @@ def counted_for(release: Release, table: pa.Table) -> tuple[Floats, Ints]:
     records = records_of(table, SCHEMA)
     scores = release.score.of(records)
     if release.plan.model.name == "naive-bayes":
-        units = release.fit.statistic._multiplier(records, scores)  # type: ignore[attr-defined]
+        statistic: Any = release.fit.statistic  # type: ignore[attr-defined]
+        units = statistic.multiplier(statistic.cells(records), scores)
     else:
         units = release.fit.measured[0].tables.clipped(records, release.weights.of(release.score.of(records)))  # type: ignore[attr-defined]
     return units / FULL, records.codes["smoker"]

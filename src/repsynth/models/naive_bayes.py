@@ -103,29 +103,27 @@ class Part:
     1/UNIT: zeros for a cell that holds no number, no columns for a discrete column.
     """
 
+    position: int  # among the learned columns
+    column: Discrete | Numeric
     groups: Groups
     offset: Ints  # (entries,)
     moments: Ints  # (cells, 0 or 2)
 
     @classmethod
     def of(cls, histograms: Histograms, i: int) -> "Part":
-        bins = histograms.bins[i]
-        missing = histograms.missing_fraction(i)
+        bins, missing = histograms.bins[i], histograms.missing_fraction(i)
+        column, cells = bins.column, len(histograms.probabilities[i]) + 1
         frequencies = np.append(histograms.probabilities[i] * (1 - missing), missing)
-        if isinstance(bins.column, Numeric):
+        if isinstance(column, Numeric):
             groups = Groups(bins, _kinds(bins))
-            z = np.append(normal_scores(frequencies[: bins.numbers]), np.full(bins.count - bins.numbers, np.nan))
+            z = np.append(normal_scores(frequencies[: bins.numbers]), np.full(cells - bins.numbers, np.nan))
             moments = np.nan_to_num(np.column_stack([LINEAR * z, SQUARE * (z * z - 1)]))
         else:
-            own = np.append(np.arange(bins.values), bins.values if bins.column.missing else NONE)
+            own = np.append(np.arange(cells - 1), cells - 1 if column.missing else NONE)
             groups = groups_of_families(histograms, i) or Groups(bins, own)
-            moments = np.zeros((bins.count, 0))
+            moments = np.zeros((cells, 0))
         offset = groups.sum_up(frequencies) if (groups.of_bin != NONE).any() else np.zeros(0)
-        return cls(groups, _whole(offset), _whole(moments))
-
-    @property
-    def column(self) -> Discrete | Numeric:
-        return self.groups.bins.column
+        return cls(i, column, groups, _whole(offset), _whole(moments))
 
     @cached_property
     def squared_norms(self) -> Ints:
@@ -134,22 +132,15 @@ class Part:
         squared: Ints = one_hot[self.groups.of_bin] + (self.moments**2).sum(axis=1)
         return squared
 
-    def squared_norm(self, records: Records) -> Ints:
-        return records.look_up(self.column.name, self._squared_norm_of_codes, self.groups.bins.starts)
-
-    def _squared_norm_of_codes(self, codes: Ints) -> Ints:
-        return self.squared_norms[self.groups.bins.of_codes(codes)]
-
-    def sums(self, records: Records, group: Ints, groups: int, factor: Floats) -> tuple[Floats, Floats]:
-        """Return Σ factor · entries by group of records: the one-hot entries and the moments.
+    def sums(self, cell: Ints, group: Ints, groups: int, factor: Floats) -> tuple[Floats, Floats]:
+        """Return Σ factor · entries by group of records with these cells: the one-hot entries and the moments.
 
         These are floats that hold whole numbers below 2⁵³, so they are exact.
         """
-        cell, width = self.groups.bins.of(records), len(self.offset) + 1
+        width = len(self.offset) + 1
         entry = np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell)
-        counts = np.bincount(group * width + entry, factor, minlength=groups * width).reshape(groups, width)[
-            :, :-1
-        ]
+        counts = np.bincount(group * width + entry, factor, minlength=groups * width).reshape(groups, width)
+        counts = counts[:, :-1]
         one_hot = UNIT * counts - counts.sum(axis=1, keepdims=True) * self.offset
         moments = np.zeros((groups, self.moments.shape[1]))
         for k, each in enumerate(self.moments.T):
@@ -204,6 +195,8 @@ class WeightedSums:
     score: "Score"
     weights: WeightFunction
     label: Discrete | None
+    labels: int  # 1 where the schema names none
+    label_position: int  # among the learned columns
     name: str = SUMS
     unit: int = GRID
     weighted: bool = True
@@ -215,27 +208,20 @@ class WeightedSums:
         The clip is nine tenths of the norm of a typical record. To `equalize`, it is the smallest norm of a record
         whose cells all have a declared value, and all others are scaled down to it.
         """
-        schema = stage.schema
-        order = [schema.learned.index(column) for column in (*schema.discrete, *schema.numeric)]
-        parts = tuple(Part.of(stage.histograms, i) for i in order)
+        schema, histograms, label = stage.schema, stage.histograms, stage.schema.label_column
+        own = [i for i, bins in enumerate(histograms.bins) if bins.column.name != schema.label]
+        own.sort(key=lambda i: isinstance(histograms.bins[i].column, Numeric))  # discrete columns first
+        parts = tuple(Part.of(histograms, i) for i in own)
         typical = _typical_norm(schema) * UNIT
         constant, clip = round(CONSTANT * typical), round(_CLIP * typical)
         if equalize:
             smallest = sum(int(part.squared_norms[: None if part.column.missing else -1].min()) for part in parts)
             clip = math.isqrt(constant**2 + smallest)
-        return cls(parts, constant, clip, stage.score, stage.weights, schema.label_column)
-
-    @property
-    def labels(self) -> int:
-        """The number of labels; 1 where the schema names none."""
-        return self.label.size if self.label else 1
+        at = next((i for i, bins in enumerate(histograms.bins) if bins.column.name == schema.label), -1)
+        labels = label.size if label else 1
+        return cls(parts, constant, clip, stage.score, stage.weights, label, labels, at)
 
     @cached_property
-    def widths(self) -> Ints:
-        """The number of one-hot entries of each column."""
-        return np.array([len(part.offset) for part in self.parts], dtype=np.int64)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Labels, entries of u."""
         return self.labels, 1 + sum(len(part.offset) + part.moments.shape[1] for part in self.parts)
@@ -245,35 +231,53 @@ class WeightedSums:
         """The clip at full weight, in grid units."""
         return float(self.clip * FULL)
 
+    def cells(self, records: Records) -> Ints:
+        """Return (columns, records): the cell of each record in every column."""
+        cells = [part.groups.bins.of(records) for part in self.parts]
+        return np.array(cells, dtype=np.int64).reshape(len(self.parts), records.rows)
+
     def total(self, records: Records) -> Ints:
         """Return the weighted sums of all labels, flattened from `shape`."""
-        group, multiplier = self._placed(records)
-        return self._sums(records, group, self.labels, multiplier).ravel()
+        cells = self.cells(records)
+        label, multiplier = self._placed(records, cells)
+        return self._sums(cells, label, self.labels, multiplier).ravel()
 
     def each(self, records: Records) -> Ints:
         """Return what each record adds to the total: (records, entries)."""
-        group, multiplier = self._placed(records)
-        own = np.arange(records.rows)
+        cells, own = self.cells(records), np.arange(records.rows)
+        label, multiplier = self._placed(records, cells)
         placed = np.zeros((records.rows, *self.shape), dtype=np.int64)
-        placed[own, group] = self._sums(records, own, records.rows, multiplier)
+        placed[own, label] = self._sums(cells, own, records.rows, multiplier)
         return placed.reshape(records.rows, -1)
 
     def norms(self, records: Records) -> tuple[Floats, Floats]:
         """Return ‖u‖ of each record before and after clipping, in units of u."""
-        norms: Floats = np.sqrt(self.squared_norm(records)) / UNIT
+        norms: Floats = np.sqrt(self.squared_norm(self.cells(records))) / UNIT
         return norms, np.minimum(norms, self.clip / UNIT)
 
-    def squared_norm(self, records: Records) -> Ints:
-        """Return ‖u‖² of each record before clipping, exact, in units of 1/UNIT²."""
-        total = np.full(records.rows, self.constant**2, dtype=np.int64)
-        for part in self.parts:
-            total += part.squared_norm(records)
+    def squared_norm(self, cells: Ints) -> Ints:
+        """Return ‖u‖² of records with these cells before clipping, exact, in units of 1/UNIT²."""
+        total = np.full(cells.shape[1], self.constant**2, dtype=np.int64)
+        for part, cell in zip(self.parts, cells, strict=True):
+            total += part.squared_norms.take(cell)
         return total
 
-    def _sums(self, records: Records, group: Ints, groups: int, multiplier: Ints) -> Ints:
+    def multiplier(self, cells: Ints, scores: Ints) -> Ints:
+        """Return weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
+        return clipped(self.weights.of(scores), self.squared_norm(cells), self.clip)
+
+    def _placed(self, records: Records, cells: Ints) -> tuple[Ints, Ints]:
+        """Return the label whose sum each record enters, and its multiplier."""
+        multiplier = self.multiplier(cells, self.score.of(records))
+        if self.label is None:
+            return np.zeros(records.rows, dtype=np.int64), multiplier
+        codes = records.codes[self.label.name]
+        return np.maximum(codes, 0), np.where(codes == MISSING, 0, multiplier)
+
+    def _sums(self, cells: Ints, group: Ints, groups: int, multiplier: Ints) -> Ints:
         factor = multiplier.astype(np.float64)
         mass = np.bincount(group, factor, minlength=groups)
-        found = [part.sums(records, group, groups, factor) for part in self.parts]
+        found = [part.sums(cell, group, groups, factor) for part, cell in zip(self.parts, cells, strict=True)]
         moments = [moments for _, moments in found if moments.shape[1]]
         entries = [
             self.constant * mass[:, None],
@@ -281,18 +285,6 @@ class WeightedSums:
             *(moment[:, k, None] for k in (0, 1) for moment in moments),
         ]
         return np.concatenate(entries, axis=1).astype(np.int64)
-
-    def _placed(self, records: Records) -> tuple[Ints, Ints]:
-        """Return the label whose sum each record enters, and its multiplier."""
-        multiplier = self._multiplier(records, self.score.of(records))
-        if self.label is None:
-            return np.zeros(records.rows, dtype=np.int64), multiplier
-        codes = records.codes[self.label.name]
-        return np.maximum(codes, 0), np.where(codes == MISSING, 0, multiplier)
-
-    def _multiplier(self, records: Records, scores: Ints) -> Ints:
-        """Return weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
-        return clipped(self.weights.of(scores), self.squared_norm(records), self.clip)
 
 
 # --- what was measured ---------------------------------------------------------------------------------------
@@ -348,9 +340,7 @@ class NaiveBayesRelease:
 
     @cached_property
     def sampler(self) -> "NaiveBayesSampler":
-        return fit_naive_bayes(
-            self.stage.schema, self.stage.histograms, self.statistic, self.sums, (self.sigma / GRID) ** 2
-        )
+        return fit_naive_bayes(self.stage, self.statistic, self.sums, (self.sigma / GRID) ** 2)
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         return {}, {SUMS: self.noisy}
@@ -419,17 +409,18 @@ def _likelihoods(shape: Shape) -> Floats:
 
 
 def fit_naive_bayes(
-    schema: Schema, histograms: Histograms, statistic: WeightedSums, sums: Floats, variance: float
+    stage: "StageOne", statistic: WeightedSums, sums: Floats, variance: float
 ) -> NaiveBayesSampler:
     """Fit the model to noisy sums in units of u, (labels, entries); `variance` is that of an entry's noise."""
+    histograms, parts = stage.histograms, statistic.parts
     mass, error = sums[:, 0] * UNIT / statistic.constant, math.sqrt(variance) * UNIT / statistic.constant
     total = max(float(mass.sum()), error)
     # Means are divided by a label's fraction. One standard error more keeps noise from making it tiny.
     fractions = np.maximum(mass, 0.0) + error
-    fractions = fractions / fractions.sum()
-    means = _Means(fractions, total, variance)
+    means = _Means(fractions / fractions.sum(), total, variance)
 
-    widths, numbers = statistic.widths, len(schema.numeric)
+    widths = np.array([len(part.offset) for part in parts], dtype=np.int64)
+    numbers = sum(part.moments.shape[1] > 0 for part in parts)
     one_hot, linear, square = np.split(sums[:, 1:], [widths.sum(), widths.sum() + numbers], axis=1)
     known = (histograms.sigma * total / histograms.rows) ** 2
     one_hot = means.of(one_hot, np.repeat(np.arange(len(widths)), widths), known)
@@ -437,22 +428,23 @@ def fit_naive_bayes(
     squares = means.of(square, np.arange(numbers)) / SQUARE
     deviations = np.sqrt(np.clip(1 + squares - centres**2, FARTHEST**-2, FARTHEST**2))
 
-    probabilities = np.ones(1)
-    if schema.label_column is not None:
-        probabilities = histograms.probabilities[schema.learned.index(schema.label_column)]
-    columns = []
-    for part, entries in zip(statistic.parts, np.split(one_hot, np.cumsum(widths)[:-1], axis=1), strict=True):
+    probabilities, columns, j = np.ones(1), [], 0
+    if statistic.label is not None:
+        probabilities = histograms.probabilities[statistic.label_position]
+    for part, entries in zip(parts, np.split(one_hot, np.cumsum(widths)[:-1], axis=1), strict=True):
         by_label = to_simplex(entries + part.offset / UNIT) if len(part.offset) else np.ones((len(mass), 1))
-        i = schema.learned.index(part.column)
         if isinstance(part.column, Discrete):
-            levels, of_bin = np.maximum(histograms.levels(i), 1e-9), part.groups.of_bin
-            within = levels / part.groups.sum_up(levels)[of_bin]  # what a group holds is spread as in all records
+            levels, of_bin = np.maximum(histograms.levels(part.position), 1e-9), part.groups.of_bin
+            within = levels / part.groups.sum_up(levels)[of_bin]  # the same spread in a group for every label
             cells = np.where(of_bin == NONE, 0.0, by_label[:, of_bin] * within)
         else:
-            j = schema.numeric.index(part.column)
-            cells = _cells_of_numbers(histograms, i, probabilities, by_label, centres[:, j], deviations[:, j])
+            numbers_of = histograms.probabilities[part.position]
+            cells = _cells_of_numbers(
+                part.groups.bins, numbers_of, probabilities, by_label, centres[:, j], deviations[:, j]
+            )
+            j += 1
         columns.append(Shape.of(part.groups.bins, cells))
-    return NaiveBayesSampler(schema, histograms, probabilities, tuple(columns))
+    return NaiveBayesSampler(stage.schema, histograms, probabilities, tuple(columns))
 
 
 @dataclass(frozen=True)
@@ -496,7 +488,7 @@ def _mean_squares(values: Floats, columns: Ints) -> Floats:
 
 
 def _cells_of_numbers(
-    histograms: Histograms, i: int, probabilities: Floats, kinds: Floats, centres: Floats, deviations: Floats
+    bins: Bins, frequencies: Floats, probabilities: Floats, kinds: Floats, centres: Floats, deviations: Floats
 ) -> Floats:
     """Return (labels, cells) of a numeric column.
 
@@ -505,8 +497,8 @@ def _cells_of_numbers(
     """
     from scipy.special import ndtr
 
-    bins = histograms.bins[i]
-    numbers = histograms.probabilities[i][: bins.numbers]
+    count = bins.numbers
+    numbers = frequencies[:count]
     numbers = numbers if numbers.any() else bins.widths.astype(np.float64)
     z = np.linspace((centres - 6 * deviations).min(), (centres + 6 * deviations).max(), 4096)
     weights = np.maximum(probabilities * kinds[:, 0], 1e-300)
@@ -515,7 +507,7 @@ def _cells_of_numbers(
     inside = np.diff(ndtr((ends - centres[:, None]) / deviations[:, None]), axis=1, prepend=0.0)
     inside = np.where(numbers > 0, np.maximum(inside, 0.0), 0.0)
     inside = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1e-300)
-    cells = np.zeros((len(kinds), bins.count))
-    cells[:, : bins.numbers] = kinds[:, :1] * inside
-    cells[:, bins.numbers : bins.numbers + kinds.shape[1] - 1] = kinds[:, 1:]
+    cells = np.zeros((len(kinds), len(frequencies) + 1))
+    cells[:, :count] = kinds[:, :1] * inside
+    cells[:, count : count + kinds.shape[1] - 1] = kinds[:, 1:]
     return cells
