@@ -1188,23 +1188,23 @@ FAULTS = [
     ),
     Fault(
         "a clip is larger than the sensitivity says",
-        "models.naive_bayes:WeightedSums.multiplier",
+        "models.statistics:LabelSums.multiplier",
         "self.clip",
         "self.clip + self.constant",
         "models/test_naive_bayes.py::test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight",
     ),
     Fault(
         "the norm of a record leaves out what is special or missing",
-        "models.naive_bayes:Part.squared_norms",
+        "models.statistics:Part.squared_norms",
         "one_hot[self.groups.of_bin]",
         "one_hot[np.minimum(self.groups.of_bin, 0)]",
         "models/test_naive_bayes.py::test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight",
     ),
     Fault(
         "a record counts in another group than its own",
-        "models.naive_bayes:WeightedSums.cells",
-        "part.groups.bins.of(records)",
-        "(part.groups.bins.of(records) + 1) % part.groups.bins.count",
+        "models.statistics:Part.sums",
+        "self.groups.of_bin).take(cell)",
+        "self.groups.of_bin).take((cell + 1) % len(self.groups.of_bin))",
         "scoring/test_families.py::test_models_learn_families_and_draw_all_of_their_values",
     ),
 ]

@@ -38,10 +38,10 @@ from repsynth.engines.local import LocalEngine
 from repsynth.mechanism import meter, noise
 from repsynth.mechanism.meter import Meter
 from repsynth.models.dp_sgd import Gradients
-from repsynth.models.marginal.statistics import TableChoice, Tables
 from repsynth.models.naive_bayes import WeightedSums
 from repsynth.models.network import Network
 from repsynth.models.registry import MODELS
+from repsynth.models.statistics import TableChoice, Tables
 from repsynth.pipeline import run as running
 from repsynth.pipeline.payment import Payer
 from repsynth.planning.plan import Plan, make_plan
@@ -220,8 +220,8 @@ def weights_above_one(original: Any, self: Any, scores: Any) -> Any:
 
 
 @fault(WeightedSums, "multiplier")
-def no_clip(original: Any, self: Any, cells: Any, scores: Any) -> Any:
-    return self.weights.of(scores)
+def no_clip(original: Any, self: Any, cells: Any, weights: Any) -> Any:
+    return weights
 
 
 @fault(LocalEngine, "sum")
@@ -250,10 +250,10 @@ def sensitivity_too_small_by_the_square_root_of_two(original: Any, self: Any) ->
 
 
 @fault(WeightedSums, "multiplier")
-def weight_before_the_clip(original: Any, self: Any, cells: Any, scores: Any) -> Any:
+def weight_before_the_clip(original: Any, self: Any, cells: Any, weights: Any) -> Any:
     """clip(w φ) in place of w clip(φ): a long contribution keeps the full norm whatever its weight."""
     norm = np.maximum(np.sqrt(self.squared_norm(cells)), 1)
-    return np.minimum(self.weights.of(scores), (FULL * self.clip / norm).astype(np.int64))
+    return np.minimum(weights, (FULL * self.clip / norm).astype(np.int64))
 
 
 @fault(WeightedSums, "total")

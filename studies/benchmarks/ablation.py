@@ -24,8 +24,9 @@ from threadpoolctl import threadpool_limits
 from repsynth.columns import adaptive_histogram, quotas
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import records_of
-from repsynth.models.marginal import mechanism, pool, statistics, tree, weight_correction
-from repsynth.models.marginal.statistics import Domain, LabelTables, NoisyTable
+from repsynth.models import statistics
+from repsynth.models.marginal import mechanism, pool, tree, weight_correction
+from repsynth.models.statistics import Domain, LabelTables, NoisyTable
 from repsynth.pipeline.run import run
 from repsynth.planning import plan
 from repsynth.planning.settings import Settings

@@ -26,8 +26,8 @@ from repsynth.mechanism.kernels import OUT
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import choose_exponential, seeded_entropy
 from repsynth.models.marginal.release import MarginalRelease
-from repsynth.models.marginal.statistics import Tables
 from repsynth.models.marginal.tree import Tree, rake
+from repsynth.models.statistics import Tables
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings

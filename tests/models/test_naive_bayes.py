@@ -11,7 +11,7 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.models.naive_bayes import NaiveBayesRelease, Part, _Means
+from repsynth.models.naive_bayes import NaiveBayesRelease, _Means, part_of
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -135,7 +135,7 @@ def test_frequencies_that_stage_one_knows_are_combined_by_precision() -> None:
 def test_a_cell_adds_what_its_norm_says(column: Boolean | Integer) -> None:
     """Also where missing cells are not declared: these add nothing."""
     bins = Bins.at(column, np.arange(2)) if isinstance(column, Integer) else Bins.discrete(column)
-    part = Part.of(Histograms((bins,), np.arange(60, 60 - bins.count, -1), 1.0, 150.0), 0)
+    part = part_of(Histograms((bins,), np.arange(60, 60 - bins.count, -1), 1.0, 150.0), 0)
     codes = np.append(np.arange(bins.values), MISSING)
     cells, own = bins.of(Records(rows=bins.count, codes={"x": codes})), np.arange(bins.count)
     added = np.concatenate(part.sums(cells, own, bins.count, np.ones(bins.count)), axis=1)

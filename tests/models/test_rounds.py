@@ -16,8 +16,8 @@ from repsynth.mechanism.kernels import Chosen
 from repsynth.models.marginal.mechanism import most_tables
 from repsynth.models.marginal.pool import Pool, pool_size
 from repsynth.models.marginal.release import MarginalRelease
-from repsynth.models.marginal.statistics import NoisyTable
 from repsynth.models.marginal.tree import shrunk
+from repsynth.models.statistics import NoisyTable
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings

@@ -15,7 +15,7 @@ from repsynth.columns.groups import NONE, choose_groups, coarser, of_finer, prob
 from repsynth.curator.check import check_table
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.models.naive_bayes import FARTHEST, LINEAR, SQUARE, UNIT, Part
+from repsynth.models.naive_bayes import FARTHEST, LINEAR, SQUARE, UNIT, part_of
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -226,7 +226,7 @@ def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
     bins = Bins.at(column, np.array([0, 1, 10, 100, 1000, 10**4, 10**5, 10**6, 10**7]))
     counts = np.array([0, 6000, 200, 900, 1800, 1900, 900, 250, 40, 500, 90])
     assert len(counts) == bins.count
-    part = Part.of(Histograms((bins,), counts, 0.01, 12_580.0), 0)
+    part = part_of(Histograms((bins,), counts, 0.01, 12_580.0), 0)
     z, squares = part.moments.T / UNIT / [[LINEAR], [SQUARE]]
     assert np.all(np.diff(z[:9]) >= 0)
     assert np.abs(z).max() <= FARTHEST + 1 / UNIT

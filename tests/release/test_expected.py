@@ -15,7 +15,7 @@ from repsynth.columns.groups import Groups
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import is_number, numbers_of
 from repsynth.models.marginal.release import MarginalRelease
-from repsynth.models.marginal.statistics import LabelTables
+from repsynth.models.statistics import LabelTables
 from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan

@@ -13,7 +13,7 @@ from repsynth.errors import ConfigError
 from repsynth.knobs import Knobs
 
 if TYPE_CHECKING:
-    from repsynth.arrays import Arrays, Floats, Ints
+    from repsynth.arrays import Arrays, Floats
     from repsynth.columns.groups import Groups
     from repsynth.data.records import Records
     from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from repsynth.privacy.events import SampledEvent
     from repsynth.schema import Schema
     from repsynth.scoring.stage import RunPlan, StageOne
-
-
-CONSTANT = 0.3
-"""The constant entry of a contribution, as a part of a typical record's norm."""
 
 
 @dataclass(frozen=True)
@@ -146,20 +142,6 @@ def run_seconds(plan: "RunPlan", rows: int, *, cell: float = 0.25e-6) -> float:
     """
     columns = len(plan.schema.learned)
     return 0.05 + 0.004 * columns + cell * rows * columns
-
-
-def clipped(weight: "Ints", squared_norm: "Ints", clip: int) -> "Ints":
-    """Return weight times clip factor, in units of the weight and rounded down.
-
-    Multiplied by it, a contribution has at most the norm weight × clip.
-
-    >>> clipped(np.array([4096, 4096]), np.array([25, 400]), 10).tolist()
-    [4096, 2048]
-    """
-    norm = np.ceil(np.sqrt(squared_norm.astype(np.float64))).astype(np.int64)
-    norm = np.maximum(norm + (norm * norm < squared_norm), 1)  # the root may have been rounded down
-    multiplier: Ints = np.minimum(weight, weight * clip // norm)
-    return multiplier
 
 
 class Model(Knobs, frozen=True):

@@ -28,21 +28,20 @@ from repsynth.columns.cells import Bins
 from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_families, pairs_with_label
 from repsynth.columns.quotas import Line, systematic
 from repsynth.columns.value_sampler import Shape
-from repsynth.data.records import MISSING, Records
-from repsynth.models.base import CONSTANT, Hooks, Made, Model, Share, StoredModel, clipped
+from repsynth.data.records import Records
+from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.completing import Completed, draw_each, with_given
+from repsynth.models.statistics import CONSTANT, UNIT, LabelSums, Part, label_axis
 from repsynth.models.uncertainty import ModelErrors, table_errors
-from repsynth.schema import Discrete, Numeric, Schema
-from repsynth.scoring.weights import FULL, WeightFunction
+from repsynth.schema import Numeric, Schema
+from repsynth.scoring.weights import FULL
 from repsynth.storage.checks import ints
 
 if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter
-    from repsynth.scoring.base import Score
     from repsynth.scoring.stage import RunPlan, StageOne
 
 SUMS = "sums"
-UNIT = 2**10
 GRID = UNIT * FULL
 """Grid units of the sums in one unit of u at full weight."""
 
@@ -94,58 +93,21 @@ class NaiveBayes(Model, frozen=True):
 # --- the statistic -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Part:
-    """The entries of u that belong to one column.
-
-    `groups` assigns an entry to each cell, or NONE. `offset` is q in units of 1/UNIT; it is empty for a numeric
-    column without special and missing values. `moments` holds 0.8 z and 0.3 (z² − 1) of each cell in units of
-    1/UNIT: zeros for a cell that holds no number, no columns for a discrete column.
-    """
-
-    position: int  # among the learned columns
-    column: Discrete | Numeric
-    groups: Groups
-    offset: Ints  # (entries,)
-    moments: Ints  # (cells, 0 or 2)
-
-    @classmethod
-    def of(cls, histograms: Histograms, i: int) -> "Part":
-        bins, missing = histograms.bins[i], histograms.missing_fraction(i)
-        column, cells = bins.column, len(histograms.probabilities[i]) + 1
-        frequencies = np.append(histograms.probabilities[i] * (1 - missing), missing)
-        if isinstance(column, Numeric):
-            groups = Groups(bins, _kinds(bins))
-            z = np.append(normal_scores(frequencies[: bins.numbers]), np.full(cells - bins.numbers, np.nan))
-            moments = np.nan_to_num(np.column_stack([LINEAR * z, SQUARE * (z * z - 1)]))
-        else:
-            own = np.append(np.arange(cells - 1), cells - 1 if column.missing else NONE)
-            groups = groups_of_families(histograms, i) or Groups(bins, own)
-            moments = np.zeros((cells, 0))
-        offset = groups.sum_up(frequencies) if (groups.of_bin != NONE).any() else np.zeros(0)
-        return cls(i, column, groups, _whole(offset), _whole(moments))
-
-    @cached_property
-    def squared_norms(self) -> Ints:
-        """The squared norm of each cell's entries."""
-        one_hot = np.append(UNIT**2 - 2 * UNIT * self.offset + int(self.offset @ self.offset), 0)
-        squared: Ints = one_hot[self.groups.of_bin] + (self.moments**2).sum(axis=1)
-        return squared
-
-    def sums(self, cell: Ints, group: Ints, groups: int, factor: Floats) -> tuple[Floats, Floats]:
-        """Return Σ factor · entries by group of records with these cells: the one-hot entries and the moments.
-
-        These are floats that hold whole numbers below 2⁵³, so they are exact.
-        """
-        width = len(self.offset) + 1
-        entry = np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell)
-        counts = np.bincount(group * width + entry, factor, minlength=groups * width).reshape(groups, width)
-        counts = counts[:, :-1]
-        one_hot = UNIT * counts - counts.sum(axis=1, keepdims=True) * self.offset
-        moments = np.zeros((groups, self.moments.shape[1]))
-        for k, each in enumerate(self.moments.T):
-            moments[:, k] = np.bincount(group, factor * each.take(cell), minlength=groups)
-        return one_hot, moments
+def part_of(histograms: Histograms, i: int) -> Part:
+    """Return the entries of a column; a numeric one without special and missing values has moments only."""
+    bins, missing = histograms.bins[i], histograms.missing_fraction(i)
+    cells = len(histograms.probabilities[i]) + 1
+    frequencies = np.append(histograms.probabilities[i] * (1 - missing), missing)
+    if isinstance(bins.column, Numeric):
+        groups = Groups(bins, _kinds(bins))
+        z = np.append(normal_scores(frequencies[: bins.numbers]), np.full(cells - bins.numbers, np.nan))
+        moments = np.nan_to_num(np.column_stack([LINEAR * z, SQUARE * (z * z - 1)]))
+    else:
+        own = np.append(np.arange(cells - 1), cells - 1 if bins.column.missing else NONE)
+        groups = groups_of_families(histograms, i) or Groups(bins, own)
+        moments = np.zeros((cells, 0))
+    offset = groups.sum_up(frequencies) if (groups.of_bin != NONE).any() else np.zeros(0)
+    return Part(groups, _whole(offset), _whole(moments))
 
 
 def _kinds(bins: Bins) -> Ints:
@@ -182,24 +144,12 @@ def _whole(values: Floats) -> Ints:
     return np.rint(values * UNIT).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class WeightedSums:
-    """The statistic of stage 2. A record without a label contributes nothing.
+@dataclass(frozen=True, kw_only=True)
+class WeightedSums(LabelSums):
+    """The statistic of stage 2: u with z and z² − 1 of each number."""
 
-    `constant` and `clip` are in units of 1/UNIT.
-    """
-
-    parts: tuple[Part, ...]
-    constant: int
-    clip: int
-    score: "Score"
-    weights: WeightFunction
-    label: Discrete | None
-    labels: int  # 1 where the schema names none
-    label_position: int  # among the learned columns
-    name: str = SUMS
-    unit: int = GRID
-    weighted: bool = True
+    positions: tuple[int, ...]  # of the parts among the learned columns
+    label_position: int | None
 
     @classmethod
     def of(cls, stage: "StageOne", *, equalize: bool) -> "WeightedSums":
@@ -208,83 +158,30 @@ class WeightedSums:
         The clip is nine tenths of the norm of a typical record. To `equalize`, it is the smallest norm of a record
         whose cells all have a declared value, and all others are scaled down to it.
         """
-        schema, histograms, label = stage.schema, stage.histograms, stage.schema.label_column
-        own = [i for i, bins in enumerate(histograms.bins) if bins.column.name != schema.label]
+        schema, histograms = stage.schema, stage.histograms
+        at = label_axis(stage)
+        own = [i for i in range(len(histograms.bins)) if i != at]
         own.sort(key=lambda i: isinstance(histograms.bins[i].column, Numeric))  # discrete columns first
-        parts = tuple(Part.of(histograms, i) for i in own)
+        parts = tuple(part_of(histograms, i) for i in own)
         typical = _typical_norm(schema) * UNIT
         constant, clip = round(CONSTANT * typical), round(_CLIP * typical)
         if equalize:
-            smallest = sum(int(part.squared_norms[: None if part.column.missing else -1].min()) for part in parts)
-            clip = math.isqrt(constant**2 + smallest)
-        at = next((i for i, bins in enumerate(histograms.bins) if bins.column.name == schema.label), -1)
-        labels = label.size if label else 1
-        return cls(parts, constant, clip, stage.score, stage.weights, label, labels, at)
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        """Labels, entries of u."""
-        return self.labels, 1 + sum(len(part.offset) + part.moments.shape[1] for part in self.parts)
-
-    @property
-    def sensitivity(self) -> float:
-        """The clip at full weight, in grid units."""
-        return float(self.clip * FULL)
-
-    def cells(self, records: Records) -> Ints:
-        """Return (columns, records): the cell of each record in every column."""
-        cells = [part.groups.bins.of(records) for part in self.parts]
-        return np.array(cells, dtype=np.int64).reshape(len(self.parts), records.rows)
-
-    def total(self, records: Records) -> Ints:
-        """Return the weighted sums of all labels, flattened from `shape`."""
-        cells = self.cells(records)
-        label, multiplier = self._placed(records, cells)
-        return self._sums(cells, label, self.labels, multiplier).ravel()
-
-    def each(self, records: Records) -> Ints:
-        """Return what each record adds to the total: (records, entries)."""
-        cells, own = self.cells(records), np.arange(records.rows)
-        label, multiplier = self._placed(records, cells)
-        placed = np.zeros((records.rows, *self.shape), dtype=np.int64)
-        placed[own, label] = self._sums(cells, own, records.rows, multiplier)
-        return placed.reshape(records.rows, -1)
-
-    def norms(self, records: Records) -> tuple[Floats, Floats]:
-        """Return ‖u‖ of each record before and after clipping, in units of u."""
-        norms: Floats = np.sqrt(self.squared_norm(self.cells(records))) / UNIT
-        return norms, np.minimum(norms, self.clip / UNIT)
-
-    def squared_norm(self, cells: Ints) -> Ints:
-        """Return ‖u‖² of records with these cells before clipping, exact, in units of 1/UNIT²."""
-        total = np.full(cells.shape[1], self.constant**2, dtype=np.int64)
-        for part, cell in zip(self.parts, cells, strict=True):
-            total += part.squared_norms.take(cell)
-        return total
-
-    def multiplier(self, cells: Ints, scores: Ints) -> Ints:
-        """Return weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
-        return clipped(self.weights.of(scores), self.squared_norm(cells), self.clip)
-
-    def _placed(self, records: Records, cells: Ints) -> tuple[Ints, Ints]:
-        """Return the label whose sum each record enters, and its multiplier."""
-        multiplier = self.multiplier(cells, self.score.of(records))
-        if self.label is None:
-            return np.zeros(records.rows, dtype=np.int64), multiplier
-        codes = records.codes[self.label.name]
-        return np.maximum(codes, 0), np.where(codes == MISSING, 0, multiplier)
-
-    def _sums(self, cells: Ints, group: Ints, groups: int, multiplier: Ints) -> Ints:
-        factor = multiplier.astype(np.float64)
-        mass = np.bincount(group, factor, minlength=groups)
-        found = [part.sums(cell, group, groups, factor) for part, cell in zip(self.parts, cells, strict=True)]
-        moments = [moments for _, moments in found if moments.shape[1]]
-        entries = [
-            self.constant * mass[:, None],
-            *(one_hot for one_hot, _ in found),
-            *(moment[:, k, None] for k in (0, 1) for moment in moments),
-        ]
-        return np.concatenate(entries, axis=1).astype(np.int64)
+            declared = (part.squared_norms[: None if part.groups.bins.column.missing else -1] for part in parts)
+            clip = math.isqrt(constant**2 + sum(int(norms.min()) for norms in declared))
+        label = None
+        if at is not None:
+            label = Groups(histograms.bins[at], np.append(np.arange(histograms.bins[at].values), NONE))
+        return cls(
+            parts=parts,
+            label=label,
+            constant=constant,
+            clip=clip,
+            score=stage.score,
+            weights=stage.weights,
+            name=SUMS,
+            positions=tuple(own),
+            label_position=at,
+        )
 
 
 # --- what was measured ---------------------------------------------------------------------------------------
@@ -319,8 +216,7 @@ class NaiveBayesRelease:
         """Return the masses by the constant entry of u, which clipping lowers, too."""
         if self.statistic.label is None:
             return None
-        unit = self.statistic.constant / UNIT
-        return self.sums[:, 0] / unit, self.sigma / GRID / unit
+        return self.statistic.masses(self.noisy), self.sigma / self.statistic.mass_unit
 
     def errors(self) -> ModelErrors:
         """Return the tables of label and discrete column that the sums hold, with their standard errors."""
@@ -332,8 +228,9 @@ class NaiveBayesRelease:
         for part in self.statistic.parts:
             q, entries = part.offset / UNIT, slice(start, start + len(part.offset))
             start += len(q)
-            if isinstance(part.column, Discrete):
-                names, counts = (self.statistic.label.name, part.column.name), self.sums[:, entries] + mass * q
+            if not part.moments.size:
+                label = self.statistic.label.bins.column.name
+                names, counts = (label, part.groups.bins.column.name), self.sums[:, entries] + mass * q
                 variances = np.broadcast_to((self.sigma / GRID) ** 2 + (of_mass * q) ** 2, counts.shape)
                 tables.append(table_errors(names, SUMS, counts, variances, clipped=True))
         return ModelErrors(tuple(tables), ())
@@ -429,20 +326,19 @@ def fit_naive_bayes(
     deviations = np.sqrt(np.clip(1 + squares - centres**2, FARTHEST**-2, FARTHEST**2))
 
     probabilities, columns, j = np.ones(1), [], 0
-    if statistic.label is not None:
+    if statistic.label_position is not None:
         probabilities = histograms.probabilities[statistic.label_position]
-    for part, entries in zip(parts, np.split(one_hot, np.cumsum(widths)[:-1], axis=1), strict=True):
+    split = np.split(one_hot, np.cumsum(widths)[:-1], axis=1)
+    for i, part, entries in zip(statistic.positions, parts, split, strict=True):
         by_label = to_simplex(entries + part.offset / UNIT) if len(part.offset) else np.ones((len(mass), 1))
-        if isinstance(part.column, Discrete):
-            levels, of_bin = np.maximum(histograms.levels(part.position), 1e-9), part.groups.of_bin
+        if not part.moments.size:
+            levels, of_bin = np.maximum(histograms.levels(i), 1e-9), part.groups.of_bin
             within = levels / part.groups.sum_up(levels)[of_bin]  # the same spread in a group for every label
             cells = np.where(of_bin == NONE, 0.0, by_label[:, of_bin] * within)
         else:
-            numbers_of = histograms.probabilities[part.position]
-            cells = _cells_of_numbers(
-                part.groups.bins, numbers_of, probabilities, by_label, centres[:, j], deviations[:, j]
-            )
-            j += 1
+            bins, frequencies = part.groups.bins, histograms.probabilities[i]
+            z = centres[:, j], deviations[:, j]
+            cells, j = _cells_of_numbers(bins, frequencies, probabilities, by_label, *z), j + 1
         columns.append(Shape.of(part.groups.bins, cells))
     return NaiveBayesSampler(stage.schema, histograms, probabilities, tuple(columns))
 

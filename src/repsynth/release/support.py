@@ -23,8 +23,8 @@ from repsynth.data.record_rules import holds, with_following
 from repsynth.data.records import Records, join
 from repsynth.errors import ConfigError
 from repsynth.models.base import Sampler
-from repsynth.models.marginal.statistics import cells_of
 from repsynth.models.marginal.tree import rake
+from repsynth.models.statistics import cells_of
 from repsynth.schema import Discrete, Follows, Numeric, RowRule, Schema
 from repsynth.schema.conditions import Condition, columns_of
 from repsynth.schema.rules import condition_of, rule_text, total_of

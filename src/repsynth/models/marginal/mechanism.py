@@ -14,7 +14,13 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.models.marginal.pool import Pool, make_pool, pool_size
-from repsynth.models.marginal.statistics import (
+from repsynth.models.marginal.tree import Tree, fit_tree
+from repsynth.models.marginal.weight_correction import (
+    WeightCorrection,
+    correction_from_model,
+    correction_from_tables,
+)
+from repsynth.models.statistics import (
     Domain,
     LabelTables,
     Measured,
@@ -23,12 +29,6 @@ from repsynth.models.marginal.statistics import (
     TableChoice,
     Tables,
     by_precision,
-)
-from repsynth.models.marginal.tree import Tree, fit_tree
-from repsynth.models.marginal.weight_correction import (
-    WeightCorrection,
-    correction_from_model,
-    correction_from_tables,
 )
 from repsynth.privacy.events import MU_PER_ETA, Charge
 from repsynth.scoring.stage import StageOne

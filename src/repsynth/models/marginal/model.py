@@ -90,7 +90,7 @@ class _Marginal(Model, frozen=True):
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "MarginalRelease":
         from repsynth.models.marginal.mechanism import Run, State
         from repsynth.models.marginal.release import MarginalRelease, max_cells
-        from repsynth.models.marginal.statistics import Domain
+        from repsynth.models.statistics import Domain
 
         first = plan.charges[_LABEL_TABLES if stage.schema.label_column else _TABLES]
         domain = Domain.choose(stage, first.per_row)

@@ -16,8 +16,8 @@ from repsynth.arrays import Floats, Int32s, Ints
 from repsynth.columns.groups import Groups
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed, with_given
-from repsynth.models.marginal.statistics import NoisyTable, Pair
 from repsynth.models.marginal.tree import Tree, rake, shrunk
+from repsynth.models.statistics import NoisyTable, Pair
 
 _SMALLEST, _LARGEST = 120_000, 4_000_000
 

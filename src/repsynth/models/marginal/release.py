@@ -16,7 +16,8 @@ from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Made, StoredModel
 from repsynth.models.marginal.mechanism import LABEL_TABLES, TABLES, State, most_tables, rounds_of
 from repsynth.models.marginal.pool import Pool
-from repsynth.models.marginal.statistics import (
+from repsynth.models.marginal.tree import Tree
+from repsynth.models.statistics import (
     UNIT,
     Domain,
     LabelTables,
@@ -26,7 +27,6 @@ from repsynth.models.marginal.statistics import (
     is_forest,
     label_axis,
 )
-from repsynth.models.marginal.tree import Tree
 from repsynth.models.uncertainty import (
     ModelErrors,
     group_means,
@@ -120,12 +120,12 @@ class MarginalRelease:
 
     def dump(self) -> tuple[dict[str, Any], Arrays]:
         domain = self.state.domain
-        offsets = next((m.tables.offsets for m in self.measured if isinstance(m.tables, LabelTables)), ())
+        parts = next((m.tables.parts for m in self.measured if isinstance(m.tables, LabelTables)), ())
         return {"tables": [m.tables.describe() for m in self.measured]}, {
             **{f"tables_{k}": m.noisy for k, m in enumerate(self.measured)},
             **{f"groups_{i}": groups.of_bin for i, groups in enumerate(domain.groups[: domain.columns])},
             **{f"coarse_{i}": groups.of_bin for i, groups in enumerate(domain.groups[domain.columns :])},
-            **{f"offset_{k}": offset for k, offset in enumerate(offsets)},
+            **{f"offset_{k}": part.offset for k, part in enumerate(parts)},
         }
 
 
@@ -197,16 +197,7 @@ def _statistic(file: TablesFile, stage: StageOne, domain: Domain, arrays: Arrays
         proper = bool(offset.min() >= 0) and int(offset.sum()) == UNIT
         require(proper, "its tables are centred on no probabilities")
         offsets.append(offset)
-    return LabelTables(
-        domain=domain,
-        pairs=file.pairs,
-        offsets=tuple(offsets),
-        constant=file.constant,
-        clip=file.clip,
-        score=stage.score,
-        weights=stage.weights,
-        name=file.name,
-    )
+    return LabelTables.at(domain, offsets, file.constant, file.clip, stage.score, stage.weights, file.name)
 
 
 def _check_pairs(file: TablesFile, domain: Domain, before: tuple[Pair, ...], rows: float, sigma: float) -> None:

@@ -21,7 +21,7 @@ from repsynth.columns.quotas import Line, Quotas, systematic
 from repsynth.columns.value_sampler import Shape, shapes_of, values_of
 from repsynth.data.records import Records, join
 from repsynth.models.completing import Completed, draw_each, with_given
-from repsynth.models.marginal.statistics import Domain, NoisyTable, Pair, by_precision
+from repsynth.models.statistics import Domain, NoisyTable, Pair, by_precision
 
 _DOUBT = 0.1  # relative error of the weight correction, beside a factor
 _LEAST = 0.02  # no probability is below this part of what was expected

@@ -11,8 +11,8 @@ import numpy as np
 
 from repsynth.arrays import Floats, Ints
 from repsynth.models.marginal.pool import make_pool
-from repsynth.models.marginal.statistics import Domain, LabelTables, Measured, NoisyTable, Pair
 from repsynth.models.marginal.tree import Tree
+from repsynth.models.statistics import Domain, LabelTables, Measured, NoisyTable, Pair
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
 
@@ -113,7 +113,9 @@ def correction_from_model(
     drawn = make_pool(tree, DRAWN).records.astype(np.int64)
     records = tree.decode(drawn[: domain.columns].T, np.random.default_rng(0))
     tables, weights = measured[0].tables, stage.weights.of(stage.score.of(records))
-    with_label = tables.clipped(records, weights) if isinstance(tables, LabelTables) else weights
+    with_label = weights
+    if isinstance(tables, LabelTables):
+        with_label = tables.multiplier(tables.cells(records), weights)
     return WeightCorrection(_of_drawn(domain, drawn, weights / FULL), _of_drawn(domain, drawn, with_label / FULL))
 
 

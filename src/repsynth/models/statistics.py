@@ -1,15 +1,15 @@
-"""What the marginal models measure: weighted tables of two columns, and the selection between tables.
+"""What models measure: sums by label, weighted tables of two columns, and the selection between tables.
 
-`Tables` are plain weighted counts. `LabelTables` cross the label with every other column, as differences from the
-released histograms, which have a smaller norm. Sums are exact integers. `TableChoice` selects tables by the
-exponential mechanism.
+`LabelSums` are differences from the released histograms, which have a small norm. Naive Bayes measures them, and
+the marginal models do as `LabelTables`. `Tables` are plain weighted counts. Sums are exact integers. `TableChoice`
+selects tables by the exponential mechanism.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +18,19 @@ from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import to_simplex
 from repsynth.columns.groups import NONE, Groups, choose_groups, coarser, how_many, how_many_coarse, of_finer
 from repsynth.data.records import Records
-from repsynth.mechanism.kernels import OUT
-from repsynth.models.base import CONSTANT, clipped
 from repsynth.scoring.base import Score
-from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL, WeightFunction
+
+if TYPE_CHECKING:
+    from repsynth.scoring.stage import StageOne
 
 Pair = tuple[int, int]
 """The two axes that a table crosses."""
 
 UNIT = 2**10
-"""Grid units in one unit of a contribution to the label tables."""
+"""Grid units in one unit of a contribution to sums by label."""
+CONSTANT = 0.3
+"""The constant entry of such a contribution, as a part of a typical record's norm."""
 _LEAST = 0.5  # norm that a typical record is taken to have in the label tables
 
 
@@ -50,7 +52,7 @@ class Domain:
         return cls(groups, len(fine), label, tuple(each.count for each in groups))
 
     @classmethod
-    def choose(cls, stage: StageOne, mu: float) -> "Domain":
+    def choose(cls, stage: "StageOne", mu: float) -> "Domain":
         """Choose groups by the noise of the first tables, whose charge is `mu`: post-processing of stage 1."""
         histograms, label = stage.histograms, stage.schema.label_column
         noise = math.sqrt(len(histograms.bins) - 1) / mu
@@ -92,7 +94,7 @@ class Domain:
         return tuple(of_finer(fine, coarse) for fine, coarse in both)
 
 
-def label_axis(stage: StageOne) -> int | None:
+def label_axis(stage: "StageOne") -> int | None:
     """Return the position of the label among the columns."""
     column = stage.schema.label_column
     return None if column is None else stage.schema.learned.index(column)
@@ -202,23 +204,71 @@ class Tables:
         return {"name": self.name, "pairs": self.pairs}
 
 
+def clipped(weight: Ints, squared_norm: Ints, clip: int) -> Ints:
+    """Return weight times clip factor, in units of the weight and rounded down.
+
+    Multiplied by it, a contribution has at most the norm weight × clip.
+
+    >>> clipped(np.array([4096, 4096]), np.array([25, 400]), 10).tolist()
+    [4096, 2048]
+    """
+    norm = np.ceil(np.sqrt(squared_norm.astype(np.float64))).astype(np.int64)
+    norm = np.maximum(norm + (norm * norm < squared_norm), 1)  # the root may have been rounded down
+    multiplier: Ints = np.minimum(weight, weight * clip // norm)
+    return multiplier
+
+
 @dataclass(frozen=True)
-class LabelTables:
-    """The statistic: label × column for every column, as differences from what stage 1 knows.
+class Part:
+    """The entries of a contribution that belong to one column: one-hot − q and, of numbers, two moments.
 
-    A record with label y and groups x₁, x₂, ... contributes its weight times
-
-        e_y ⊗ clip([ a | e_x₁ − q₁ | e_x₂ − q₂ | ... ], C)
-
-    `offsets` holds q of every column but the label: the released probabilities of its groups. The `clip` C is the
-    norm of a typical record, which is well below the root of the number of columns. So every cell has less noise
-    than a plain count. Adding the expected part back gives tables of counts. `offsets`, the `constant` a and the
-    clip are in units of 1/UNIT; the multiplier (weight times clip factor) is in units of 1/FULL, rounded down.
+    `groups` assigns an entry to each cell, or NONE. `offset` holds q in units of 1/UNIT, `moments` the moments of
+    each cell in the same units: zeros for a cell that holds no number.
     """
 
-    domain: Domain
-    pairs: tuple[Pair, ...]
-    offsets: tuple[Ints, ...]
+    groups: Groups
+    offset: Ints  # (entries,)
+    moments: Ints  # (cells, 0 or 2)
+
+    @cached_property
+    def squared_norms(self) -> Ints:
+        """The squared norm of each cell's entries."""
+        one_hot = np.append(UNIT**2 - 2 * UNIT * self.offset + int(self.offset @ self.offset), 0)
+        squared: Ints = one_hot[self.groups.of_bin] + (self.moments**2).sum(axis=1)
+        return squared
+
+    def sums(self, cell: Ints, group: Ints, groups: int, factor: Floats) -> tuple[Floats, Floats]:
+        """Return Σ factor · entries by group of records with these cells: the one-hot entries and the moments.
+
+        These are floats that hold whole numbers below 2⁵³, so they are exact.
+        """
+        width = len(self.offset) + 1
+        entry = np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell)
+        counts = np.bincount(group * width + entry, factor, minlength=groups * width).reshape(groups, width)
+        counts = counts[:, :-1]
+        one_hot = UNIT * counts - counts.sum(axis=1, keepdims=True) * self.offset
+        moments = np.zeros((groups, self.moments.shape[1]))
+        for k, each in enumerate(self.moments.T):
+            moments[:, k] = np.bincount(group, factor * each.take(cell), minlength=groups)
+        return one_hot, moments
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSums:
+    """The statistic of clipped differences from what stage 1 knows, by label.
+
+    A record with label y contributes its weight times
+
+        e_y ⊗ clip(u, C),   u = [ a | e_x₁ − q₁ | e_x₂ − q₂ | ... | moments ]
+
+    q are released probabilities of the groups of each column. The `clip` C is about the norm of a typical record,
+    which is well below the root of the number of columns. So every cell has less noise than a plain count. The
+    `constant` a and the clip are in units of 1/UNIT. The multiplier (weight times clip factor) is in units of
+    1/FULL, rounded down. A record without a label contributes nothing.
+    """
+
+    parts: tuple[Part, ...]
+    label: Groups | None
     constant: int
     clip: int
     score: Score
@@ -227,8 +277,88 @@ class LabelTables:
     weighted: bool = True
     unit: int = UNIT * FULL
 
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Labels, entries of u; one label where the schema names none."""
+        entries = 1 + sum(len(part.offset) + part.moments.shape[1] for part in self.parts)
+        return self.label.count if self.label else 1, entries
+
+    @property
+    def sensitivity(self) -> float:
+        """The clip at full weight, in grid units."""
+        return float(self.clip * FULL)
+
+    def cells(self, records: Records) -> Ints:
+        """Return (columns, records): the cell of each record in every column."""
+        cells = [part.groups.bins.of(records) for part in self.parts]
+        return np.array(cells, dtype=np.int64).reshape(len(self.parts), records.rows)
+
+    def squared_norm(self, cells: Ints) -> Ints:
+        """Return ‖u‖² of records with these cells before clipping, exact, in units of 1/UNIT²."""
+        total = np.full(cells.shape[1], self.constant**2, dtype=np.int64)
+        for part, cell in zip(self.parts, cells, strict=True):
+            total += part.squared_norms.take(cell)
+        return total
+
+    def norms(self, records: Records) -> tuple[Floats, Floats]:
+        """Return ‖u‖ of each record before and after clipping, in units of u."""
+        norms: Floats = np.sqrt(self.squared_norm(self.cells(records))) / UNIT
+        return norms, np.minimum(norms, self.clip / UNIT)
+
+    def multiplier(self, cells: Ints, weights: Ints) -> Ints:
+        """Return weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
+        return clipped(weights, self.squared_norm(cells), self.clip)
+
+    def total(self, records: Records) -> Ints:
+        """Return the weighted sums of all labels, flattened from `shape`."""
+        label, cells, multiplier = self._placed(records)
+        return self._sums(cells, label, self.shape[0], multiplier).ravel()
+
+    def each(self, records: Records) -> Ints:
+        """Return what each record adds to the total: (records, entries)."""
+        (label, cells, multiplier), own = self._placed(records), np.arange(records.rows)
+        placed = np.zeros((records.rows, *self.shape), dtype=np.int64)
+        placed[own, label] = self._sums(cells, own, records.rows, multiplier)
+        return placed.reshape(records.rows, -1)
+
+    def _placed(self, records: Records) -> tuple[Ints, Ints, Ints]:
+        """Return the label whose sum each record enters, its cells, and its multiplier."""
+        cells = self.cells(records)
+        multiplier = self.multiplier(cells, self.weights.of(self.score.of(records)))
+        label = np.zeros(records.rows, dtype=np.int64) if self.label is None else self.label.of(records)
+        return np.maximum(label, 0), cells, np.where(label == NONE, 0, multiplier)
+
+    def _sums(self, cells: Ints, group: Ints, groups: int, multiplier: Ints) -> Ints:
+        factor = multiplier.astype(np.float64)
+        mass = np.bincount(group, factor, minlength=groups)
+        found = [part.sums(cell, group, groups, factor) for part, cell in zip(self.parts, cells, strict=True)]
+        moments = [moments for _, moments in found if moments.shape[1]]
+        entries = [
+            self.constant * mass[:, None],
+            *(one_hot for one_hot, _ in found),
+            *(moment[:, k, None] for k in (0, 1) for moment in moments),
+        ]
+        return np.concatenate(entries, axis=1).astype(np.int64)
+
+    @property
+    def mass_unit(self) -> int:
+        """Grid units of the first entry in one record."""
+        return self.constant * FULL
+
+    def masses(self, flat: NDArray[Any]) -> Floats:
+        """Return the noisy sum of each label's multipliers, in records."""
+        first: Floats = np.asarray(flat, dtype=np.float64).reshape(self.shape)[:, 0]
+        return first / self.mass_unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelTables(LabelSums):
+    """Label × column for every column. Adding the expected part back gives tables of counts."""
+
+    domain: Domain
+
     @classmethod
-    def of(cls, stage: StageOne, domain: Domain, name: str) -> "LabelTables":
+    def of(cls, stage: "StageOne", domain: Domain, name: str) -> "LabelTables":
         """Make the statistic from the released histograms: post-processing."""
         offsets = []
         for i in domain.features:
@@ -238,126 +368,64 @@ class LabelTables:
             offset[int(np.argmax(offset))] += UNIT - int(offset.sum())
             offsets.append(offset)
         typical = max(math.sqrt(sum(1 - float(offset @ offset) / UNIT**2 for offset in offsets)), _LEAST)
+        constant, clip = round(CONSTANT * typical * UNIT), round(math.hypot(1.0, CONSTANT) * typical * UNIT)
+        return cls.at(domain, offsets, constant, clip, stage.score, stage.weights, name)
+
+    @classmethod
+    def at(
+        cls,
+        domain: Domain,
+        offsets: Sequence[Ints],
+        constant: int,
+        clip: int,
+        score: Score,
+        weights: WeightFunction,
+        name: str,
+    ) -> "LabelTables":
+        """Make the statistic with these released probabilities."""
+        assert domain.label is not None
+        own = zip((domain.groups[i] for i in domain.features), offsets, strict=True)
         return cls(
-            domain=domain,
-            pairs=domain.label_pairs,
-            offsets=tuple(offsets),
-            constant=round(CONSTANT * typical * UNIT),
-            clip=round(math.hypot(1.0, CONSTANT) * typical * UNIT),
-            score=stage.score,
-            weights=stage.weights,
+            parts=tuple(Part(g, offset, np.zeros((len(g.of_bin), 0), dtype=np.int64)) for g, offset in own),
+            label=domain.groups[domain.label],
+            constant=constant,
+            clip=clip,
+            score=score,
+            weights=weights,
             name=name,
+            domain=domain,
         )
 
     @cached_property
-    def label(self) -> Groups:
-        return self.domain.groups[self.pairs[0][0]]
-
-    @cached_property
-    def labels(self) -> int:
-        return self.domain.sizes[self.pairs[0][0]]
-
-    @property
-    def sensitivity(self) -> float:
-        """The clip at full weight, in grid units."""
-        return float(self.clip * FULL)
+    def pairs(self) -> tuple[Pair, ...]:
+        return self.domain.label_pairs
 
     @cached_property
     def shapes(self) -> tuple[Pair, ...]:
-        return tuple((self.labels, len(offset)) for offset in self.offsets)
+        return tuple((self.shape[0], len(part.offset)) for part in self.parts)
 
     @property
     def entries(self) -> int:
-        return self.labels * (1 + sum(len(offset) for offset in self.offsets))
-
-    def total(self, records: Records) -> Ints:
-        """Return (labels, entries), flattened: the constant, then column by column.
-
-        `np.bincount` adds floats. These are whole numbers that stay below 2⁵³ in a batch, so the sums are exact.
-        """
-        label = np.maximum(self.label.of(records), 0)
-        return self._sums(records, label, self.labels).ravel()
-
-    def each(self, records: Records) -> Ints:
-        """Return what each record adds to the total: (records, entries)."""
-        own, label = np.arange(records.rows), np.maximum(self.label.of(records), 0)
-        placed = np.zeros((records.rows, self.labels, self.entries // self.labels), dtype=np.int64)
-        placed[own, label] = self._sums(records, own, records.rows)
-        return placed.reshape(records.rows, -1)
-
-    def _sums(self, records: Records, row: Ints, rows: int) -> Ints:
-        """Return the sums of contributions, without their label, by row."""
-        places = self._places(records)
-        weights = self.weights.of(self.score.of(records))
-        multiplier = self._clipped(records, places, weights).astype(np.float64)
-        parts = [self.constant * np.bincount(row, multiplier, minlength=rows).astype(np.int64)[:, None]]
-        for place, offset in zip(places, self.offsets, strict=True):
-            width = len(offset) + 1  # the last one is for records that take no part
-            sums = np.bincount(row * width + place, multiplier, minlength=rows * width).astype(np.int64)
-            counts = sums.reshape(rows, width)[:, :-1]
-            parts.append(UNIT * counts - counts.sum(axis=1, keepdims=True) * offset)
-        return np.concatenate(parts, axis=1)
-
-    def _places(self, records: Records) -> list[Ints]:
-        """Return each record's group in every column; the number of groups where it takes no part."""
-        return [self.domain.groups[i].places(records) for _, i in self.pairs]
-
-    def _clipped(self, records: Records, places: list[Ints], weights: Ints) -> Ints:
-        multiplier = clipped(weights, self._squared_norm(places), self.clip)
-        return np.where(self.label.of(records) == NONE, 0, multiplier)
-
-    def _squared_norm(self, places: list[Ints]) -> Ints:
-        total = np.full(len(places[0]), self.constant**2, dtype=np.int64)
-        for place, squares in zip(places, self._squares, strict=True):
-            total += squares.take(place)
-        return total
-
-    @cached_property
-    def _squares(self) -> tuple[Ints, ...]:
-        """What each group of a column adds to the squared norm; nothing where a record takes no part."""
-        return tuple(np.append(UNIT**2 - 2 * UNIT * offset + int(offset @ offset), 0) for offset in self.offsets)
-
-    def squared_norm(self, records: Records) -> Ints:
-        """Return the squared norm of each record's contribution before clipping, exact."""
-        return self._squared_norm(self._places(records))
-
-    def clipped(self, records: Records, weights: Ints) -> Ints:
-        """Return weight times clip factor of records with these weights, in units of 1/FULL, rounded down."""
-        return self._clipped(records, self._places(records), weights)
-
-    def norms(self, records: Records) -> tuple[Floats, Floats]:
-        """Return the norm of each record's contribution before and after clipping."""
-        norms: Floats = np.sqrt(self.squared_norm(records)) / UNIT
-        return norms, np.minimum(norms, self.clip / UNIT)
-
-    @property
-    def mass_unit(self) -> int:
-        """Grid units of the first entry in one record."""
-        return self.constant * FULL
-
-    def masses(self, flat: NDArray[Any]) -> Floats:
-        """Return the sum of each label's multipliers, in records."""
-        first: Floats = np.asarray(flat, dtype=np.float64).reshape(self.labels, -1)[:, 0]
-        return first / self.mass_unit
+        return math.prod(self.shape)
 
     def split(self, flat: NDArray[Any]) -> dict[Pair, Floats]:
         """Return the tables by pair, in units of records: what was expected is added back."""
-        sums = np.asarray(flat, dtype=np.float64).reshape(self.labels, -1) / (FULL * UNIT)
-        ends = np.cumsum([len(offset) for offset in self.offsets])
+        sums = np.asarray(flat, dtype=np.float64).reshape(self.shape) / (FULL * UNIT)
+        ends = np.cumsum([len(part.offset) for part in self.parts])
         mass, found = self.masses(flat)[:, None], {}
-        parts = np.split(sums[:, 1:], ends[:-1], axis=1)
-        for pair, part, offset in zip(self.pairs, parts, self.offsets, strict=True):
+        tables = np.split(sums[:, 1:], ends[:-1], axis=1)
+        for pair, part, table in zip(self.pairs, self.parts, tables, strict=True):
             # Differences from probabilities add up to 0 over a column's groups: the rest is noise.
-            found[pair] = part - part.mean(axis=1, keepdims=True) + mass * (offset / offset.sum())
+            found[pair] = table - table.mean(axis=1, keepdims=True) + mass * (part.offset / part.offset.sum())
         return found
 
     def variances(self, sigma: float) -> dict[Pair, Floats]:
         """Return the variance of the noise in each cell of `split`; `sigma` is that of an entry."""
         noise, of_mass = (sigma / self.unit) ** 2, (UNIT / self.constant) ** 2
         found = {}
-        for pair, offset in zip(self.pairs, self.offsets, strict=True):
-            cells = noise * (1 - 1 / len(offset) + of_mass * (offset / UNIT) ** 2)
-            found[pair] = np.broadcast_to(cells, (self.labels, len(offset)))
+        for pair, part, shape in zip(self.pairs, self.parts, self.shapes, strict=True):
+            cells = noise * (1 - 1 / shape[1] + of_mass * (part.offset / UNIT) ** 2)
+            found[pair] = np.broadcast_to(cells, shape)
         return found
 
     def describe(self) -> dict[str, Any]:
@@ -389,6 +457,8 @@ class TableChoice:
 
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
         """Return 0 for stopping, then each table's distance less its penalty."""
+        from repsynth.mechanism.kernels import OUT  # here, because it loads pyarrow
+
         if not self.tables.pairs:
             return np.zeros(1, dtype=np.int64)
         # The expected values are public. They are scaled so that no sum overflows.
