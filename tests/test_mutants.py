@@ -38,10 +38,9 @@ from repsynth.engines.local import LocalEngine
 from repsynth.mechanism import meter, noise
 from repsynth.mechanism.meter import Meter
 from repsynth.models.dp_sgd import Gradients
-from repsynth.models.naive_bayes import WeightedSums
 from repsynth.models.network import Network
 from repsynth.models.registry import MODELS
-from repsynth.models.statistics import TableChoice, Tables
+from repsynth.models.statistics import LabelSums, TableChoice, Tables
 from repsynth.pipeline import run as running
 from repsynth.pipeline.payment import Payer
 from repsynth.planning.plan import Plan, make_plan
@@ -219,7 +218,7 @@ def weights_above_one(original: Any, self: Any, scores: Any) -> Any:
     return np.minimum(3 * original(self, scores), 2 * FULL)
 
 
-@fault(WeightedSums, "multiplier")
+@fault(LabelSums, "multiplier")
 def no_clip(original: Any, self: Any, cells: Any, weights: Any) -> Any:
     return weights
 
@@ -244,19 +243,19 @@ def threshold_from_the_private_scores(original: Any, meter: Meter, plan: Plan, o
         return original(meter, plan, on_step)
 
 
-@fault(WeightedSums, "sensitivity")
+@fault(LabelSums, "sensitivity")
 def sensitivity_too_small_by_the_square_root_of_two(original: Any, self: Any) -> Any:
     return original(self) / 2**0.5
 
 
-@fault(WeightedSums, "multiplier")
+@fault(LabelSums, "multiplier")
 def weight_before_the_clip(original: Any, self: Any, cells: Any, weights: Any) -> Any:
     """clip(w φ) in place of w clip(φ): a long contribution keeps the full norm whatever its weight."""
     norm = np.maximum(np.sqrt(self.squared_norm(cells)), 1)
     return np.minimum(weights, (FULL * self.clip / norm).astype(np.int64))
 
 
-@fault(WeightedSums, "total")
+@fault(LabelSums, "total")
 def divided_by_the_private_sum_of_weights(original: Any, self: Any, records: Any) -> Any:
     weights = int(self.weights.of(self.score.of(records)).sum())
     return original(self, records) * (100 * FULL) // max(weights, 1)

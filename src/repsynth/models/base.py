@@ -84,7 +84,7 @@ class ModelRelease(Protocol):
         ...
 
     def choices(self) -> "Mapping[str, Made]":
-        """Return the selections that were made, by charge."""
+        """Return how many candidates each selection released, by charge."""
         ...
 
     def norms(self, records: "Records") -> "tuple[Floats, Floats] | None":

@@ -441,13 +441,10 @@ class TableChoice:
     """
 
     tables: Tables
-    expected: Ints
-    """What the model expects so far, flat, in units of 1/FULL: public."""
-    penalty: Ints
-    """The distance that noise makes, for each table."""
+    expected: Ints  # of the model so far, flat, in units of 1/FULL: public
+    penalty: Ints  # the distance that noise makes, for each table
     rounds: int
-    forest: bool
-    """Whether the selected pairs must form a forest."""
+    forest: bool  # whether the selected pairs must form a forest
     name: str
     unit: int = FULL
     weighted: bool = True

@@ -9,7 +9,6 @@ from repsynth.models.base import Hooks, Model, Resources, Share, StoredModel, ru
 
 if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter
-    from repsynth.models.marginal.mechanism import Run
     from repsynth.models.marginal.release import MarginalRelease
     from repsynth.schema import Schema
     from repsynth.scoring.stage import RunPlan, StageOne
@@ -83,19 +82,16 @@ class _Marginal(Model, frozen=True):
         warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
         return Resources(max(1.0, needed * 8 / 2**20), seconds, warnings)
 
-    def run(self, run: "Run") -> None:
-        """Run the mechanism."""
-        raise NotImplementedError
-
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "MarginalRelease":
-        from repsynth.models.marginal.mechanism import Run, State
+        from repsynth.models.marginal.mechanism import Run, State, aim, mst
         from repsynth.models.marginal.release import MarginalRelease, max_cells
         from repsynth.models.statistics import Domain
 
         first = plan.charges[_LABEL_TABLES if stage.schema.label_column else _TABLES]
         domain = Domain.choose(stage, first.per_row)
         state = State(stage, domain, plan.charges, max_cells(plan.max_model_mb))
-        self.run(Run(meter, state, hooks.on_step))
+        mechanism = aim if isinstance(self, Aim) else mst
+        mechanism(Run(meter, state, hooks.on_step))
         return MarginalRelease(state, tuple(state.measured))
 
     def load(self, stored: StoredModel) -> "MarginalRelease":
@@ -109,11 +105,6 @@ class Mst(_Marginal, frozen=True):
 
     name: ClassVar[str] = "mst"
 
-    def run(self, run: "Run") -> None:
-        from repsynth.models.marginal.mechanism import mst
-
-        mst(run)
-
     def tables(self) -> tuple[Share, ...]:
         return Share(_LABEL_TABLES, 0.45), Share(_CHOICE, 0.05, choice=True), Share(_TABLES, 0.5)
 
@@ -122,11 +113,6 @@ class Aim(_Marginal, frozen=True):
     """AIM: the tree, and rounds of further tables that the model approximates worst."""
 
     name: ClassVar[str] = "aim"
-
-    def run(self, run: "Run") -> None:
-        from repsynth.models.marginal.mechanism import aim
-
-        aim(run)
 
     def tables(self) -> tuple[Share, ...]:
         """Give three quarters to the tree, the rest to three further rounds."""
