@@ -167,8 +167,8 @@ def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processin
     assert callers("random.default_rng") == {
         *("release.release", "release.support", "scoring.threshold", "datasets"),
         *("auditing.targets", "auditing.audit"),
-        *("models.marginal.mean_weights", "models.marginal.raked"),
-        "models.network.network",
+        *("models.marginal.weight_correction", "models.marginal.pool"),
+        "models.network",
         *("attacks.victims", "attacks.observing"),
         *("evaluation.inputs", "evaluation.evaluate"),
     }

@@ -1030,21 +1030,21 @@ FAULTS = [
     # Training.
     Fault(
         "gradients bounded at full weight",
-        "models.network.gradients:Gradients._factors",
+        "models.dp_sgd:Gradients._factors",
         "weights * unit",
         "FULL * unit",
         NETWORK + "test_the_bound_holds_even_if_the_clip_does_not",
     ),
     Fault(
         "gradients of any norm",
-        "models.network.gradients:Gradients._factors",
+        "models.dp_sgd:Gradients._factors",
         "squares.sum(axis=0) <= (weights * unit) ** 2",
         "squares.sum(axis=0) <= np.inf",
         NETWORK + "test_the_bound_holds_even_if_the_clip_does_not",
     ),
     Fault(
         "weights before the clip",
-        "models.network.gradients:Gradients._factors",
+        "models.dp_sgd:Gradients._factors",
         "np.maximum(norm, self.clip)",
         "np.maximum(norm * weights / FULL, self.clip)",
         NETWORK + "test_a_round_is_the_sum_of_clipped_weighted_gradients_worked_out_one_by_one",
@@ -1188,23 +1188,23 @@ FAULTS = [
     ),
     Fault(
         "a clip is larger than the sensitivity says",
-        "models.naive_bayes:WeightedSums._multiplier",
+        "models.statistics:LabelSums.multiplier",
         "self.clip",
         "self.clip + self.constant",
         "models/test_naive_bayes.py::test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight",
     ),
     Fault(
         "the norm of a record leaves out what is special or missing",
-        "models.naive_bayes:Part.squared_norms",
+        "models.statistics:Part.squared_norms",
         "one_hot[self.groups.of_bin]",
         "one_hot[np.minimum(self.groups.of_bin, 0)]",
         "models/test_naive_bayes.py::test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight",
     ),
     Fault(
         "a record counts in another group than its own",
-        "models.naive_bayes:Part.sums",
-        "self.groups.bins.of(records)",
-        "(self.groups.bins.of(records) + 1) % self.groups.bins.count",
+        "models.statistics:Part.sums",
+        "np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell)",
+        "np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell - 1)",
         "scoring/test_families.py::test_models_learn_families_and_draw_all_of_their_values",
     ),
 ]

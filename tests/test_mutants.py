@@ -37,11 +37,10 @@ from repsynth.engines import local
 from repsynth.engines.local import LocalEngine
 from repsynth.mechanism import meter, noise
 from repsynth.mechanism.meter import Meter
-from repsynth.models.marginal.tables import TableChoice, Tables
-from repsynth.models.naive_bayes import WeightedSums
-from repsynth.models.network.gradients import Gradients
-from repsynth.models.network.network import Network
+from repsynth.models.dp_sgd import Gradients
+from repsynth.models.network import Network
 from repsynth.models.registry import MODELS
+from repsynth.models.statistics import LabelSums, TableChoice, Tables
 from repsynth.pipeline import run as running
 from repsynth.pipeline.payment import Payer
 from repsynth.planning.plan import Plan, make_plan
@@ -219,9 +218,9 @@ def weights_above_one(original: Any, self: Any, scores: Any) -> Any:
     return np.minimum(3 * original(self, scores), 2 * FULL)
 
 
-@fault(WeightedSums, "_multiplier")
-def no_clip(original: Any, self: Any, records: Any, scores: Any) -> Any:
-    return self.weights.of(scores)
+@fault(LabelSums, "multiplier")
+def no_clip(original: Any, self: Any, cells: Any, weights: Any) -> Any:
+    return weights
 
 
 @fault(LocalEngine, "sum")
@@ -244,19 +243,19 @@ def threshold_from_the_private_scores(original: Any, meter: Meter, plan: Plan, o
         return original(meter, plan, on_step)
 
 
-@fault(WeightedSums, "sensitivity")
+@fault(LabelSums, "sensitivity")
 def sensitivity_too_small_by_the_square_root_of_two(original: Any, self: Any) -> Any:
     return original(self) / 2**0.5
 
 
-@fault(WeightedSums, "_multiplier")
-def weight_before_the_clip(original: Any, self: Any, records: Any, scores: Any) -> Any:
+@fault(LabelSums, "multiplier")
+def weight_before_the_clip(original: Any, self: Any, cells: Any, weights: Any) -> Any:
     """clip(w φ) in place of w clip(φ): a long contribution keeps the full norm whatever its weight."""
-    norm = np.maximum(np.sqrt(self.squared_norm(records)), 1)
-    return np.minimum(self.weights.of(scores), (FULL * self.clip / norm).astype(np.int64))
+    norm = np.maximum(np.sqrt(self.squared_norm(cells)), 1)
+    return np.minimum(weights, (FULL * self.clip / norm).astype(np.int64))
 
 
-@fault(WeightedSums, "total")
+@fault(LabelSums, "total")
 def divided_by_the_private_sum_of_weights(original: Any, self: Any, records: Any) -> Any:
     weights = int(self.weights.of(self.score.of(records)).sum())
     return original(self, records) * (100 * FULL) // max(weights, 1)
@@ -344,13 +343,6 @@ def gradients_without_weights(original: Any, self: Any, parts: Any) -> Any:
 @fault(Gradients, "total")
 def gradients_that_count_twice(original: Any, self: Any, parts: Any) -> Any:
     return 2 * original(self, parts)
-
-
-@fault(Gradients, "_factors")
-def hidden_units_beside_the_clip(original: Any, self: Any, parts: Any) -> Any:
-    """The gradients of hidden units are neither clipped nor checked: they are as long as all the rest."""
-    inputs, errors, backs = original(self, parts)
-    return inputs, errors, backs + np.abs(errors).max(axis=0)
 
 
 @fault(Gradients, "total")
@@ -568,9 +560,7 @@ def plan_of(name: str) -> Plan:
         "mst-cap": {"model": "mst", "weights": "cap"},
         "pairwise": {"scorer": "pairwise", "mu": 12.0},  # enough for several pairs on so few records
         "training": training,
-        "hidden": {**training, "hidden": 12},
         "sampled": {**training, **sampled},
-        "sampled hidden": {**training, **sampled, "hidden": 12},
     }
     return make(**made.get(name, {"model": name}))
 
@@ -637,14 +627,6 @@ MUTANTS: dict[str, list[tuple[Fault, str]]] = {
         (gradients_without_weights, "audit"),
         (everybody_in_every_round, "audit"),
     ],
-    "hidden": [
-        (gradients_without_weights, "replay on a neighbour"),
-        (gradients_that_count_twice, "contribution"),
-        (hidden_units_beside_the_clip, "contribution"),
-    ],
-    "sampled hidden": [
-        (gradients_that_count_twice, "audit"),
-    ],
 }
 """For each plan the faults in its runs, and the check that catches each."""
 
@@ -652,9 +634,8 @@ USUAL = ("noise scale", "spends its plan", "contribution", "replay on a neighbou
 PASSING = [
     *((model, check) for model in MODELS for check in (*USUAL, "independent noise", "audit", "ledger first")),
     *(("naive-bayes", check) for check in ("choices", "sampling", "domain")),  # these run no plan
-    *((name, check) for name in ("pairwise", "hidden") for check in USUAL),
+    *(("pairwise", check) for check in USUAL),
     ("sampled", "audit"),
-    ("sampled hidden", "audit"),
 ]
 
 

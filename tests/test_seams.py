@@ -31,7 +31,7 @@ from repsynth.data.sources.base import File
 from repsynth.engines import opening as engine_names
 from repsynth.engines.base import Kernel
 from repsynth.mechanism.meter import Meter
-from repsynth.models.base import Hooks, Kept, Made, Model, Share
+from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -75,8 +75,8 @@ class Toy(Model, frozen=True):
         hooks.on_step("mass")
         return ToyFit(stage, meter.measure(Mass(stage), mu=plan.charges["mass"].mu))
 
-    def load(self, kept: Kept) -> "ToyFit":
-        return ToyFit(kept.stage, ints(kept.arrays["mass"], 1))
+    def load(self, stored: StoredModel) -> "ToyFit":
+        return ToyFit(stored.stage, ints(stored.arrays["mass"], 1))
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ class ToyFit:
     def label_masses(self) -> None:
         """There are none."""
 
+    @property
     def sampler(self) -> "ToyFit":
         return self
 

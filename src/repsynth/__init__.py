@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from repsynth.models.marginal.model import Aim as Aim
     from repsynth.models.marginal.model import Mst as Mst
     from repsynth.models.naive_bayes import NaiveBayes as NaiveBayes
-    from repsynth.models.network.model import Autoregressive as Autoregressive
+    from repsynth.models.network import Autoregressive as Autoregressive
     from repsynth.planning.plan import Plan as Plan
     from repsynth.planning.settings import Settings as Settings
     from repsynth.privacy.budget import Budget as Budget
@@ -85,7 +85,7 @@ _PLACES = {
     "errors": "ConfigError DataError LedgerError ReleaseError RepsynthError RepsynthWarning SchemaError",
     "models.marginal.model": "Aim Mst",
     "models.naive_bayes": "NaiveBayes",
-    "models.network.model": "Autoregressive",
+    "models.network": "Autoregressive",
     "planning.plan": "Plan",
     "planning.settings": "Settings",
     "privacy.budget": "Budget",

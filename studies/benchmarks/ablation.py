@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 from repsynth.columns import adaptive_histogram, quotas
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import records_of
-from repsynth.models.marginal import mean_weights, mechanism, raked, tables, tree
-from repsynth.models.marginal.shrinkage import NoisyTable
-from repsynth.models.marginal.views import Views
+from repsynth.models import statistics
+from repsynth.models.marginal import mechanism, pool, tree, weight_correction
+from repsynth.models.statistics import Domain, LabelTables, NoisyTable
 from repsynth.pipeline.run import run
 from repsynth.planning import plan
 from repsynth.planning.settings import Settings
@@ -40,8 +40,8 @@ WEIGHTS = ("uniform", "default")
 RECORDS, DRAWS = 10_000, 5
 
 
-def plain_counts(stage: Any, groups: Any, pairs: Any, name: str) -> tables.Tables:
-    return tables.Tables(groups, pairs, stage.score, stage.weights, name)
+def plain_counts(stage: Any, domain: Any, name: str) -> statistics.Tables:
+    return statistics.Tables(domain, domain.label_pairs, stage.score, stage.weights, name)
 
 
 def one_factor(expected: list[np.ndarray], noisy: list[NoisyTable], rows: float) -> list[np.ndarray]:
@@ -54,8 +54,13 @@ def one_factor(expected: list[np.ndarray], noisy: list[NoisyTable], rows: float)
     return found
 
 
-def from_margins(views: Any, measured: Any, _: tree.Tree) -> mean_weights.Weights:
-    return mean_weights.measured_weights(views, measured)
+def from_margins(stage: Any, domain: Any, measured: Any, _: tree.Tree) -> weight_correction.WeightCorrection:
+    histograms = stage.histograms
+    noisy = {
+        i: NoisyTable(groups.sum_up(histograms.noisy(i)), groups.sum_up(histograms.variances(i)))
+        for i, groups in enumerate(domain.groups[: domain.columns])
+    }
+    return weight_correction.correction_from_tables(stage, domain, measured, noisy)
 
 
 GENERATOR = np.random.default_rng()
@@ -70,10 +75,14 @@ def random_levels(line: quotas.Line, *_: Any) -> np.ndarray:
 
 
 SWITCHES: dict[str, tuple[str, str, list[tuple[Any, str, Any]]]] = {
-    "label tables as differences": ("mst", "plain counts", [(mechanism, "make_label_tables", plain_counts)]),
-    "mixture in shrinkage": ("mst", "one factor per table", [(m, "shrunk", one_factor) for m in (tree, raked)]),
+    "label tables as differences": ("mst", "plain counts", [(LabelTables, "of", plain_counts)]),
+    "mixture in shrinkage": ("mst", "one factor per table", [(m, "shrunk", one_factor) for m in (tree, pool)]),
     "even quotas": ("mst", "random", [(quotas.Line, "places", at_random), (quotas.Line, "round", random_levels)]),
-    "mean weights from model records": ("mst", "from margins", [(mechanism, "expected_weights", from_margins)]),
+    "mean weights from model records": (
+        "mst",
+        "from margins",
+        [(mechanism, "correction_from_model", from_margins)],
+    ),
     "thresholds by label": ("mst", "one", [(threshold, "_tells_labels", lambda *_: False)]),
     "falling tails": (
         "mst",
@@ -81,7 +90,7 @@ SWITCHES: dict[str, tuple[str, str, list[tuple[Any, str, Any]]]] = {
         [(adaptive_histogram, "with_tails", lambda counts, *_: np.maximum(counts, 0.0))],
     ),
     "later looks": ("mst", "coarse cells only", [(plan, "look_shares", lambda schema: {})]),
-    "coarse pairs": ("aim", "none", [(Views, "coarse_candidates", lambda self: [])]),
+    "coarse pairs": ("aim", "none", [(Domain, "coarse_candidates", ())]),
     "further rounds": ("aim", "none (mst)", []),
 }
 

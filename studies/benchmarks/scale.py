@@ -232,7 +232,7 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
         from repsynth.data.encode import EncodedTable
         from repsynth.data.sources import open_source
         from repsynth.engines.codes import Codes
-        from repsynth.models.marginal.tables import Tables
+        from repsynth.models.statistics import Tables
         from repsynth.schema import Category, Schema
         from repsynth.scoring.random import RandomScore
         from repsynth.scoring.weights import FULL, WeightFunction

@@ -43,7 +43,7 @@ def test_realised_losses(sim: datasets.Dataset) -> None:
     # Means of norms, by hand.
     records = records_of(people, sim.schema)
     statistic = release.fit.statistic
-    norm = np.sqrt(statistic.squared_norm(records)) / UNIT
+    norm = np.sqrt(statistic.squared_norm(statistic.cells(records))) / UNIT
     kept = np.minimum(norm, statistic.clip / UNIT)
     assert summary.clip_bias == pytest.approx(np.mean(norm - kept))
     assert summary.weight_bias == pytest.approx(np.mean((1 - weight) * kept))

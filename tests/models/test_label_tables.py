@@ -1,5 +1,6 @@
 """The label's tables, centred on what stage 1 knows: no record counts for more than it may, nothing is lost."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from repsynth.columns.cells import Bins
 from repsynth.columns.groups import Groups
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.models.marginal.label_tables import UNIT, LabelTables
-from repsynth.models.marginal.release import MarginalFit
+from repsynth.models.marginal.release import MarginalRelease
+from repsynth.models.statistics import UNIT, Domain, LabelTables
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -41,16 +42,9 @@ def statistic(offsets: list[list[int]], labels: int, constant: int, clip: int, w
     for k, size in enumerate(sizes):
         column = Category(name=f"c{k}", values=tuple(map(str, range(size))))
         groups.append(Groups(Bins.discrete(column), np.append(np.arange(size), -1)))
-    return LabelTables(
-        groups=tuple(groups),
-        pairs=tuple((0, k + 1) for k in range(len(offsets))),
-        offsets=tuple(np.array(offset) for offset in offsets),
-        constant=constant,
-        clip=clip,
-        score=Flat(),  # type: ignore[arg-type]
-        weights=WeightFunction(start=0, table=np.array([weight])),
-        name="label tables",
-    )
+    domain, weights = Domain.of(groups, (), 0), WeightFunction(start=0, table=np.array([weight]))
+    score: Any = Flat()
+    return LabelTables.at(domain, list(map(np.array, offsets)), constant, clip, score, weights, "label tables")
 
 
 probabilities = st.lists(st.integers(0, UNIT), min_size=0, max_size=3).map(
@@ -77,8 +71,8 @@ def test_no_record_counts_for_more_than_its_weight_and_the_clip_allow(
     assert norm <= tables.sensitivity * weight / FULL * (1 + 1e-12)
     assert cells[0] != -1 or not tables.total(record).any()  # without a label it counts for nothing
     # A record that is not clipped keeps its weight but for the rounding.
-    if cells[0] != -1 and tables.squared_norm(record)[0] <= (clip - 1) ** 2:
-        assert tables.multiplier(record)[0] == weight
+    if cells[0] != -1 and tables.squared_norm(tables.cells(record))[0] <= (clip - 1) ** 2:
+        assert tables.multiplier(tables.cells(record), np.array([weight]))[0] == weight
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +86,7 @@ def released(sim: datasets.Dataset, **options: Any) -> Release:
 
 
 def label_tables(release: Release) -> tuple[LabelTables, Any]:
-    assert isinstance(release.fit, MarginalFit)
+    assert isinstance(release.fit, MarginalRelease)
     first = release.fit.measured[0]
     assert isinstance(first.tables, LabelTables)
     return first.tables, first
@@ -101,18 +95,13 @@ def label_tables(release: Release) -> tuple[LabelTables, Any]:
 def test_without_noise_and_clip_they_are_the_tables_of_the_data(sim: datasets.Dataset) -> None:
     tables, _ = label_tables(released(sim, mu=100.0, weights="uniform"))
     records = records_of(sim.table, sim.schema)
-    wide = LabelTables(**{**vars_of(tables), "clip": 100 * UNIT})
+    wide = replace(tables, clip=100 * UNIT)
     found = wide.split(wide.total(records))
-    label = tables.groups[tables.label].of(records)
+    label = tables.label.of(records)
     for (_, i), table in found.items():
         exact = np.zeros(table.shape)
-        np.add.at(exact, (label, tables.groups[i].of(records)), 1)
+        np.add.at(exact, (label, tables.domain.groups[i].of(records)), 1)
         assert table == pytest.approx(exact, abs=1e-6 * len(label))
-
-
-def vars_of(tables: LabelTables) -> dict[str, Any]:
-    names = ("groups", "pairs", "offsets", "constant", "clip", "score", "weights", "name")
-    return {name: getattr(tables, name) for name in names}
 
 
 def test_their_noise_is_what_they_say(sim: datasets.Dataset) -> None:
@@ -125,7 +114,7 @@ def test_their_noise_is_what_they_say(sim: datasets.Dataset) -> None:
         spread = np.var([each[pair] for each in found], axis=0)
         assert spread == pytest.approx(variance, rel=0.25)
     masses = np.std([tables.masses(exact + noise) for noise in draws], axis=0)
-    assert masses == pytest.approx(np.full(tables.labels, measured.sigma / tables.mass_unit), rel=0.1)
+    assert masses == pytest.approx(np.full(tables.shape[0], measured.sigma / tables.mass_unit), rel=0.1)
 
 
 def test_most_records_are_hardly_clipped_and_noise_is_less_than_in_counts(sim: datasets.Dataset) -> None:
@@ -166,7 +155,7 @@ def test_a_clip_that_a_run_could_not_have_is_refused(
     change: dict[str, Any], why: str, sim: datasets.Dataset, tmp_path: Any
 ) -> None:
     release = released(sim, epsilon=1.0)
-    assert isinstance(release.fit, MarginalFit)
+    assert isinstance(release.fit, MarginalRelease)
     tables = [m.tables.describe() for m in release.fit.measured]
     tables[0] = {key: value for key, value in (tables[0] | change).items() if value is not None}
     with pytest.raises(repsynth.ReleaseError, match=why):
@@ -178,7 +167,7 @@ def test_a_smaller_clip_than_was_charged_for_is_read_and_a_larger_one_refused(
 ) -> None:
     release = released(sim, epsilon=1.0)
     first, _ = label_tables(release)
-    assert isinstance(release.fit, MarginalFit)
+    assert isinstance(release.fit, MarginalRelease)
     for factor, fine in ((0.5, True), (2.0, False)):
         tables = [m.tables.describe() for m in release.fit.measured]
         tables[0]["clip"] = int(first.clip * factor)
@@ -198,7 +187,7 @@ def test_no_label_no_label_tables() -> None:
     release = run(
         make_plan(schema, Settings.of(mu=2.0, delta=1e-6, model="mst")), open_source(table), noise_seed=1
     )
-    assert isinstance(release.fit, MarginalFit)
+    assert isinstance(release.fit, MarginalRelease)
     assert not any(isinstance(m.tables, LabelTables) for m in release.fit.measured)
 
 
@@ -217,7 +206,7 @@ def test_a_record_s_influence_is_its_weight_even_where_only_the_label_s_tables_w
     records, stopped = records_of(table, schema), 0
     for seed in range(8):
         release = run(make_plan(schema, settings), open_source(table), noise_seed=seed)
-        assert isinstance(release.fit, MarginalFit)
+        assert isinstance(release.fit, MarginalRelease)
         stopped += all(isinstance(m.tables, LabelTables) for m in release.fit.measured)
         weights = release.weights.of(release.score.of(records)) / FULL
         assert np.array_equal(release.influence(records), weights)

@@ -11,7 +11,7 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.models.naive_bayes import NaiveBayesFit, Part, _Means
+from repsynth.models.naive_bayes import NaiveBayesRelease, _Means, part_of
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -93,7 +93,7 @@ def test_labels_together_follow_the_histogram() -> None:
 @pytest.mark.parametrize("weights", ["hinge-exp", "equalize"])
 def test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight(weights: str) -> None:
     fit, records = released(weights=weights).fit, records_of(table_of(60), SCHEMA)
-    assert isinstance(fit, NaiveBayesFit)
+    assert isinstance(fit, NaiveBayesRelease)
     records.codes["ill"][:5] = MISSING
     records.codes["visits"][5:9] = MISSING  # undeclared
     statistic = fit.statistic
@@ -105,7 +105,9 @@ def test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight(weights
     assert np.all(norms <= weight * statistic.sensitivity * (1 + 1e-12))
     assert not norms[:5].any()
     expected = weight[5:] * statistic.norms(records)[1][5:] * 1024 * 4096
-    unit = 1024 * np.sqrt(statistic.squared_norm(records)[5:])  # weight times clip factor is rounded down
+    unit = 1024 * np.sqrt(
+        statistic.squared_norm(statistic.cells(records))[5:]
+    )  # weight times clip factor is rounded down
     assert np.all(norms[5:] >= expected - unit), "and all that clipping leaves is used"
 
 
@@ -133,9 +135,9 @@ def test_frequencies_that_stage_one_knows_are_combined_by_precision() -> None:
 def test_a_cell_adds_what_its_norm_says(column: Boolean | Integer) -> None:
     """Also where missing cells are not declared: these add nothing."""
     bins = Bins.at(column, np.arange(2)) if isinstance(column, Integer) else Bins.discrete(column)
-    part = Part.of(Histograms((bins,), np.arange(60, 60 - bins.count, -1), 1.0, 150.0), 0)
+    part = part_of(Histograms((bins,), np.arange(60, 60 - bins.count, -1), 1.0, 150.0), 0)
     codes = np.append(np.arange(bins.values), MISSING)
-    records, own = Records(rows=bins.count, codes={"x": codes}), np.arange(bins.count)
-    added = np.concatenate(part.sums(records, own, bins.count, np.ones(bins.count)), axis=1)
-    assert np.array_equal((added**2).sum(axis=1), part.squared_norm(records))
+    cells, own = bins.of(Records(rows=bins.count, codes={"x": codes})), np.arange(bins.count)
+    added = np.concatenate(part.sums(cells, own, bins.count, np.ones(bins.count)), axis=1)
+    assert np.array_equal((added**2).sum(axis=1), part.squared_norms[cells])
     assert not added[-1].any()

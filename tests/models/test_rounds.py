@@ -14,9 +14,10 @@ from repsynth.data.sources import open_source
 from repsynth.errors import ReleaseError
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.marginal.mechanism import most_tables
-from repsynth.models.marginal.raked import Pool, pool_size
-from repsynth.models.marginal.release import MarginalFit
-from repsynth.models.marginal.shrinkage import NoisyTable, shrunk
+from repsynth.models.marginal.pool import Pool, pool_size
+from repsynth.models.marginal.release import MarginalRelease
+from repsynth.models.marginal.tree import shrunk
+from repsynth.models.statistics import NoisyTable
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
@@ -47,7 +48,7 @@ def plan_of(model: str = "aim", **options: Any) -> Plan:
 
 
 def pairs_of(release: Release) -> list[tuple[tuple[int, int], ...]]:
-    assert isinstance(release.fit, MarginalFit)
+    assert isinstance(release.fit, MarginalRelease)
     return [m.tables.pairs for m in release.fit.measured]
 
 
@@ -106,7 +107,7 @@ def test_a_release_is_read_back_as_it_was(release: Release, tmp_path: Path) -> N
 def test_tables_that_a_run_could_not_have_measured_are_refused(
     where: str, pair: list[int], release: Release, tmp_path: Path
 ) -> None:
-    assert isinstance(release.fit, MarginalFit)
+    assert isinstance(release.fit, MarginalRelease)
     tables: list[dict[str, Any]] = [
         m.tables.describe() | {"pairs": [*m.tables.pairs]} for m in release.fit.measured
     ]
@@ -135,7 +136,7 @@ def test_even_steps_through_a_pool_in_order_draw_nearer_to_its_masses(release: R
     pool = release.sampler
     assert isinstance(pool, Pool)
     drawn = pool.draw(2000, np.random.default_rng(0))
-    wanted = pool.table((5, 0)).ravel()
+    wanted = pool.tables([(5, 0)])[5, 0].ravel()
     counts = np.bincount(drawn.codes["answer"] * 2 + drawn.codes["a"], minlength=4) / 2000
     assert np.abs(counts - wanted).max() < 0.003  # at random: about 0.01
 

@@ -15,7 +15,7 @@ from repsynth.columns.groups import NONE, choose_groups, coarser, of_finer, prob
 from repsynth.curator.check import check_table
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.models.naive_bayes import FARTHEST, LINEAR, SQUARE, UNIT, Part
+from repsynth.models.naive_bayes import FARTHEST, LINEAR, SQUARE, UNIT, part_of
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -226,7 +226,7 @@ def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
     bins = Bins.at(column, np.array([0, 1, 10, 100, 1000, 10**4, 10**5, 10**6, 10**7]))
     counts = np.array([0, 6000, 200, 900, 1800, 1900, 900, 250, 40, 500, 90])
     assert len(counts) == bins.count
-    part = Part.of(Histograms((bins,), counts, 0.01, 12_580.0), 0)
+    part = part_of(Histograms((bins,), counts, 0.01, 12_580.0), 0)
     z, squares = part.moments.T / UNIT / [[LINEAR], [SQUARE]]
     assert np.all(np.diff(z[:9]) >= 0)
     assert np.abs(z).max() <= FARTHEST + 1 / UNIT
@@ -236,12 +236,11 @@ def test_ranks_are_normal_scores_of_the_released_histogram() -> None:
     assert mass @ z[:9] ** 2 == pytest.approx(1, abs=0.05)
     assert not part.moments[9:].any(), "a special value is no number, nor is a missing one"
     assert part.offset / UNIT == pytest.approx(np.array([11_990, 500, 90]) / 12_580, abs=1e-3)
-    codes = {"x": np.array([5, 10**9 + 1, MISSING])}
-    one_hot, moments = part.sums(Records(rows=3, codes=codes), np.arange(3), 3, np.ones(3))
+    cells = bins.of(Records(rows=3, codes={"x": np.array([5, 10**9 + 1, MISSING])}))
+    one_hot, moments = part.sums(cells, np.arange(3), 3, np.ones(3))
     assert np.array_equal(one_hot, UNIT * np.eye(3) - part.offset)
     assert np.array_equal(moments, part.moments[[1, 9, 10]])
-    squared = part.squared_norm(Records(rows=3, codes=codes))
-    assert np.array_equal(squared, (one_hot**2).sum(axis=1) + (moments**2).sum(axis=1))
+    assert np.array_equal(part.squared_norms[cells], (one_hot**2).sum(axis=1) + (moments**2).sum(axis=1))
 
 
 def test_a_label_s_numbers_differ_as_the_real_ones_do() -> None:
@@ -255,7 +254,7 @@ def test_a_label_s_numbers_differ_as_the_real_ones_do() -> None:
 
 @pytest.mark.parametrize("kind", ["naive-bayes", "mst"])
 def test_the_rows_of_one_label_have_special_values_too(kind: str) -> None:
-    sampler = made_by(kind, 0).release.fit.sampler()
+    sampler = made_by(kind, 0).release.fit.sampler
     records = sampler.draw(2000, np.random.default_rng(0), label=1)
     assert set(records.codes["owner"].tolist()) == {1}
     for column in SPECIAL:

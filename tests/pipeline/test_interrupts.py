@@ -26,7 +26,7 @@ import json, os, resource, signal, sys, tempfile
 from repsynth.cli import main
 from repsynth.data import write
 from repsynth.engines import codes
-from repsynth.models.network.training import Training
+from repsynth.models.dp_sgd import Training
 from repsynth.release import release
 import repsynth.data.sources.csv, repsynth.engines.local, repsynth.release.folder
 

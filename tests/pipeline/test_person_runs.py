@@ -609,7 +609,7 @@ def test_sums_that_exceed_64_bits_leave_out_what_they_lost() -> None:
 
 
 def test_utilities_do_not_wrap() -> None:
-    from repsynth.models.marginal.tables import TableChoice, Tables
+    from repsynth.models.statistics import TableChoice, Tables
 
     class Two(Tables):
         starts = np.array([0, 2])  # type: ignore[assignment]

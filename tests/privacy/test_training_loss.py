@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from repsynth.engines.local import sample_rows
 from repsynth.errors import LedgerError
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.models.network.gradients import CLIP_UNITS
+from repsynth.models.network import CLIP_UNITS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.budget import Budget

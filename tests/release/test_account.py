@@ -2,6 +2,7 @@
 
 import re
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,9 @@ from repsynth.cli.render import rounded_up
 from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data.sources import open_source
 from repsynth.mechanism.kernels import FINEST, Count, Rounds
-from repsynth.models.marginal.label_tables import LabelTables
-from repsynth.models.marginal.tables import Tables
 from repsynth.models.naive_bayes import WeightedSums
 from repsynth.models.registry import MODELS
+from repsynth.models.statistics import LabelTables, Tables
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -186,11 +186,10 @@ def test_a_label_that_counts_for_less_is_named(model: str) -> None:
 def counted_for(release: Release, table: pa.Table) -> tuple[Floats, Ints]:
     """What each record counts for, its weight or, where it is clipped, less; and its label."""
     records = records_of(table, SCHEMA)
-    scores = release.score.of(records)
-    if release.plan.model.name == "naive-bayes":
-        units = release.fit.statistic._multiplier(records, scores)  # type: ignore[attr-defined]
-    else:
-        units = release.fit.measured[0].tables.multiplier(records)  # type: ignore[attr-defined]
+    fit: Any = release.fit
+    statistic = fit.statistic if release.plan.model.name == "naive-bayes" else fit.measured[0].tables
+    weights = release.weights.of(release.score.of(records))
+    units = statistic.multiplier(statistic.cells(records), weights)
     return units / FULL, records.codes["smoker"]
 
 

@@ -14,8 +14,8 @@ from repsynth.columns.cells import Bins
 from repsynth.columns.groups import Groups
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import is_number, numbers_of
-from repsynth.models.marginal.label_tables import LabelTables
-from repsynth.models.marginal.release import MarginalFit
+from repsynth.models.marginal.release import MarginalRelease
+from repsynth.models.statistics import LabelTables
 from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -85,7 +85,7 @@ def test_cells_of_plain_tables_lie_within_their_intervals() -> None:
         said = [table for table in release.fit.errors().tables if not table.clipped]  # type: ignore[attr-defined]
         kernel = release.fit.kernels(choices=False)["tables"]
         for table, cross in zip(said, kernel.pairs, strict=True):  # type: ignore[union-attr]
-            codes = [kernel.groups[i].of(RECORDS) for i in cross]  # type: ignore[union-attr]
+            codes = [kernel.domain.groups[i].of(RECORDS) for i in cross]  # type: ignore[union-attr]
             flat = np.ravel_multi_index(codes, table.fractions.shape)
             true = np.bincount(flat, minlength=table.fractions.size).reshape(table.fractions.shape) / RECORDS.rows
             inside.append((np.abs(true - table.fractions) <= Z * table.errors).ravel())
@@ -125,7 +125,7 @@ def test_means_by_label_lie_between_their_ends(weights: str) -> None:
     held, measured = [], 0
     for seed in range(3):
         release, expected = made("mst", seed, weights)
-        assert isinstance(release.fit, MarginalFit)
+        assert isinstance(release.fit, MarginalRelease)
         measured += sum(isinstance(m.tables, LabelTables) for m in release.fit.measured)
         for mean in expected.group_means:
             assert mean.interval_95 is not None

@@ -66,7 +66,7 @@ class Campaign:
         number = list(self.plans).index(method)
         seen = observe(plan, victims, seed=self.seed, run=run, method=number)
         rows = np.clip(seen.stage.histograms.rows, *_DRAWN)
-        synthetic = seen.fit.sampler().draw(int(rows), seen.generator)
+        synthetic = seen.fit.sampler.draw(int(rows), seen.generator)
         influence = victims.owners.influence(seen.stage.influence(victims.targets))
         result: Result = {"present": seen.present, "influence": influence}
         result |= dict(seen.scores())

@@ -26,7 +26,7 @@ from repsynth.evaluation.nearest import make_attacks, nearest
 from repsynth.mechanism.kernels import Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.models.base import Fit, Hooks
+from repsynth.models.base import Hooks, ModelRelease
 from repsynth.planning.plan import Plan
 from repsynth.scoring.stage import StageOne, measure_stage_one
 
@@ -123,7 +123,7 @@ class Observed:
 
     present: Bools
     stage: StageOne
-    fit: Fit
+    fit: ModelRelease
     watch: Watch
     generator: np.random.Generator
 
@@ -155,7 +155,7 @@ def observe(plan: Plan, victims: Victims, *, seed: int, run: int, method: int) -
 
 
 def table_scores(
-    synthetic: Records, victims: Victims, stage: StageOne, fit: Fit, to_reference: Floats | None
+    synthetic: Records, victims: Victims, stage: StageOne, fit: ModelRelease, to_reference: Floats | None
 ) -> Iterator[tuple[str, Floats]]:
     """What a synthetic table tells of each target, the mean over their rows: distances, densities, and the cells
     that the model measured. Scores that need people from outside are left out where there are none."""
@@ -175,7 +175,7 @@ def table_scores(
         yield "measured cells", means(np.log(ratio).mean(axis=0))
 
 
-def _focal_counts(stage: StageOne, fit: Fit, targets: Records, others: Sequence[Records]) -> list[Floats]:
+def _focal_counts(stage: StageOne, fit: ModelRelease, targets: Records, others: Sequence[Records]) -> list[Floats]:
     """For each of the others: how many records share the target's cell, in each table that the model measured, as
     far as they count.
 
@@ -193,14 +193,14 @@ def _focal_counts(stage: StageOne, fit: Fit, targets: Records, others: Sequence[
     return [np.array(side, dtype=np.float64).reshape(len(side), targets.rows) for side in found]
 
 
-def _focal_tables(stage: StageOne, fit: Fit) -> Iterator[tuple[list[Any], tuple[int, ...]]]:
+def _focal_tables(stage: StageOne, fit: ModelRelease) -> Iterator[tuple[list[Any], tuple[int, ...]]]:
     """The columns of each table, as what tells a record's group, and its shape."""
     seen = set()
     for kernel in fit.kernels(choices=False).values():
         for cross in getattr(kernel, "pairs", ()):
             if cross not in seen:
                 seen.add(cross)
-                groups: Any = kernel.groups  # type: ignore[union-attr]
+                groups: Any = kernel.domain.groups  # type: ignore[union-attr]
                 yield [groups[i] for i in cross], tuple(groups[i].count for i in cross)
     if seen:
         return

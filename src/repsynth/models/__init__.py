@@ -1,11 +1,10 @@
-"""Stage 2: what a model measures, and the model that follows.
+"""Stage 2: what a model measures, and the fitted model that follows.
 
-base          what a model and a fit are
+base          the interface of models, and clipping in whole numbers
 registry      all models by name
-clipping      contributions clipped to their norm, in whole numbers
-completing    conditional sampling: the columns that are not given
-uncertainty   standard errors of the tables that were measured
-naive_bayes   weighted clipped sums by label
-marginal      `mst` and `aim`: weighted tables, and which
-network       an autoregressive network, trained by risk-weighted DP-SGD
+completing    conditional sampling
+uncertainty   standard errors of measured tables
+naive_bayes   conditional Gaussian naive Bayes (REPS, instantiation A)
+marginal      MST and AIM with risk weights
+network       an autoregressive network, and dp_sgd, its training by risk-weighted DP-SGD (REPS, instantiation B)
 """

@@ -10,8 +10,8 @@ missing. z is the normal score of a number's rank in the released histogram. So 
 what stage 1 knows, and a record needs only a small norm. Sums are exact integers: u in units of 1/1024, weight
 times clip factor in units of 1/4096, rounded down.
 
-All that follows is post-processing. Columns are drawn independently given the label. z decides how a label's
-numbers rank among all numbers; the numbers themselves follow the column's histogram.
+The rest is post-processing. Columns are drawn independently given the label. z decides how a label's numbers rank
+among all numbers; the numbers themselves follow the column's histogram.
 """
 
 import math
@@ -28,22 +28,20 @@ from repsynth.columns.cells import Bins
 from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_families, pairs_with_label
 from repsynth.columns.quotas import Line, systematic
 from repsynth.columns.value_sampler import Shape
-from repsynth.data.records import MISSING, Records
-from repsynth.models.base import Hooks, Kept, Made, Model, Share
-from repsynth.models.clipping import clipped
+from repsynth.data.records import Records
+from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.completing import Completed, draw_each, with_given
+from repsynth.models.statistics import CONSTANT, UNIT, LabelSums, Part, label_axis
 from repsynth.models.uncertainty import ModelErrors, table_errors
-from repsynth.schema import Discrete, Numeric, Schema
-from repsynth.scoring.weights import FULL, WeightFunction
+from repsynth.schema import Numeric, Schema
+from repsynth.scoring.weights import FULL
 from repsynth.storage.checks import ints
 
 if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter
-    from repsynth.scoring.base import Score
     from repsynth.scoring.stage import RunPlan, StageOne
 
 SUMS = "sums"
-UNIT = 2**10
 GRID = UNIT * FULL
 """Grid units of the sums in one unit of u at full weight."""
 
@@ -51,10 +49,8 @@ LINEAR, SQUARE = 0.8, 0.3
 """Factors of z and z² − 1 in u: squares have the larger norm and matter less."""
 FARTHEST = 3.0
 """The largest z: one record in 740 of a normal distribution lies beyond."""
-_CONSTANT, _CLIP = 0.3, 0.9  # of the norm of a typical record
+_CLIP = 0.9  # of the norm of a typical record
 _ONE_HOT = 0.6  # squared norm of a typical record in a discrete column
-_LEAST_VARIANCE = 0.1  # of a label's z
-_PLACES = 4096  # of z at which ranks are worked out
 
 
 class NaiveBayes(Model, frozen=True):
@@ -78,86 +74,40 @@ class NaiveBayes(Model, frozen=True):
         """Return the clip in units of u; with equal influence it is smaller."""
         return round(_CLIP * _typical_norm(schema) * UNIT) / UNIT
 
-    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NaiveBayesFit":
+    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "NaiveBayesRelease":
         from repsynth.mechanism.meter import sigma_for
 
         hooks.on_step(SUMS)
         charge = plan.charges[SUMS]
         statistic = WeightedSums.of(stage, equalize=plan.rule.equalizes)
         sigma = sigma_for(statistic.sensitivity, charge.per_row)
-        return NaiveBayesFit(stage, statistic, meter.measure(statistic, mu=charge.mu), sigma)
+        return NaiveBayesRelease(stage, statistic, meter.measure(statistic, mu=charge.mu), sigma)
 
-    def load(self, kept: Kept) -> "NaiveBayesFit":
-        """Return the fit from an untrusted file; the statistic follows from stage 1."""
-        statistic = WeightedSums.of(kept.stage, equalize=kept.plan.rule.equalizes)
-        noisy = ints(kept.arrays[SUMS], math.prod(statistic.shape), most=2**62)
-        return NaiveBayesFit(kept.stage, statistic, noisy, kept.sigmas[SUMS])
+    def load(self, stored: StoredModel) -> "NaiveBayesRelease":
+        """Read the noisy sums from an untrusted file; the statistic follows from stage 1."""
+        statistic = WeightedSums.of(stored.stage, equalize=stored.plan.rule.equalizes)
+        noisy = ints(stored.arrays[SUMS], math.prod(statistic.shape), most=2**62)
+        return NaiveBayesRelease(stored.stage, statistic, noisy, stored.sigmas[SUMS])
 
 
 # --- the statistic -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Part:
-    """The entries of u that belong to one column.
-
-    `groups` assigns an entry to each cell, or NONE. `offset` is q in units of 1/UNIT; it is empty for a numeric
-    column without special and missing values. `moments` holds 0.8 z and 0.3 (z² − 1) of each cell in units of
-    1/UNIT: zeros for a cell that holds no number, no columns for a discrete column.
-    """
-
-    groups: Groups
-    offset: Ints  # (entries,)
-    moments: Ints  # (cells, 0 or 2)
-
-    @classmethod
-    def of(cls, histograms: Histograms, i: int) -> "Part":
-        bins = histograms.bins[i]
-        missing = histograms.missing_fraction(i)
-        frequencies = np.append(histograms.probabilities[i] * (1 - missing), missing)
-        if isinstance(bins.column, Numeric):
-            groups = Groups(bins, _kinds(bins))
-            z = np.append(normal_scores(frequencies[: bins.numbers]), np.full(bins.count - bins.numbers, np.nan))
-            moments = np.nan_to_num(np.column_stack([LINEAR * z, SQUARE * (z * z - 1)]))
-        else:
-            own = np.append(np.arange(bins.values), bins.values if bins.column.missing else NONE)
-            groups = groups_of_families(histograms, i) or Groups(bins, own)
-            moments = np.zeros((bins.count, 0))
-        offset = groups.sum_up(frequencies) if (groups.of_bin != NONE).any() else np.zeros(0)
-        return cls(groups, _whole(offset), _whole(moments))
-
-    @property
-    def column(self) -> Discrete | Numeric:
-        return self.groups.bins.column
-
-    @cached_property
-    def squared_norms(self) -> Ints:
-        """The squared norm of each cell's entries."""
-        one_hot = np.append(UNIT**2 - 2 * UNIT * self.offset + int(self.offset @ self.offset), 0)
-        squared: Ints = one_hot[self.groups.of_bin] + (self.moments**2).sum(axis=1)
-        return squared
-
-    def squared_norm(self, records: Records) -> Ints:
-        return records.look_up(self.column.name, self._squared_norm_of_codes, self.groups.bins.starts)
-
-    def _squared_norm_of_codes(self, codes: Ints) -> Ints:
-        return self.squared_norms[self.groups.bins.of_codes(codes)]
-
-    def sums(self, records: Records, group: Ints, groups: int, factor: Floats) -> tuple[Floats, Floats]:
-        """Return Σ factor · entries by group of records: the one-hot entries and the moments.
-
-        These are floats that hold whole numbers below 2⁵³, so they are exact.
-        """
-        cell, width = self.groups.bins.of(records), len(self.offset) + 1
-        entry = np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell)
-        counts = np.bincount(group * width + entry, factor, minlength=groups * width).reshape(groups, width)[
-            :, :-1
-        ]
-        one_hot = UNIT * counts - counts.sum(axis=1, keepdims=True) * self.offset
-        moments = np.zeros((groups, self.moments.shape[1]))
-        for k, each in enumerate(self.moments.T):
-            moments[:, k] = np.bincount(group, factor * each.take(cell), minlength=groups)
-        return one_hot, moments
+def part_of(histograms: Histograms, i: int) -> Part:
+    """Return the entries of a column; a numeric one without special and missing values has moments only."""
+    bins, missing = histograms.bins[i], histograms.missing_fraction(i)
+    cells = len(histograms.probabilities[i]) + 1
+    frequencies = np.append(histograms.probabilities[i] * (1 - missing), missing)
+    if isinstance(bins.column, Numeric):
+        groups = Groups(bins, _kinds(bins))
+        z = np.append(normal_scores(frequencies[: bins.numbers]), np.full(cells - bins.numbers, np.nan))
+        moments = np.nan_to_num(np.column_stack([LINEAR * z, SQUARE * (z * z - 1)]))
+    else:
+        own = np.append(np.arange(cells - 1), cells - 1 if bins.column.missing else NONE)
+        groups = groups_of_families(histograms, i) or Groups(bins, own)
+        moments = np.zeros((cells, 0))
+    offset = groups.sum_up(frequencies) if (groups.of_bin != NONE).any() else np.zeros(0)
+    return Part(groups, _whole(offset), _whole(moments))
 
 
 def _kinds(bins: Bins) -> Ints:
@@ -194,22 +144,12 @@ def _whole(values: Floats) -> Ints:
     return np.rint(values * UNIT).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class WeightedSums:
-    """The statistic of stage 2. A record without a label contributes nothing.
+@dataclass(frozen=True, kw_only=True)
+class WeightedSums(LabelSums):
+    """The statistic of stage 2: u with z and z² − 1 of each number."""
 
-    `constant` and `clip` are in units of 1/UNIT.
-    """
-
-    parts: tuple[Part, ...]
-    constant: int
-    clip: int
-    score: "Score"
-    weights: WeightFunction
-    label: Discrete | None
-    name: str = SUMS
-    unit: int = GRID
-    weighted: bool = True
+    positions: tuple[int, ...]  # of the parts among the learned columns
+    label_position: int | None
 
     @classmethod
     def of(cls, stage: "StageOne", *, equalize: bool) -> "WeightedSums":
@@ -218,99 +158,45 @@ class WeightedSums:
         The clip is nine tenths of the norm of a typical record. To `equalize`, it is the smallest norm of a record
         whose cells all have a declared value, and all others are scaled down to it.
         """
-        schema = stage.schema
-        order = [schema.learned.index(column) for column in (*schema.discrete, *schema.numeric)]
-        parts = tuple(Part.of(stage.histograms, i) for i in order)
+        schema, histograms = stage.schema, stage.histograms
+        at = label_axis(stage)
+        own = [i for i in range(len(histograms.bins)) if i != at]
+        own.sort(key=lambda i: isinstance(histograms.bins[i].column, Numeric))  # discrete columns first
+        parts = tuple(part_of(histograms, i) for i in own)
         typical = _typical_norm(schema) * UNIT
-        constant, clip = round(_CONSTANT * typical), round(_CLIP * typical)
+        constant, clip = round(CONSTANT * typical), round(_CLIP * typical)
         if equalize:
-            smallest = sum(int(part.squared_norms[: None if part.column.missing else -1].min()) for part in parts)
-            clip = math.isqrt(constant**2 + smallest)
-        return cls(parts, constant, clip, stage.score, stage.weights, schema.label_column)
-
-    @property
-    def labels(self) -> int:
-        """The number of labels; 1 where the schema names none."""
-        return self.label.size if self.label else 1
-
-    @cached_property
-    def widths(self) -> Ints:
-        """The number of one-hot entries of each column."""
-        return np.array([len(part.offset) for part in self.parts], dtype=np.int64)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Labels, entries of u."""
-        return self.labels, 1 + sum(len(part.offset) + part.moments.shape[1] for part in self.parts)
-
-    @property
-    def sensitivity(self) -> float:
-        """The clip at full weight, in grid units."""
-        return float(self.clip * FULL)
-
-    def total(self, records: Records) -> Ints:
-        """Return the weighted sums of all labels, flattened from `shape`."""
-        group, multiplier = self._placed(records)
-        return self._sums(records, group, self.labels, multiplier).ravel()
-
-    def each(self, records: Records) -> Ints:
-        """Return what each record adds to the total: (records, entries)."""
-        group, multiplier = self._placed(records)
-        own = np.arange(records.rows)
-        placed = np.zeros((records.rows, *self.shape), dtype=np.int64)
-        placed[own, group] = self._sums(records, own, records.rows, multiplier)
-        return placed.reshape(records.rows, -1)
-
-    def norms(self, records: Records) -> tuple[Floats, Floats]:
-        """Return ‖u‖ of each record before and after clipping, in units of u."""
-        norms: Floats = np.sqrt(self.squared_norm(records)) / UNIT
-        return norms, np.minimum(norms, self.clip / UNIT)
-
-    def squared_norm(self, records: Records) -> Ints:
-        """Return ‖u‖² of each record before clipping, exact, in units of 1/UNIT²."""
-        total = np.full(records.rows, self.constant**2, dtype=np.int64)
-        for part in self.parts:
-            total += part.squared_norm(records)
-        return total
-
-    def _sums(self, records: Records, group: Ints, groups: int, multiplier: Ints) -> Ints:
-        factor = multiplier.astype(np.float64)
-        mass = np.bincount(group, factor, minlength=groups)
-        found = [part.sums(records, group, groups, factor) for part in self.parts]
-        moments = [moments for _, moments in found if moments.shape[1]]
-        entries = [
-            self.constant * mass[:, None],
-            *(one_hot for one_hot, _ in found),
-            *(moment[:, k, None] for k in (0, 1) for moment in moments),
-        ]
-        return np.concatenate(entries, axis=1).astype(np.int64)
-
-    def _placed(self, records: Records) -> tuple[Ints, Ints]:
-        """Return the label whose sum each record enters, and its multiplier."""
-        multiplier = self._multiplier(records, self.score.of(records))
-        if self.label is None:
-            return np.zeros(records.rows, dtype=np.int64), multiplier
-        codes = records.codes[self.label.name]
-        return np.maximum(codes, 0), np.where(codes == MISSING, 0, multiplier)
-
-    def _multiplier(self, records: Records, scores: Ints) -> Ints:
-        """Return weight times clip factor in units of 1/FULL, rounded down, so that no norm grows."""
-        return clipped(self.weights.of(scores), self.squared_norm(records), self.clip)
+            declared = (part.squared_norms[: None if part.groups.bins.column.missing else -1] for part in parts)
+            clip = math.isqrt(constant**2 + sum(int(norms.min()) for norms in declared))
+        label = None
+        if at is not None:
+            label = Groups(histograms.bins[at], np.append(np.arange(histograms.bins[at].values), NONE))
+        return cls(
+            parts=parts,
+            label=label,
+            constant=constant,
+            clip=clip,
+            score=stage.score,
+            weights=stage.weights,
+            name=SUMS,
+            positions=tuple(own),
+            label_position=at,
+        )
 
 
 # --- what was measured ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class NaiveBayesFit:
-    """The public function of a record that was summed up, and the noisy result (`sigma` in grid units)."""
+class NaiveBayesRelease:
+    """The statistic and its noisy sums; `sigma` is in grid units. `sampler` is the fitted model."""
 
     stage: "StageOne"
     statistic: WeightedSums
     noisy: Ints
     sigma: float
 
-    @property
+    @cached_property
     def sums(self) -> Floats:
         """The noisy sums in units of u: (labels, entries)."""
         sums: Floats = self.noisy.reshape(self.statistic.shape) / GRID
@@ -327,11 +213,10 @@ class NaiveBayesFit:
         return self.statistic.norms(records)
 
     def label_masses(self) -> tuple[Floats, float] | None:
-        """From the constant entry of u: a clipped record counts for as much less."""
+        """Return the masses by the constant entry of u, which clipping lowers, too."""
         if self.statistic.label is None:
             return None
-        unit = self.statistic.constant / UNIT
-        return self.sums[:, 0] / unit, self.sigma / GRID / unit
+        return self.statistic.masses(self.noisy), self.sigma / self.statistic.mass_unit
 
     def errors(self) -> ModelErrors:
         """Return the tables of label and discrete column that the sums hold, with their standard errors."""
@@ -343,16 +228,16 @@ class NaiveBayesFit:
         for part in self.statistic.parts:
             q, entries = part.offset / UNIT, slice(start, start + len(part.offset))
             start += len(q)
-            if isinstance(part.column, Discrete):
-                names, counts = (self.statistic.label.name, part.column.name), self.sums[:, entries] + mass * q
+            if not part.moments.size:
+                label = self.statistic.label.bins.column.name
+                names, counts = (label, part.groups.bins.column.name), self.sums[:, entries] + mass * q
                 variances = np.broadcast_to((self.sigma / GRID) ** 2 + (of_mass * q) ** 2, counts.shape)
                 tables.append(table_errors(names, SUMS, counts, variances, clipped=True))
         return ModelErrors(tuple(tables), ())
 
+    @cached_property
     def sampler(self) -> "NaiveBayesSampler":
-        return fit_naive_bayes(
-            self.stage.schema, self.stage.histograms, self.statistic, self.sums, (self.sigma / GRID) ** 2
-        )
+        return fit_naive_bayes(self.stage, self.statistic, self.sums, (self.sigma / GRID) ** 2)
 
     def dump(self) -> "tuple[dict[str, Any], Arrays]":
         return {}, {SUMS: self.noisy}
@@ -421,40 +306,41 @@ def _likelihoods(shape: Shape) -> Floats:
 
 
 def fit_naive_bayes(
-    schema: Schema, histograms: Histograms, statistic: WeightedSums, sums: Floats, variance: float
+    stage: "StageOne", statistic: WeightedSums, sums: Floats, variance: float
 ) -> NaiveBayesSampler:
     """Fit the model to noisy sums in units of u, (labels, entries); `variance` is that of an entry's noise."""
+    histograms, parts = stage.histograms, statistic.parts
     mass, error = sums[:, 0] * UNIT / statistic.constant, math.sqrt(variance) * UNIT / statistic.constant
     total = max(float(mass.sum()), error)
     # Means are divided by a label's fraction. One standard error more keeps noise from making it tiny.
     fractions = np.maximum(mass, 0.0) + error
-    fractions = fractions / fractions.sum()
-    means = _Means(fractions, total, variance)
+    means = _Means(fractions / fractions.sum(), total, variance)
 
-    widths, numbers = statistic.widths, len(schema.numeric)
+    widths = np.array([len(part.offset) for part in parts], dtype=np.int64)
+    numbers = sum(part.moments.shape[1] > 0 for part in parts)
     one_hot, linear, square = np.split(sums[:, 1:], [widths.sum(), widths.sum() + numbers], axis=1)
     known = (histograms.sigma * total / histograms.rows) ** 2
     one_hot = means.of(one_hot, np.repeat(np.arange(len(widths)), widths), known)
     centres = np.clip(means.of(linear, np.arange(numbers)) / LINEAR, -FARTHEST, FARTHEST)
     squares = means.of(square, np.arange(numbers)) / SQUARE
-    deviations = np.sqrt(np.clip(1 + squares - centres**2, _LEAST_VARIANCE, FARTHEST**2))
+    deviations = np.sqrt(np.clip(1 + squares - centres**2, FARTHEST**-2, FARTHEST**2))
 
-    probabilities = np.ones(1)
-    if schema.label_column is not None:
-        probabilities = histograms.probabilities[schema.learned.index(schema.label_column)]
-    columns = []
-    for part, entries in zip(statistic.parts, np.split(one_hot, np.cumsum(widths)[:-1], axis=1), strict=True):
+    probabilities, columns, j = np.ones(1), [], 0
+    if statistic.label_position is not None:
+        probabilities = histograms.probabilities[statistic.label_position]
+    split = np.split(one_hot, np.cumsum(widths)[:-1], axis=1)
+    for i, part, entries in zip(statistic.positions, parts, split, strict=True):
         by_label = to_simplex(entries + part.offset / UNIT) if len(part.offset) else np.ones((len(mass), 1))
-        i = schema.learned.index(part.column)
-        if isinstance(part.column, Discrete):
+        if not part.moments.size:
             levels, of_bin = np.maximum(histograms.levels(i), 1e-9), part.groups.of_bin
-            within = levels / part.groups.sum_up(levels)[of_bin]  # what a group holds is spread as in all records
+            within = levels / part.groups.sum_up(levels)[of_bin]  # the same spread in a group for every label
             cells = np.where(of_bin == NONE, 0.0, by_label[:, of_bin] * within)
         else:
-            j = schema.numeric.index(part.column)
-            cells = _cells_of_numbers(histograms, i, probabilities, by_label, centres[:, j], deviations[:, j])
+            bins, frequencies = part.groups.bins, histograms.probabilities[i]
+            z = centres[:, j], deviations[:, j]
+            cells, j = _cells_of_numbers(bins, frequencies, probabilities, by_label, *z), j + 1
         columns.append(Shape.of(part.groups.bins, cells))
-    return NaiveBayesSampler(schema, histograms, probabilities, tuple(columns))
+    return NaiveBayesSampler(stage.schema, histograms, probabilities, tuple(columns))
 
 
 @dataclass(frozen=True)
@@ -498,7 +384,7 @@ def _mean_squares(values: Floats, columns: Ints) -> Floats:
 
 
 def _cells_of_numbers(
-    histograms: Histograms, i: int, probabilities: Floats, kinds: Floats, centres: Floats, deviations: Floats
+    bins: Bins, frequencies: Floats, probabilities: Floats, kinds: Floats, centres: Floats, deviations: Floats
 ) -> Floats:
     """Return (labels, cells) of a numeric column.
 
@@ -507,17 +393,17 @@ def _cells_of_numbers(
     """
     from scipy.special import ndtr
 
-    bins = histograms.bins[i]
-    numbers = histograms.probabilities[i][: bins.numbers]
+    count = bins.numbers
+    numbers = frequencies[:count]
     numbers = numbers if numbers.any() else bins.widths.astype(np.float64)
-    z = np.linspace((centres - 6 * deviations).min(), (centres + 6 * deviations).max(), _PLACES)
+    z = np.linspace((centres - 6 * deviations).min(), (centres + 6 * deviations).max(), 4096)
     weights = np.maximum(probabilities * kinds[:, 0], 1e-300)
     below = ndtr((z - centres[:, None]) / deviations[:, None])
     ends = np.interp(np.cumsum(numbers) / numbers.sum(), weights / weights.sum() @ below, z)
     inside = np.diff(ndtr((ends - centres[:, None]) / deviations[:, None]), axis=1, prepend=0.0)
     inside = np.where(numbers > 0, np.maximum(inside, 0.0), 0.0)
     inside = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1e-300)
-    cells = np.zeros((len(kinds), bins.count))
-    cells[:, : bins.numbers] = kinds[:, :1] * inside
-    cells[:, bins.numbers : bins.numbers + kinds.shape[1] - 1] = kinds[:, 1:]
+    cells = np.zeros((len(kinds), len(frequencies) + 1))
+    cells[:, :count] = kinds[:, :1] * inside
+    cells[:, count : count + kinds.shape[1] - 1] = kinds[:, 1:]
     return cells

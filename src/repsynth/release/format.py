@@ -17,7 +17,7 @@ from repsynth.columns.adaptive_histogram import COARSE, Histograms, Look, dump_l
 from repsynth.columns.cells import first_cells
 from repsynth.data.decode import Kind
 from repsynth.mechanism.kernels import Chosen
-from repsynth.models.base import Fit, Kept, Made
+from repsynth.models.base import Made, ModelRelease, StoredModel
 from repsynth.planning.plan import Plan, make_charges
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
@@ -173,7 +173,7 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     stage = _stage(file, plan, arrays)
     gaussian = {event.name: event for event in file.events if isinstance(event, GaussianEvent)}
     sigmas = {name: event.sigma for name, event in gaussian.items() if name not in stage.kernels()}
-    fit = plan.model.load(Kept(stage, plan, file.fit, arrays, sigmas))
+    fit = plan.model.load(StoredModel(stage, plan, file.fit, arrays, sigmas))
     _check_kernels(file.events, stage, fit)
     return Release(
         plan=plan, kind=file.kind, stage=stage, fit=fit, events=file.events, publishable=file.publishable
@@ -308,7 +308,7 @@ def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
         require(low <= epsilon <= budget.epsilon * (1 + 1e-6), "its training does not cost what its budget says")
 
 
-def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: Fit | None = None) -> None:
+def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: ModelRelease | None = None) -> None:
     """No event claims a smaller sensitivity than its function has, fewer rounds, or weights where there are none.
 
     Without a fit, only the measurements of stage 1 are checked.

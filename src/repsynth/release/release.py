@@ -22,7 +22,7 @@ from repsynth.data.decode import Kind, decode, to_kind
 from repsynth.data.records import Records
 from repsynth.errors import ConfigError, RepsynthWarning
 from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
-from repsynth.models.base import Fit, Sampler
+from repsynth.models.base import ModelRelease, Sampler
 from repsynth.planning.cautions import cautions, some
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event
@@ -67,7 +67,7 @@ class Release:
     kind: Kind
     """What `sample` returns: a "pandas" or "polars" data frame, or an "arrow" table."""
     stage: StageOne
-    fit: Fit
+    fit: ModelRelease
     events: tuple[Event, ...]
     publishable: bool = True
 
@@ -77,7 +77,7 @@ class Release:
 
     @cached_property
     def sampler(self) -> Sampler:
-        return self.fit.sampler()
+        return self.fit.sampler
 
     def support(self, ignore_rules: Iterable[int] = ()) -> Support:
         """Return the fitted model on the records that obey the rules, except those ignored by number."""

@@ -23,8 +23,8 @@ from repsynth.data.record_rules import holds, with_following
 from repsynth.data.records import Records, join
 from repsynth.errors import ConfigError
 from repsynth.models.base import Sampler
-from repsynth.models.marginal.raked import rake_axes
-from repsynth.models.marginal.tables import cells_of
+from repsynth.models.marginal.tree import rake
+from repsynth.models.statistics import cells_of
 from repsynth.schema import Discrete, Follows, Numeric, RowRule, Schema
 from repsynth.schema.conditions import Condition, columns_of
 from repsynth.schema.rules import condition_of, rule_text, total_of
@@ -370,7 +370,7 @@ def _rake(drawn: Records, pool: Records, crossed: Sequence[tuple[Axis, ...]]) ->
             whole, axis = wanted.reshape(shape), range(len(shape))
             margins = [whole.sum(axis=tuple(j for j in axis if j != i)) for i in axis]
             held = np.bincount(cell, minlength=len(wanted)).reshape(shape) > 0
-            wanted = rake_axes(whole * held, margins, passes=20).ravel()
+            wanted = rake(whole * held, list(enumerate(margins)), passes=20).ravel()
         tables.append(_Table(axes, wanted, np.ones(len(wanted))))
         cells.append(cell)
     mass = np.full(pool.rows, 1 / pool.rows)

@@ -19,7 +19,7 @@ from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.columns.cells import how_many_cells, public_cells
 from repsynth.errors import ConfigError
 from repsynth.models.base import Model
-from repsynth.models.network.model import Autoregressive
+from repsynth.models.network import Autoregressive
 from repsynth.models.registry import MODELS
 from repsynth.planning.cautions import cautions, csv_cautions, fewest
 from repsynth.planning.plan import Plan, default_model, make_charges

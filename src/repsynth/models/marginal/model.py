@@ -1,25 +1,23 @@
-"""`mst` and `aim`: settings, shares of the budget and costs of the marginal mechanism."""
+"""`mst` and `aim`: their settings, shares of the budget, and costs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from repsynth.errors import ConfigError
-from repsynth.models.base import Hooks, Kept, Model, Resources, Share, run_seconds
+from repsynth.models.base import Hooks, Model, Resources, Share, StoredModel, run_seconds
 
 if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter
-    from repsynth.models.marginal.release import MarginalFit
+    from repsynth.models.marginal.release import MarginalRelease
     from repsynth.schema import Schema
     from repsynth.scoring.stage import RunPlan, StageOne
 
 _LABEL_TABLES, _CHOICE, _TABLES = "label tables", "choice", "tables"
-_MOST_GROUPS = 65  # of a numeric column, missing included
-_FEW_RECORDS = 30.0  # records times μ, by the root of the columns
 
 
 class _Marginal(Model, frozen=True):
-    """What both have in common."""
+    """What MST and AIM have in common."""
 
     score_share: ClassVar[float] = 0.07
     what: ClassVar[str] = "Tables take"
@@ -50,17 +48,19 @@ class _Marginal(Model, frozen=True):
         return tuple(replace(table, share=table.share / whole) for table in tables)
 
     def sensitivity(self, schema: "Schema", name: str) -> float:
-        """Return that of one cell in every table; how many will be selected is not known yet."""
+        """Return the sensitivity of one cell in every table; how many will be selected is not known yet."""
         return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
 
     def resources(self, plan: "RunPlan", rows: int) -> Resources:
-        """Estimate by measurements on one core: 25 ns for a record and a table; for each fit 0.5 µs for a cell of
-        the records that tell the mean weights; for a further round 15 ns for a record of the pool and a table; and
-        1.2 µs for each cell of the pool."""
-        from repsynth.models.marginal.mean_weights import DRAWN
+        """Estimate memory and time, by times measured on one core.
+
+        A record and a table take 25 ns; each of two fits 0.5 µs for a cell of the drawn records; a further round
+        15 ns for a record of the pool and a table; and each cell of the pool 1.2 µs.
+        """
         from repsynth.models.marginal.mechanism import can_choose
-        from repsynth.models.marginal.raked import pool_size
+        from repsynth.models.marginal.pool import pool_size
         from repsynth.models.marginal.release import max_cells
+        from repsynth.models.marginal.weight_correction import DRAWN
 
         columns, cells = len(plan.schema.learned), max_cells(plan.max_model_mb)
         noise = (columns - 1) ** 0.5 / plan.charges[_TABLES].per_row
@@ -78,26 +78,30 @@ class _Marginal(Model, frozen=True):
         if further:
             pool = pool_size(rows, columns=columns, max_cells=cells)
             seconds += pool * (further * candidates * 15e-9 + columns * 1.2e-6)
-        few = rows * plan.scale / plan.schema.rows_per_person / columns**0.5 < _FEW_RECORDS
+        few = rows * plan.scale / plan.schema.rows_per_person / columns**0.5 < 30  # records times μ
         warnings = ("tables will be mostly noise at this size; naive-bayes does better",) if few else ()
         return Resources(max(1.0, needed * 8 / 2**20), seconds, warnings)
 
-    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "MarginalFit":
-        from repsynth.models.marginal.mechanism import measure_tables
-        from repsynth.models.marginal.release import MarginalFit, max_cells
+    def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "MarginalRelease":
+        from repsynth.models.marginal.mechanism import Run, State, aim, mst
+        from repsynth.models.marginal.release import MarginalRelease, max_cells
+        from repsynth.models.statistics import Domain
 
-        cells = max_cells(plan.max_model_mb)
-        measured = measure_tables(meter, stage, plan.charges, max_cells=cells, on_step=hooks.on_step)
-        return MarginalFit(stage, plan, measured)
+        first = plan.charges[_LABEL_TABLES if stage.schema.label_column else _TABLES]
+        domain = Domain.choose(stage, first.per_row)
+        state = State(stage, domain, plan.charges, max_cells(plan.max_model_mb))
+        mechanism = aim if isinstance(self, Aim) else mst
+        mechanism(Run(meter, state, hooks.on_step))
+        return MarginalRelease(state, tuple(state.measured))
 
-    def load(self, kept: Kept) -> "MarginalFit":
-        from repsynth.models.marginal.release import read_fit
+    def load(self, stored: StoredModel) -> "MarginalRelease":
+        from repsynth.models.marginal.release import read_release
 
-        return read_fit(kept)
+        return read_release(stored)
 
 
 class Mst(_Marginal, frozen=True):
-    """A tree of two-way tables that knows the label: one round."""
+    """MST: a tree of two-way tables that knows the label."""
 
     name: ClassVar[str] = "mst"
 
@@ -106,7 +110,7 @@ class Mst(_Marginal, frozen=True):
 
 
 class Aim(_Marginal, frozen=True):
-    """The tree, and rounds of further tables where the model is wrong; as many as the budget carries."""
+    """AIM: the tree, and rounds of further tables that the model approximates worst."""
 
     name: ClassVar[str] = "aim"
 
@@ -129,13 +133,13 @@ class Aim(_Marginal, frozen=True):
 
 
 def _label_cells(schema: "Schema") -> int:
-    """Return how many cells the tables of label × column have at most, before any data is seen."""
+    """Return the largest number of cells of the label tables, before any data is seen."""
     label = schema.label_column
     return (label.size + label.missing if label else 1) * sum(_sizes(schema))
 
 
 def _most_candidates(schema: "Schema", *, rows: float, noise: float) -> tuple[int, int]:
-    """Return how many tables of column × column the noise leaves to select from at most, and their cells."""
+    """Return the largest number of tables that the noise leaves to select from, and of their cells."""
     import numpy as np
 
     sizes = np.array(_sizes(schema), dtype=np.float64)
@@ -148,8 +152,9 @@ def _most_candidates(schema: "Schema", *, rows: float, noise: float) -> tuple[in
 def _sizes(schema: "Schema") -> list[int]:
     from repsynth.schema import Numeric
 
+    numeric = 65  # the usual number of groups at most, missing included
     return [
-        (_MOST_GROUPS + len(column.special) if isinstance(column, Numeric) else column.size) + column.missing
+        (numeric + len(column.special) if isinstance(column, Numeric) else column.size) + column.missing
         for column in schema.learned
         if column.name != schema.label
     ]

@@ -1,14 +1,13 @@
-"""A tree that knows the label: every column by label, and pairs of columns along a forest, made consistent.
+"""A tree of tables that knows the label: the maximum-entropy model of MST in closed form, except for raking.
 
     P(label) · Π P(root | label) · Π P(child | label, parent)
 
-The label's pairs are measured for all columns, pairs of columns along the chosen edges. Each triple
-(label, parent, child) is the one nearest to independence given the label that has its three measured pairs
-as margins. No graphical model has to be fitted: margins are combined by their precision, noise is shrunk
-away, and raking makes the tables agree.
+The label's pairs are measured for all columns, pairs of columns along the edges of a forest. Each triple (label,
+parent, child) is the one nearest to independence given the label that has its three measured pairs as margins.
+Margins are combined by precision, noise is removed by shrinkage, and raking makes the tables agree.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,22 +16,26 @@ import numpy as np
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms, to_simplex
 from repsynth.columns.groups import Groups
+from repsynth.columns.mixture import posterior_means
 from repsynth.columns.quotas import Line, Quotas, systematic
 from repsynth.columns.value_sampler import Shape, shapes_of, values_of
 from repsynth.data.records import Records, join
 from repsynth.models.completing import Completed, draw_each, with_given
-from repsynth.models.marginal.shrinkage import NoisyTable, by_precision, shrunk
-from repsynth.models.marginal.tables import Pair
+from repsynth.models.statistics import Domain, NoisyTable, Pair, by_precision
 
-_MOST_CELLS = 2**22
-"""Numbers in a message at most: more records are completed one part after the other."""
-_DOUBT = 0.1  # of what weights take from a group, how much is not known
+_DOUBT = 0.1  # relative error of the weight correction, beside a factor
+_LEAST = 0.02  # no probability is below this part of what was expected
+_MOST_CELLS = 2**22  # numbers in a message; more records are completed in parts
+_VARIANCES = 4.0 ** np.arange(-3, 7)
+"""Variances of the mixture of `shrunk`, in units of the noise's, for a cell of mean size."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A column by what it is drawn from: the label alone, or the label and its parent. Records are lined up by
-    their group in the grandparent's column, so that the draw does not depend on it."""
+    """A column and what it is drawn from: the label alone, or the label and its parent.
+
+    Records are sorted by their group in the grandparent's column, so that the draw does not depend on it.
+    """
 
     column: int
     parent: int | None
@@ -42,31 +45,29 @@ class Branch:
 
 @dataclass(frozen=True)
 class Tree:
-    """The fitted model: joint probabilities of groups. `label` is the label's position, where there is one."""
+    """The fitted model: joint probabilities of fine groups."""
 
     histograms: Histograms
-    groups: tuple[Groups, ...]
-    label: int | None
+    domain: Domain
     label_probabilities: Floats  # (labels,)
     columns: dict[int, Floats]  # (labels, groups) of every other column
     edges: dict[Pair, Floats]  # (labels, groups, groups)
 
-    def independent(self, i: int, j: int) -> Floats:
-        """(labels, groups, groups) of two columns that are independent given the label."""
-        joint: Floats = np.einsum("ya,yb,y->yab", self.columns[i], self.columns[j], 1 / self.label_probabilities)
-        return joint
+    def independent(self, pairs: Sequence[Pair]) -> list[Floats]:
+        """Return (labels, groups, groups) of two columns that are independent given the label."""
+        given = {i: self.columns[i] / self.label_probabilities[:, None] for i in {i for i, _ in pairs}}
+        return [given[i][:, :, None] * self.columns[j][:, None, :] for i, j in pairs]
 
-    def table(self, pair: Pair) -> Floats:
-        """Return (groups, groups) of two columns without an edge."""
-        i, j = pair
-        joint: Floats = (self.columns[i] / self.label_probabilities[:, None]).T @ self.columns[j]
-        return joint
+    def tables(self, pairs: Sequence[Pair]) -> dict[Pair, Floats]:
+        """Return (groups, groups) of columns without an edge."""
+        given = {i: (self.columns[i] / self.label_probabilities[:, None]).T for i in {i for i, _ in pairs}}
+        return {(i, j): given[i] @ self.columns[j] for i, j in pairs}
 
     @property
     def crossed(self) -> tuple[tuple[Groups, ...], ...]:
         """The pairs along the edges, then those of the label."""
-        pairs = [*self.edges, *((self.label, i) for i in self.columns if self.label is not None)]
-        return tuple((self.groups[i], self.groups[j]) for i, j in pairs)
+        groups = self.domain.groups
+        return tuple((groups[i], groups[j]) for i, j in (*self.edges, *self.domain.label_pairs))
 
     def draw(self, rows: int, generator: np.random.Generator, label: int | None = None) -> Records:
         codes = {}
@@ -82,11 +83,11 @@ class Tree:
 
     @cached_property
     def _shapes(self) -> tuple[Shape, ...]:
-        return shapes_of(self.histograms, self.groups)
+        return shapes_of(self.histograms, self.domain.groups[: self.domain.columns])
 
     @cached_property
-    def branches(self) -> tuple["Branch", ...]:
-        """The columns in the order of drawing: each root, then along the edges from it, nearest first."""
+    def branches(self) -> tuple[Branch, ...]:
+        """The columns in the order of drawing: each root, then breadth first along the edges from it."""
         above: dict[int, int | None] = {}
         branches = []
         left = dict(self.edges)
@@ -102,15 +103,15 @@ class Tree:
                     child = edge[1] if edge[0] == parent else edge[0]
                     joint = left.pop(edge)
                     joint = joint if edge[0] == parent else joint.transpose(0, 2, 1)
-                    given = joint.reshape(-1, self.groups[child].count) + 1e-300
+                    given = joint.reshape(-1, joint.shape[2]) + 1e-300
                     branches.append(Branch(child, parent, above[parent], Quotas.of(given)))
                     above[child] = parent
                     front.append(child)
         return tuple(branches)
 
     def draw_groups(self, rows: int, generator: np.random.Generator) -> Ints:
-        """(records, columns): the group of each record."""
-        drawn = np.zeros((rows, len(self.groups)), dtype=np.int64)
+        """Return (records, columns): the group of each record."""
+        drawn = np.zeros((rows, self.domain.columns), dtype=np.int64)
         for column, line, group in self._walk(rows, generator):
             drawn[:, column] = line.put(group)
         return drawn
@@ -118,19 +119,19 @@ class Tree:
     def _walk(
         self, rows: int, generator: np.random.Generator, given_label: int | None = None
     ) -> Iterator[tuple[int, Line, Ints]]:
-        """Each column's groups along its line, drawn by quota from the label and the roots to the leaves."""
+        """Draw each column's groups along its line, in quotas, from the label and the roots to the leaves."""
         labels = len(self.label_probabilities)
         label = np.full(rows, given_label or 0, dtype=np.int64)
         if given_label is None and labels > 1:
             label = systematic(self.label_probabilities, rows, generator)
-        if self.label is not None:
-            yield self.label, Line.as_they_are(rows), label
+        if self.domain.label is not None:
+            yield self.domain.label, Line.as_they_are(rows), label
         asked = {i for branch in self.branches for i in (branch.parent, branch.grandparent)}
         drawn: dict[int, Ints] = {}
         for branch in self.branches:
             given, order = label, None
             if branch.parent is not None:
-                given = label * self.groups[branch.parent].count + drawn[branch.parent]
+                given = label * self.domain.sizes[branch.parent] + drawn[branch.parent]
                 order = None if branch.grandparent is None else drawn[branch.grandparent]
             line = Line.of(given, branch.quotas.rows, generator, order)
             group = branch.quotas.along(line, generator)
@@ -138,160 +139,59 @@ class Tree:
                 drawn[branch.column] = line.put(group)
             yield branch.column, line, group
 
-    def complete(self, given: Records, generator: np.random.Generator) -> Completed:
-        """Draw the columns that are not given by their exact probabilities given the others."""
-        return complete_by_tree(self, given, generator)
+    def decode(self, drawn: Ints, generator: np.random.Generator) -> Records:
+        """Return values for groups, (records, columns)."""
+        return values_of(drawn, self._shapes, self.domain.label, generator)
 
-    def values(self, drawn: Mapping[int, Ints], generator: np.random.Generator) -> Records:
-        """From groups, by column, to values, each record by itself."""
+    def complete(self, given: Records, generator: np.random.Generator) -> Completed:
+        """Draw the columns that are not given by belief propagation: messages go up, draws go down."""
+        widest = max(self.domain.sizes) * len(self.label_probabilities)
+        many = max(1, _MOST_CELLS // widest)
+        starts = range(0, max(given.rows, 1), many)
+        parts = [self._complete(given.take(np.arange(a, min(a + many, given.rows))), generator) for a in starts]
+        names = [shape.bins.column.name for shape in self._shapes]
+        records = join([records for records, _ in parts], names)
+        return Completed.exactly(records, np.concatenate([possible for _, possible in parts]))
+
+    def _complete(self, given: Records, generator: np.random.Generator) -> tuple[Records, Bools]:
+        axes = enumerate(self.domain.groups[: self.domain.columns])
+        known = {i: groups.of(given) for i, groups in axes if groups.bins.column.name in given.codes}
+        at_label, below, possible = _messages(self, known, given.rows)
+        label = draw_each(at_label, generator)
+        drawn: dict[int, Ints] = {} if self.domain.label is None else {self.domain.label: label}
+        for branch in self.branches:
+            i, row = branch.column, label
+            if branch.parent is not None:
+                row = label * self.domain.sizes[branch.parent] + drawn[branch.parent]
+            if i in known:
+                drawn[i] = known[i]
+            else:
+                masses = branch.quotas.probabilities[row]
+                if i in below:
+                    masses = masses * below[i][np.arange(given.rows), label]
+                drawn[i] = draw_each(masses, generator)
         codes = {}
         for i, group in drawn.items():
             shape = self._shapes[i]
             level = generator.integers(0, 2**32, len(group), dtype=np.uint32)
             codes[shape.bins.column.name] = shape.codes(group, level, generator.random(len(group)))
-        return Records(rows=len(next(iter(drawn.values()))), codes=codes)
-
-    def decode(self, drawn: Ints, generator: np.random.Generator) -> Records:
-        return values_of(drawn, self._shapes, self.label, generator)
-
-
-def fit_tree(
-    histograms: Histograms,
-    groups: tuple[Groups, ...],
-    label: int | None,
-    by_label: dict[int, NoisyTable],
-    edges: dict[Pair, NoisyTable],
-    *,
-    levels_from_tables: bool,
-    unsure: Mapping[int, Floats],
-) -> Tree:
-    """Fit the tree to noisy tables: (labels, groups) of each column, (groups, groups) of each edge.
-
-    How frequent values are follows from stage 1 alone, and with `levels_from_tables` from the tables, too: these
-    need an estimate of what weights take from a group. `unsure` is its relative error, up to a factor.
-    """
-    features = [i for i in range(len(groups)) if i != label]
-    totals = {i: _from_stage_one(histograms, i, groups[i]) for i in range(len(groups))}
-
-    if levels_from_tables:
-        for i in totals:
-            if tables := _margins(i, label, by_label, edges):
-                seen = by_precision(tables)
-                doubt = np.square(_DOUBT * unsure[i] * seen.counts)
-                totals[i] = by_precision([totals[i], NoisyTable(seen.counts, seen.variance + doubt)])
-    p_label = np.ones(1)
-    if label is not None:
-        labels = groups[label].count
-        p_label = np.maximum(to_simplex(totals[label].counts / histograms.rows), min(0.02, 0.2 / labels))
-        p_label = p_label / p_label.sum()
-    ones = {i: _proper(totals[i], histograms.rows) for i in features}
-    columns = {i: p_label[:, None] * ones[i] for i in features}
-    told = shrunk([columns[i] for i in by_label], list(by_label.values()), histograms.rows)
-    columns |= dict(zip(by_label, told, strict=True))
-    for i in features:
-        if label is None:
-            continue
-        columns[i] = rake(columns[i], p_label, ones[i])
-    tree = Tree(histograms, groups, label, p_label, columns, {})
-    expected = [tree.independent(i, j) for i, j in edges]
-    pairs = shrunk([each.sum(axis=0) for each in expected], list(edges.values()), histograms.rows)
-    joints = {}
-    for (i, j), given_label, pair in zip(edges, expected, pairs, strict=True):
-        pair = rake(pair, columns[i].sum(axis=0), columns[j].sum(axis=0))
-        joints[i, j] = rake_three(given_label, columns[i], columns[j], pair)
-    return Tree(histograms, groups, label, p_label, columns, joints)
-
-
-def _margins(
-    i: int, label: int | None, by_label: dict[int, NoisyTable], edges: dict[Pair, NoisyTable]
-) -> list[NoisyTable]:
-    if i == label:
-        return [_margin(table, 1) for table in by_label.values()]
-    of_label = [_margin(by_label[i], 0)] if i in by_label else []
-    return of_label + [_margin(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
-
-
-def _from_stage_one(histograms: Histograms, i: int, groups: Groups) -> NoisyTable:
-    return NoisyTable(groups.sum_up(histograms.levels(i)), groups.sum_up(histograms.variances(i)))
-
-
-def _margin(table: NoisyTable, axis: int) -> NoisyTable:
-    return NoisyTable(table.counts.sum(axis=axis), table.variance.sum(axis=axis))
-
-
-def _proper(total: NoisyTable, rows: float) -> Floats:
-    """Return the probabilities of groups from noisy counts: none is 0."""
-    proper: Floats = np.maximum(to_simplex(total.counts / rows), 1e-6)
-    return proper / float(proper.sum())
-
-
-def rake(table: Floats, rows: Floats, columns: Floats, passes: int = 20) -> Floats:
-    """The table scaled to its two margins, the first one exactly (iterative proportional fitting).
-
-    >>> rake(np.ones((2, 2)), np.array([0.3, 0.7]), np.array([0.5, 0.5])).round(3).tolist()
-    [[0.15, 0.15], [0.35, 0.35]]
-    """
-    for _ in range(passes):
-        table = table * (rows / np.maximum(table.sum(axis=1), 1e-300))[:, None]
-        table = table * (columns / np.maximum(table.sum(axis=0), 1e-300))
-    raked: Floats = table * (rows / np.maximum(table.sum(axis=1), 1e-300))[:, None]
-    return raked
-
-
-def rake_three(triple: Floats, by_first: Floats, by_second: Floats, pair: Floats, passes: int = 25) -> Floats:
-    """(labels, a, b) scaled to its margins (labels, a), (labels, b) and (a, b); the first one exactly."""
-    for _ in range(passes):
-        triple = triple * (pair / np.maximum(triple.sum(axis=0), 1e-300))
-        triple = triple * (by_first / np.maximum(triple.sum(axis=2), 1e-300))[:, :, None]
-        triple = triple * (by_second / np.maximum(triple.sum(axis=1), 1e-300))[:, None, :]
-    raked: Floats = triple * (by_first / np.maximum(triple.sum(axis=2), 1e-300))[:, :, None]
-    return raked
-
-
-# Conditional sampling
-
-
-def complete_by_tree(tree: Tree, given: Records, generator: np.random.Generator) -> Completed:
-    """Draw the columns that are not given by belief propagation: messages go up to the label, draws go down."""
-    widest = max(groups.count for groups in tree.groups) * len(tree.label_probabilities)
-    many = max(1, _MOST_CELLS // widest)
-    starts = range(0, max(given.rows, 1), many)
-    parts = [_complete(tree, given.take(np.arange(a, min(a + many, given.rows))), generator) for a in starts]
-    names = [groups.bins.column.name for groups in tree.groups]
-    records = join([records for records, _ in parts], names)
-    return Completed.exactly(records, np.concatenate([possible for _, possible in parts]))
-
-
-def _complete(tree: Tree, given: Records, generator: np.random.Generator) -> tuple[Records, Bools]:
-    known = {i: groups.of(given) for i, groups in enumerate(tree.groups) if groups.bins.column.name in given.codes}
-    at_label, told, possible = _messages(tree, known, given.rows)
-    label = draw_each(at_label, generator)
-    drawn: dict[int, Ints] = {} if tree.label is None else {tree.label: label}
-    for branch in tree.branches:
-        i, row = branch.column, label
-        if branch.parent is not None:
-            row = label * tree.groups[branch.parent].count + drawn[branch.parent]
-        if i in known:
-            drawn[i] = known[i]
-        else:
-            masses = branch.quotas.probabilities[row]
-            if i in told:
-                masses = masses * told[i][np.arange(given.rows), label]
-            drawn[i] = draw_each(masses, generator)
-    return with_given(tree.values(drawn, generator), given), possible
+        return with_given(Records(rows=given.rows, codes=codes), given), possible
 
 
 def _messages(tree: Tree, known: dict[int, Ints], rows: int) -> tuple[Floats, dict[int, Floats], Bools]:
-    """The labels' masses given everything, (records, labels); what is given below each column's groups,
-    (records, labels, groups); and which records can be at all."""
+    """Pass messages from the leaves to the label.
+
+    Return the masses of the labels given everything, (records, labels); the messages from below into each column's
+    groups, (records, labels, groups); and which records are possible.
+    """
     labels = len(tree.label_probabilities)
-    told: dict[int, Floats] = {}
+    below: dict[int, Floats] = {}
     at_label: Floats = np.tile(tree.label_probabilities, (rows, 1))
-    if tree.label in known:
-        at_label = np.eye(labels)[known[tree.label]]
+    if tree.domain.label in known:
+        at_label = np.eye(labels)[known[tree.domain.label]]
     possible = np.ones(rows, dtype=np.bool_)
     for branch in reversed(tree.branches):
-        message = _message(tree, branch, known.get(branch.column), told.get(branch.column))
+        message = _message(branch, labels, known.get(branch.column), below.get(branch.column))
         if message is None:
             continue
         largest = message.reshape(rows, -1).max(axis=1)
@@ -299,27 +199,125 @@ def _messages(tree: Tree, known: dict[int, Ints], rows: int) -> tuple[Floats, di
         message = message / np.where(largest > 0, largest, 1.0).reshape(-1, *([1] * (message.ndim - 1)))
         if branch.parent is None:
             at_label = at_label * message
-        elif branch.parent in told:
-            told[branch.parent] = told[branch.parent] * message
+        elif branch.parent in below:
+            below[branch.parent] = below[branch.parent] * message
         else:
-            told[branch.parent] = message
-    return at_label, told, possible & (at_label.sum(axis=1) > 0)
+            below[branch.parent] = message
+    return at_label, below, possible & (at_label.sum(axis=1) > 0)
 
 
-def _message(tree: Tree, branch: Branch, known: Ints | None, told: Floats | None) -> Floats | None:
-    """(records, labels) of a root, (records, labels, groups of the parent) of any other; None where nothing is
-    given there."""
-    labels, groups = len(tree.label_probabilities), tree.groups[branch.column].count
+def _message(branch: Branch, labels: int, known: Ints | None, below: Floats | None) -> Floats | None:
+    """Return (records, labels) of a root, (records, labels, groups of the parent) of any other column.
+
+    None where nothing is given in its part of the tree.
+    """
     table = branch.quotas.probabilities
     by = "lg" if branch.parent is None else "lpg"
-    table = table.reshape((labels, groups) if branch.parent is None else (labels, -1, groups))
+    table = table.reshape((labels, -1) if branch.parent is None else (labels, -1, table.shape[1]))
     if known is not None:
         message: Floats = np.moveaxis(table[..., known], -1, 0)
-        if told is not None:
-            below = told[np.arange(len(known)), :, known]  # (records, labels)
-            message = message * (below if branch.parent is None else below[:, :, None])
+        if below is not None:
+            at_group = below[np.arange(len(known)), :, known]  # (records, labels)
+            message = message * (at_group if branch.parent is None else at_group[:, :, None])
         return message
-    if told is None:
+    if below is None:
         return None
-    found: Floats = np.einsum(f"{by},rlg->r{by[:-1]}", table, told, optimize=True)
+    found: Floats = np.einsum(f"{by},rlg->r{by[:-1]}", table, below, optimize=True)
     return found
+
+
+# --- estimation ----------------------------------------------------------------------------------------------
+
+
+def fit_tree(
+    histograms: Histograms,
+    domain: Domain,
+    levels: Mapping[int, NoisyTable],
+    tables: Mapping[Pair, NoisyTable],
+    *,
+    unsure: Mapping[int, Floats] | None,
+) -> Tree:
+    """Fit the tree to noisy tables: (labels, groups) of label pairs, (groups, groups) of edges.
+
+    The frequencies of values follow from stage 1: `levels` holds the histogram of each column by group. With
+    `unsure`, they follow from the tables, too: it is the relative error of the weight correction in each group, up
+    to a factor.
+    """
+    label, rows = domain.label, histograms.rows
+    by_label = {j: table for (i, j), table in tables.items() if i == label}
+    edges = {pair: table for pair, table in tables.items() if pair[0] != label}
+    totals = dict(levels)
+    if unsure is not None:
+        for i in totals:
+            if margins := _margins(i, label, by_label, edges):
+                seen = by_precision(margins)
+                doubt = np.square(_DOUBT * unsure[i] * seen.counts)
+                totals[i] = by_precision([totals[i], NoisyTable(seen.counts, seen.variance + doubt)])
+    p_label = np.ones(1)
+    if label is not None:
+        p_label = np.maximum(to_simplex(totals[label].counts / rows), min(0.02, 0.2 / domain.sizes[label]))
+        p_label = p_label / p_label.sum()
+    ones = {i: np.maximum(to_simplex(totals[i].counts / rows), 1e-6) for i in domain.features}
+    ones = {i: one / one.sum() for i, one in ones.items()}
+    columns = {i: p_label[:, None] * one for i, one in ones.items()}
+    found = shrunk([columns[i] for i in by_label], list(by_label.values()), rows)
+    columns |= dict(zip(by_label, found, strict=True))
+    if label is not None:
+        columns = {i: rake(column, [(1, ones[i]), (0, p_label)], passes=20) for i, column in columns.items()}
+    tree = Tree(histograms, domain, p_label, columns, {})
+    expected = tree.independent(list(edges))
+    pairs = shrunk([each.sum(axis=0) for each in expected], list(edges.values()), rows)
+    joints = {}
+    for (i, j), given_label, pair in zip(edges, expected, pairs, strict=True):
+        pair = rake(pair, [(1, columns[j].sum(axis=0)), (0, columns[i].sum(axis=0))], passes=20)
+        joints[i, j] = rake(given_label, [((1, 2), pair), ((0, 2), columns[j]), ((0, 1), columns[i])], passes=25)
+    return Tree(histograms, domain, p_label, columns, joints)
+
+
+def _margins(
+    i: int, label: int | None, by_label: Mapping[int, NoisyTable], edges: Mapping[Pair, NoisyTable]
+) -> list[NoisyTable]:
+    """Return the margins of column i in all tables."""
+    summed = [(table, 1) for table in by_label.values()] if i == label else []
+    summed += [(by_label[i], 0)] if i in by_label else []
+    summed += [(table, 1 if edge[0] == i else 0) for edge, table in edges.items() if i in edge]
+    return [NoisyTable(table.counts.sum(axis=axis), table.variance.sum(axis=axis)) for table, axis in summed]
+
+
+def rake(table: Floats, margins: Sequence[tuple[int | tuple[int, ...], Floats]], passes: int) -> Floats:
+    """Scale a table to its margins by iterative proportional fitting; the last one holds exactly.
+
+    Each margin names the axes that it keeps.
+
+    >>> rake(np.ones((2, 2)), [(1, np.array([0.5, 0.5])), (0, np.array([0.3, 0.7]))], passes=3).round(3).tolist()
+    [[0.15, 0.15], [0.35, 0.35]]
+    """
+    kept = [(axes,) if isinstance(axes, int) else axes for axes, _ in margins]
+    others = [tuple(axis for axis in range(table.ndim) if axis not in axes) for axes in kept]
+    for _ in range(passes):
+        for axes, (_, margin) in zip(others, margins, strict=True):
+            now = table.sum(axis=axes, keepdims=True)
+            table = table * (margin.reshape(now.shape) / np.maximum(now, 1e-300))
+    return table
+
+
+def shrunk(expected: Sequence[Floats], tables: Sequence[NoisyTable], rows: float) -> list[Floats]:
+    """Return the probabilities of the cells of all tables by shrinkage towards `expected` (empirical Bayes).
+
+    The difference of a cell from its expectation follows a mixture: zero, normal with one of several variances
+    that grow with the expectation, or minus the expectation, for empty cells. All tables together determine the
+    mixture. So a few large differences survive among much noise, and differences everywhere survive as they are.
+    """
+    if not tables:
+        return []
+    flat = np.concatenate([each.ravel() for each in expected])
+    size = np.concatenate([((each + 1e-9) / (each + 1e-9).mean()).ravel() for each in expected])
+    noise = np.concatenate([np.sqrt(table.variance).ravel() for table in tables]) / rows + 1e-150
+    counts = np.concatenate([table.counts.ravel() for table in tables])
+    none = np.zeros_like(flat)
+    variances = np.stack([none, *np.multiply.outer(_VARIANCES, size), none])
+    centres = np.stack([*(none for _ in variances[1:]), -flat / noise])
+    found = flat + posterior_means((counts / rows - flat) / noise, centres, variances) * noise
+    found = np.maximum(found, _LEAST * flat + 1e-12)
+    ends = np.cumsum([each.size for each in expected])[:-1]
+    return [part.reshape(each.shape) for part, each in zip(np.split(found, ends), expected, strict=True)]
