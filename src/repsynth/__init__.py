@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from repsynth.api import plan as plan
     from repsynth.api import risk as risk
     from repsynth.api import synthesize as synthesize
+    from repsynth.data.reading import Reading as Reading
     from repsynth.errors import ConfigError as ConfigError
     from repsynth.errors import DataError as DataError
     from repsynth.errors import LedgerError as LedgerError
@@ -82,6 +83,7 @@ _PLACES = {
     "api": "attack audit check_table draft_schema evaluate expected_errors inspect_release "
     "measure_schema plan risk synthesize",
     "estimator": "RepsSynthesizer",
+    "data.reading": "Reading",
     "errors": "ConfigError DataError LedgerError ReleaseError RepsynthError RepsynthWarning SchemaError",
     "models.marginal.model": "Aim Mst",
     "models.naive_bayes": "NaiveBayes",

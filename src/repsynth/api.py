@@ -85,13 +85,11 @@ def plan(
 
 def settings_of(settings: Settings | str | Path | None, given: dict[str, Any]) -> Settings:
     """Return settings, from a `plan.toml` if they are a path, with those overridden that are given."""
-    if isinstance(settings, Settings):
-        kept: dict[str, Any] = {
-            name: value for name in settings.__struct_fields__ if (value := getattr(settings, name)) is not None
-        }
-    else:
-        kept = {} if settings is None else read_settings(Path(settings))
-    return Settings.of(**with_given(kept, given))
+    given = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(settings, Settings):
+        return Settings.of(**with_given({} if settings is None else read_settings(Path(settings)), given))
+    kept = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    return Settings.of(**with_given(kept, given)) if given else settings
 
 
 def synthesize(

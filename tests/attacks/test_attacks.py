@@ -38,7 +38,7 @@ from repsynth.attacks.intervals import Trials, area
 from repsynth.attacks.observing import contributions, observe, table_scores
 from repsynth.attacks.victims import Victims, choose_victims, coins
 from repsynth.auditing.targets import stored
-from repsynth.cli import main, render_attack
+from repsynth.cli import main, render
 from repsynth.data.records import Records, join
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, DataError
@@ -328,7 +328,7 @@ def test_every_line_is_judged_and_stamped(exposures: dict[str, Exposure]) -> Non
 @pytest.mark.parametrize("width", [80, 120])
 def test_an_interval_stays_on_its_line(width: int, exposures: dict[str, Exposure]) -> None:
     printed = io.StringIO()
-    render_attack.exposure(Console(file=printed, width=width), exposures["private"], Path("attack"))
+    render.exposure(Console(file=printed, width=width), exposures["private"], Path("attack"))
     lines = printed.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     line = found_in(exposures["private"], method=UNIFORM, attack="distance", decile=10)

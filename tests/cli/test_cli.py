@@ -668,9 +668,10 @@ def test_a_knob_that_the_plan_s_parts_do_not_have_is_refused(
 
 def test_keywords_beside_a_plan_count_more(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"{SAVED} --save p.toml --json") == 0
-    settings = repsynth.plan("schema.toml", settings="p.toml", mu=0.3, weights=repsynth.HingeExp(gamma=4.0)).settings
+    hinge = repsynth.HingeExp(gamma=4.0)
+    settings = repsynth.plan("schema.toml", settings="p.toml", mu=0.3, weights=hinge).settings
     assert (settings.epsilon, settings.mu, settings.delta) == (None, 0.3, 1e-6)
-    assert settings.weights == repsynth.HingeExp(gamma=4.0)
+    assert settings.weights == hinge
     assert settings.model == repsynth.Mst()
 
 

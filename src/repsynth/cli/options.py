@@ -54,7 +54,8 @@ class Options:
 
     def given(self, names: Iterable[str]) -> dict[str, Any]:
         """The options with these names that the user gave."""
-        return {name: value for name in names if (value := getattr(self, name, None)) is not None}
+        found = {name: getattr(self, name, None) for name in names}
+        return {name: value for name, value in found.items() if value is not None and value is not False}
 
     @property
     def read(self) -> Reading:
@@ -175,8 +176,8 @@ class DraftSchema(Paid):
     epsilon: Annotated[float | None, _flag("the privacy loss of the measurements", group=_PRIVATE)] = None
     delta: Annotated[float | None, _flag("its δ (default: 1e-10)", group=_PRIVATE)] = None
     one_row_per_person: Annotated[
-        bool | None, _flag("declare that nobody has more than one row; required", group=_PRIVATE)
-    ] = None
+        bool, _flag("declare that nobody has more than one row; required", group=_PRIVATE)
+    ] = False
     id: Annotated[
         list[str] | None,
         _flag("a column that identifies people and is not measured; repeatable", metavar="COLUMN", group=_PRIVATE),
