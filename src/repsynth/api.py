@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from repsynth.scoring.borrowed import Borrowed
     from repsynth.scoring.weights import Rule
 
+_COMMON = {"epsilon", "delta", "mu", "rho", "public_rows", "model", "weights", "scorer"}
+_COMMON |= {"outlier_epsilon", "outlier_fraction"}
+
 OnStep = Callable[[str, int, int], None]
 """Hears the name of a step before it begins, how many steps are done, and how many there are."""
 
@@ -68,19 +71,13 @@ def plan(
     >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="naive-bayes").charges)
     ['count', 'coarse histograms', 'scores', 'refined histograms', 'fine histograms', 'sums']
     """
-    given = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "mu": mu,
-        "rho": rho,
-        "public_rows": public_rows,
-        "model": model,
-        "weights": weights,
-        "scorer": scorer,
-        "outlier_epsilon": outlier_epsilon,
-        "outlier_fraction": outlier_fraction,
-    }
+    given = _common(locals())
     return make_plan(read.declared(_schema(schema)), settings_of(settings, given), _borrowed(scores_from))
+
+
+def _common(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings among the keywords of a function."""
+    return {name: value for name, value in keywords.items() if name in _COMMON}
 
 
 def settings_of(settings: Settings | str | Path | None, given: dict[str, Any]) -> Settings:
@@ -148,26 +145,12 @@ def synthesize(
     >>> release.sample(5).column_names
     ['age', 'smoker']
     """
+    given = _common(locals())
     from repsynth.data.sources import open_source
     from repsynth.pipeline.payment import open_payer
     from repsynth.pipeline.run import run
 
-    made = plan(
-        schema,
-        epsilon=epsilon,
-        delta=delta,
-        mu=mu,
-        rho=rho,
-        public_rows=public_rows,
-        model=model,
-        weights=weights,
-        scorer=scorer,
-        outlier_epsilon=outlier_epsilon,
-        outlier_fraction=outlier_fraction,
-        settings=settings,
-        scores_from=scores_from,
-        read=read,
-    )
+    made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
     known = cautions(made, made.public_rows)
     for text in known:
         warnings.warn(text, RepsynthWarning, stacklevel=2)
@@ -178,17 +161,9 @@ def synthesize(
     def on_round(done: "Round") -> None:
         on_step(f"training: round {done.done} of {done.of}", steps + done.done, steps + rounds)
 
-    release = run(
-        made,
-        source,
-        on_step=_counted(on_step, steps + rounds),
-        on_round=on_round,
-        on_rows=lambda done: on_rows(done, source.rows),
-        payer=payer,
-        rows=rows,
-        engine=engine,
-        cluster=cluster,
-    )
+    hooks: dict[str, Any] = {"on_step": _counted(on_step, steps + rounds), "on_round": on_round}
+    hooks["on_rows"] = lambda done: on_rows(done, source.rows)
+    release = run(made, source, payer=payer, rows=rows, engine=engine, cluster=cluster, **hooks)
     for text in release.warnings:
         if text not in known:
             _warn_after_payment(text)
@@ -427,7 +402,7 @@ def audit(
     from repsynth.auditing.targets import made_up_table
     from repsynth.data.sources import open_source
 
-    given = {"epsilon": epsilon, "delta": delta, "model": model, "weights": weights}
+    given = _common(locals())
     made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
     source = made_up_table(made.schema) if table is None else open_source(table, read)
     return attack(made, source, runs=runs, on_target=_counted(on_step, 5))
@@ -473,7 +448,7 @@ def attack(
     from repsynth.attacks.exposure import attack as carry_out
     from repsynth.data.sources import open_source
 
-    given = {"epsilon": epsilon, "delta": delta, "model": model, "weights": weights}
+    given = _common(locals())
     made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
     opened = open_source(table, read)
     others = None if holdout is None else open_source(holdout, read)

@@ -1,14 +1,15 @@
 """The options of every command. Flags, types and help follow from these classes.
 
+`Annotated` holds the type of an option, its help and, where needed, its flags, the name of its value and a group.
 This module imports neither NumPy nor a model. Settings of models, scorers and weight rules belong to their own
 classes, which plug-ins can add to; they are read only for a command that plans a run.
 """
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, dataclass, fields, make_dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, dataclass_transform, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
 
@@ -19,14 +20,11 @@ from repsynth.knobs import Knob, knobs_of
 _TABLE = Group("the table", sort_key=90)
 _CLUSTER = Group("where sums are computed", sort_key=91)
 _OUTPUT = Group("output", sort_key=92)
+_SAVED = {"output", "json", "show", "save"}
+"""Options that say where the output goes."""
 
 Tables = list[str]
 """Files, a folder, a 'pattern*', or the address of a database."""
-
-
-def _flag(text: str, *names: str, metavar: str | None = None, group: Group | None = None) -> Parameter:
-    more: dict[str, Any] = {"name": names or None, "metavar": metavar, "group": group}
-    return Parameter(help=text, **{name: value for name, value in more.items() if value})
 
 
 def _tables(text: str) -> Parameter:
@@ -38,19 +36,23 @@ _Train = Annotated[Tables | None, _tables("the table that the release was made f
 _Holdout = Annotated[Tables | None, _tables("real rows that are not in the table")]
 _ReleaseFolder = Annotated[Path, Parameter(help="release folder", metavar="RELEASE")]
 _Ledger = Annotated[Path, Parameter(help="ledger file", metavar="DB")]
-_Page = Annotated[Path, _flag("the page, an .html file", "--output", "-o", group=_OUTPUT)]
+_Page = Annotated[Path, "the page, an .html file"]
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of every command."""
+    """Options of every command. Subclasses are frozen dataclasses."""
 
     more: ClassVar[tuple[Callable[[], Iterable[tuple[str, Any]]], ...]] = ()
     """Functions that give the name and type of further options."""
     first: ClassVar[str] = ""
     """The option that needs no flag."""
 
-    json: Annotated[bool, _flag("print one JSON object, errors included", group=_OUTPUT)] = False
+    json: Annotated[bool, "print one JSON object, errors included"] = False
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def given(self, names: Iterable[str]) -> dict[str, Any]:
         """The options with these names that the user gave."""
@@ -66,7 +68,8 @@ class Options:
 def _knob(knob: Knob, group: Group, help: str = "") -> tuple[str, Any]:
     kind = float if float in knob.kinds else int if int in knob.kinds else str
     extra = knob.meta.extra or {}
-    flag = _flag(help + knob.describe(), extra.get("flag", knob.flag), metavar=extra.get("metavar"), group=group)
+    names = extra.get("flag", knob.flag)
+    flag = Parameter(names, help=help + knob.describe(), metavar=extra.get("metavar"), group=group)
     return knob.name, Annotated[kind | None, flag]
 
 
@@ -92,7 +95,7 @@ def _settings() -> Iterator[tuple[str, Any]]:
         kinds = "; ".join(f"{kind}: {_first_sentence(part)}" for kind, part in registry.items())
         default = Settings.__struct_defaults__[Settings.__struct_fields__.index(name)]
         usual = "by budget and schema" if default is None else default.name
-        yield name, Annotated[str | None, _flag(f"{kinds} ({usual})", metavar="NAME", group=group)]
+        yield name, Annotated[str | None, f"{kinds} ({usual})", "NAME", group]
         for knob, owners in registry.knobs().values():
             yield _knob(knob, group, f"{', '.join(owners)}: ")
 
@@ -106,20 +109,13 @@ def _first_sentence(kind: type) -> str:
     return text.split(". ")[0].split(": ")[0] if len(text) > 70 else text
 
 
-@dataclass(frozen=True, kw_only=True)
 class Planned(Options):
     """Options of a command that plans a run."""
 
-    schema: Annotated[Path, _flag("schema.toml: what is publicly known about the table")]
-    plan: Annotated[
-        Path | None, _flag("read settings from a file (plan --save); flags override it", metavar="TOML")
-    ] = None
+    schema: Annotated[Path, "schema.toml: what is publicly known about the table"]
+    plan: Annotated[Path | None, "read settings from a file (plan --save); flags override it", "TOML"] = None
     scores_from: Annotated[
-        Path | None,
-        _flag(
-            "an earlier release of a table with the same columns: use its scores and threshold at no cost",
-            metavar="RELEASE",
-        ),
+        Path | None, "use the scores and threshold of an earlier release of such a table; costs nothing", "RELEASE"
     ] = None
 
     @property
@@ -128,15 +124,13 @@ class Planned(Options):
         return self.given(name for name, _ in _settings())
 
 
-@dataclass(frozen=True, kw_only=True)
 class Paid(Options):
     """Options of a command that spends a budget."""
 
-    ledger: Annotated[Path | None, _flag("budget ledger to spend from (ledger init)", metavar="DB")] = None
-    dataset: Annotated[str | None, _flag("whose budget, if the ledger holds several")] = None
+    ledger: Annotated[Path | None, "budget ledger to spend from (ledger init)", "DB"] = None
+    dataset: Annotated[str | None, "whose budget, if the ledger holds several"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class DraftSchema(Paid):
     """Draft a schema from the data, to be confirmed by hand.
 
@@ -162,32 +156,24 @@ class DraftSchema(Paid):
     _PRIVATE: ClassVar = Group("a measured schema", sort_key=1)
 
     data: _Data
-    label: Annotated[str | None, _flag("the column that analysts will predict")] = None
-    output: Annotated[Path, _flag("the schema (default: schema.toml)", "--output", "-o", group=_OUTPUT)] = Path(
-        "schema.toml"
-    )
-    metadata: Annotated[Path | None, _flag("SDV's metadata of the table: types, ids, formats", metavar="JSON")] = (
-        None
-    )
+    label: Annotated[str | None, "the column that analysts will predict"] = None
+    output: Annotated[Path, "the schema (default: schema.toml)"] = Path("schema.toml")
+    metadata: Annotated[Path | None, "SDV's metadata of the table: types, ids, formats", "JSON"] = None
     to_sdv: Annotated[
-        Path | None, _flag("write SDV's metadata of the schema.toml named as DATA; read no table", metavar="JSON")
+        Path | None, "write SDV's metadata of the schema.toml named as DATA; read no table", "JSON"
     ] = None
-    private: Annotated[bool, _flag("measure the schema with noise", group=_PRIVATE)] = False
-    epsilon: Annotated[float | None, _flag("the privacy loss of the measurements", group=_PRIVATE)] = None
-    delta: Annotated[float | None, _flag("its δ (default: 1e-10)", group=_PRIVATE)] = None
-    one_row_per_person: Annotated[
-        bool, _flag("declare that nobody has more than one row; required", group=_PRIVATE)
-    ] = False
+    private: Annotated[bool, "measure the schema with noise", _PRIVATE] = False
+    epsilon: Annotated[float | None, "the privacy loss of the measurements", _PRIVATE] = None
+    delta: Annotated[float | None, "its δ (default: 1e-10)", _PRIVATE] = None
+    one_row_per_person: Annotated[bool, "declare that nobody has more than one row; required", _PRIVATE] = False
     id: Annotated[
-        list[str] | None,
-        _flag("a column that identifies people and is not measured; repeatable", metavar="COLUMN", group=_PRIVATE),
+        list[str] | None, "a column that identifies people and is not measured; repeatable", "COLUMN", _PRIVATE
     ] = None
     public_rows: Annotated[
-        int | None, _flag("the number of rows, if public: refuse a hopeless budget", metavar="N", group=_PRIVATE)
+        int | None, "the number of rows, if public: refuse a hopeless budget", "N", _PRIVATE
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Check(Options):
     """See what a schema makes of a table: a PRIVATE look.
 
@@ -201,10 +187,9 @@ class Check(Options):
     first = "data"
 
     data: _Data
-    schema: Annotated[Path, _flag("schema.toml, confirmed or not")]
+    schema: Annotated[Path, "schema.toml, confirmed or not"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Plan(Planned):
     """Show what a run would measure and cost; touches no data.
 
@@ -214,11 +199,10 @@ class Plan(Planned):
 
     more = (_settings,)
 
-    rows: Annotated[int, _flag("expected number of records, for display only (default: 10,000)")] = 10_000
-    save: Annotated[Path | None, _flag("write the settings to a file, for --plan", metavar="TOML")] = None
+    rows: Annotated[int, "expected number of records, for display only (default: 10,000)"] = 10_000
+    save: Annotated[Path | None, "write the settings to a file, for --plan", "TOML"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Synthesize(Planned, Paid):
     """Make a release and a synthetic table.
 
@@ -235,16 +219,11 @@ class Synthesize(Planned, Paid):
     first = "data"
 
     data: _Data
-    rows: Annotated[int | None, _flag("rows of the synthetic table (default: the released count)")] = None
-    output: Annotated[
-        Path | None, _flag("synthetic table (default: synthetic.csv)", "--output", "-o", group=_OUTPUT)
-    ] = None
-    release: Annotated[Path, _flag("release folder (default: release)", metavar="DIR", group=_OUTPUT)] = Path(
-        "release"
-    )
+    rows: Annotated[int | None, "rows of the synthetic table (default: the released count)"] = None
+    output: Annotated[Path | None, "synthetic table (default: synthetic.csv)"] = None
+    release: Annotated[Path, "release folder (default: release)", "DIR"] = Path("release")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sample(Options):
     """Draw more synthetic rows from a release; costs nothing.
 
@@ -255,22 +234,19 @@ class Sample(Options):
     first = "release"
 
     release: _ReleaseFolder
-    rows: Annotated[int | None, _flag("number of rows (default: the released count)", "--rows", "-n")] = None
-    output: Annotated[Path, _flag("a .csv or .parquet file", "--output", "-o", group=_OUTPUT)]
-    label: Annotated[str | None, _flag("only rows with this value of the label", metavar="VALUE")] = None
-    where: Annotated[
-        str | None, _flag("only rows that meet this, such as 'sex = \"F\" and age < 40'", metavar="CONDITION")
-    ] = None
+    rows: Annotated[int | None, "number of rows (default: the released count)", "--rows", "-n"] = None
+    output: Annotated[Path, "a .csv or .parquet file"]
+    label: Annotated[str | None, "only rows with this value of the label", "VALUE"] = None
+    where: Annotated[str | None, "only rows that meet this, such as 'sex = \"F\" and age < 40'", "CONDITION"] = (
+        None
+    )
     given_rows: Annotated[
-        Path | None, _flag("complete these rows: a file with some of the columns", "--given", metavar="TABLE")
+        Path | None, "complete these rows: a file with some of the columns", "--given", "TABLE"
     ] = None
-    ignore_rule: Annotated[
-        list[int] | None, _flag("do not enforce this rule of the schema; repeatable", metavar="NUMBER")
-    ] = None
-    seed: Annotated[int | None, _flag("draw the same rows again; safe, as sampling is free")] = None
+    ignore_rule: Annotated[list[int] | None, "do not enforce this rule of the schema; repeatable", "NUMBER"] = None
+    seed: Annotated[int | None, "draw the same rows again; safe, as sampling is free"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Inspect(Options):
     """Show what a release cost, and how the loss is spread.
 
@@ -282,7 +258,6 @@ class Inspect(Options):
     release: _ReleaseFolder
 
 
-@dataclass(frozen=True, kw_only=True)
 class Report(Options):
     """Write a release as one page that everybody can read.
 
@@ -302,13 +277,12 @@ class Report(Options):
 
     release: _ReleaseFolder
     output: _Page
-    curator: Annotated[bool, _flag("write the PRIVATE page for the curator")] = False
+    curator: Annotated[bool, "write the PRIVATE page for the curator"] = False
     train: _Train = None
     holdout: _Holdout = None
-    attack: Annotated[Path | None, _flag("also show the results of repsynth attack", metavar="DIR")] = None
+    attack: Annotated[Path | None, "also show the results of repsynth attack", "DIR"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Explore(Options):
     """Write a page to choose a plan with; touches no data.
 
@@ -319,12 +293,11 @@ class Explore(Options):
     $ repsynth explore --release release -o explore.html
     """
 
-    schema: Annotated[Path | None, _flag("schema.toml, confirmed (default: the release's)")] = None
-    release: Annotated[Path | None, _flag("release folder to start from", metavar="DIR")] = None
+    schema: Annotated[Path | None, "schema.toml, confirmed (default: the release's)"] = None
+    release: Annotated[Path | None, "release folder to start from", "DIR"] = None
     output: _Page
 
 
-@dataclass(frozen=True, kw_only=True)
 class Risk(Options):
     """Write each record's own loss to a PRIVATE file for the curator.
 
@@ -335,12 +308,11 @@ class Risk(Options):
     first = "data"
 
     data: _Data
-    release: Annotated[Path, _flag("release folder", metavar="DIR")]
-    output: Annotated[Path, _flag("dossier, a .parquet file; PRIVATE", "--output", "-o", group=_OUTPUT)]
-    show: Annotated[bool, _flag("also print its PRIVATE summary", group=_OUTPUT)] = False
+    release: Annotated[Path, "release folder", "DIR"]
+    output: Annotated[Path, "dossier, a .parquet file; PRIVATE"]
+    show: Annotated[bool, "also print its PRIVATE summary"] = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class LedgerInit(Options):
     """Give a dataset its total budget, once.
 
@@ -354,10 +326,9 @@ class LedgerInit(Options):
     first = "ledger"
 
     ledger: _Ledger
-    dataset: Annotated[str, _flag("its name in the ledger (default: data)")] = "data"
+    dataset: Annotated[str, "its name in the ledger (default: data)"] = "data"
 
 
-@dataclass(frozen=True, kw_only=True)
 class LedgerShow(Options):
     """Show what was spent, by whom and when, and what remains.
 
@@ -367,10 +338,9 @@ class LedgerShow(Options):
     first = "ledger"
 
     ledger: _Ledger
-    dataset: Annotated[str | None, _flag("only this one")] = None
+    dataset: Annotated[str | None, "only this one"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Audit(Planned):
     """Attack the mechanism and compare with its claims.
 
@@ -387,10 +357,9 @@ class Audit(Planned):
     data: Annotated[
         Tables | None, Parameter(help="a table (default: one made up from the schema)", metavar="DATA")
     ] = None
-    runs: Annotated[int, _flag("runs per record (default: 100,000)")] = 100_000
+    runs: Annotated[int, "runs per record (default: 100,000)"] = 100_000
 
 
-@dataclass(frozen=True, kw_only=True)
 class Evaluate(Options):
     """Measure what a synthetic table is good for: a PRIVATE look.
 
@@ -412,15 +381,12 @@ class Evaluate(Options):
         Tables | None, _tables("the synthetic table, as repsynth writes it (default: drawn from the release)")
     ] = None
     holdout: _Holdout = None
-    schema: Annotated[Path | None, _flag("schema.toml (default: the release's)")] = None
-    release: Annotated[Path | None, _flag("release folder; alone, it needs no table", metavar="DIR")] = None
-    label: Annotated[str | None, _flag("the column to predict (default: the schema's label)")] = None
-    output: Annotated[
-        Path | None, _flag("folder for all numbers; PRIVATE", "--output", "-o", metavar="DIR", group=_OUTPUT)
-    ] = None
+    schema: Annotated[Path | None, "schema.toml (default: the release's)"] = None
+    release: Annotated[Path | None, "release folder; alone, it needs no table", "DIR"] = None
+    label: Annotated[str | None, "the column to predict (default: the schema's label)"] = None
+    output: Annotated[Path | None, "folder for all numbers; PRIVATE", "DIR"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Attack(Planned):
     """See who could still be found: a PRIVATE look.
 
@@ -438,27 +404,23 @@ class Attack(Planned):
 
     train: Annotated[Tables, _tables("the table")]
     holdout: _Holdout = None
-    targets: Annotated[int, _flag("records under attack (default: 100)", metavar="N")] = 100
-    runs: Annotated[int, _flag("runs of each method (default: 64)", metavar="K")] = 64
-    jobs: Annotated[int | None, _flag("processes (default: all processors)", metavar="J")] = None
-    power: Annotated[bool, _flag("also attack without noise: an attack that fails there proves nothing")] = False
-    seed: Annotated[int, _flag("choice of the targets, and coins (default: 0)")] = 0
-    output: Annotated[Path, _flag("folder for all runs; PRIVATE", "--output", "-o", metavar="DIR", group=_OUTPUT)]
+    targets: Annotated[int, "records under attack (default: 100)", "N"] = 100
+    runs: Annotated[int, "runs of each method (default: 64)", "K"] = 64
+    jobs: Annotated[int | None, "processes (default: all processors)", "J"] = None
+    power: Annotated[bool, "also attack without noise: an attack that fails there proves nothing"] = False
+    seed: Annotated[int, "choice of the targets, and coins (default: 0)"] = 0
+    output: Annotated[Path, "folder for all runs; PRIVATE", "DIR"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Demo(Options):
     """Run everything once on simulated data.
 
     $ repsynth demo -o demo
     """
 
-    output: Annotated[Path, _flag("folder for all files (default: demo)", "--output", "-o", group=_OUTPUT)] = Path(
-        "demo"
-    )
+    output: Annotated[Path, "folder for all files (default: demo)"] = Path("demo")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Completion(Options):
     """Print a script that makes a shell complete commands and flags.
 
@@ -493,11 +455,10 @@ COMMANDS: dict[str, type[Options]] = {
 
 def parser_of(kind: type[Options]) -> Callable[..., Options]:
     """Return a function whose parameters are a command's options and which returns them as one value."""
-    further = [(name, hint, None) for more in kind.more for name, hint in more()]
-    whole = make_dataclass(
-        kind.__name__, further, bases=(kind,), frozen=True, kw_only=True, namespace={"__module__": __name__}
-    )
-    hints = get_type_hints(whole, include_extras=True)
+    further = {name: hint for more in kind.more for name, hint in more()}
+    body = {"__annotations__": further, "__module__": __name__, **dict.fromkeys(further)}
+    whole: Any = type(kind.__name__, (kind,), body)
+    hints = {name: _hint(name, hint) for name, hint in get_type_hints(whole, include_extras=True).items()}
     found = sorted(fields(whole), key=lambda each: each.name != kind.first)
 
     def parse(*words: Any, **flags: Any) -> Options:
@@ -516,3 +477,17 @@ def parser_of(kind: type[Options]) -> Callable[..., Options]:
         ]
     )
     return parse
+
+
+def _hint(name: str, hint: Any) -> Any:
+    """Make a parameter of the help, metavar, flags and group in an annotation."""
+    kind, *about = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if not about or isinstance(about[0], Parameter):
+        return hint
+    help, *words = (word for word in about if isinstance(word, str))
+    flags = [word for word in words if word.startswith("-")]
+    metavar = next((word for word in words if not word.startswith("-")), None)
+    group = _OUTPUT if name in _SAVED else next((each for each in about if isinstance(each, Group)), None)
+    flags = ["--output", "-o"] if name == "output" else flags
+    more: dict[str, Any] = {} if group is None else {"group": group}
+    return Annotated[kind, Parameter(flags or None, help=help, metavar=metavar, **more)]

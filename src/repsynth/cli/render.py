@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from repsynth.columns.cells import first_cells
 from repsynth.curator.check import ColumnCheck, TableCheck
 from repsynth.curator.dossier import Summary
 from repsynth.curator.draft import Draft
+from repsynth.curator.infer import Decision
 from repsynth.curator.private_schema import MeasuredDraft
 from repsynth.curator.profile import percent
 from repsynth.evaluation.measures import Measure, show
@@ -133,9 +134,9 @@ def _print_unit(console: Console, schema: Schema) -> None:
         console.print(f"Persons: {escape(of_persons(schema.person))}.")
 
 
-def warnings(console: Console, texts: Iterable[str]) -> None:
+def warnings(console: Console, texts: Iterable[str], word: str = "warning") -> None:
     for text in texts:
-        console.print(f"[yellow]warning:[/yellow] {escape(text)}")
+        console.print(f"[yellow]{word}:[/yellow] {escape(text)}")
 
 
 def outcome(
@@ -192,10 +193,8 @@ def count(rows: int) -> str:
 
 def balance_data(balance: Balance) -> dict[str, Any]:
     return {
-        "dataset": balance.dataset,
-        "unit": balance.unit,
-        "neighbours": balance.neighbours,
-        "limit": {"epsilon": balance.limit.epsilon, "delta": balance.limit.delta, "mu": balance.limit.mu},
+        **{name: getattr(balance, name) for name in ("dataset", "unit", "neighbours")},
+        "limit": {name: getattr(balance.limit, name) for name in ("epsilon", "delta", "mu")},
         "spent": {
             "epsilon": balance.spent_epsilon,
             "mu": balance.spent_bound.mu,
@@ -204,16 +203,8 @@ def balance_data(balance: Balance) -> dict[str, Any]:
         },
         "remaining": {"epsilon": balance.epsilon(balance.remaining), "mu": balance.remaining.mu},
         "runs": [
-            {
-                "run": s.run,
-                "who": s.who,
-                "what": s.what,
-                "when": s.when,
-                "mu": s.loss.mu,
-                "epsilon": balance.epsilon_alone(s),
-                "share": balance.share(s.bound),
-                "finished": s.finished,
-            }
+            {name: getattr(s, name) for name in ("run", "who", "what", "when", "finished")}
+            | {"mu": s.loss.mu, "epsilon": balance.epsilon_alone(s), "share": balance.share(s.bound)}
             for s in balance.spendings
         ],
     }
@@ -296,7 +287,7 @@ def _print_outliers(console: Console, release: Release) -> None:
 
 
 def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
-    """Sensitivity and noise of a measurement, in records."""
+    """Return the sensitivity and noise of a measurement, in records."""
     if isinstance(event, ExponentialEvent):
         return "1.000", f"η = {at_most(event.eta, 3)} × {event.rounds}"
     assert noise is not None
@@ -362,14 +353,16 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             "is public before the run."
         )
     _print_training(console, plan, rows)
-    _print_resources(console, plan, rows)
-
+    resources = plan.model.resources(plan, rows)
+    taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
+    console.print(
+        f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
+        "as many included; reading and writing files come on top."
+    )
     console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
+    formats = {"bins": ",", "expected": ",.0f", "sigma": ",.0f", "relative": ".0%"}
     bins = (
-        (
-            *(escape(row["column"]), f"{row['bins']:,}", f"{row['expected']:,.0f}"),
-            *(f"{row['sigma']:,.0f}", f"{row['relative']:.0%}"),
-        )
+        (escape(row["column"]), *(format(row[name], form) for name, form in formats.items()))
         for row in _planned_bins(plan, rows)
     )
     headers = ("column", "bins", "records per bin", "noise σ", "noise / records")
@@ -404,7 +397,7 @@ def _warnings(plan: Plan, rows: int) -> list[str]:
 
 
 def _outlier_weight(plan: Plan) -> float:
-    """The largest weight above the threshold; 1 where there is none."""
+    """Return the largest weight above the threshold; 1 if there is none."""
     if SCORES not in plan.charges and plan.borrowed is None:
         return 1.0
     rule = plan.rule
@@ -427,7 +420,7 @@ def _print_curve(console: Console, plan: Plan) -> None:
 
 
 def _training(plan: Plan, rows: int) -> dict[str, Any] | None:
-    """The rounds of training and their noise, with the batch to expect."""
+    """Return the rounds of training, their noise and the expected batch."""
     training = plan.training
     if training is None:
         return None
@@ -481,27 +474,22 @@ def _row_sensitivity(plan: Plan, charge: Charge) -> float:
     return plan.model.sensitivity(plan.schema, charge.name)
 
 
-def _print_resources(console: Console, plan: Plan, rows: int) -> None:
-    resources = plan.model.resources(plan, rows)
-    taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
-    console.print(
-        f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
-        "as many included; reading and writing files come on top."
-    )
-
-
 def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
     sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[COARSE].per_row)
-    result = []
-    for bins in first_cells(plan.schema, rows=rows, sigma=sigma):
-        count = bins.values
-        noise = {"sigma": sigma, "relative": sigma / (rows / count)}
-        result.append({"column": bins.column.name, "bins": count, "expected": rows / count, **noise})
-    return result
+    return [
+        {
+            "column": bins.column.name,
+            "bins": bins.values,
+            "expected": rows / bins.values,
+            "sigma": sigma,
+            "relative": sigma / (rows / bins.values),
+        }
+        for bins in first_cells(plan.schema, rows=rows, sigma=sigma)
+    ]
 
 
 def expected(console: Console, found: Expected) -> None:
-    """What an analyst may rely on, from the release alone."""
+    """Print what an analyst may rely on, from the release alone."""
     console.print(
         "[bold]What an analyst may rely on[/bold], from the released noise alone (may be published), 95 %:\n"
     )
@@ -577,15 +565,13 @@ def _points(standard_error: float) -> str:
 
 def draft(console: Console, draft: Draft, path: Path) -> None:
     console.print(_PRIVATE)
-    table = make_table("column", "type", "why", right_from=3)
+    rows = [(_named(column.name), _kind(column), escape(column.reason)) for column in draft.columns]
+    print_table(console, ("column", "type", "why"), rows, right_from=3)
+    console.print()
     by_warning: dict[str, list[str]] = {}
     for column in draft.columns:
-        kind = "[yellow]id[/yellow]" if column.type == "id" else column.type
-        table.add_row(_named(column.name), kind, escape(column.reason))
         for warning in column.warnings:
             by_warning.setdefault(warning, []).append(_named(column.name))
-    console.print(table)
-    console.print()
     warnings(console, draft.warnings)
     for warning, names in by_warning.items():
         console.print(f"[yellow]warning:[/yellow] [bold]{', '.join(names)}[/bold]: {escape(warning)}")
@@ -598,12 +584,12 @@ def draft(console: Console, draft: Draft, path: Path) -> None:
 
 def measured(console: Console, draft: MeasuredDraft, path: Path) -> None:
     console.print(f"Spent {guarantee(draft.epsilon, draft.delta)}.\n")
-    table = make_table("column", "type", "what was found", right_from=3)
+    rows = []
     for column in draft.columns:
-        kind = "[yellow]id[/yellow]" if column.type == "id" else column.type
         bounds = " to ".join(line.split(" = ")[1] for line in column.lines if line.startswith(("min", "max")))
-        table.add_row(escape(column.name), kind, escape(f"{column.reason}: {bounds}" if bounds else column.reason))
-    console.print(table)
+        found = f"{column.reason}: {bounds}" if bounds else column.reason
+        rows.append((escape(column.name), _kind(column), escape(found)))
+    print_table(console, ("column", "type", "what was found"), rows, right_from=3)
     console.print(
         f"\nWhat it cannot find: values in fewer than about {draft.fewest:,} rows, and what lies beyond a bound "
         f"with fewer than about {draft.least:,} rows."
@@ -624,22 +610,24 @@ def check(console: Console, checked: TableCheck) -> None:
     table = make_table("column", "type", *headers)
     touched = [column for column in checked.columns if any(_parts(column))]
     for column in touched:
-        table.add_row(
-            _named(column.name), column.type, *(percent(part) if part else "" for part in _parts(column))
-        )
+        parts = (percent(part) if part else "" for part in _parts(column))
+        table.add_row(_named(column.name), column.type, *parts)
     whole = len(checked.columns) - len(touched)
     console.print(f"{checked.rows:,} rows. Of {whole} columns, every cell is read as it is.")
     if touched:
-        console.print("Of the others, so many cells are:\n")
+        console.print("Cells of the other columns:\n")
         console.print(table)
     console.print()
-    for finding in checked.findings:
-        console.print(f"[yellow]note:[/yellow] {escape(finding)}")
+    warnings(console, checked.findings, "note")
     for column in checked.columns:
         for finding in column.findings:
             console.print(f"[yellow]note:[/yellow] [bold]{_named(column.name)}[/bold]: {escape(finding)}")
     if checked.clean:
         console.print("The schema fits: nothing to look at.")
+
+
+def _kind(column: Decision) -> str:
+    return "[yellow]id[/yellow]" if column.type == "id" else column.type
 
 
 def _named(column: str) -> str:
@@ -652,7 +640,7 @@ def _parts(column: ColumnCheck) -> tuple[float, ...]:
 
 
 def dossier(console: Console, output: Path, summary: Summary | None) -> None:
-    """Where the dossier is; its summary only when asked for."""
+    """Print where the dossier is, and its summary only when asked for."""
     private = "[bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it."
     console.print(f"Wrote {escape(str(output))}: {private}")
     if summary is None:
@@ -679,7 +667,7 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
 
 
 def audit_data(findings: list[Finding], publishable: bool) -> dict[str, Any]:
-    """An audit as plain data. Where a model was trained, there is no μ."""
+    """Return an audit as plain data. A trained model has no μ."""
     return {
         "publishable": publishable,
         "exceeded": any(finding.exceeded for finding in findings),
@@ -746,8 +734,7 @@ def evaluation(console: Console, found: "Evaluation") -> None:
     _print_measures(console, found.measures)
     _print_groups(console, found)
     console.print()
-    for name, why in found.left_out.items():
-        console.print(f"[yellow]left out:[/yellow] {escape(name)}: {escape(why)}")
+    warnings(console, (f"{name}: {why}" for name, why in found.left_out.items()), "left out")
     warnings(console, found.warnings)
 
 
@@ -827,8 +814,7 @@ def exposure(console: Console, found: "Exposure", folder: Path) -> None:
         console.print("\n[bold]Guesses[/bold] about people of the table against people from outside")
         _guesses(console, found.guesses)
     _proven(console, found)
-    for note in found.notes:
-        console.print(f"[yellow]note:[/yellow] {escape(note)}")
+    warnings(console, found.notes, "note")
     console.print("\n[bold]What the attacker has[/bold], each on top of the one before")
     attacks = dict.fromkeys(line.attack for line in lines)
     print_table(console, ("attack", ""), ((name, ATTACKS[name]) for name in attacks), right_from=99)
@@ -836,21 +822,13 @@ def exposure(console: Console, found: "Exposure", folder: Path) -> None:
 
 
 def _attacks(console: Console, lines: Iterable["Line"]) -> None:
-    columns: dict[str, Callable[[Line], str]] = {
-        "AUC": lambda line: _interval(line, line.area, ""),
-        "advantage": lambda line: _interval(line, line.advantage, "+"),
-        "found at 1 %": lambda line: _rate(line, line.rate_at_1),
-    }
-    shown = [name for name in columns if name != "advantage" or console.width >= 112]
-    table = make_table("attack", "weights", *shown, "verdict", right_from=99)
-    last = ""
+    rows, last = [], ""
     for line in lines:
         name = line.attack if line.attack != last else ""
-        table.add_row(name, _METHODS[line.method], *(columns[each](line) for each in shown), _verdict(line))
+        numbers = (_interval(line, line.area), _rate(line, line.rate_at_1))
+        rows.append((name, _METHODS[line.method], *numbers, _verdict(line)))
         last = line.attack
-    console.print(table)
-    if len(shown) < len(columns):
-        console.print("[dim]Column hidden to fit the screen: advantage (--json has all).[/dim]")
+    print_table(console, ("attack", "weights", "AUC", "found at 1 %", "verdict"), rows, right_from=99)
 
 
 def _verdict(line: "Line") -> str:
@@ -860,12 +838,10 @@ def _verdict(line: "Line") -> str:
     return line.verdict if dim else f"[yellow]{line.verdict}[/yellow]"
 
 
-def _interval(line: "Line", found: "Estimate", sign: str) -> str:
+def _interval(line: "Line", found: "Estimate") -> str:
     if line.attack == _BEST:  # a bound
-        return f"{sign}{fixed_at_most(found.value, 2)}"
-    return f"{found.value:{sign}.2f}" + escape(
-        f" [{fixed_at_least(found.low, 2)}, {fixed_at_most(found.high, 2)}]"
-    )
+        return fixed_at_most(found.value, 2)
+    return escape(f"{found.value:.2f} [{fixed_at_least(found.low, 2)}, {fixed_at_most(found.high, 2)}]")
 
 
 def _rate(line: "Line", found: "Estimate | None") -> str:
@@ -889,33 +865,19 @@ def _deciles(console: Console, found: "Exposure") -> None:
         cells = []
         for method in methods:
             seen, best = by_key.get((decile, method, name)), by_key[decile, method, _BEST]
-            cells += ["" if seen is None else _interval(seen, seen.area, ""), fixed_at_most(best.area.value, 2)]
+            cells += ["" if seen is None else _interval(seen, seen.area), fixed_at_most(best.area.value, 2)]
         table.add_row(str(decile), str(best.targets), *cells)
     console.print(table)
 
 
 def _guesses(console: Console, guesses: "list[Guess]") -> None:
-    wide = console.width >= 110
-    numbers = ("members", "others", *(("excess", "interval") if wide else ()))
-    table = make_table("guess", "weights", *numbers, "verdict", right_from=99)
-    for column in table.columns[2:-1]:
-        column.justify = "right"
-    last = ""
+    rows, last = [], ""
     for guess in sorted(guesses, key=lambda guess: (guess.kind, list(_METHODS).index(guess.method))):
-        found = guess.verdict.startswith("members")
-        low, high = guess.excess.low, guess.excess.high
-        ends = f"{'+' * (low >= 0)}{percent_at_least(low)} to {'+' * (high >= 0)}{percent_at_most(high)}"
-        excess = (f"{guess.excess.value:+.1%}", ends)
-        table.add_row(
-            guess.kind if guess.kind != last else "",
-            _METHODS[guess.method],
-            f"{guess.members.value:.1%}",
-            f"{guess.others.value:.1%}",
-            *(excess if wide else ()),
-            f"[yellow]{guess.verdict}[/yellow]" if found else guess.verdict,
-        )
+        verdict = f"[yellow]{guess.verdict}[/yellow]" if guess.verdict.startswith("members") else guess.verdict
+        rates = (f"{guess.members.value:.1%}", f"{guess.others.value:.1%}")
+        rows.append((guess.kind if guess.kind != last else "", _METHODS[guess.method], *rates, verdict))
         last = guess.kind
-    console.print(table)
+    print_table(console, ("guess", "weights", "members", "others", "verdict"), rows, right_from=99)
 
 
 def _proven(console: Console, found: "Exposure") -> None:
@@ -944,7 +906,7 @@ def _proven(console: Console, found: "Exposure") -> None:
 
 
 def rounded_up(epsilon: float) -> float:
-    """A bound to three digits: never below itself.
+    """Round a bound up to three digits.
 
     >>> rounded_up(0.24011), rounded_up(1.0)
     (0.241, 1.0)
@@ -953,7 +915,7 @@ def rounded_up(epsilon: float) -> float:
 
 
 def guarantee(epsilon: float, delta: float) -> str:
-    """ε at δ, in words.
+    """Return ε at δ in words.
 
     >>> guarantee(0.99999999, 1e-9)
     'ε = 1 at δ = 1e-09'
@@ -962,12 +924,12 @@ def guarantee(epsilon: float, delta: float) -> str:
 
 
 def _gaussian(mu: float | None, rho: float | None) -> str:
-    """The same as μ and ρ; a training has neither."""
+    """Return the same budget as μ and ρ; a training has neither."""
     return "" if mu is None or rho is None else f"   (μ = {at_most(mu)}, ρ = {at_most(rho)})"
 
 
 def bar(fraction: float) -> str:
-    """A bar for a fraction between 0 and 1."""
+    """Draw a fraction between 0 and 1."""
     return "█" * round(30 * min(max(fraction, 0.0), 1.0))
 
 
@@ -981,7 +943,7 @@ def print_table(
 
 
 def make_table(*headers: str, right_from: int = 2) -> Table:
-    """A plain table; columns from `right_from` on hold numbers."""
+    """Make a plain table. Columns from `right_from` on hold numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     for i, header in enumerate(headers):
         right = i >= right_from and header != ""
