@@ -49,14 +49,11 @@ class Knob:
     kinds: tuple[type, ...]
     default: Any
     meta: msgspec.Meta
+    flag: str
 
     @property
     def words(self) -> str:
         return self.name.replace("_", " ")
-
-    @property
-    def flag(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
 
     def describe(self) -> str:
         """Return the description and, if it does not say it, the default."""
@@ -104,17 +101,22 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+_KNOBS: dict[type, tuple[Knob, ...]] = {}
+
+
 def knobs_of(kind: type[msgspec.Struct]) -> tuple[Knob, ...]:
     """Return the knobs of a struct: its fields that have a description."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    found = []
-    for field in msgspec.structs.fields(kind):
-        hint = hints[field.name]
-        metas = [meta for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
-        if metas:
-            inner = typing.get_args(hint)[0]
-            found.append(Knob(field.name, typing.get_args(inner) or (inner,), field.default, metas[0]))
-    return tuple(found)
+    if kind not in _KNOBS:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        found = []
+        for field in msgspec.structs.fields(kind):
+            metas = [m for m in getattr(hints[field.name], "__metadata__", ()) if isinstance(m, msgspec.Meta)]
+            if metas:
+                inner = typing.get_args(hints[field.name])[0]
+                flag = f"--{field.name.replace('_', '-')}"
+                found.append(Knob(field.name, typing.get_args(inner) or (inner,), field.default, metas[0], flag))
+        _KNOBS[kind] = tuple(found)
+    return _KNOBS[kind]
 
 
 Part = TypeVar("Part", bound=Knobs)

@@ -91,7 +91,7 @@ def make_app(words: Sequence[str] | None = None):  # type: ignore[no-untyped-def
         help=_wrapped(INTRO),
         version=f"repsynth {__version__}",
         help_format="plaintext",
-        default_parameter=Parameter(negative=(), show_default=False),
+        default_parameter=Parameter(negative=(), show_default=False, allow_repeating=True),
         result_action="return_value",
     )
     app.command(App(name="ledger", help=LEDGER, sort_key=9))

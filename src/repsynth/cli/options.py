@@ -121,7 +121,9 @@ class Planned(Options):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that the user gave as flags."""
-        return self.given(name for name, _ in _settings())
+        from repsynth.planning.settings import PARTS, keywords
+
+        return self.given([*PARTS, *keywords()])
 
 
 class Paid(Options):
