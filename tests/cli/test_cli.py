@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -23,7 +24,7 @@ from repsynth.cli.options import COMMANDS
 from repsynth.data.decode import arrow_schema
 from repsynth.data.write import write_table
 from repsynth.pipeline.run import run as run_plan
-from repsynth.schema import load_schema
+from repsynth.schema import load_schema, parse_schema
 
 
 @pytest.fixture
@@ -33,6 +34,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "schema.toml").write_text(ALL_TYPES)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release of these people."""
+    folder = tmp_path_factory.mktemp("kept")
+    repsynth.synthesize(make_people(600), parse_schema(ALL_TYPES), epsilon=1.0).save(folder / "release")
+    return folder / "release"
+
+
+@pytest.fixture
+def with_release(folder: Path, kept: Path) -> Path:
+    """The folder with a release, and tables that do not fit the schema."""
+    header = (folder / "people.csv").read_text().splitlines()[0]
+    (folder / "empty.csv").write_text("")
+    (folder / "fewer.csv").write_text("age\n3\n")
+    (folder / "more.csv").write_text(header + ",secret\n")
+    (folder / "twice.csv").write_text(header + ',"age"\n')
+    shutil.copytree(kept, folder / "kept")
+    return folder
 
 
 def files(folder: Path) -> set[str]:
@@ -368,64 +389,87 @@ GOOD = "synthesize people.csv --schema schema.toml --epsilon 1"
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("command", "kind", "message"),
     [
-        ("synthesize absent.csv --schema schema.toml --epsilon 1", "no such file"),
-        ("synthesize people.csv --schema absent.toml --epsilon 1", "check the path"),
-        ("synthesize empty.csv --schema schema.toml --epsilon 1", "empty file"),
-        ("synthesize fewer.csv --schema schema.toml --epsilon 1", "no column"),
-        ("synthesize more.csv --schema schema.toml --epsilon 1", "not in the schema (position 8)"),
-        ("synthesize twice.csv --schema schema.toml --epsilon 1", "more than once"),
-        ("synthesize people.csv --schema schema.toml", "exactly one of epsilon, mu or rho"),
-        ("synthesize people.csv --schema schema.toml --epsilon 0", "above 0"),
-        ("synthesize people.csv --schema schema.toml --epsilon -1", "above 0"),
-        ("synthesize people.csv --schema schema.toml --epsilon nan", "must be a number"),
-        (f"{GOOD} --delta 1", "between 0 and 1"),
-        (f"{GOOD} --delta 0", "between 0 and 1"),
-        (f"{GOOD} --outlier-epsilon 2", "above the whole budget"),
-        (f"{GOOD} --outlier-epsilon 0.001", "out of reach"),
-        (f"{GOOD} --outlier-epsilon 0.5 --max-lost-mass 0.1", "give one"),
-        (f"{GOOD} --weights uniform --max-lost-mass 0.1", "no strength"),
-        (f"{GOOD} --rows -3", "cannot be negative"),
-        (f"{GOOD} -o table.xlsx", "end it in .csv or .parquet"),
-        (f"{GOOD} -o nowhere/table.csv", "no such folder"),
-        (f"{GOOD} --release schema.toml", "already exists"),
-        (f"{GOOD} --model magic", "unknown model"),
-        (f"{GOOD} --public-rows 0", "between 1 and 1,000,000,000,000"),
-        (f"{GOOD} -o people.csv", "already exists"),
-        ("sample absent -n 5 -o out.csv", "cannot be read"),
-        ("inspect people.csv", "cannot be read"),
-        ("schema absent.csv -o s.toml", "no such file"),
-        ("schema people.csv -o schema.toml", "already exists"),
-        ("schema people.csv --label nobody -o s.toml", "not one of the columns"),
-        ("check more.csv --schema schema.toml", "not in the schema (position 8)"),
+        ("schema absent.csv -o s.toml", "DataError", "no such file"),
+        ("schema people.csv --label nobody -o s.toml", "DataError", "not one of the columns"),
+        ("schema people.csv -o schema.toml", "ConfigError", "already exists"),
+        ("check absent.csv --schema schema.toml", "DataError", "no such file"),
+        ("check more.csv --schema schema.toml", "DataError", "not in the schema (position 8)"),
+        ("plan --schema schema.toml --epsilon 1 --model magic", "ConfigError", "unknown model"),
+        ("plan --schema schema.toml --plan absent.toml", "ConfigError", "cannot be read"),
+        ("synthesize absent.csv --schema schema.toml --epsilon 1", "DataError", "no such file"),
+        ("synthesize people.csv --schema absent.toml --epsilon 1", "SchemaError", "check the path"),
+        ("synthesize empty.csv --schema schema.toml --epsilon 1", "DataError", "empty file"),
+        ("synthesize fewer.csv --schema schema.toml --epsilon 1", "DataError", "no column"),
+        ("synthesize more.csv --schema schema.toml --epsilon 1", "DataError", "not in the schema (position 8)"),
+        ("synthesize twice.csv --schema schema.toml --epsilon 1", "DataError", "more than once"),
+        ("synthesize people.csv --schema schema.toml", "ConfigError", "exactly one of epsilon, mu or rho"),
+        (f"{GOOD} --epsilon 0", "ConfigError", "above 0"),
+        (f"{GOOD} --epsilon -1", "ConfigError", "above 0"),
+        (f"{GOOD} --epsilon nan", "ConfigError", "must be a number"),
+        (f"{GOOD} --delta 1", "ConfigError", "between 0 and 1"),
+        (f"{GOOD} --delta 0", "ConfigError", "between 0 and 1"),
+        (f"{GOOD} --outlier-epsilon 2", "ConfigError", "above the whole budget"),
+        (f"{GOOD} --outlier-epsilon 0.001", "ConfigError", "out of reach"),
+        (f"{GOOD} --outlier-epsilon 0.5 --max-lost-mass 0.1", "ConfigError", "give one"),
+        (f"{GOOD} --weights uniform --max-lost-mass 0.1", "ConfigError", "no strength"),
+        (f"{GOOD} --rows -3", "ConfigError", "cannot be negative"),
+        (f"{GOOD} -o table.xlsx", "ConfigError", "end it in .csv or .parquet"),
+        (f"{GOOD} -o nowhere/table.csv", "ConfigError", "no such folder"),
+        (f"{GOOD} --release schema.toml", "ConfigError", "already exists"),
+        (f"{GOOD} -o people.csv", "ConfigError", "already exists"),
+        (f"{GOOD} --public-rows 0", "ConfigError", "between 1 and 1,000,000,000,000"),
+        (f"{GOOD} --ledger absent.db", "LedgerError", "absent.db"),
+        (f"{GOOD} --engine steam", "ConfigError", "unknown engine"),
+        ("sample absent -o x.csv", "ReleaseError", "cannot be read"),
+        ("sample kept -n -1 -o x.csv", "ConfigError", "number of rows"),
+        ("inspect people.csv", "ReleaseError", "cannot be read"),
+        ("risk absent.csv --release kept -o d.parquet", "DataError", "no such file"),
+        ("risk more.csv --release kept -o d.parquet", "DataError", "not in the schema"),
+        ("ledger init ledger.db", "ConfigError", "exactly one of epsilon, mu or rho"),
+        ("ledger init people.csv --epsilon 1", "LedgerError", "people.csv"),
+        ("ledger show absent.db", "LedgerError", "absent.db"),
+        ("audit absent.csv --schema schema.toml --epsilon 1", "DataError", "no such file"),
+        ("audit more.csv --schema schema.toml --epsilon 1", "DataError", "not in the schema"),
+        ("audit --schema schema.toml --epsilon 1 --runs 1", "ConfigError", "100 runs"),
+        ("demo -o people.csv", "ConfigError", "people.csv"),
+        ("demo -o .", "ConfigError", "already exists"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(
-    command: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_an_error_is_one_line_or_one_json_object_and_leaves_nothing(
+    command: str, kind: str, message: str, with_release: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    header = (folder / "people.csv").read_text().splitlines()[0]
-    (folder / "empty.csv").write_text("")
-    (folder / "fewer.csv").write_text("age\n3\n")
-    (folder / "more.csv").write_text(header + ",secret\n")
-    (folder / "twice.csv").write_text(header + ',"age"\n')
-    before = files(folder)
+    before = contents(with_release)
     assert run(command) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("error: ")
     assert captured.err.count("\n") == 1
     assert message in captured.err
-    assert "secret" not in captured.err
-    assert files(folder) == before
+    error = refusal(f"{command} --json", capsys)
+    assert error["kind"] == kind
+    assert message in error["message"]
+    assert "secret" not in captured.err + error["message"]
+    assert contents(with_release) == before
 
 
-def test_a_wrong_schema_prints_all_its_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("verb", ["check", "plan", "synthesize", "audit"])
+def test_a_wrong_schema_prints_all_its_mistakes(
+    verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "bad.toml").write_text(
         'one_row_per_person = true\n[columns.a]\ntype = "int"\n[columns.b]\ntype = "number"\nmin = 3\nmax = 1\n'
     )
-    assert run("plan --schema bad.toml --epsilon 1") == 2
+    before = files(folder)
+    command = WHOLE[verb].replace("schema.toml", "bad.toml")
+    assert run(command) == 2
     assert capsys.readouterr().err.count("error: bad.toml, line ") == 2
+    error = refusal(f"{command} --json", capsys)
+    assert error["kind"] == "SchemaError"
+    assert len(error["problems"]) == 2
+    assert all(problem.startswith("bad.toml, line ") for problem in error["problems"])
+    assert files(folder) == before
 
 
 def test_a_full_disk_leaves_no_half_written_table(
@@ -530,63 +574,6 @@ def test_words_behind_an_audit_without_a_table_are_tables(
     error = refusal("audit --schema schema.toml --epsilon 1 --json one two", capsys)
     assert error["kind"] == "DataError"
     assert error["message"].startswith("one: cannot tell the format from the name")
-
-
-@pytest.mark.parametrize("verb", ["check", "plan", "synthesize", "audit"])
-def test_a_schema_error_is_one_json_object_with_all_problems(
-    verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "bad.toml").write_text(
-        'one_row_per_person = true\n[columns.a]\ntype = "int"\n[columns.b]\ntype = "number"\nmin = 3\nmax = 1\n'
-    )
-    before = files(folder)
-    error = refusal(WHOLE[verb].replace("schema.toml", "bad.toml") + " --json", capsys)
-    assert error["kind"] == "SchemaError"
-    assert len(error["problems"]) == 2
-    assert all(problem.startswith("bad.toml, line ") for problem in error["problems"])
-    assert files(folder) == before
-
-
-@pytest.mark.parametrize(
-    ("command", "kind"),
-    [
-        ("schema absent.csv -o s.toml", "DataError"),
-        ("schema people.csv --label nobody -o s.toml", "DataError"),
-        ("check absent.csv --schema schema.toml", "DataError"),
-        ("check more.csv --schema schema.toml", "DataError"),
-        ("plan --schema schema.toml --epsilon 1 --model magic", "ConfigError"),
-        ("plan --schema schema.toml --plan absent.toml", "ConfigError"),
-        ("synthesize absent.csv --schema schema.toml --epsilon 1", "DataError"),
-        ("synthesize more.csv --schema schema.toml --epsilon 1", "DataError"),
-        ("synthesize people.csv --schema schema.toml --epsilon 1 --ledger absent.db", "LedgerError"),
-        ("synthesize people.csv --schema schema.toml --epsilon 1 --engine steam", "ConfigError"),
-        ("sample absent -o x.csv", "ReleaseError"),
-        ("sample kept -n -1 -o x.csv", "ConfigError"),
-        ("inspect people.csv", "ReleaseError"),
-        ("risk absent.csv --release kept -o d.parquet", "DataError"),
-        ("risk more.csv --release kept -o d.parquet", "DataError"),
-        ("ledger init ledger.db", "ConfigError"),
-        ("ledger init people.csv --epsilon 1", "LedgerError"),
-        ("ledger show absent.db", "LedgerError"),
-        ("audit absent.csv --schema schema.toml --epsilon 1", "DataError"),
-        ("audit more.csv --schema schema.toml --epsilon 1", "DataError"),
-        ("audit --schema schema.toml --epsilon 1 --runs 1", "ConfigError"),
-        ("demo -o people.csv", "ConfigError"),
-        ("demo -o .", "ConfigError"),
-    ],
-)
-def test_an_error_is_one_json_object_and_leaves_nothing(
-    command: str, kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(f"{GOOD} --release kept -o kept.csv") == 0
-    capsys.readouterr()
-    header, *_ = (folder / "people.csv").read_text().splitlines()
-    (folder / "more.csv").write_text(header + ",secret\n")
-    before = contents(folder)
-    error = refusal(f"{command} --json", capsys)
-    assert error["kind"] == kind
-    assert "secret" not in error["message"]
-    assert contents(folder) == before
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
