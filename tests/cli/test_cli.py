@@ -1,5 +1,6 @@
 """The command line as a person uses it: what it prints, what it refuses, what it leaves behind."""
 
+import inspect
 import json
 import os
 import re
@@ -660,6 +661,27 @@ def test_keywords_beside_a_plan_count_more(folder: Path, capsys: pytest.CaptureF
     assert (settings.epsilon, settings.mu, settings.delta) == (None, 0.3, 1e-6)
     assert settings.weights == hinge
     assert settings.model == repsynth.Mst()
+
+
+def test_a_package_that_drawing_needs_is_missed_before_anything_is_spent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "faker", None)
+    (folder / "fake.toml").write_text(ALL_TYPES.replace('type = "id"', 'type = "id"\nfake = "name"'))
+    assert run("ledger init ledger.db --epsilon 2") == 0
+    assert run("synthesize people.csv --schema fake.toml --epsilon 1 --ledger ledger.db") == 2
+    assert "pip install 'repsynth[fake]'" in capsys.readouterr().err
+    with pytest.raises(repsynth.ConfigError, match="pip install"):
+        repsynth.synthesize("people.csv", "fake.toml", epsilon=1.0, ledger="ledger.db")
+    assert repsynth.Ledger("ledger.db").balance("data").spendings == ()
+
+
+def test_keywords_are_real() -> None:
+    for name in repsynth.__all__:
+        if inspect.isfunction(function := getattr(repsynth, name)):
+            kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
+            assert inspect.Parameter.VAR_KEYWORD not in kinds, name
+            assert not hasattr(function, "__signature__")
 
 
 # --- starting ---

@@ -7,9 +7,13 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from repsynth import __version__
 from repsynth.errors import RepsynthError, RepsynthWarning, SchemaError, printable, shown
+
+if TYPE_CHECKING:  # `repsynth --version` starts without it
+    from cyclopts import App
 
 INTRO = """\
 Turn a private table into a differentially private synthetic one. Outliers, the people who are easiest to single
@@ -80,21 +84,21 @@ def _run(words: Sequence[str]) -> int:
     return int(answer.code)
 
 
-def make_app(words: Sequence[str] | None = None):  # type: ignore[no-untyped-def]  # keeps cyclopts out of --version
+def make_app(words: Sequence[str] | None = None) -> "App":
     """Build the parser of the command that the words name, or of all commands."""
-    from cyclopts import App, Parameter
+    import cyclopts
 
     from repsynth.cli.options import COMMANDS, parser_of
 
-    app = App(
+    app = cyclopts.App(
         name="repsynth",
         help=_wrapped(INTRO),
         version=f"repsynth {__version__}",
         help_format="plaintext",
-        default_parameter=Parameter(negative=(), show_default=False, allow_repeating=True),
+        default_parameter=cyclopts.Parameter(negative=(), show_default=False, allow_repeating=True),
         result_action="return_value",
     )
-    app.command(App(name="ledger", help=LEDGER, sort_key=9))
+    app.command(cyclopts.App(name="ledger", help=LEDGER, sort_key=9))
     for place, (name, kind) in enumerate(COMMANDS.items()):
         *group, verb = name.split()
         runs = words is None or list(words[: 1 + len(group)]) == name.split()
