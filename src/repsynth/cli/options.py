@@ -23,6 +23,9 @@ _OUTPUT = Group("output", sort_key=92)
 _SAVED = {"output", "json", "show", "save"}
 """Options that say where the output goes."""
 
+More = Callable[[], Iterable[tuple[str, Any]]]
+"""A function that gives the names and types of options."""
+
 Tables = list[str]
 """Files, a folder, a 'pattern*', or the address of a database."""
 
@@ -44,14 +47,15 @@ _Page = Annotated[Path, "the page, an .html file"]
 class Options:
     """Options of every command. Subclasses are frozen dataclasses."""
 
-    more: ClassVar[tuple[Callable[[], Iterable[tuple[str, Any]]], ...]] = ()
-    """Functions that give the name and type of further options."""
-    first: ClassVar[str] = ""
+    first: ClassVar[str]
     """The option that needs no flag."""
+    more: ClassVar[tuple[More, ...]]
+    """Functions that give further options."""
 
     json: Annotated[bool, "print one JSON object, errors included"] = False
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, first: str = "", more: tuple[More, ...] = ()) -> None:
+        cls.first, cls.more = first, more
         dataclass(frozen=True, kw_only=True)(cls)
 
     def given(self, names: Iterable[str]) -> dict[str, Any]:
@@ -133,7 +137,7 @@ class Paid(Options):
     dataset: Annotated[str | None, "whose budget, if the ledger holds several"] = None
 
 
-class DraftSchema(Paid):
+class DraftSchema(Paid, first="data", more=(_reading,)):
     """Draft a schema from the data, to be confirmed by hand.
 
     Decides what each column is, says why, and writes a draft. The draft is read from the data, so it is not
@@ -153,8 +157,6 @@ class DraftSchema(Paid):
     $ repsynth schema schema.toml --to-sdv metadata.json
     """
 
-    more = (_reading,)
-    first = "data"
     _PRIVATE: ClassVar = Group("a measured schema", sort_key=1)
 
     data: _Data
@@ -176,7 +178,7 @@ class DraftSchema(Paid):
     ] = None
 
 
-class Check(Options):
+class Check(Options, first="data", more=(_reading,)):
     """See what a schema makes of a table: a PRIVATE look.
 
     Counts the cells that cannot be read, are clipped or count as missing, and says what to declare. Reads the
@@ -185,27 +187,22 @@ class Check(Options):
     $ repsynth check people.csv --schema schema.toml
     """
 
-    more = (_reading,)
-    first = "data"
-
     data: _Data
     schema: Annotated[Path, "schema.toml, confirmed or not"]
 
 
-class Plan(Planned):
+class Plan(Planned, more=(_settings,)):
     """Show what a run would measure and cost; touches no data.
 
     $ repsynth plan --schema schema.toml --epsilon 1
     $ repsynth plan --schema schema.toml --epsilon 1 --outlier-epsilon 0.3 --save plan.toml
     """
 
-    more = (_settings,)
-
     rows: Annotated[int, "expected number of records, for display only (default: 10,000)"] = 10_000
     save: Annotated[Path | None, "write the settings to a file, for --plan", "TOML"] = None
 
 
-class Synthesize(Planned, Paid):
+class Synthesize(Planned, Paid, first="data", more=(_settings, _reading, _place)):
     """Make a release and a synthetic table.
 
     Reads the data once, spends the budget, writes a release folder and a synthetic table. Run repsynth check
@@ -217,23 +214,18 @@ class Synthesize(Planned, Paid):
     $ repsynth synthesize people.csv --schema schema.toml --plan plan.toml
     """
 
-    more = (_settings, _reading, _place)
-    first = "data"
-
     data: _Data
     rows: Annotated[int | None, "rows of the synthetic table (default: the released count)"] = None
     output: Annotated[Path | None, "synthetic table (default: synthetic.csv)"] = None
     release: Annotated[Path, "release folder (default: release)", "DIR"] = Path("release")
 
 
-class Sample(Options):
+class Sample(Options, first="release"):
     """Draw more synthetic rows from a release; costs nothing.
 
     $ repsynth sample release -n 1000 -o more.csv
     $ repsynth sample release --where 'sex = "F" and age < 40' -o women.parquet
     """
-
-    first = "release"
 
     release: _ReleaseFolder
     rows: Annotated[int | None, "number of rows (default: the released count)", "--rows", "-n"] = None
@@ -249,18 +241,16 @@ class Sample(Options):
     seed: Annotated[int | None, "draw the same rows again; safe, as sampling is free"] = None
 
 
-class Inspect(Options):
+class Inspect(Options, first="release"):
     """Show what a release cost, and how the loss is spread.
 
     $ repsynth inspect release
     """
 
-    first = "release"
-
     release: _ReleaseFolder
 
 
-class Report(Options):
+class Report(Options, first="release", more=(_reading,)):
     """Write a release as one page that everybody can read.
 
     The page opens in any browser. It says what the release promises, how the loss is spread and how exact the
@@ -273,9 +263,6 @@ class Report(Options):
 
     $ repsynth report release --curator --train people.csv --holdout others.csv -o private-report.html
     """
-
-    more = (_reading,)
-    first = "release"
 
     release: _ReleaseFolder
     output: _Page
@@ -300,14 +287,11 @@ class Explore(Options):
     output: _Page
 
 
-class Risk(Options):
+class Risk(Options, first="data", more=(_reading,)):
     """Write each record's own loss to a PRIVATE file for the curator.
 
     $ repsynth risk people.csv --release release -o dossier.parquet
     """
-
-    more = (_reading,)
-    first = "data"
 
     data: _Data
     release: Annotated[Path, "release folder", "DIR"]
@@ -315,7 +299,7 @@ class Risk(Options):
     show: Annotated[bool, "also print its PRIVATE summary"] = False
 
 
-class LedgerInit(Options):
+class LedgerInit(Options, first="ledger", more=(_budget,)):
     """Give a dataset its total budget, once.
 
     Each run then reserves its whole cost before it opens the data.
@@ -324,26 +308,21 @@ class LedgerInit(Options):
     $ repsynth synthesize people.csv --schema schema.toml --epsilon 1 --ledger ledger.db
     """
 
-    more = (_budget,)
-    first = "ledger"
-
     ledger: _Ledger
     dataset: Annotated[str, "its name in the ledger (default: data)"] = "data"
 
 
-class LedgerShow(Options):
+class LedgerShow(Options, first="ledger"):
     """Show what was spent, by whom and when, and what remains.
 
     $ repsynth ledger show ledger.db
     """
 
-    first = "ledger"
-
     ledger: _Ledger
     dataset: Annotated[str | None, "only this one"] = None
 
 
-class Audit(Planned):
+class Audit(Planned, first="data", more=(_settings, _reading)):
     """Attack the mechanism and compare with its claims.
 
     Runs the mechanism many times on a table and on its neighbour. Reports what an attacker can prove, for each
@@ -353,16 +332,13 @@ class Audit(Planned):
     $ repsynth audit --schema schema.toml --epsilon 1
     """
 
-    more = (_settings, _reading)
-    first = "data"
-
     data: Annotated[
         Tables | None, Parameter(help="a table (default: one made up from the schema)", metavar="DATA")
     ] = None
     runs: Annotated[int, "runs per record (default: 100,000)"] = 100_000
 
 
-class Evaluate(Options):
+class Evaluate(Options, more=(_reading,)):
     """Measure what a synthetic table is good for: a PRIVATE look.
 
     Compares the tables, predicts from them, tries to tell them apart, and shows which groups lose most. Each
@@ -376,8 +352,6 @@ class Evaluate(Options):
     $ repsynth evaluate --release release
     """
 
-    more = (_reading,)
-
     train: _Train = None
     synthetic: Annotated[
         Tables | None, _tables("the synthetic table, as repsynth writes it (default: drawn from the release)")
@@ -389,7 +363,7 @@ class Evaluate(Options):
     output: Annotated[Path | None, "folder for all numbers; PRIVATE", "DIR"] = None
 
 
-class Attack(Planned):
+class Attack(Planned, more=(_settings, _reading)):
     """See who could still be found: a PRIVATE look.
 
     Puts records from all deciles of outlyingness into a run, or not, by the toss of a coin. Attackers guess which.
@@ -401,8 +375,6 @@ class Attack(Planned):
     $ repsynth attack --train people.csv --holdout others.csv --schema schema.toml --epsilon 1 -o attack
     $ repsynth attack --train people.csv --schema schema.toml --plan plan.toml --targets 200 --runs 256 -o attack
     """
-
-    more = (_settings, _reading)
 
     train: Annotated[Tables, _tables("the table")]
     holdout: _Holdout = None
@@ -423,14 +395,12 @@ class Demo(Options):
     output: Annotated[Path, "folder for all files (default: demo)"] = Path("demo")
 
 
-class Completion(Options):
+class Completion(Options, first="shell"):
     """Print a script that makes a shell complete commands and flags.
 
     $ repsynth completion bash > ~/.local/share/bash-completion/completions/repsynth
     $ repsynth completion fish > ~/.config/fish/completions/repsynth.fish
     """
-
-    first = "shell"
 
     shell: Annotated[Literal["bash", "zsh", "fish", "powershell"], Parameter(help="the shell")]
 
