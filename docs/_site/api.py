@@ -22,7 +22,7 @@ GROUPS: dict[str, list[str]] = {
     ],
     "For the curator only": ["risk", "evaluate", "attack", "audit"],
     "Budgets": ["Budget", "Ledger"],
-    "Settings": ["Settings", "Reading", "Plan"],
+    "Settings": ["Settings", "ReadOptions", "Plan"],
     "Models": ["NaiveBayes", "Mst", "Aim", "Autoregressive"],
     "Scorers": ["Rarity", "Pairwise", "Random"],
     "Weights": ["Targeted", "HingeExp", "Cap", "Equalize", "Uniform", "Removal"],

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from repsynth.scoring.borrowed import Borrowed
     from repsynth.scoring.weights import Rule
 
+ReadOptions = Reading
+
 _COMMON = {"epsilon", "delta", "mu", "rho", "public_rows", "model", "weights", "scorer"}
 _COMMON |= {"outlier_epsilon", "outlier_fraction"}
 
@@ -58,7 +60,7 @@ def plan(
     outlier_fraction: float | None = None,
     settings: Settings | str | Path | None = None,
     scores_from: "Release | Borrowed | str | Path | None" = None,
-    read: Reading = AS_USUAL,
+    read: ReadOptions = AS_USUAL,
 ) -> Plan:
     """Show what a run would measure and cost. No data is opened.
 
@@ -105,7 +107,7 @@ def synthesize(
     outlier_fraction: float | None = None,
     settings: Settings | str | Path | None = None,
     scores_from: "Release | Borrowed | str | Path | None" = None,
-    read: Reading = AS_USUAL,
+    read: ReadOptions = AS_USUAL,
     rows: int | None = None,
     ledger: "str | Path | Ledger | None" = None,
     dataset: str | None = None,
@@ -191,7 +193,7 @@ def draft_schema(
     *,
     label: str | None = None,
     metadata: "str | Path | dict[str, Any] | None" = None,
-    read: Reading = AS_USUAL,
+    read: ReadOptions = AS_USUAL,
 ) -> str:
     """Return the text of a `schema.toml` to be completed by hand. It is read from the data: NOT private.
 
@@ -209,7 +211,7 @@ def draft(
     *,
     label: str | None = None,
     metadata: "str | Path | dict[str, Any] | None" = None,
-    read: Reading = AS_USUAL,
+    read: ReadOptions = AS_USUAL,
 ) -> "Draft":
     """Return the draft of a schema with the reason for each column: PRIVATE."""
     from repsynth.curator.draft import make_draft
@@ -238,7 +240,7 @@ def measure_schema(
     public_rows: int | None = None,
     ledger: "str | Path | Ledger | None" = None,
     dataset: str | None = None,
-    read: Reading = AS_USUAL,
+    read: ReadOptions = AS_USUAL,
 ) -> "MeasuredDraft":
     """Find a schema by charged, noisy measurements of a table. It may be published and needs no confirmation.
 
@@ -275,7 +277,7 @@ def measure_schema(
     )
 
 
-def check_table(table: Any, schema: Schema | str | Path, *, read: Reading = AS_USUAL) -> "TableCheck":
+def check_table(table: Any, schema: Schema | str | Path, *, read: ReadOptions = AS_USUAL) -> "TableCheck":
     """See what the schema makes of the table. PRIVATE; nothing is written or spent.
 
     Tells for each column how many cells cannot be read, are clipped or count as missing, and what to declare.
@@ -295,7 +297,9 @@ def check_table(table: Any, schema: Schema | str | Path, *, read: Reading = AS_U
     return check(open_source(table, read), read.declared(_schema(schema)))
 
 
-def risk(table: Any, release: "Release | str | Path", path: str | Path, *, read: Reading = AS_USUAL) -> "Summary":
+def risk(
+    table: Any, release: "Release | str | Path", path: str | Path, *, read: ReadOptions = AS_USUAL
+) -> "Summary":
     """Write the curator's dossier, each record's own loss, to a Parquet file. It and the summary are PRIVATE.
 
     >>> import tempfile
@@ -329,7 +333,7 @@ def evaluate(
     release: "Release | str | Path | None" = None,
     label: str | None = None,
     folder: str | Path | None = None,
-    read: Reading = AS_USUAL,
+    read: ReadOptions = AS_USUAL,
     on_step: OnStep = _silent,
 ) -> "Evaluation":
     """Measure what a synthetic table is good for. PRIVATE: it is computed from the training table.
@@ -385,7 +389,7 @@ def audit(
     weights: "str | Rule | None" = None,
     settings: Settings | str | Path | None = None,
     scores_from: "Release | Borrowed | str | Path | None" = None,
-    read: Reading = AS_USUAL,
+    read: ReadOptions = AS_USUAL,
     runs: int = 100_000,
     on_step: OnStep = _silent,
 ) -> "Iterator[Finding]":
@@ -420,7 +424,7 @@ def attack(
     weights: "str | Rule | None" = None,
     settings: Settings | str | Path | None = None,
     scores_from: "Release | Borrowed | str | Path | None" = None,
-    read: Reading = AS_USUAL,
+    read: ReadOptions = AS_USUAL,
     targets: int = 100,
     runs: int = 64,
     jobs: int = 1,

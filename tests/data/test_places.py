@@ -387,7 +387,7 @@ def test_what_separates_cells_is_noticed_in_the_header(tmp_path: Path) -> None:
         path = written(tmp_path / "t.csv", f"a{mark}b\n1{mark}0\n".encode())
         for act in (lambda source: check_columns(source, schema), make_draft):
             said = message_of(partial(act, open_source(path)))
-            assert f"say --delimiter '{shown}' (in Python, read=Reading(delimiter='{shown}'))" in said
+            assert f"say --delimiter '{shown}' (in Python, delimiter='{shown}')" in said
         assert codes_of(open_source(path, Reading(delimiter=shown)), schema) == {"a": [1], "b": [0]}
     path = written(tmp_path / "t.tsv", b"a,b\n1,0\n")
     assert "say --delimiter ','" in message_of(lambda: check_columns(open_source(path), schema))

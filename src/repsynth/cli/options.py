@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, dataclass_transform, get_a
 
 from cyclopts import Group, Parameter
 
-from repsynth.data.reading import Reading
+from repsynth.data.reading import Reading as ReadOptions
 from repsynth.engines.opening import Place
 from repsynth.knobs import Knob, knobs_of
 
@@ -64,9 +64,9 @@ class Options:
         return {name: value for name, value in found.items() if value is not None and value is not False}
 
     @property
-    def read(self) -> Reading:
+    def read(self) -> ReadOptions:
         """How to read the table."""
-        return Reading(**self.given(knob.name for knob in knobs_of(Reading)))
+        return ReadOptions(**self.given(knob.name for knob in knobs_of(ReadOptions)))
 
 
 def _knob(knob: Knob, group: Group, help: str = "") -> tuple[str, Any]:
@@ -78,7 +78,7 @@ def _knob(knob: Knob, group: Group, help: str = "") -> tuple[str, Any]:
 
 
 def _reading() -> Iterator[tuple[str, Any]]:
-    return (_knob(knob, _TABLE) for knob in knobs_of(Reading))
+    return (_knob(knob, _TABLE) for knob in knobs_of(ReadOptions))
 
 
 def _place() -> Iterator[tuple[str, Any]]:

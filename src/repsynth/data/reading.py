@@ -7,7 +7,7 @@ command that does. It is public knowledge about the file, and says nothing about
 import codecs
 import re
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -90,6 +90,11 @@ class Reading(Knobs, frozen=True):
 READING = tuple(knob.name for knob in knobs_of(Reading))
 
 AS_USUAL = Reading()
+
+
+def taken_from(knobs: dict[str, Any]) -> Reading:
+    """The reading that keywords ask for; they are taken out of the others."""
+    return Reading(**{name: knobs.pop(name) for name in READING if name in knobs})
 
 
 def _check_encoding(name: str) -> None:

@@ -226,8 +226,7 @@ def other_mark(source: Source) -> str | None:
 def say_delimiter(mark: str) -> str:
     shown = "\\t" if mark == "\t" else mark
     return (
-        f"the file seems to be separated by '{shown}': say --delimiter '{shown}' "
-        f"(in Python, read=Reading(delimiter='{shown}'))"
+        f"the file seems to be separated by '{shown}': say --delimiter '{shown}' (in Python, delimiter='{shown}')"
     )
 
 

@@ -75,8 +75,7 @@ def _header(file: File, encoding: str, delimiter: str) -> tuple[str, ...]:
                 start = bytes(opened.read(2))
             if start in _UTF_16:
                 raise DataError(
-                    f"{file.place}: starts like UTF-16 text: say --encoding utf-16 "
-                    "(in Python, read=Reading(encoding=...))"
+                    f"{file.place}: starts like UTF-16 text: say --encoding utf-16 (in Python, encoding=)"
                 )
         with _ValidText(file.path, encoding) as text:
             # What is cut off in the middle of a character is none of the first line.
