@@ -1,13 +1,11 @@
 """The Python reference: which public names stand under which heading. What they do is told by their docstrings."""
 
 import inspect
-import re
 from collections.abc import Iterable
 from typing import Any
 
 import repsynth
 from repsynth.knobs import knobs_of
-from repsynth.planning.settings import PARTS, keywords
 
 GROUPS: dict[str, list[str]] = {
     "Make and use a release": [
@@ -24,7 +22,7 @@ GROUPS: dict[str, list[str]] = {
     ],
     "For the curator only": ["risk", "evaluate", "attack", "audit"],
     "Budgets": ["Budget", "Ledger"],
-    "Settings": ["Settings", "Plan"],
+    "Settings": ["Settings", "ReadOptions", "Plan"],
     "Models": ["NaiveBayes", "Mst", "Aim", "Autoregressive"],
     "Scorers": ["Rarity", "Pairwise", "Random"],
     "Weights": ["Targeted", "HingeExp", "Cap", "Equalize", "Uniform", "Removal"],
@@ -70,10 +68,3 @@ def _knobs(kind: Any) -> str:
     for knob in knobs:
         lines += [f"      * - ``{knob.name}``", f"        - {knob.describe()}"]
     return "\n".join(lines) + "\n"
-
-
-def without_settings(signature: str | None) -> str | None:
-    """A signature in which all settings are one word: they are listed once, under Settings and its parts."""
-    names = "|".join([*PARTS, *keywords()])
-    short, found = re.subn(rf"(, (?:{names})=None)+(?=[,)])", ", **knobs", signature or "")
-    return short if found else signature

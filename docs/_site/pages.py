@@ -10,10 +10,10 @@ from myst_parser.parsers.sphinx_ import MystParser
 from notebooks import to_markdown
 from sphinx.application import Sphinx
 
-from repsynth.cli.main import _parser
+from repsynth.cli.main import make_app
 
 MADE = {
-    "reference/commands": ("<!-- made from the parsers -->", lambda: commands.reference(_parser())),
+    "reference/commands": ("<!-- made from the parsers -->", lambda: commands.reference(make_app())),
     "reference/python": ("<!-- made from the docstrings -->", api.reference),
 }
 """Pages with a place for what is made from the code: where it stands, and what stands there."""
@@ -39,15 +39,8 @@ def fill(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = source[0].replace(place, make())
 
 
-def shorten(*arguments: Any) -> tuple[str | None, str | None]:
-    """Signatures as a reader wants them."""
-    signature, returns = arguments[-2:]
-    return api.without_settings(signature), returns
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("source-read", fill)
-    app.connect("autodoc-process-signature", shorten)
     app.add_source_parser(NotebookParser)
     return {"parallel_read_safe": True}

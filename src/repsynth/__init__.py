@@ -1,32 +1,12 @@
 """Differentially private synthetic tables with a smaller bound on what outliers lose.
 
-The folders in the order in which data moves; each imports only from those above it:
+    release = repsynth.synthesize("people.csv", "schema.toml", epsilon=1.0)
+    table = release.sample(1000)
 
-schema       what is public about a table
-privacy      what privacy costs: budget, events, loss, ledger; never sees data
-storage      files: written whole or not at all, checked when read
-data         tables in and out: sources -> encode -> records ... decode -> write
-columns      the values of one column: cells, histograms in looks, groups, drawing
-datasets     public tables to try it on
-engines      where sums over records are computed
-mechanism    the door to the data: exact sums -> noise -> events                        (charges)
-scoring      stage 1: coarse histograms -> scores -> threshold -> weights -> finer looks
-models       stage 2: weighted measurements, and the model that follows
-planning     settings -> plan: what will be measured and what it will cost
-release      what a run leaves behind: sample from it, ask what it cost
-pipeline     carry out a plan: pay, measure
-curator      for the curator only: draft of a schema, check of a table, dossier, guaranteed losses
-domain       a schema that is measured instead of written down                           (charges)
-auditing     attack the mechanism, and compare with its claims
-evaluation   what a synthetic table is good for, and who could be found
-attacks      for the curator only: attack the records of a table, and see who is still exposed
-report       a release as a page for people: one for everybody, one for the curator only
-cli          the command line
-
-A run:      cli -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
+A run:      cli -> api -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
 A sample:   release.load -> models (sampler) -> data.decode -> data.write
-An attack:  scoring.stage -> models -> attacks.observing, many times -> attacks.exposure
-An audit:   pipeline.run -> release.kernels -> auditing.audit -> auditing.bounds
+
+docs/architecture.md says what each folder holds.
 """
 
 from importlib import import_module
@@ -35,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev5"
 
 if TYPE_CHECKING:
+    from repsynth.api import ReadOptions as ReadOptions
     from repsynth.api import attack as attack
     from repsynth.api import audit as audit
     from repsynth.api import check_table as check_table
@@ -79,7 +60,7 @@ if TYPE_CHECKING:
     from repsynth.scoring.weights import Uniform as Uniform
 
 _PLACES = {
-    "api": "attack audit check_table draft_schema evaluate expected_errors inspect_release "
+    "api": "ReadOptions attack audit check_table draft_schema evaluate expected_errors inspect_release "
     "measure_schema plan risk synthesize",
     "estimator": "RepsSynthesizer",
     "errors": "ConfigError DataError LedgerError ReleaseError RepsynthError RepsynthWarning SchemaError",

@@ -1,16 +1,19 @@
-"""The Python functions: what the command line does, without the command line."""
+"""The Python functions. The command line calls them and prints what they return.
 
-import inspect
+Every check that can refuse a run is made here, before any budget is spent.
+"""
+
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from repsynth.data.reading import READING, Reading, taken_from
+from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
 from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import PARTS, Settings, keywords, read_settings, with_given
+from repsynth.planning.settings import Settings, read_settings, with_given
 from repsynth.schema import Schema, load_schema, schema_to_dict
 
 if TYPE_CHECKING:
@@ -18,83 +21,116 @@ if TYPE_CHECKING:
     from repsynth.auditing.bounds import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
+    from repsynth.curator.draft import Draft
     from repsynth.curator.private_schema import MeasuredDraft
     from repsynth.evaluation.evaluate import Evaluation
+    from repsynth.models.base import Model, Round
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.expected import Expected
     from repsynth.release.release import Release
+    from repsynth.scoring.base import Scorer
     from repsynth.scoring.borrowed import Borrowed
+    from repsynth.scoring.weights import Rule
 
-F = TypeVar("F", bound=Callable[..., Any])
+ReadOptions = Reading
 
+_COMMON = {"epsilon", "delta", "mu", "rho", "public_rows", "model", "weights", "scorer"}
+_COMMON |= {"outlier_epsilon", "outlier_fraction"}
 
-def _shows(*names: str) -> Callable[[F], F]:
-    """Show keywords in the signature of a function, where `help` and editors look for them."""
-
-    def decorate(function: F) -> F:
-        signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
-        function.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
-        return function
-
-    return decorate
+OnStep = Callable[[str, int, int], None]
+"""Hears the name of a step before it begins, how many steps are done, and how many there are."""
 
 
-takes_settings = _shows(*PARTS, *keywords())
-reads_a_table = _shows(*READING)
+def _silent(step: str, done: int, of: int) -> None:
+    pass
 
 
-@takes_settings
 def plan(
     schema: Schema | str | Path,
     *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    public_rows: int | None = None,
+    model: "str | Model | None" = None,
+    weights: "str | Rule | None" = None,
+    scorer: "str | Scorer | None" = None,
+    outlier_epsilon: float | None = None,
+    outlier_fraction: float | None = None,
     settings: Settings | str | Path | None = None,
     scores_from: "Release | Borrowed | str | Path | None" = None,
-    **knobs: Any,
+    read: ReadOptions = AS_USUAL,
 ) -> Plan:
-    """What a run with these settings would measure and cost; no data is opened.
+    """Show what a run would measure and cost. No data is opened.
 
-    Settings are keywords, a `Settings`, or the path of a `plan.toml`; keywords beside a file count more. With
-    `scores_from`, an earlier release or its folder, score function and threshold are taken from there.
+    The budget is one of `epsilon` (with `delta`), `mu` or `rho`. `model`, `weights` and `scorer` are names, or
+    objects with settings of their own such as `HingeExp(gamma=2.0)`. `settings` is a `Settings` or the path of a
+    `plan.toml`; the other keywords override it. `scores_from` is an earlier release of a table with the same
+    columns, or its folder: the run uses its scores and threshold at no cost.
 
     >>> from repsynth import datasets
     >>> list(plan(datasets.load("sim").schema, epsilon=1.0, model="naive-bayes").charges)
     ['count', 'coarse histograms', 'scores', 'refined histograms', 'fine histograms', 'sums']
     """
-    return make_plan(_schema(schema), _settings(settings, knobs), _borrowed(scores_from))
+    given = _common(locals())
+    return make_plan(read.declared(_schema(schema)), settings_of(settings, given), _borrowed(scores_from))
 
 
-@reads_a_table
-@takes_settings
+def _common(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings among the keywords of a function."""
+    return {name: value for name, value in keywords.items() if name in _COMMON}
+
+
+def settings_of(settings: Settings | str | Path | None, given: dict[str, Any]) -> Settings:
+    """Return settings, from a `plan.toml` if they are a path, with those overridden that are given."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(settings, Settings):
+        return Settings.of(**with_given({} if settings is None else read_settings(Path(settings)), given))
+    kept = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    return Settings.of(**with_given(kept, given)) if given else settings
+
+
 def synthesize(
     table: Any,
     schema: Schema | str | Path,
     *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    public_rows: int | None = None,
+    model: "str | Model | None" = None,
+    weights: "str | Rule | None" = None,
+    scorer: "str | Scorer | None" = None,
+    outlier_epsilon: float | None = None,
+    outlier_fraction: float | None = None,
     settings: Settings | str | Path | None = None,
+    scores_from: "Release | Borrowed | str | Path | None" = None,
+    read: ReadOptions = AS_USUAL,
+    rows: int | None = None,
     ledger: "str | Path | Ledger | None" = None,
     dataset: str | None = None,
     engine: str | None = None,
     cluster: Any = None,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
-    **knobs: Any,
+    on_step: OnStep = _silent,
+    on_rows: Callable[[int, int | None], None] = lambda done, of: None,
 ) -> "Release":
     """Read a table once, spend the budget, and return a differentially private release.
 
     `table` is a pandas or polars data frame, a pyarrow table, the path of a file or a folder, a list of paths, the
-    address of a database, or a Dask or Spark DataFrame. `delimiter`, `encoding` and `decimal` describe a CSV file,
-    `table_name` or `query` select from a database. The budget is one of `epsilon` (with `delta`), `mu` or `rho`.
-    `model`, `weights` and `scorer` are names or objects; settings of these parts are further keywords.
-    `scores_from` is an earlier release of a table with the same columns, or its folder: its score function and
-    threshold are used again and cost this table nothing.
+    address of a database, or a Dask or Spark DataFrame. `read` describes how a file is written. The settings are
+    those of `plan`. `rows` is the number of rows that you will draw, if you know it: what could not be drawn is
+    refused before the run.
 
-    Everything is checked before data is opened. With a `ledger`, the cost is reserved in the budget of `dataset`
-    before the data is opened, and a run that is interrupted has spent it. With `engine="dask"` or `"spark"` the
-    workers of a `cluster` (an address, a Dask `Client` or a `SparkSession`; by default the current or a local one)
-    read the table and add up; the release is the same bit for bit.
+    Everything is checked before the data is opened. With a `ledger`, the cost is first reserved in the budget of
+    `dataset`; an interrupted run has spent it. With `engine="dask"` or `"spark"`, the workers of a `cluster` (an
+    address, a Dask `Client` or a `SparkSession`; by default the current or a local one) read and sum the table.
+    The release does not depend on the engine.
 
     Warns (`RepsynthWarning`) about problems that are known before any budget is spent, and afterwards about those
-    that the release shows; `release.warnings` lists all of them.
+    that the release shows. `release.warnings` lists all of them. `on_rows` hears how many rows were read, of how
+    many if that is known.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
@@ -111,24 +147,32 @@ def synthesize(
     >>> release.sample(5).column_names
     ['age', 'smoker']
     """
+    given = _common(locals())
     from repsynth.data.sources import open_source
     from repsynth.pipeline.payment import open_payer
     from repsynth.pipeline.run import run
 
-    made, reading = _planned(schema, settings, scores_from, knobs)
+    made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
     known = cautions(made, made.public_rows)
     for text in known:
         warnings.warn(text, RepsynthWarning, stacklevel=2)
-    source = open_source(table, reading)
     payer = open_payer(ledger, dataset)
-    release = run(made, source, payer=payer, engine=engine, cluster=cluster)
+    source = open_source(table, read)
+    steps, rounds = len(made.steps), made.training.rounds if made.training else 0
+
+    def on_round(done: "Round") -> None:
+        on_step(f"training: round {done.done} of {done.of}", steps + done.done, steps + rounds)
+
+    hooks: dict[str, Any] = {"on_step": _counted(on_step, steps + rounds), "on_round": on_round}
+    hooks["on_rows"] = lambda done: on_rows(done, source.rows)
+    release = run(made, source, payer=payer, rows=rows, engine=engine, cluster=cluster, **hooks)
     for text in release.warnings:
         if text not in known:
-            _warn_of_what_is_paid_for(text)
+            _warn_after_payment(text)
     return release
 
 
-def _warn_of_what_is_paid_for(text: str) -> None:
+def _warn_after_payment(text: str) -> None:
     """Show a warning even where warnings are errors: an exception would lose a release that is paid for."""
     try:
         warnings.warn(text, RepsynthWarning, stacklevel=3)
@@ -138,11 +182,20 @@ def _warn_of_what_is_paid_for(text: str) -> None:
             warnings.warn(text, RepsynthWarning, stacklevel=3)
 
 
-@reads_a_table
+def _counted(on_step: OnStep, of: int) -> Callable[[str], None]:
+    """Count the steps for a function that is told only their names."""
+    done = itertools.count()
+    return lambda step: on_step(step, next(done), of)
+
+
 def draft_schema(
-    table: Any, *, label: str | None = None, metadata: "str | Path | dict[str, Any] | None" = None, **how: Any
+    table: Any,
+    *,
+    label: str | None = None,
+    metadata: "str | Path | dict[str, Any] | None" = None,
+    read: ReadOptions = AS_USUAL,
 ) -> str:
-    """The text of a `schema.toml` to be completed by hand, read from the data: NOT private.
+    """Return the text of a `schema.toml` to be completed by hand. It is read from the data: NOT private.
 
     `metadata` of SDV, a file or a dictionary, gives the types of columns.
 
@@ -150,19 +203,31 @@ def draft_schema(
     >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
     type = "integer"
     """
+    return draft(table, label=label, metadata=metadata, read=read).text
+
+
+def draft(
+    table: Any,
+    *,
+    label: str | None = None,
+    metadata: "str | Path | dict[str, Any] | None" = None,
+    read: ReadOptions = AS_USUAL,
+) -> "Draft":
+    """Return the draft of a schema with the reason for each column: PRIVATE."""
     from repsynth.curator.draft import make_draft
     from repsynth.data.sources import open_source
+
+    return make_draft(open_source(table, read), label=label, decimal=read.decimal, described=_described(metadata))
+
+
+def _described(metadata: "str | Path | dict[str, Any] | None") -> Any:
     from repsynth.schema.sdv import from_sdv, load_sdv
 
-    reading = _reading(how)
-    described = None
-    if metadata is not None:
-        described = from_sdv(metadata) if isinstance(metadata, dict) else load_sdv(metadata)
-    source = open_source(table, reading)
-    return make_draft(source, label=label, decimal=reading.decimal, described=described).text
+    if metadata is None:
+        return None
+    return from_sdv(metadata) if isinstance(metadata, dict) else load_sdv(metadata)
 
 
-@reads_a_table
 def measure_schema(
     table: Any,
     *,
@@ -171,16 +236,17 @@ def measure_schema(
     one_row_per_person: bool = False,
     label: str | None = None,
     ids: Sequence[str] = (),
+    metadata: "str | Path | dict[str, Any] | None" = None,
     public_rows: int | None = None,
     ledger: "str | Path | Ledger | None" = None,
     dataset: str | None = None,
-    **how: Any,
+    read: ReadOptions = AS_USUAL,
 ) -> "MeasuredDraft":
-    """A schema found by charged, noisy measurements of a table: it may be published and needs no confirmation.
+    """Find a schema by charged, noisy measurements of a table. It may be published and needs no confirmation.
 
-    The charge protects one row, so `one_row_per_person` must be declared. Only the names of the columns are taken
-    as public. `ids` are columns that identify people: they are not measured. The cost is part of the account of
-    every release that is made with the schema.
+    The charge protects one row, so `one_row_per_person` must be declared. Only the names of the columns count as
+    public. `ids` are columns that identify people, as are the ids of SDV's `metadata`: they are not measured. The
+    account of every release that is made with the schema includes the cost.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
@@ -190,30 +256,31 @@ def measure_schema(
     >>> schema.label, schema.columns[0].max
     ('smoker', 99)
     """
+    from repsynth.curator.draft import check_described
     from repsynth.curator.private_schema import measure_schema as measure
     from repsynth.data.sources import open_source
     from repsynth.pipeline.payment import open_payer
 
     payer = open_payer(ledger, dataset)
-    reading = _reading(how)
+    source = open_source(table, read)
+    described = {} if metadata is None else check_described(_described(metadata), source.names)
     return measure(
-        open_source(table, reading),
+        source,
         epsilon=epsilon,
         delta=delta,
         one_row_per_person=one_row_per_person,
         label=label,
-        ids=ids,
+        ids=list(dict.fromkeys([*ids, *(name for name, told in described.items() if told.kind == "id")])),
         rows=public_rows,
-        decimal=reading.decimal,
+        decimal=read.decimal,
         payer=payer,
     )
 
 
-@reads_a_table
-def check_table(table: Any, schema: Schema | str | Path, **how: Any) -> "TableCheck":
-    """What the schema makes of the table, before anything is paid: PRIVATE, and nothing is written or spent.
+def check_table(table: Any, schema: Schema | str | Path, *, read: ReadOptions = AS_USUAL) -> "TableCheck":
+    """See what the schema makes of the table. PRIVATE; nothing is written or spent.
 
-    For each column: how many cells cannot be read, are clipped or count as missing, and what to declare.
+    Tells for each column how many cells cannot be read, are clipped or count as missing, and what to declare.
 
     >>> import pyarrow as pa
     >>> from repsynth.schema import parse_schema
@@ -227,13 +294,13 @@ def check_table(table: Any, schema: Schema | str | Path, **how: Any) -> "TableCh
     from repsynth.curator.check import check_table as check
     from repsynth.data.sources import open_source
 
-    reading = _reading(how)
-    return check(open_source(table, reading), reading.declared(_schema(schema)))
+    return check(open_source(table, read), read.declared(_schema(schema)))
 
 
-@reads_a_table
-def risk(table: Any, release: "Release | str | Path", path: str | Path, **how: Any) -> "Summary":
-    """Write the curator's dossier, each record's own loss, to a Parquet file: PRIVATE, and so is the summary.
+def risk(
+    table: Any, release: "Release | str | Path", path: str | Path, *, read: ReadOptions = AS_USUAL
+) -> "Summary":
+    """Write the curator's dossier, each record's own loss, to a Parquet file. It and the summary are PRIVATE.
 
     >>> import tempfile
     >>> from repsynth import datasets
@@ -247,17 +314,16 @@ def risk(table: Any, release: "Release | str | Path", path: str | Path, **how: A
     from repsynth.data.write import check_table_path
 
     check_table_path(Path(path), (".parquet",))
-    return write_dossier(open_source(table, _reading(how)), _release(release), Path(path))
+    return write_dossier(open_source(table, read), _release(release), Path(path))
 
 
 def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
-    """What a release cost and how the loss is spread, as plain data: what `repsynth inspect --json` prints."""
+    """Return what a release cost and how the loss is spread: what `repsynth inspect --json` prints."""
     from repsynth.release.describe import release_data
 
     return release_data(_release(release))
 
 
-@reads_a_table
 def evaluate(
     train: Any,
     synthetic: Any = None,
@@ -267,15 +333,14 @@ def evaluate(
     release: "Release | str | Path | None" = None,
     label: str | None = None,
     folder: str | Path | None = None,
-    on_step: Callable[[str], None] = lambda step: None,
-    **how: Any,
+    read: ReadOptions = AS_USUAL,
+    on_step: OnStep = _silent,
 ) -> "Evaluation":
-    """Measure what a synthetic table is good for: PRIVATE, since it is computed from the training table.
+    """Measure what a synthetic table is good for. PRIVATE: it is computed from the training table.
 
-    Without a synthetic table, one is drawn from the release; without a schema, it is the release's. What needs a
-    holdout, real rows that the release was not made from, is left out where there is none (`left_out` says
-    what). With a `folder`, everything is written there, too. `on_step` is told each step before it begins.
-    `delimiter` and so on describe the real tables; a synthetic one is read as this library writes it.
+    Without a synthetic table, one is drawn from the release; without a schema, the release's is used. `holdout`
+    are real rows that the release was not made from. Measures that need them are otherwise left out (`left_out`).
+    With a `folder`, all numbers are written there. `read` describes the real tables.
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
@@ -290,43 +355,47 @@ def evaluate(
     need_scikit_learn()
     from repsynth.evaluation.evaluate import evaluate_tables
     from repsynth.evaluation.inputs import Inputs, agreed_schema
+    from repsynth.evaluation.measures import STEPS
     from repsynth.evaluation.written import check_folder, write_evaluation
 
     if folder is not None:
         check_folder(Path(folder))
         check_private(Path(folder))
-    on_step("reading")
+    step = _counted(on_step, len(STEPS) + 1)
+    step("reading")
     loaded = None if release is None else _release(release)
-    reading = _reading(how)
-    agreed = agreed_schema(None if schema is None else reading.declared(_schema(schema)), loaded)
+    agreed = agreed_schema(None if schema is None else read.declared(_schema(schema)), loaded)
     drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
-    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, reading), loaded, on_step)
+    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, read), loaded, step)
     if folder is not None:
         write_evaluation(found, Path(folder))
     return found
 
 
 def expected_errors(release: "Release | str | Path") -> "Expected":
-    """Standard errors of shares, means and the model's tables from a release alone: they may be published."""
+    """Return standard errors of shares, means and the model's tables from a release alone: they are public."""
     from repsynth.release.expected import expected_errors as expected
 
     return expected(_release(release))
 
 
-@reads_a_table
-@takes_settings
 def audit(
     schema: Schema | str | Path,
     table: Any = None,
     *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    model: "str | Model | None" = None,
+    weights: "str | Rule | None" = None,
     settings: Settings | str | Path | None = None,
-    runs: int = 100_000,
     scores_from: "Release | Borrowed | str | Path | None" = None,
-    **knobs: Any,
+    read: ReadOptions = AS_USUAL,
+    runs: int = 100_000,
+    on_step: OnStep = _silent,
 ) -> "Iterator[Finding]":
     """Attack the mechanism and compare with its claims, on a table or on one made up from the schema.
 
-    With a `table`, what it finds is PRIVATE.
+    The settings are those of `plan`; give further ones in `settings`. With a `table`, the findings are PRIVATE.
 
     >>> from repsynth import datasets
     >>> findings = audit(datasets.load("sim").schema, epsilon=1.0, model="naive-bayes", runs=1000)
@@ -337,33 +406,38 @@ def audit(
     from repsynth.auditing.targets import made_up_table
     from repsynth.data.sources import open_source
 
-    made, reading = _planned(schema, settings, scores_from, knobs)
-    source = made_up_table(made.schema) if table is None else open_source(table, reading)
-    return attack(made, source, runs=runs)
+    given = _common(locals())
+    made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
+    source = made_up_table(made.schema) if table is None else open_source(table, read)
+    return attack(made, source, runs=runs, on_target=_counted(on_step, 5))
 
 
-@reads_a_table
-@takes_settings
 def attack(
     table: Any,
     schema: Schema | str | Path,
     folder: str | Path,
     *,
     holdout: Any = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    model: "str | Model | None" = None,
+    weights: "str | Rule | None" = None,
     settings: Settings | str | Path | None = None,
+    scores_from: "Release | Borrowed | str | Path | None" = None,
+    read: ReadOptions = AS_USUAL,
     targets: int = 100,
     runs: int = 64,
     jobs: int = 1,
     seed: int = 0,
     power: bool = False,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
-    **knobs: Any,
+    on_step: OnStep = _silent,
 ) -> "Exposure":
-    """Attack records of a table as strangers could, and see who would be found: PRIVATE, and nothing is released.
+    """Attack records of a table as strangers could, and see who would be found. PRIVATE; nothing is released.
 
-    `holdout` is a table of people like those, who are not in it; without one, attacks that need it are left out.
-    Each run is kept in the folder: the same call goes on where it stopped. With `power`, the same attacks are also
-    made where there is no noise: one that finds nobody there proves nothing.
+    `holdout` is a table of similar people who are not in it; without one, attacks that need it are left out. The
+    settings are those of `plan`; give further ones in `settings`. Every run is kept in the folder, and the same
+    call resumes where it stopped. With `power`, the attacks are also made without noise: an attack that finds
+    nobody there proves nothing.
 
     >>> import tempfile
     >>> from repsynth import datasets
@@ -378,11 +452,30 @@ def attack(
     from repsynth.attacks.exposure import attack as carry_out
     from repsynth.data.sources import open_source
 
-    made, reading = _planned(schema, settings, scores_from, knobs)
-    opened = open_source(table, reading)
-    others = None if holdout is None else open_source(holdout, reading)
+    given = _common(locals())
+    made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
+    opened = open_source(table, read)
+    others = None if holdout is None else open_source(holdout, read)
+    total = 0
+    step = itertools.count()
+
+    def on_begin(done: int, of: int) -> None:
+        nonlocal total, step
+        total, step = of, itertools.count(done)
+        on_step("attacking", next(step), total)
+
     return carry_out(
-        made, opened, others, Path(folder), targets=targets, runs=runs, jobs=jobs, seed=seed, power=power
+        made,
+        opened,
+        others,
+        Path(folder),
+        targets=targets,
+        runs=runs,
+        jobs=jobs,
+        seed=seed,
+        power=power,
+        on_begin=on_begin,
+        on_done=lambda: on_step("attacking", next(step), total),
     )
 
 
@@ -393,26 +486,10 @@ def need_scikit_learn() -> None:
         raise ConfigError("this needs scikit-learn; pip install 'repsynth[evaluate]'") from None
 
 
-def _planned(
-    schema: Schema | str | Path, settings: Any, scores_from: Any, knobs: dict[str, Any]
-) -> tuple[Plan, Reading]:
-    reading = taken_from(knobs)
-    made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
-    return made, reading
-
-
 def _release(release: "Release | str | Path") -> "Release":
     from repsynth.release.release import Release
 
     return release if isinstance(release, Release) else Release.load(release)
-
-
-def _reading(how: dict[str, Any]) -> Reading:
-    """How to read a table, by keywords; there are no others."""
-    reading = taken_from(how)
-    for name in how:
-        raise TypeError(f"unexpected keyword '{name}'")
-    return reading
 
 
 def _schema(schema: Schema | str | Path) -> Schema:
@@ -431,11 +508,3 @@ def _borrowed(source: "Release | Borrowed | str | Path | None") -> "Borrowed | N
     from repsynth.release.folder import borrow
 
     return borrow(source)
-
-
-def _settings(settings: Settings | str | Path | None, knobs: dict[str, Any]) -> Settings:
-    if isinstance(settings, Settings):
-        if knobs:
-            raise ConfigError(f"give {', '.join(knobs)} to the settings themselves, not beside them")
-        return settings
-    return Settings.of(**with_given({} if settings is None else read_settings(Path(settings)), knobs))

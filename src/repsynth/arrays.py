@@ -1,4 +1,4 @@
-"""The array types that every folder speaks of."""
+"""Array types."""
 
 from typing import Any
 

@@ -7,9 +7,9 @@
     ├── ReleaseError     a release folder is damaged, of another version, or in the way
     └── LedgerError      the ledger is damaged, out of reach, or does not cover the cost
 
-A message says what is wrong, where, and what to do. It never quotes a value of the data: column
-names, counts of columns and whatever stands in the public schema are all it may name. A path or an address
-that a user gave goes through `shown`, and text from a file through `printable`.
+A message says what is wrong, where, and what to do. It never quotes a value of the data. It may name columns,
+count them and quote the public schema. Pass a path or an address from a user through `shown`, and text from a
+file through `printable`.
 """
 
 import os
@@ -17,7 +17,7 @@ import re
 from typing import Any
 
 CONTROLS = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-"""Characters that a terminal obeys or that change the direction of text, for Python's and Arrow's patterns."""
+"""Characters that a terminal obeys or that change the direction of text, as a pattern for Python and Arrow."""
 
 _CONTROLS = re.compile(CONTROLS)
 _ADDRESS = re.compile(
@@ -29,11 +29,11 @@ _ADDRESS = re.compile(
 
 
 class RepsynthError(Exception):
-    """Base of all errors that a user can cause and mend."""
+    """Base of all errors that a user can cause and fix."""
 
 
 class SchemaError(RepsynthError):
-    """The schema has mistakes; `problems` lists each of them, one line apiece.
+    """The schema has mistakes. `problems` has a line for each of them.
 
     >>> str(SchemaError(["line 2: unknown type 'int'; use 'integer'"]))
     "line 2: unknown type 'int'; use 'integer'"
@@ -61,11 +61,11 @@ class LedgerError(RepsynthError):
 
 
 class RepsynthWarning(UserWarning):
-    """Something that a user should know, though nothing is wrong; it never quotes data either."""
+    """Something that a user should know although nothing is wrong. It quotes no data."""
 
 
 def printable(text: str) -> str:
-    """Escape control characters and those that change the direction of text: a terminal would obey them.
+    """Escape control characters and those that change the direction of text, which a terminal would obey.
 
     >>> printable("age\\x1b[2J")
     'age\\\\u001b[2J'
@@ -92,7 +92,7 @@ def has_controls(*found: Any) -> bool:
 
 
 def shown(path: object) -> str:
-    """Return a path for a message. What could be the address of a database is not shown: it may hold a password.
+    """Return a path for a message. Hide what could be the address of a database: it may hold a password.
 
     >>> shown("people.csv"), shown("postgresql:/me:secret@host/db"), shown("host=h password=secret")
     ('people.csv', 'the PostgreSQL address', 'what looks like a database address')

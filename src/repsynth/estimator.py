@@ -10,14 +10,19 @@ from repsynth.errors import ConfigError
 from repsynth.schema import Schema
 
 if TYPE_CHECKING:
+    from repsynth.models.base import Model
+    from repsynth.planning.settings import Settings
+    from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release
+    from repsynth.scoring.base import Scorer
+    from repsynth.scoring.weights import Rule
 
 
 class RepsSynthesizer:
     """A synthesizer in the style of scikit-learn: fitting spends the budget, sampling is free.
 
-    `schema` is a Schema or the path of one; all other parameters are settings of `repsynth.synthesize`. Parameters
-    are checked in `fit`. `release_` holds what was learned: differentially private outputs only.
+    `schema` is a Schema or the path of one. The other parameters are those of `repsynth.synthesize`, and `fit`
+    checks them. `release_` holds the differentially private outputs, and nothing else.
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
@@ -36,15 +41,15 @@ class RepsSynthesizer:
         *,
         epsilon: float | None = None,
         delta: float | None = None,
-        model: Any = None,
-        weights: Any = None,
-        scorer: Any = None,
+        model: "str | Model | None" = None,
+        weights: "str | Rule | None" = None,
+        scorer: "str | Scorer | None" = None,
         outlier_epsilon: float | None = None,
         outlier_fraction: float | None = None,
         public_rows: int | None = None,
-        ledger: Any = None,
+        ledger: "str | Path | Ledger | None" = None,
         dataset: str | None = None,
-        settings: Any = None,
+        settings: "Settings | str | Path | None" = None,
     ) -> None:
         self.schema = schema
         self.epsilon = epsilon
@@ -60,9 +65,9 @@ class RepsSynthesizer:
         self.settings = settings
 
     def fit(self, X: Any, y: Any = None) -> "RepsSynthesizer":  # noqa: N803
-        """Read the table, its label included, and spend the budget. `y` is there for scikit-learn's sake alone.
+        """Read the table, its label included, and spend the budget. `y` must be None.
 
-        A second call is refused: it would spend the budget again. `sklearn.base.clone` makes a fresh one.
+        A second call is refused, since it would spend the budget again. Use `sklearn.base.clone` to fit once more.
         """
         if y is not None:
             raise ConfigError("the label is a column of the table, named in the schema; leave y out")
@@ -78,7 +83,7 @@ class RepsSynthesizer:
         return self
 
     def sample(self, n: int | None = None, *, seed: int | None = None, label: Any = None) -> Any:
-        """Synthetic rows, as a table of the kind that was fitted to; as many as there are records, by default."""
+        """Draw synthetic rows, as the kind of table that was fitted; by default as many as the released count."""
         if not self.__sklearn_is_fitted__():
             raise ConfigError("not fitted yet; call fit with the table first")
         return self.release_.sample(n, seed=seed, label=label)
@@ -87,7 +92,7 @@ class RepsSynthesizer:
         return {name: getattr(self, name) for name in _NAMES}
 
     def set_params(self, **parameters: Any) -> "RepsSynthesizer":
-        """Change some parameters; what was fitted stays as it is."""
+        """Change some parameters. A fitted release does not change."""
         unknown = parameters.keys() - set(_NAMES)
         if unknown:
             raise ValueError(f"no parameter {sorted(unknown)[0]!r}; there are {', '.join(_NAMES)}")
@@ -109,7 +114,7 @@ class RepsSynthesizer:
         return Tags(estimator_type=None, target_tags=TargetTags(required=False), input_tags=takes)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters may be pickled; a fitted one is kept as a release, which is checked when it is read."""
+        """Pickle the parameters only. A release is saved to a folder, which is checked when it is loaded."""
         if self.__sklearn_is_fitted__():
             raise TypeError("a fitted synthesizer is not pickled; keep synthesizer.release_.save(folder) instead")
         return self.get_params()

@@ -1,9 +1,8 @@
-"""A knob is written once: a field of a frozen struct, with its bounds and its description beside it.
+"""Settings are declared once, as fields of a frozen struct with bounds and a description.
 
-The Python keyword, the command-line flag, the line in `plan.toml` and the entry in a release follow from the
-field. Parts that come in kinds (models, scorers, weight rules) are such structs in a `Registry`: a new kind is
-one file and one line. A registry makes a part from its name and knobs, and nothing else: no file that is read
-can name code to import.
+The command-line flag, the line in `plan.toml` and the entry in a release follow from the field. Models, scorers
+and weight rules are such structs in a `Registry`: a new one is one file and one line. A registry makes a part from
+a name and settings only, so no file can name code to import.
 """
 
 import difflib
@@ -44,30 +43,26 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Knob:
-    """One knob: a number, a text or True/False, or None where it may be left open."""
+    """A setting: a number or a text, or None if it may be left open."""
 
     name: str
     kinds: tuple[type, ...]
     default: Any
     meta: msgspec.Meta
+    flag: str
 
     @property
     def words(self) -> str:
-        """Its name as people read it."""
         return self.name.replace("_", " ")
 
-    @property
-    def flag(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
-
     def describe(self) -> str:
-        """Its description and, where that does not say it, its default."""
+        """Return the description and, if it does not say it, the default."""
         text = self.meta.description or ""
         open_ended = self.default is None or self.default is msgspec.NODEFAULT or "default" in text
         return text.replace("{default}", "by model") if open_ended else f"{text} ({self.default:g})"
 
     def checked(self, value: Any) -> Any:
-        """The value as the plain type that is kept, or a ConfigError."""
+        """Return the value as a plain number or text, or raise a ConfigError."""
         if value is None and NoneType in self.kinds:
             return None
         if isinstance(value, str) and str in self.kinds:
@@ -97,7 +92,7 @@ class Knob:
 
 
 def _is_number(value: Any) -> bool:
-    """Python's and NumPy's numbers, but neither True nor infinity, nor one that no float holds."""
+    """Accept Python's and NumPy's numbers that a float can hold, but not True, NaN or infinity."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
     try:
@@ -106,17 +101,22 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+_KNOBS: dict[type, tuple[Knob, ...]] = {}
+
+
 def knobs_of(kind: type[msgspec.Struct]) -> tuple[Knob, ...]:
-    """The knobs of a struct: its fields that have a description."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    found = []
-    for field in msgspec.structs.fields(kind):
-        hint = hints[field.name]
-        metas = [meta for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
-        if metas:
-            inner = typing.get_args(hint)[0]
-            found.append(Knob(field.name, typing.get_args(inner) or (inner,), field.default, metas[0]))
-    return tuple(found)
+    """Return the knobs of a struct: its fields that have a description."""
+    if kind not in _KNOBS:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        found = []
+        for field in msgspec.structs.fields(kind):
+            metas = [m for m in getattr(hints[field.name], "__metadata__", ()) if isinstance(m, msgspec.Meta)]
+            if metas:
+                inner = typing.get_args(hints[field.name])[0]
+                flag = f"--{field.name.replace('_', '-')}"
+                found.append(Knob(field.name, typing.get_args(inner) or (inner,), field.default, metas[0], flag))
+        _KNOBS[kind] = tuple(found)
+    return _KNOBS[kind]
 
 
 Part = TypeVar("Part", bound=Knobs)
@@ -139,7 +139,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         self.what = what
 
     def make(self, part: str | Part, **knobs: Any) -> Part:
-        """A part from its name and knobs; or the given part, if it could be made from a file again."""
+        """Make a part from its name and knobs, or return the given part if a file can hold it."""
         if isinstance(part, str):
             kind = self.get(part)
             if kind is None:
@@ -160,7 +160,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         return part
 
     def knobs(self) -> dict[str, tuple[Knob, list[str]]]:
-        """Every knob of any kind by its name, and the kinds that have it."""
+        """Return every knob by its name, and the kinds that have it."""
         found: dict[str, tuple[Knob, list[str]]] = {}
         for name, kind in self.items():
             for knob in knobs_of(kind):
@@ -168,7 +168,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         return found
 
     def owner(self, knob: str) -> str:
-        """The kind that a knob chooses where no kind is named: the only one that has it.
+        """Return the only kind that has a knob. The knob then chooses it.
 
         >>> Registry("stove", []).owner("degrees")
         Traceback (most recent call last):
@@ -183,7 +183,7 @@ class Registry(dict[str, type[Part]], Generic[Part]):
         return {"name": part.name, **msgspec.to_builtins(part)}
 
     def load(self, table: Mapping[str, Any]) -> Part:
-        """A part from plain data, which may be a stranger's."""
+        """Make a part from plain data, which is untrusted."""
         knobs = dict(table)
         name = knobs.pop("name", None)
         if not isinstance(name, str) or name not in self:
@@ -200,6 +200,6 @@ class Registry(dict[str, type[Part]], Generic[Part]):
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """A hint for a message, or nothing."""
+    """Return a hint for a message, or nothing."""
     close = difflib.get_close_matches(word, list(words), n=1)
     return f" (did you mean '{close[0]}'?)" if close else ""

@@ -1,4 +1,4 @@
-"""Work that several threads share: in order, with few pieces waiting."""
+"""Run a function on several threads and keep the order of its results."""
 
 import os
 from collections import deque
@@ -18,7 +18,7 @@ _KEPT = 16 * 2**20
 
 
 def processors() -> int:
-    """The number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -27,16 +27,16 @@ def how_many_workers() -> int:
 
 
 def _keep_memory() -> None:
-    """Have the C library keep what arrays leave behind, for the next ones.
+    """Make glibc keep freed memory for the next arrays.
 
-    glibc gives memory back beyond twice the largest block that was ever freed, and getting it again takes up to a
-    tenth of the time. So free one; it is never touched, and costs nothing.
+    glibc returns memory above twice the largest block that was ever freed. Getting it again takes up to a tenth of
+    the run time. Freeing one untouched block raises the limit at no cost.
     """
     np.empty(_KEPT, dtype=np.uint8)
 
 
 def in_order(function: Callable[[Item], Made], items: Iterable[Item], workers: int) -> Generator[Made]:
-    """A function of each item, in order; some are worked on at the same time, and few wait.
+    """Yield the results of a function in the order of the items. Only a few results wait in memory.
 
     >>> list(in_order(abs, [3, -2, 1], workers=2))
     [3, 2, 1]

@@ -1,6 +1,5 @@
 """The pages say what is so: commands and Python in them run, numbers are those of the code, links lead on."""
 
-import argparse
 import importlib.util
 import math
 import re
@@ -18,7 +17,8 @@ from written import CHECKOUT, DOCS, blocks, run_all
 
 import repsynth
 from repsynth.cli import main
-from repsynth.cli.main import _parser
+from repsynth.cli.main import make_app
+from repsynth.cli.options import COMMANDS
 from repsynth.privacy.gaussian import mu_of
 from repsynth.schema import parse_schema
 
@@ -156,27 +156,17 @@ def test_the_promise_is_the_same_on_every_page() -> None:
 def test_the_references_leave_nothing_out() -> None:
     named = [name for names in tool("api").GROUPS.values() for name in names]
     assert sorted([*named, "__version__"]) == sorted(repsynth.__all__)  # a new name needs a heading in GROUPS
-    text = tool("commands").reference(_parser())
-    for command in every_command(_parser()):
-        assert f"## {command.prog}\n" in text
-        for action in command._actions:
-            flags = [] if action.help is argparse.SUPPRESS else action.option_strings
-            assert all(f"`{flag}" in text for flag in flags if flag not in ("-h", "--help", "--json")), flags
-    assert "%(" not in text
+    app = make_app()
+    text = tool("commands").reference(app)
+    for name in COMMANDS:
+        assert f"## repsynth {name}\n" in text
+        command = app
+        for word in name.split():
+            command = command[word]
+        for argument in command.assemble_argument_collection():
+            flags = set(argument.names) - set(argument.negatives) - {"--json"}
+            assert all(f"`{flag}" in text for flag in flags if flag.startswith("-")), flags
     assert not re.search(r"\d here", text)  # nothing of the machine that builds it
-
-
-def every_command(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """Those that can be run: `ledger init`, not `ledger`."""
-    verbs = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    inner = [found for action in verbs for command in action.choices.values() for found in every_command(command)]
-    return inner or [parser]
-
-
-def test_a_signature_names_its_settings_once() -> None:
-    shorten = tool("api").without_settings
-    assert shorten("(schema, *, model=None, epsilon=None, mu=None)") == "(schema, *, **knobs)"
-    assert shorten("(rows: int | None = None)") == "(rows: int | None = None)"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import repsynth
 from repsynth import ConfigError, DataError
-from repsynth.cli import render_curator
+from repsynth.cli import render
 from repsynth.data.sources import open_source
 from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables
 from repsynth.evaluation.fidelity import measure_distances
@@ -274,7 +274,7 @@ def test_thousands_of_categories_and_names_that_are_markup_elsewhere() -> None:
     assert found.left_out["prediction by boosting"] == "the label has more than 10 values"
     assert found["one-way distance"].breakdown.keys() == {"$kind_{", "=[bold]🙂"}
     printed = io.StringIO()
-    render_curator.evaluation(Console(file=printed, width=200), found)
+    render.evaluation(Console(file=printed, width=200), found)
     assert "=[bold]🙂 = a" in printed.getvalue()
 
 
@@ -294,7 +294,7 @@ def test_progress_is_told_step_by_step_and_one_thread_works() -> None:
 
 def test_a_narrow_terminal_shows_whole_names(whole: Evaluation) -> None:
     printed = io.StringIO()
-    render_curator.evaluation(Console(file=printed, width=80), whole)
+    render.evaluation(Console(file=printed, width=80), whole)
     for name in (*(measure.name for measure in whole.measures), "How near its tables are", "Who pays"):
         assert f"{name} " in printed.getvalue()
 
@@ -343,7 +343,7 @@ def test_with_persons_the_release_is_compared_with_persons(rows: int) -> None:
     assert evaluation_data(found)["compared_with"] == found.compared_with
     assert f"Compared with {found.compared_with}." in evaluation_markdown(found)
     printed = io.StringIO()
-    render_curator.evaluation(Console(file=printed, width=300), found)
+    render.evaluation(Console(file=printed, width=300), found)
     assert f"Compared with {found.compared_with}." in printed.getvalue()
 
 

@@ -192,7 +192,7 @@ def test_bad_input_is_not_charged(ledger: Ledger, schema: Schema, tmp_path: Path
     for error, source, options in (
         (DataError, tmp_path / "absent.csv", {}),
         (DataError, make_people(5).drop_columns(["age"]), {}),
-        (ConfigError, make_people(5), {"gamma": 1.0}),
+        (ConfigError, make_people(5), {"model": "magic"}),
         (ConfigError, make_people(5), {"dataset": "data", "ledger": None}),
     ):
         with pytest.raises(error):

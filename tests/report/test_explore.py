@@ -297,7 +297,8 @@ def test_plans_of_any_settings_are_those_of_the_library(name: str, drawn: list[d
 def test_a_release_decides_what_has_no_slider(options: dict[str, Any]) -> None:
     """Its scorer, its weight rule and its shares stay."""
     table = SIM.table.slice(0, 1000)
-    release = synthesize(table, SIM.schema, epsilon=2.0, delta=1e-6, model="naive-bayes", **options)
+    settings = Settings.of(epsilon=2.0, delta=1e-6, model="naive-bayes", **options)
+    release = synthesize(table, SIM.schema, settings=settings)
     start = explore_facts(SIM.schema, release)["start"]
     assert (start["epsilon"], start["delta"], start["model"]) == (2.0, 1e-6, "naive-bayes")
     assert (start["rule"], start["public"]) == (options["weights"], False)
@@ -330,7 +331,8 @@ def test_what_is_saved_is_the_plan_that_was_shown(
 def test_a_saved_plan_keeps_what_the_release_had(tmp_path: Path) -> None:
     options = {"scorer": "pairwise", "pair_share": 0.03, "weights": "hinge-exp", "gamma": 2.0, "score_share": 0.07}
     table = SIM.table.slice(0, 1000)
-    release = synthesize(table, SIM.schema, epsilon=2.0, delta=1e-6, model="naive-bayes", **options)
+    settings = Settings.of(epsilon=2.0, delta=1e-6, model="naive-bayes", **options)
+    release = synthesize(table, SIM.schema, settings=settings)
     facts = explore_facts(SIM.schema, release)
     (tmp_path / "plan.toml").write_text(
         by_script("Explore.toml(it.facts, it.facts.start)", {"facts": facts}), encoding="utf-8"

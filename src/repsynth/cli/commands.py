@@ -1,110 +1,151 @@
-"""The commands that plan, make and use a release: read options, call the library, hand the result to `render`."""
+"""The commands: call the Python API with the options, and say how to print what it returns."""
 
-import argparse
+import itertools
+import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow.csv as pacsv
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from repsynth import api, datasets
+from repsynth.cli import options as given
 from repsynth.cli import render
-from repsynth.cli.flags import given_settings, reading_of
 from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
-from repsynth.engines.opening import CLUSTERS
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
-from repsynth.models.base import Round
-from repsynth.pipeline.payment import open_payer
-from repsynth.pipeline.run import run
+from repsynth.evaluation.written import evaluation_data
 from repsynth.planning.cautions import written_cautions
-from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings, settings_to_toml
+from repsynth.planning.settings import settings_to_toml
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.release.describe import release_data
-from repsynth.release.expected import expected_errors
+from repsynth.release.folder import check_private
 from repsynth.release.release import Release
 from repsynth.release.support import Drawn
 from repsynth.schema import load_schema
+from repsynth.schema.sdv import to_sdv
 from repsynth.storage.atomic import beside, check_place
+from repsynth.threads import processors
 
-_SPENT = "interrupted; this run has spent its budget"
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found. `data` makes it plain data, `text` prints it for people; only one of them runs."""
+
+    data: Callable[[], dict[str, Any]]
+    text: Callable[[Console], None]
+    code: int = 0
+
+    def print(self, *, as_json: bool) -> None:
+        if as_json:
+            sys.stdout.write(msgspec.json.format(msgspec.json.encode(self.data())).decode() + "\n")
+            return
+        # On a terminal, words wrap; in a pipe or a file, lines stay whole.
+        console = Console(highlight=False)
+        self.text(console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=140))
 
 
-def plan(options: argparse.Namespace) -> None:
-    made = plan_of(options)
+def _wrote(data: dict[str, Any], text: str) -> Answer:
+    return Answer(lambda: data, lambda console: console.print(text, markup=False))
+
+
+def schema(options: given.DraftSchema) -> Answer:
+    if options.to_sdv is not None:
+        return _to_metadata(options, options.to_sdv)
+    measuring = options.given(("epsilon", "delta", "one_row_per_person", "id", "public_rows", "ledger", "dataset"))
+    if not options.private and measuring:
+        flag = f"--{next(iter(measuring)).replace('_', '-')}"
+        raise ConfigError(f"{flag} is for a schema that is measured; add --private, or leave it out")
+    if options.private and options.epsilon is None:
+        raise ConfigError("a measured schema costs privacy; say how much with --epsilon")
+    _check_new(options.output, "-o")
+    how: dict[str, Any] = {"label": options.label, "metadata": options.metadata, "read": options.read}
+    if options.private:
+        draft: Any = api.measure_schema(options.data, ids=measuring.pop("id", ()), **measuring, **how)
+    else:
+        draft = api.draft(options.data, **how)
+    with beside(options.output, private=not options.private) as temporary:
+        temporary.write_text(draft.text, encoding="utf-8")
+
+    def data() -> dict[str, Any]:
+        known = {"schema": str(options.output), "confirmed": options.private, "publishable": options.private}
+        fields: dict[str, Any] = msgspec.to_builtins(draft)
+        del fields["text"]
+        for column in fields["columns"]:
+            del column["lines"]
+        return known | fields
+
+    tell: Callable[..., None] = render.measured if options.private else render.draft
+    return Answer(data, lambda console: tell(console, draft, options.output))
+
+
+def _to_metadata(options: given.DraftSchema, path: Path) -> Answer:
+    """Write SDV's metadata of a schema; no table is read."""
+    _check_new(path, "--to-sdv")
+    if len(options.data) != 1 or Path(options.data[0]).suffix.lower() != ".toml":
+        raise ConfigError("--to-sdv writes metadata of a schema: name one schema.toml in place of the data")
+    made = to_sdv(load_schema(options.data[0]))
+    with beside(path) as temporary:
+        temporary.write_text(json.dumps(made, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
+    said = f"Wrote {path}. SDV's metadata has neither bounds nor categories nor rules."
+    return _wrote({"metadata": str(path)}, said)
+
+
+def check(options: given.Check) -> Answer:
+    checked = api.check_table(options.data, options.schema, read=options.read)
+    return Answer(lambda: msgspec.to_builtins(checked), lambda console: render.check(console, checked))
+
+
+def plan(options: given.Plan) -> Answer:
+    made = api.plan(options.schema, **_settings(options))
     rows = made.public_rows or options.rows
     if rows < 1:
         raise ConfigError("the expected number of rows must be at least 1")
+    saved: dict[str, str] = {}
     if options.save is not None:
-        check_new(options.save, "--save")
+        _check_new(options.save, "--save")
         with beside(options.save) as temporary:
             temporary.write_text(settings_to_toml(made.settings), encoding="utf-8")
+        saved["saved"] = str(options.save)
 
-    def data() -> dict[str, Any]:
-        return render.plan_data(made, rows) | ({} if options.save is None else {"saved": str(options.save)})
-
-    def tell(console: Console) -> None:
+    def text(console: Console) -> None:
         render.plan(console, made, rows)
-        if options.save is not None:
-            console.print(f"Wrote the settings to {escape(str(options.save))}.")
+        if saved:
+            console.print(f"Wrote the settings to {options.save}.", markup=False)
 
-    print_result(options, data, tell)
+    return Answer(lambda: render.plan_data(made, rows) | saved, text)
 
 
-def synthesize(options: argparse.Namespace) -> None:
-    made = plan_of(options)
+def _settings(options: given.Planned) -> dict[str, Any]:
+    """The settings of a run, as keywords of the API."""
+    return {"settings": api.settings_of(options.plan, options.settings), "scores_from": options.scores_from}
+
+
+def synthesize(options: given.Synthesize) -> Answer:
     suffix = ".csv" if all(is_text_file(part) for part in options.data) else ".parquet"
     output = options.output or Path(f"synthetic{suffix}")
     check_table_path(output)
-    check_new(options.release, "--release")
-    payer = open_payer(options.ledger, options.dataset)
-    source = open_source(options.data, reading_of(options))
-    with progress_bar(options) as progress:
-        rounds = made.training.rounds if made.training else 0
-        task = progress.add_task("", total=len(made.steps) + rounds)
-        read_here = options.engine not in CLUSTERS
-        reading = progress.add_task("reading", total=source.rows, rows=0, visible=read_here)
-        on_rows = _passes(progress, reading)
-
-        def on_step(step: str) -> None:
-            progress.update(task, description=step, advance=1)
-            options.interrupted = _SPENT
-
-        def on_round(done: Round) -> None:
-            described = f"training: round {done.done} of {done.of}"
-            progress.update(task, description=described, completed=len(made.steps) + done.done)
-
-        release = run(
-            made,
-            source,
-            on_step=on_step,
-            on_round=on_round,
-            on_rows=on_rows,
-            payer=payer,
+    _check_new(options.release, "--release")
+    with _progress(options) as bar, _interrupted(lambda: "this run has spent its budget" if bar.begun else None):
+        release = api.synthesize(
+            options.data,
+            options.schema,
+            **_settings(options),
+            read=options.read,
             rows=options.rows,
-            engine=options.engine,
-            cluster=options.cluster,
+            **options.given(("ledger", "dataset", "engine", "cluster")),
+            on_step=bar.on_step,
+            on_rows=bar.on_rows,
         )
     folder = _save(release, options.release)
     try:
@@ -118,15 +159,14 @@ def synthesize(options: argparse.Namespace) -> None:
     warnings = [*release.warnings, *written_cautions(output, written.apostrophes)]
     warnings += release.support().cautions(written.rows)
     where = {"release": str(folder), "output": str(output), "rows": written.rows}
-    print_result(
-        options,
+    return Answer(
         lambda: where | release_data(release) | {"warnings": warnings},
         lambda console: render.outcome(console, release, folder, output, written.rows, warnings),
     )
 
 
 def _save(release: Release, folder: Path) -> Path:
-    """Save a release that is paid for: where it was asked to go or, if something came in the way, nearby."""
+    """Save a release that is paid for where the user asked or, if something came in the way, nearby."""
     try:
         return release.save(folder)
     except ReleaseError as error:
@@ -136,84 +176,254 @@ def _save(release: Release, folder: Path) -> Path:
         return refuge
 
 
-def sample(options: argparse.Namespace) -> None:
+def sample(options: given.Sample) -> Answer:
     check_table_path(options.output)
     release = Release.load(options.release)
-    drawn, ignored = Drawn(), tuple(options.ignore_rule)
-    asked = {name: getattr(options, name) for name in ("seed", "label", "where", "given")}
+    drawn, ignored = Drawn(), tuple(options.ignore_rule or ())
+    asked = {name: getattr(options, name) for name in ("seed", "label", "where")} | {"given": options.given_rows}
     written = _write_sample(
         options, release, options.output, options.rows, ignore_rules=ignored, drawn=drawn, **asked
     )
-    support = release.support(ignored)
+    support, completed = release.support(ignored), options.given_rows is not None
     warnings = [*written_cautions(options.output, written.apostrophes)]
-    if options.given is None:
+    if not completed:
         warnings += support.cautions(written.rows)
 
-    def tell(console: Console) -> None:
-        console.print(f"Wrote {render.count(written.rows)} to {escape(str(options.output))}.")
-        if options.given is not None:
-            console.print(_how_completed(drawn))
-        if drawn.again:
-            console.print(f"{drawn.again:.1%} of the rows drawn did not meet the condition or obey the rules.")
+    def data() -> dict[str, Any]:
+        found = {"output": str(options.output), "rows": written.rows, "not_kept": drawn.again}
         if support.effective_size is not None:
-            console.print(
-                f"{support.broken:.1%} of the model's records broke a rule. The model was fitted to those that "
-                f"obey; they are worth {support.effective_size:.0%} of as many equally weighted ones."
-            )
+            found |= {"broke_a_rule": support.broken, "pool_effective_size": support.effective_size}
+        if completed:
+            found |= {"weighted": drawn.weighted, "effective_size": drawn.effective_size}
+        return found | {"warnings": warnings}
+
+    def text(console: Console) -> None:
+        render.sampled(console, options.output, written.rows, drawn, support, completed=completed)
         render.warnings(console, warnings)
 
-    data = {"output": str(options.output), "rows": written.rows, "not_kept": drawn.again, "warnings": warnings}
-    if support.effective_size is not None:
-        data |= {"broke_a_rule": support.broken, "pool_effective_size": support.effective_size}
-    if options.given is not None:
-        data |= {"weighted": drawn.weighted, "effective_size": drawn.effective_size}
-    print_result(options, lambda: data, tell)
+    return Answer(data, text)
 
 
-def _how_completed(drawn: Drawn) -> str:
-    if drawn.effective_size is None:
-        return "The other columns follow the model's probabilities given these, exactly."
-    rest = "" if drawn.weighted == drawn.kept else f"; {drawn.kept - drawn.weighted:,} by a simpler model, exactly"
-    return (
-        f"{drawn.weighted:,} of them were chosen by weighting draws of the model, each in effect among "
-        f"{drawn.effective_size:,.1f} on average{rest}."
-    )
+def _write_sample(
+    options: given.Options, release: Release, output: Path, rows: int | None, **asked: Any
+) -> Written:
+    total = None if asked.get("given") is not None else release.default_rows if rows is None else rows
+    csv = output.suffix.lower() == ".csv"
+    with _progress(options) as bar:
+        return write_table(
+            release.pieces(rows, csv=csv, **asked),
+            arrow_schema(release.schema, csv=csv),
+            output,
+            on_rows=lambda done: bar.on_rows(done, total, "sampling"),
+        )
 
 
-def inspect(options: argparse.Namespace) -> None:
+def inspect(options: given.Inspect) -> Answer:
     release = Release.load(options.release)
 
-    def tell(console: Console) -> None:
+    def text(console: Console) -> None:
         render.release(console, release)
         console.print()
-        render.expected(console, expected_errors(release))
+        render.expected(console, api.expected_errors(release))
 
-    print_result(options, lambda: release_data(release), tell)
+    return Answer(lambda: api.inspect_release(release), text)
 
 
-def ledger_init(options: argparse.Namespace) -> None:
-    limit = make_budget(epsilon=options.epsilon, mu=options.mu, rho=options.rho, delta=options.delta)
+def ledger_init(options: given.LedgerInit) -> Answer:
+    limit = make_budget(**{"epsilon": None, **options.given(("epsilon", "mu", "rho", "delta"))})
     check_place(options.ledger)
     ledger = Ledger.create(options.ledger)
     ledger.init(options.dataset, limit)
     balance = ledger.balance(options.dataset)
-    print_result(options, lambda: render.balance_data(balance), lambda console: render.balance(console, balance))
+    return Answer(lambda: render.balance_data(balance), lambda console: render.balance(console, balance))
 
 
-def ledger_show(options: argparse.Namespace) -> None:
+def ledger_show(options: given.LedgerShow) -> Answer:
     ledger = Ledger(options.ledger)
     names = ledger.datasets() if options.dataset is None else (options.dataset,)
     balances = [ledger.balance(name) for name in names]
 
-    def tell(console: Console) -> None:
+    def text(console: Console) -> None:
         for balance in balances:
             render.balance(console, balance)
 
-    print_result(options, lambda: {"datasets": [render.balance_data(balance) for balance in balances]}, tell)
+    return Answer(lambda: {"datasets": [render.balance_data(balance) for balance in balances]}, text)
 
 
-def demo(options: argparse.Namespace) -> None:
-    folder: Path = options.output
+def risk(options: given.Risk) -> Answer:
+    summary = api.risk(options.data, options.release, options.output, read=options.read)
+    printed = summary if options.show else None
+
+    def data() -> dict[str, Any]:
+        found = {} if printed is None else {"summary": msgspec.to_builtins(printed)}
+        return {"dossier": str(options.output), "publishable": False, **found}
+
+    return Answer(data, lambda console: render.dossier(console, options.output, printed))
+
+
+def audit(options: given.Audit) -> Answer:
+    """Exit code 1 if a claim is exceeded."""
+    table = options.data or None
+    with _progress(options) as bar:
+        findings = list(
+            api.audit(
+                options.schema,
+                table,
+                **_settings(options),
+                read=options.read,
+                runs=options.runs,
+                on_step=bar.on_step,
+            )
+        )
+    return Answer(
+        lambda: render.audit_data(findings, publishable=table is None),
+        lambda console: render.audit(console, findings, table is not None, options.runs),
+        int(any(finding.exceeded for finding in findings)),
+    )
+
+
+def evaluate(options: given.Evaluate) -> Answer:
+    if options.train is None:
+        return _expected(options)
+    with _progress(options) as bar, _interrupted(lambda: "nothing was written"):
+        found = api.evaluate(
+            options.train,
+            options.synthetic,
+            options.schema,
+            holdout=options.holdout,
+            release=options.release,
+            label=options.label,
+            folder=options.output,
+            read=options.read,
+            on_step=bar.on_step,
+        )
+    files: dict[str, Any] = {}
+    if options.output is not None:
+        files = {"folder": str(options.output), "files": sorted(path.name for path in options.output.iterdir())}
+
+    def text(console: Console) -> None:
+        render.evaluation(console, found)
+        if files:
+            console.print(f"Wrote {', '.join(files['files'])} to {options.output}", markup=False)
+
+    return Answer(lambda: evaluation_data(found) | files, text)
+
+
+def _expected(options: given.Evaluate) -> Answer:
+    """What follows from a release alone; it may be published."""
+    for name in options.given(("synthetic", "holdout", "label")):
+        raise ConfigError(f"--{name} says nothing without the training table; give it with --train")
+    if options.release is None:
+        raise ConfigError("give tables with --train and --synthetic, or a release alone with --release")
+    if options.output is not None:
+        raise ConfigError("-o is for the PRIVATE measures; add --train, or leave it out and take --json")
+    release = Release.load(options.release)
+    found = api.expected_errors(release)
+    return Answer(
+        lambda: {"publishable": release.publishable, **evaluation_data(found)},
+        lambda console: render.expected(console, found),
+    )
+
+
+def attack(options: given.Attack) -> Answer:
+    """Exit code 1 if an attack proves more than is claimed."""
+    with _progress(options) as bar, _interrupted(lambda: "run the same command again to resume"):
+        found = api.attack(
+            options.train,
+            options.schema,
+            options.output,
+            holdout=options.holdout,
+            **_settings(options),
+            read=options.read,
+            targets=options.targets,
+            runs=options.runs,
+            jobs=options.jobs or processors(),
+            seed=options.seed,
+            power=options.power,
+            on_step=bar.on_step,
+        )
+    return Answer(
+        lambda: msgspec.to_builtins(found),
+        lambda console: render.exposure(console, found, options.output),
+        int(found.exceeded),
+    )
+
+
+def report(options: given.Report) -> Answer:
+    """Write the public page of a release or, if asked, the curator's."""
+    from repsynth.report.page import public_page
+
+    if options.curator:
+        return _curator_page(options)
+    for name in options.given(("train", "holdout", "attack")):
+        raise ConfigError(f"--{name} is for the PRIVATE page alone; add --curator, or leave it out")
+    _check_page(options.output)
+    page, publishable = public_page(options.release), Release.load(options.release).publishable
+    last = "it is public, as the release is" if publishable else "the noise came from a seed: do not publish it"
+    return _write_page(options.output, page, last, publishable=publishable)
+
+
+def _curator_page(options: given.Report) -> Answer:
+    from repsynth.report.page import CURATOR_STEPS, curator_page
+
+    if options.train is None:
+        raise ConfigError(
+            "the curator's page needs the table that the release was made from; give it with --train"
+        )
+    _check_page(options.output)
+    check_private(options.output)
+    if "private" not in options.output.name.lower():
+        better = shown(options.output.with_name(f"private-{options.output.name}"))
+        raise ConfigError(
+            f"{shown(options.output)}: the curator's page is PRIVATE, and its name must say so; give -o {better}"
+        )
+    train = open_source(options.train, options.read)
+    holdout = None if options.holdout is None else open_source(options.holdout, options.read)
+    with _progress(options) as bar:
+        done = itertools.count()
+        page = curator_page(
+            options.release,
+            train,
+            holdout,
+            options.attack,
+            on_step=lambda step: bar.on_step(step, next(done), len(CURATOR_STEPS)),
+        )
+    last = "it is PRIVATE: for the curator only"
+    return _write_page(options.output, page, last, publishable=False, private=True)
+
+
+def explore(options: given.Explore) -> Answer:
+    from repsynth.report.page import explore_page
+
+    _check_page(options.output)
+    release = None if options.release is None else Release.load(options.release)
+    if options.schema is not None:
+        schema = load_schema(options.schema)
+    elif release is not None:
+        schema = release.schema
+    else:
+        raise ConfigError("there is nothing to plan for; give --schema, or --release")
+    publishable = release is None or release.publishable
+    return _write_page(options.output, explore_page(schema, release), "nothing was spent", publishable=publishable)
+
+
+def _check_page(path: Path) -> None:
+    """Refuse a place where no page can be, before any work is done."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"{shown(path)}: this is a web page; give it a name that ends in .html")
+    _check_new(path, "-o")
+
+
+def _write_page(path: Path, page: str, last: str, *, publishable: bool, private: bool = False) -> Answer:
+    with beside(path, private=private) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    size = len(page.encode())
+    said = f"Wrote {path} ({size / 1000:,.0f} kB). It opens in any browser, without a network; {last}."
+    return _wrote({"output": str(path), "publishable": publishable, "bytes": size}, said)
+
+
+def demo(options: given.Demo) -> Answer:
+    folder = options.output
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -221,107 +431,81 @@ def demo(options: argparse.Namespace) -> None:
             f"{shown(folder)}: cannot be made ({error.strerror}); name another folder with -o"
         ) from None
     for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt"):
-        check_new(folder / name, "-o")
+        _check_new(folder / name, "-o")
     pacsv.write_csv(datasets.simulate_people(), folder / "people.csv")
     (folder / "schema.toml").write_text(datasets.schema_text("people"), encoding="utf-8")
-    made = make_plan(load_schema(folder / "schema.toml"), Settings.of(epsilon=1.0, delta=1e-6))
-    release = run(made, open_source(folder / "people.csv"))
+    release = api.synthesize(folder / "people.csv", folder / "schema.toml", epsilon=1.0, delta=1e-6)
     release.save(folder / "release")
     rows = _write_sample(options, release, folder / "synthetic.csv", None).rows
     with (folder / "summary.txt").open("w", encoding="utf-8") as file:
         render.release(Console(file=file, width=100), release)
 
-    def tell(console: Console) -> None:
+    def text(console: Console) -> None:
         render.release(console, release)
         render.demo(console, folder, rows)
 
-    print_result(options, lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, tell)
+    return Answer(lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, text)
 
 
-def completion(options: argparse.Namespace) -> None:
-    from argcomplete.shell_integration import shellcode
+def completion(options: given.Completion) -> Answer:
+    from repsynth.cli.main import make_app
 
-    script = shellcode(["repsynth"], shell=options.shell)
-    print_result(options, lambda: {"script": script}, lambda console: console.out(script, end=""))
-
-
-def _write_sample(
-    options: argparse.Namespace, release: Release, output: Path, rows: int | None, **asked: Any
-) -> Written:
-    total = None if asked.get("given") is not None else release.default_rows if rows is None else rows
-    csv = output.suffix.lower() == ".csv"
-    with progress_bar(options) as progress:
-        task = progress.add_task("sampling", total=total, rows=0)
-        return write_table(
-            release.pieces(rows, csv=csv, **asked),
-            arrow_schema(release.schema, csv=csv),
-            output,
-            on_rows=lambda done: progress.update(task, completed=done, rows=done),
-        )
+    script = make_app().generate_completion(shell=options.shell)
+    return Answer(lambda: {"script": script}, lambda console: console.out(script, end=""))
 
 
-def _passes(progress: Progress, task: TaskID) -> Callable[[int], None]:
-    """Shows how many rows were read, then how many each measurement has gone through: a pass begins from none."""
-    seen = 0
-
-    def on_rows(rows: int) -> None:
-        nonlocal seen
-        if rows < seen:
-            total = max(progress.tasks[task].completed, seen)
-            progress.reset(task, description="measuring", total=total, rows=0)
-        seen = rows
-        progress.update(task, completed=rows, rows=rows)
-
-    return on_rows
-
-
-def plan_of(options: argparse.Namespace) -> Plan:
-    schema = load_schema(options.schema)
-    if hasattr(options, "decimal"):  # of a command that reads a table
-        schema = reading_of(options).declared(schema)
-    return api.plan(schema, settings=options.plan, scores_from=options.scores_from, **given_settings(options))
-
-
-def check_new(path: Path, flag: str) -> None:
-    """Refuse a file that is there already, or that cannot be written."""
+def _check_new(path: Path, flag: str) -> None:
+    """Refuse a file that exists or that cannot be written."""
     check_place(path)
     if os.path.lexists(path):
         raise ConfigError(f"{shown(path)}: already exists; choose another name with {flag}")
 
 
-class _DoneColumn(ProgressColumn):
-    """How many rows are done, and how many a second; of other work, how many steps."""
+@contextmanager
+def _interrupted(meaning: Callable[[], str | None]) -> Iterator[None]:
+    """Say what an interruption means."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        said = meaning()
+        raise KeyboardInterrupt(*([f"interrupted; {said}"] if said else [])) from None
 
-    def render(self, task: Task) -> Text:
-        rows, seconds = task.fields.get("rows"), task.elapsed
-        if rows and seconds:
-            return Text(f"{rows:,} rows, {rows / seconds:,.0f} a second")
-        return Text("" if rows is not None or not task.total else f"{task.completed:,.0f} of {task.total:,.0f}")
+
+class _Bar:
+    """Steps and rows on a bar."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.begun = False
+        self._steps = progress.add_task("", total=None, visible=False, unit="")
+        self._rows = progress.add_task("", total=None, visible=False, unit="rows")
+        self._seen = 0
+
+    def on_step(self, step: str, done: int, of: int) -> None:
+        self.begun = True
+        self.progress.update(self._steps, description=step, completed=done, total=of, visible=True)
+
+    def on_rows(self, rows: int, of: int | None, what: str = "reading") -> None:
+        """Show how many rows were read, then how many a measurement has passed; each pass begins from none."""
+        if rows < self._seen:
+            self.progress.reset(self._rows, description="measuring")
+            of = self._seen
+        elif not self._seen:
+            self.progress.update(self._rows, description=what)
+        self._seen = rows
+        if of is not None:
+            self.progress.update(self._rows, total=of)
+        self.progress.update(self._rows, completed=rows, visible=True)
 
 
-def progress_bar(options: argparse.Namespace) -> Progress:
-    """A bar on the terminal's error stream, gone when done; silent in pipes and with --json."""
+@contextmanager
+def _progress(options: given.Options) -> Iterator[_Bar]:
+    """Show a bar on the terminal's error stream; it is silent in pipes and with --json."""
     console = Console(stderr=True, highlight=False)
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description:<10}"),
-        BarColumn(),
-        _DoneColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=options.json or not console.is_terminal,
+    columns = (
+        *(SpinnerColumn(), TextColumn("{task.description:<10}"), BarColumn()),
+        *(TextColumn("{task.completed:,.0f} {task.fields[unit]}"), TimeElapsedColumn(), TimeRemainingColumn()),
     )
-
-
-def print_result(
-    options: argparse.Namespace, data: Callable[[], dict[str, Any]], tell: Callable[[Console], None]
-) -> None:
-    """One JSON object for machines, or tables for people."""
-    if options.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data())).decode() + "\n")
-    else:
-        # On a terminal, words wrap; in a pipe or a file, lines stay whole.
-        console = Console(highlight=False)
-        tell(console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=140))
+    disable = options.json or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=disable) as progress:
+        yield _Bar(progress)

@@ -1,18 +1,27 @@
-"""What commands print: tables for people, in the words of the library."""
+"""Print what the API returns, as tables for people. `--json` needs only the functions that end in `_data`."""
 
 import math
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.columns.cells import first_cells
+from repsynth.curator.check import ColumnCheck, TableCheck
+from repsynth.curator.dossier import Summary
+from repsynth.curator.draft import Draft
+from repsynth.curator.infer import Decision
+from repsynth.curator.private_schema import MeasuredDraft
+from repsynth.curator.profile import percent
+from repsynth.evaluation.measures import Measure, show
+from repsynth.evaluation.written import GROUP_HEADERS, group_row, measure_row
 from repsynth.knobs import knobs_of
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.cautions import cautions, csv_cautions
@@ -26,21 +35,49 @@ from repsynth.privacy.shown import (
     at_most,
     fixed_at_least,
     fixed_at_most,
+    percent_at_least,
     percent_at_most,
 )
 from repsynth.release.describe import Noise, mu_of_event, noise_in_records, purpose
 from repsynth.release.expected import Expected, Mean, Z
 from repsynth.release.release import Release
+from repsynth.release.support import Drawn, Support
 from repsynth.schema import Schema
 from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule
+
+if TYPE_CHECKING:  # these need scikit-learn
+    from repsynth.attacks.exposure import Exposure, Guess, Line
+    from repsynth.attacks.intervals import Estimate
+    from repsynth.evaluation.evaluate import Evaluation
 
 _MOST_COLUMNS, _MOST_GROUPS = 20, 12
 _WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
 _LONG = 120.0
-"""Seconds of one core beyond which a plan warns of them."""
+"""Seconds of one core above which a plan warns."""
+_NARROW = 100
+"""Columns of a terminal below which tables leave some numbers to --json and to files."""
+_BEST = "best possible"
+_METHODS = {"bare": "no noise", "uniform": "uniform", "reps": "as planned"}
+_PRIVATE = "[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n"
+_FINDING = (
+    *("target", "attack", "measurement"),
+    *("claimed_epsilon", "guaranteed_epsilon", "lower_epsilon", "verdict", "exceeded"),
+)
+_FINDING_MU = ("claimed_mu", "guaranteed_mu", "lower_mu")
+_TITLES = {
+    "one-way distance": "How near its tables are",
+    "range coverage": "What is there at all",
+    "category coverage": "What is there at all",
+    "prediction by logistic regression": "What can be learned",
+    "prediction by boosting": "What can be learned",
+    "coefficients": "What can be learned",
+    "propensity": "Whether it can be told from real",
+    "outliers": "Who pays",
+    "intervals of the release": "Whether the release keeps its word",
+}
 
 OVER = "over the releases in which a record weighs no more"
-"""What a bound by weight is about: not the one release at hand, but all those that weigh a record so little."""
+"""A bound by weight holds over all releases that give a record at most this weight, not for one release."""
 
 
 def release(console: Console, release: Release) -> None:
@@ -97,9 +134,9 @@ def _print_unit(console: Console, schema: Schema) -> None:
         console.print(f"Persons: {escape(of_persons(schema.person))}.")
 
 
-def warnings(console: Console, texts: Iterable[str]) -> None:
+def warnings(console: Console, texts: Iterable[str], word: str = "warning") -> None:
     for text in texts:
-        console.print(f"[yellow]warning:[/yellow] {escape(text)}")
+        console.print(f"[yellow]{word}:[/yellow] {escape(text)}")
 
 
 def outcome(
@@ -126,8 +163,27 @@ def outcome(
     warnings(console, texts)
 
 
+def sampled(console: Console, output: Path, rows: int, drawn: Drawn, support: Support, *, completed: bool) -> None:
+    console.print(f"Wrote {count(rows)} to {escape(str(output))}.")
+    if completed and drawn.effective_size is None:
+        console.print("The other columns follow the model's probabilities given these, exactly.")
+    elif completed:
+        rest = drawn.kept - drawn.weighted
+        console.print(
+            f"{drawn.weighted:,} of them were chosen by weighting draws of the model, each in effect among "
+            f"{drawn.effective_size:,.1f} on average{f'; {rest:,} by a simpler model, exactly' if rest else ''}."
+        )
+    if drawn.again:
+        console.print(f"{drawn.again:.1%} of the rows drawn did not meet the condition or obey the rules.")
+    if support.effective_size is not None:
+        console.print(
+            f"{support.broken:.1%} of the model's records broke a rule. The model was fitted to those that "
+            f"obey; they are worth {support.effective_size:.0%} of as many equally weighted ones."
+        )
+
+
 def count(rows: int) -> str:
-    """So many synthetic rows, in words.
+    """Return the number of rows in words.
 
     >>> count(1), count(2000)
     ('1 synthetic row', '2,000 synthetic rows')
@@ -137,10 +193,8 @@ def count(rows: int) -> str:
 
 def balance_data(balance: Balance) -> dict[str, Any]:
     return {
-        "dataset": balance.dataset,
-        "unit": balance.unit,
-        "neighbours": balance.neighbours,
-        "limit": {"epsilon": balance.limit.epsilon, "delta": balance.limit.delta, "mu": balance.limit.mu},
+        **{name: getattr(balance, name) for name in ("dataset", "unit", "neighbours")},
+        "limit": {name: getattr(balance.limit, name) for name in ("epsilon", "delta", "mu")},
         "spent": {
             "epsilon": balance.spent_epsilon,
             "mu": balance.spent_bound.mu,
@@ -149,16 +203,8 @@ def balance_data(balance: Balance) -> dict[str, Any]:
         },
         "remaining": {"epsilon": balance.epsilon(balance.remaining), "mu": balance.remaining.mu},
         "runs": [
-            {
-                "run": s.run,
-                "who": s.who,
-                "what": s.what,
-                "when": s.when,
-                "mu": s.loss.mu,
-                "epsilon": balance.epsilon_alone(s),
-                "share": balance.share(s.bound),
-                "finished": s.finished,
-            }
+            {name: getattr(s, name) for name in ("run", "who", "what", "when", "finished")}
+            | {"mu": s.loss.mu, "epsilon": balance.epsilon_alone(s), "share": balance.share(s.bound)}
             for s in balance.spendings
         ],
     }
@@ -241,7 +287,7 @@ def _print_outliers(console: Console, release: Release) -> None:
 
 
 def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
-    """Sensitivity and noise of a measurement, in records."""
+    """Return the sensitivity and noise of a measurement, in records."""
     if isinstance(event, ExponentialEvent):
         return "1.000", f"η = {at_most(event.eta, 3)} × {event.rounds}"
     assert noise is not None
@@ -307,14 +353,16 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             "is public before the run."
         )
     _print_training(console, plan, rows)
-    _print_resources(console, plan, rows)
-
+    resources = plan.model.resources(plan, rows)
+    taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
+    console.print(
+        f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
+        "as many included; reading and writing files come on top."
+    )
     console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
+    formats = {"bins": ",", "expected": ",.0f", "sigma": ",.0f", "relative": ".0%"}
     bins = (
-        (
-            *(escape(row["column"]), f"{row['bins']:,}", f"{row['expected']:,.0f}"),
-            *(f"{row['sigma']:,.0f}", f"{row['relative']:.0%}"),
-        )
+        (escape(row["column"]), *(format(row[name], form) for name, form in formats.items()))
         for row in _planned_bins(plan, rows)
     )
     headers = ("column", "bins", "records per bin", "noise σ", "noise / records")
@@ -349,7 +397,7 @@ def _warnings(plan: Plan, rows: int) -> list[str]:
 
 
 def _outlier_weight(plan: Plan) -> float:
-    """The largest weight above the threshold; 1 where there is none."""
+    """Return the largest weight above the threshold; 1 if there is none."""
     if SCORES not in plan.charges and plan.borrowed is None:
         return 1.0
     rule = plan.rule
@@ -372,7 +420,7 @@ def _print_curve(console: Console, plan: Plan) -> None:
 
 
 def _training(plan: Plan, rows: int) -> dict[str, Any] | None:
-    """The rounds of training and their noise, with the batch to expect."""
+    """Return the rounds of training, their noise and the expected batch."""
     training = plan.training
     if training is None:
         return None
@@ -426,27 +474,22 @@ def _row_sensitivity(plan: Plan, charge: Charge) -> float:
     return plan.model.sensitivity(plan.schema, charge.name)
 
 
-def _print_resources(console: Console, plan: Plan, rows: int) -> None:
-    resources = plan.model.resources(plan, rows)
-    taken = f"{plan.model.what} {resources.megabytes:,.0f} MB at most. " if resources.megabytes else ""
-    console.print(
-        f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
-        "as many included; reading and writing files come on top."
-    )
-
-
 def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
     sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[COARSE].per_row)
-    result = []
-    for bins in first_cells(plan.schema, rows=rows, sigma=sigma):
-        count = bins.values
-        noise = {"sigma": sigma, "relative": sigma / (rows / count)}
-        result.append({"column": bins.column.name, "bins": count, "expected": rows / count, **noise})
-    return result
+    return [
+        {
+            "column": bins.column.name,
+            "bins": bins.values,
+            "expected": rows / bins.values,
+            "sigma": sigma,
+            "relative": sigma / (rows / bins.values),
+        }
+        for bins in first_cells(plan.schema, rows=rows, sigma=sigma)
+    ]
 
 
 def expected(console: Console, found: Expected) -> None:
-    """What an analyst may rely on, from the release alone."""
+    """Print what an analyst may rely on, from the release alone."""
     console.print(
         "[bold]What an analyst may rely on[/bold], from the released noise alone (may be published), 95 %:\n"
     )
@@ -517,8 +560,353 @@ def _points(standard_error: float) -> str:
     return f"± {fixed_at_most(100 * Z * standard_error, 2)} points"
 
 
+# --- for the curator only ---
+
+
+def draft(console: Console, draft: Draft, path: Path) -> None:
+    console.print(_PRIVATE)
+    rows = [(_named(column.name), _kind(column), escape(column.reason)) for column in draft.columns]
+    print_table(console, ("column", "type", "why"), rows, right_from=3)
+    console.print()
+    by_warning: dict[str, list[str]] = {}
+    for column in draft.columns:
+        for warning in column.warnings:
+            by_warning.setdefault(warning, []).append(_named(column.name))
+    warnings(console, draft.warnings)
+    for warning, names in by_warning.items():
+        console.print(f"[yellow]warning:[/yellow] [bold]{', '.join(names)}[/bold]: {escape(warning)}")
+    console.print(
+        f"\nWrote {escape(str(path))}, a draft that was read from the data and is [bold]not private[/bold].\n"
+        "Say whether one person can have several rows, check or replace every bound and category, "
+        "then set confirmed = true."
+    )
+
+
+def measured(console: Console, draft: MeasuredDraft, path: Path) -> None:
+    console.print(f"Spent {guarantee(draft.epsilon, draft.delta)}.\n")
+    rows = []
+    for column in draft.columns:
+        bounds = " to ".join(line.split(" = ")[1] for line in column.lines if line.startswith(("min", "max")))
+        found = f"{column.reason}: {bounds}" if bounds else column.reason
+        rows.append((escape(column.name), _kind(column), escape(found)))
+    print_table(console, ("column", "type", "what was found"), rows, right_from=3)
+    console.print(
+        f"\nWhat it cannot find: values in fewer than about {draft.fewest:,} rows, and what lies beyond a bound "
+        f"with fewer than about {draft.least:,} rows."
+    )
+    warnings(console, draft.warnings)
+    for column in draft.columns:
+        if column.type != "id":
+            warnings(console, (f"{column.name}: {warning}" for warning in column.warnings))
+    console.print(
+        f"Wrote {escape(str(path))}. It may be published and needs no confirmation; where something is "
+        "publicly known, write that in its place."
+    )
+
+
+def check(console: Console, checked: TableCheck) -> None:
+    console.print(_PRIVATE)
+    headers = ("empty", "unreadable", "undeclared", "special", "below min", "above max", "rounded")
+    table = make_table("column", "type", *headers)
+    touched = [column for column in checked.columns if any(_parts(column))]
+    for column in touched:
+        parts = (percent(part) if part else "" for part in _parts(column))
+        table.add_row(_named(column.name), column.type, *parts)
+    whole = len(checked.columns) - len(touched)
+    console.print(f"{checked.rows:,} rows. Of {whole} columns, every cell is read as it is.")
+    if touched:
+        console.print("Cells of the other columns:\n")
+        console.print(table)
+    console.print()
+    warnings(console, checked.findings, "note")
+    for column in checked.columns:
+        for finding in column.findings:
+            console.print(f"[yellow]note:[/yellow] [bold]{_named(column.name)}[/bold]: {escape(finding)}")
+    if checked.clean:
+        console.print("The schema fits: nothing to look at.")
+
+
+def _kind(column: Decision) -> str:
+    return "[yellow]id[/yellow]" if column.type == "id" else column.type
+
+
+def _named(column: str) -> str:
+    return escape(column.strip() or "(no name)")
+
+
+def _parts(column: ColumnCheck) -> tuple[float, ...]:
+    lost = (column.missing, column.unreadable, column.undeclared)
+    return (*lost, column.special, column.below, column.above, column.rounded)
+
+
+def dossier(console: Console, output: Path, summary: Summary | None) -> None:
+    """Print where the dossier is, and its summary only when asked for."""
+    private = "[bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it."
+    console.print(f"Wrote {escape(str(output))}: {private}")
+    if summary is None:
+        return
+    persons = summary.rows != summary.records
+    rows = [("rows", f"{summary.rows:,}")] if persons else []
+    rows += [
+        ("persons" if persons else "records", f"{summary.records:,}"),
+        ("largest realised ε", at_most(summary.largest_epsilon)),
+        ("median realised ε", at_most(summary.median_epsilon)),
+        ("largest to median", f"{summary.max_to_median:.2f}"),
+        ("Gini coefficient", f"{summary.gini:.3f}"),
+        ("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}"),
+        ("fraction with a guaranteed ε below the total", percent_at_least(summary.guaranteed_fraction)),
+    ]
+    if summary.protected_fraction is not None and summary.undecided_fraction is not None:
+        rows.append(("mean chance of a record to be protected", f"{summary.protected_fraction:.1%}"))
+        rows.append(("fraction for which the noise decides that", f"{summary.undecided_fraction:.1%}"))
+    clipped = "changes from round to round" if summary.clip_bias is None else at_most(summary.clip_bias)
+    rows += [("bias bound, from weights", at_most(summary.weight_bias)), ("bias bound, from clipping", clipped)]
+    print_table(console, ("PRIVATE summary", "value"), rows, right_from=1)
+    if summary.no_guarantee:
+        console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
+
+
+def audit_data(findings: list[Finding], publishable: bool) -> dict[str, Any]:
+    """Return an audit as plain data. A trained model has no μ."""
+    return {
+        "publishable": publishable,
+        "exceeded": any(finding.exceeded for finding in findings),
+        "verdict": overall(findings),
+        "findings": [
+            {name: getattr(f, name) for name in _FINDING}
+            | {name: getattr(f, name) if f.claim is None else None for name in _FINDING_MU}
+            for f in findings
+        ],
+    }
+
+
+def audit(console: Console, findings: list[Finding], private: bool, runs: int) -> None:
+    if private:
+        console.print(_PRIVATE)
+    headers = ("claimed ε ≤", "guaranteed ε ≤", "proven ε ≥", "share proven")
+    table = make_table("record", "attack", "measurement", *headers, "the claim", right_from=3)
+    table.columns[-1].justify = "left"
+    for f in findings:
+        verdict = f.verdict if f.verdict == HOLDS else f"[bold red]{f.verdict}[/bold red]"
+        before = "" if f.guaranteed_epsilon is None else fixed_at_most(f.guaranteed_epsilon)
+        table.add_row(
+            *(f.target, f.attack, f.measurement, fixed_at_most(f.claimed_epsilon), before),
+            fixed_at_least(f.lower_epsilon),
+            "-" if f.share_proven is None else fixed_at_least(f.share_proven, 2),
+            verdict,
+        )
+    console.print(table)
+    console.print(
+        f"Proven: what attacks with {runs:,} runs show at 95 % confidence for all {len(findings)} lines "
+        "together;\nshare proven: of the claimed μ. A claim that holds was not refuted, which does not prove it."
+    )
+    if any(f.claim is not None for f in findings):
+        console.print(
+            "A training has no μ: here it is the μ with the same largest advantage, and the proven ε is what the\n"
+            "attack's advantage alone shows, so it is smaller."
+        )
+    _print_verdict(console, findings)
+
+
+def _print_verdict(console: Console, findings: list[Finding]) -> None:
+    verdict = overall(findings)
+    if verdict == HOLDS:
+        console.print("No claim was exceeded.")
+        return
+    parts = sorted({f.measurement for f in findings if f.verdict == verdict} - {"all"}) or ["all"]
+    if verdict == DOUBTFUL:
+        told = (
+            "[yellow]A claim was exceeded at 95 %, but not at 99.999 %[/yellow], as a sound mechanism's is in one "
+            "audit of twenty at most: run it again with more runs. The measurement:"
+        )
+    else:
+        told = "[bold red]A claim was exceeded[/bold red], at 99.999 %. Look at the measurement:"
+    console.print(f"{told} {', '.join(parts)}.")
+
+
+def evaluation(console: Console, found: "Evaluation") -> None:
+    console.print(f"[bold red]PRIVATE[/bold red]: {escape(found.stamp.removeprefix('PRIVATE: '))}\n")
+    rows = ", ".join(f"{count:,} {name}" for name, count in found.rows.items())
+    label = f" Label: {escape(found.label)}." if found.label else ""
+    if found.compared_with:
+        console.print(f"Compared with {escape(found.compared_with)}.")
+    console.print(f"Rows: {rows}.{label}")
+    _print_measures(console, found.measures)
+    _print_groups(console, found)
+    console.print()
+    warnings(console, (f"{name}: {why}" for name, why in found.left_out.items()), "left out")
+    warnings(console, found.warnings)
+
+
+def _print_measures(console: Console, measures: Sequence[Measure]) -> None:
+    # Where there is little room, the last two stay in the words alone.
+    numbers = ["value", "best", "real halves", "independent"][: 2 if console.width < _NARROW else None]
+    table = make_table("measure", *numbers, right_from=1)
+    table.columns[0].no_wrap = True
+    table.add_column("in words", overflow="fold")
+    seen: set[str] = set()
+    for measure in measures:
+        title = _TITLES.get(measure.name)
+        if title is not None and title not in seen:
+            seen.add(title)
+            table.add_row()
+            table.add_row(f"[bold]{title}[/bold]")
+        name, *values, words = measure_row(measure)
+        table.add_row(f"  {name}", *values[: len(numbers)], escape(words))
+    console.print(table)
+    console.print("\n[bold]Farthest from the best[/bold]")
+    for measure in measures:
+        worst = _worst(measure)
+        if worst:
+            console.print(f"  {measure.name}: {escape(worst)}")
+
+
+def _worst(measure: Measure) -> str:
+    long = measure.name == "three-way distance"
+    same = measure.name.startswith("prediction") and len(measure.breakdown) < 3
+    if long or same or measure.name.startswith(("outliers", "worst")):
+        return ""  # too long, the same for both labels, or shown below
+    return ", ".join(f"{name} {show(value)}" for name, value in measure.worst(3).items())
+
+
+def _print_groups(console: Console, found: "Evaluation") -> None:
+    marked = [group for group in found.subgroups if group.pays_more or group.too_few]
+    marked.sort(key=lambda group: -(group.extra or 0.0))
+    for title, groups in (
+        ("By decile of outlyingness, 10 the most outlying", list(found.deciles)),
+        ("Subgroups that pay more than others, or are too few", marked[:_MOST_GROUPS]),
+    ):
+        if not groups:
+            continue
+        console.print(f"\n[bold]{title}[/bold]")
+        rows = [group_row(group) for group in groups]
+        shown = [k for k, header in enumerate(GROUP_HEADERS) if not header or any(row[k] for row in rows)]
+        cells = ([escape(row[k]) for k in shown] for row in rows)
+        print_table(console, [GROUP_HEADERS[k] for k in shown], cells, right_from=1)
+    if len(marked) > _MOST_GROUPS:
+        console.print(f"and {len(marked) - _MOST_GROUPS} more")
+
+
+# --- attacks ---
+
+
+def exposure(console: Console, found: "Exposure", folder: Path) -> None:
+    """Print who could be found, by whom, and whether that is more than guessing."""
+    from repsynth.attacks.exposure import ATTACKS
+
+    order = list(ATTACKS)
+    lines = sorted(found.lines, key=lambda line: (order.index(line.attack), list(_METHODS).index(line.method)))
+    console.print("[bold red]PRIVATE[/bold red]: attacks on the data itself; for the curator only.\n")
+    console.print(
+        f"{found.targets:,} of {found.rows:,} {found.unit} were attacked, each in half of {found.runs:,} runs of "
+        f"{found.model} with {guarantee(found.epsilon, found.delta)}. AUC 0.5 is guessing. Intervals: "
+        f"{found.confidence:.0%}.\n"
+    )
+    top = [line for line in lines if line.decile == 10]
+    if top:
+        console.print(f"[bold]The most outlying tenth[/bold] ({top[0].targets} targets)")
+        _attacks(console, top)
+    everybody = [line for line in lines if line.decile is None]
+    console.print(f"\n[bold]All targets[/bold] ({everybody[0].targets})")
+    _attacks(console, everybody)
+    _deciles(console, found)
+    if found.guesses:
+        console.print("\n[bold]Guesses[/bold] about people of the table against people from outside")
+        _guesses(console, found.guesses)
+    _proven(console, found)
+    warnings(console, found.notes, "note")
+    console.print("\n[bold]What the attacker has[/bold], each on top of the one before")
+    attacks = dict.fromkeys(line.attack for line in lines)
+    print_table(console, ("attack", ""), ((name, ATTACKS[name]) for name in attacks), right_from=99)
+    console.print(f"\nAll runs and numbers are in {escape(str(folder))}: PRIVATE.")
+
+
+def _attacks(console: Console, lines: Iterable["Line"]) -> None:
+    rows, last = [], ""
+    for line in lines:
+        name = line.attack if line.attack != last else ""
+        numbers = (_interval(line, line.area), _rate(line, line.rate_at_1))
+        rows.append((name, _METHODS[line.method], *numbers, _verdict(line)))
+        last = line.attack
+    print_table(console, ("attack", "weights", "AUC", "found at 1 %", "verdict"), rows, right_from=99)
+
+
+def _verdict(line: "Line") -> str:
+    if line.exceeded:
+        return f"[bold red]{line.verdict}[/bold red]"
+    dim = line.attack == _BEST or line.area.low <= 0.5
+    return line.verdict if dim else f"[yellow]{line.verdict}[/yellow]"
+
+
+def _interval(line: "Line", found: "Estimate") -> str:
+    if line.attack == _BEST:  # a bound
+        return fixed_at_most(found.value, 2)
+    return escape(f"{found.value:.2f} [{fixed_at_least(found.low, 2)}, {fixed_at_most(found.high, 2)}]")
+
+
+def _rate(line: "Line", found: "Estimate | None") -> str:
+    if found is None:
+        return "too few"
+    if line.attack == _BEST:
+        return percent_at_most(found.value)
+    return f"{found.value:.1%} (≤ {percent_at_most(found.high, 0)})"
+
+
+def _deciles(console: Console, found: "Exposure") -> None:
+    name = "shadow runs, release"
+    methods = list(dict.fromkeys(line.method for line in found.lines))
+    console.print(
+        f"\n[bold]By decile of outlyingness[/bold] (10: the most outlying): {name}, and the best possible"
+    )
+    headers = [header for method in methods for header in (f"AUC, {_METHODS[method]}", "best")]
+    table = make_table("decile", "targets", *headers, right_from=0)
+    by_key = {(line.decile, line.method, line.attack): line for line in found.lines}
+    for decile in sorted({line.decile for line in found.lines if line.decile is not None}):
+        cells = []
+        for method in methods:
+            seen, best = by_key.get((decile, method, name)), by_key[decile, method, _BEST]
+            cells += ["" if seen is None else _interval(seen, seen.area), fixed_at_most(best.area.value, 2)]
+        table.add_row(str(decile), str(best.targets), *cells)
+    console.print(table)
+
+
+def _guesses(console: Console, guesses: "list[Guess]") -> None:
+    rows, last = [], ""
+    for guess in sorted(guesses, key=lambda guess: (guess.kind, list(_METHODS).index(guess.method))):
+        verdict = f"[yellow]{guess.verdict}[/yellow]" if guess.verdict.startswith("members") else guess.verdict
+        rates = (f"{guess.members.value:.1%}", f"{guess.others.value:.1%}")
+        rows.append((guess.kind if guess.kind != last else "", _METHODS[guess.method], *rates, verdict))
+        last = guess.kind
+    print_table(console, ("guess", "weights", "members", "others", "verdict"), rows, right_from=99)
+
+
+def _proven(console: Console, found: "Exposure") -> None:
+    lines = [line for line in found.lines if line.proven_epsilon is not None and line.method != "bare"]
+    most = max(lines, key=lambda line: line.proven_epsilon or 0.0)
+    where = "all targets" if most.decile is None else f"decile {most.decile}"
+    if not most.proven_epsilon:
+        console.print(f"\nNone of the {len(lines):,} attacks proves any loss at all, all taken together.")
+    else:
+        console.print(
+            f"\nThe most that one of the {len(lines):,} attacks proves, all taken together: "
+            f"ε = {at_least(most.proven_epsilon, 3)} ({most.attack}, {_METHODS[most.method]}, {where}), where "
+            f"{at_most(most.claimed_epsilon, 3)} is claimed."
+        )
+    broken = [line for line in lines if line.exceeded]
+    if not broken:
+        console.print("No attack proves more than is claimed.")
+        return
+    names = ", ".join(sorted({f"{line.attack} ({_METHODS[line.method]})" for line in broken}))
+    console.print(
+        f"[bold red]An attack proves more than is claimed[/bold red]: {names}. Do not hand out this release."
+    )
+
+
+# --- words and tables ---
+
+
 def rounded_up(epsilon: float) -> float:
-    """A bound to three digits: never below itself.
+    """Round a bound up to three digits.
 
     >>> rounded_up(0.24011), rounded_up(1.0)
     (0.241, 1.0)
@@ -527,7 +915,7 @@ def rounded_up(epsilon: float) -> float:
 
 
 def guarantee(epsilon: float, delta: float) -> str:
-    """ε at δ, in words.
+    """Return ε at δ in words.
 
     >>> guarantee(0.99999999, 1e-9)
     'ε = 1 at δ = 1e-09'
@@ -536,12 +924,12 @@ def guarantee(epsilon: float, delta: float) -> str:
 
 
 def _gaussian(mu: float | None, rho: float | None) -> str:
-    """The same as μ and ρ; a training has neither."""
+    """Return the same budget as μ and ρ; a training has neither."""
     return "" if mu is None or rho is None else f"   (μ = {at_most(mu)}, ρ = {at_most(rho)})"
 
 
 def bar(fraction: float) -> str:
-    """A bar for a fraction between 0 and 1."""
+    """Draw a fraction between 0 and 1."""
     return "█" * round(30 * min(max(fraction, 0.0), 1.0))
 
 
@@ -555,7 +943,7 @@ def print_table(
 
 
 def make_table(*headers: str, right_from: int = 2) -> Table:
-    """A plain table; columns from `right_from` on hold numbers."""
+    """Make a plain table. Columns from `right_from` on hold numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     for i, header in enumerate(headers):
         right = i >= right_from and header != ""
