@@ -35,8 +35,8 @@ from repsynth.data.sources import Source, open_source
 from repsynth.data.sources.base import check_type, is_text, kind_of
 from repsynth.data.sources.cells import CELLS
 from repsynth.errors import ConfigError, DataError, LedgerError, has_controls
+from repsynth.mechanism.meter import Meter, RawTable, sigma_for
 from repsynth.mechanism.noise import Entropy
-from repsynth.mechanism.scout import Scout
 from repsynth.pipeline.payment import Payer
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SelectionEvent
@@ -106,6 +106,8 @@ class KindHistograms:
 
     columns: tuple[str, ...]
     name: str = KINDS
+    unit: int = 1
+    weighted: bool = False
     decimal: str = "."
     """The mark before the decimals of numbers in text, which is publicly known."""
 
@@ -114,7 +116,7 @@ class KindHistograms:
         """Exact: one bin of each column, whatever the row."""
         return math.sqrt(len(self.columns))
 
-    def total(self, rows: pa.RecordBatch) -> Ints:
+    def total(self, rows: Any) -> Ints:
         parts = [np.bincount(bins_of(rows.column(name), self.decimal), minlength=BINS) for name in self.columns]
         return np.concatenate(parts)
 
@@ -403,11 +405,11 @@ class DraftPlan:
 
     @property
     def sigma(self) -> float:
-        return math.sqrt(len(self.columns)) / self.charges[KINDS] * (1 + 1e-13)
+        return sigma_for(math.sqrt(len(self.columns)), self.charges[KINDS])
 
     def selection(self, columns: int) -> SelectionEvent:
         """The noise and the threshold with which values of so many columns are selected."""
-        sigma = math.sqrt(columns) / self.charges[VALUES] * (1 + 1e-13)
+        sigma = sigma_for(math.sqrt(columns), self.charges[VALUES])
         threshold = max(2, math.ceil(1.5 - sigma * float(ndtri(self.failure / columns))))
         while SelectionEvent(VALUES, columns, sigma, threshold).failure > self.failure:
             threshold += 1
@@ -447,16 +449,17 @@ def measure_schema(
     plan = _plan(source, Budget.approximate(epsilon=epsilon, delta=delta), label, ids, mark)
     _check_rows(plan, rows)
     with _paid(payer, plan):
-        scout = Scout(source, plan.mu, plan.failure, entropy)
-        noisy = scout.measure(KindHistograms(plan.columns, decimal=mark), sigma=plan.sigma).astype(np.float64)
+        meter = Meter(RawTable(source), plan.mu, entropy, failure=plan.failure)
+        kinds = KindHistograms(plan.columns, decimal=mark)
+        noisy = meter.measure(kinds, mu=plan.charges[KINDS]).astype(np.float64)
         shapes = {
             name: Shape.of(noisy[k * BINS : (k + 1) * BINS], plan.sigma) for k, name in enumerate(plan.columns)
         }
         asked = _asked(shapes, label, mark)
         values: dict[str, dict[str, int]] = {}
         if asked.columns:
-            event = plan.selection(len(asked.columns))
-            values = scout.select(asked, sigma=event.sigma, threshold=event.threshold)
+            threshold = plan.selection(len(asked.columns)).threshold
+            values = meter.select(asked, mu=plan.charges[VALUES], threshold=threshold)
     return _draft(
         plan,
         source,
