@@ -150,7 +150,7 @@ def draft_schema(
     >>> print(draft_schema(pa.table({"age": [30, 41, 52]})).splitlines()[-3])
     type = "integer"
     """
-    from repsynth.curator.draft import make_draft
+    from repsynth.curator.infer import make_draft
     from repsynth.data.sources import open_source
     from repsynth.schema.sdv import from_sdv, load_sdv
 

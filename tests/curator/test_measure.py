@@ -230,7 +230,7 @@ def test_the_meter_refuses_a_selection_beyond_its_budget() -> None:
     assert meter.events == meter.selections == []
     assert meter.select(regions, mu=0.05, threshold=200)
     with pytest.raises(ConfigError, match="does not cover"):
-        meter.select(regions, mu=0.05, threshold=150)
+        meter.select(regions, mu=0.05, threshold=130)
     with pytest.raises(ConfigError, match="does not cover"):
         meter.measure(ages, mu=0.09)
     assert (len(meter.events), len(meter.selections)) == (0, 1)

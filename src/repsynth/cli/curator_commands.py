@@ -17,7 +17,7 @@ from repsynth import api
 from repsynth.cli import render, render_curator
 from repsynth.cli.commands import check_new, plan_of, print_result, progress_bar
 from repsynth.cli.flags import given_reading, reading_of
-from repsynth.curator.draft import check_described, make_draft
+from repsynth.curator.infer import check_described, make_draft
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, shown
 from repsynth.evaluation.measures import STEPS

@@ -11,7 +11,7 @@ from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.cli.render import guarantee, make_table, print_table, warnings
 from repsynth.curator.check import ColumnCheck, TableCheck
 from repsynth.curator.dossier import Summary
-from repsynth.curator.draft import Draft
+from repsynth.curator.infer import Draft
 from repsynth.curator.private_schema import MeasuredDraft
 from repsynth.curator.profile import percent
 from repsynth.evaluation.measures import Measure, show

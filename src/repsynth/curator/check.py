@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.curator.guess import numbers_of, times_of
 from repsynth.curator.infer import MARKERS
-from repsynth.curator.profile import Look, percent, quoted, repeating, some
+from repsynth.curator.profile import Look, numbers_of, percent, quoted, repeating, some, times_of
 from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds, read_text
 from repsynth.data.notation import EPOCH, Notation, date_format
 from repsynth.data.positions import seconds_at, values_at
@@ -74,6 +73,10 @@ class Tally:
     def add(self, array: pa.Array, codes: Ints) -> None:
         array = plain_array(array)
         blank = _blank(array)
+        if markers := getattr(self.column, "markers", ()):
+            blank |= (codes == MISSING) & pc.is_in(
+                read_text(array), pa.array(markers, pa.large_string())
+            ).to_numpy(zero_copy_only=False)
         unread = (codes == MISSING) & ~blank
         self.missing += int(blank.sum())
         self.unread += int(unread.sum())

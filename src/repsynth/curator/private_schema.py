@@ -26,8 +26,16 @@ from scipy.special import ndtri
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.columns.adaptive_histogram import occupied
-from repsynth.curator.draft import schema_text
-from repsynth.curator.infer import MARKERS, PERSONAL, Decision, is_named, not_learned, words_of
+from repsynth.curator.infer import (
+    MARKERS,
+    PERSONAL,
+    Decision,
+    is_named,
+    not_learned,
+    schema_text,
+    value_lines,
+    words_of,
+)
 from repsynth.curator.profile import percent, quoted, some
 from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
 from repsynth.data.notation import NULLS, Notation
@@ -343,7 +351,7 @@ def _category(name: str, shape: Shape, values: Mapping[str, int], what: str) -> 
     if shown < _NEARLY_ALL * seen:
         rarer = percent(1 - shown / seen)
         warnings = (f"about {rarer} of the cells have rarer values; they will count as missing",)
-    lines = ["values = [", *(f"  {quoted(text)}," for text in values), "]"]
+    lines = value_lines(values)
     rest = [] if what == "the label" else _missing(shape, rare=bool(warnings))
     return Decision(name, "category", reason, warnings, (*lines, *rest))
 
