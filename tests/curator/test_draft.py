@@ -560,6 +560,7 @@ columns.age = {type = "integer", min = 0, max = 9, missing = ["-"]}
 """
 
 
+@pytest.mark.filterwarnings("ignore:without a label")
 def test_a_column_is_left_out_and_markers_are_missing_cells(tmp_path: Path) -> None:
     schema = parse_schema(LEFT_OUT)
     assert schema.dropped == ("note",)

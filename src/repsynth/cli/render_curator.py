@@ -103,6 +103,16 @@ def check(console: Console, checked: TableCheck) -> None:
         console.print("Of the others, so many cells are:\n")
         console.print(table)
     console.print()
+    if (found := checked.persons) is not None:
+        console.print(
+            f"{found.persons:,} persons: {found.median_rows:g} rows each in the median, {found.p99_rows:g} at the "
+            f"99th percentile, at most {found.max_rows:,}."
+        )
+        for limit in found.limits:
+            above, cut = percent(limit.persons_above), percent(limit.rows_cut)
+            console.print(f"  rows = {limit.rows}: {above} of the persons have more; {cut} of the rows are cut")
+        constant = ", ".join(map(_named, found.constant)) or "none"
+        console.print(f"Columns that are constant within a person: {constant}\n")
     for finding in checked.findings:
         console.print(f"[yellow]note:[/yellow] {escape(finding)}")
     for column in checked.columns:

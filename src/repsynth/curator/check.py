@@ -1,8 +1,8 @@
-"""Check a table against its schema before anything is paid: what would be lost, what to declare. PRIVATE."""
+"""Check a table against its schema before the run: what would be lost, what to declare, who is in it. PRIVATE."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.curator.infer import MARKERS
@@ -48,7 +49,7 @@ _LONGEST_TEXT = 60
 _MOST_IDS = 4_096
 
 
-# --- counts of cells, batch by batch, in memory that does not grow with the rows ---
+# --- counts of cells, batch by batch; memory grows with the persons alone ---
 
 
 @dataclass
@@ -156,44 +157,73 @@ class FrequentTexts:
 
 
 class IdTally:
-    """How many different ids there are and how often they repeat, from those with the smallest hashes.
+    """The number of distinct ids and their counts, by hashes.
 
-    Up to 4,096 different ids, it is exact.
+    With a `limit`, only that many of the smallest hashes are kept, and the number is an estimate beyond it.
     """
 
-    def __init__(self) -> None:
-        self.missing = 0
-        self.cells = 0
-        self._sample: dict[int, int] = {}
-        self._limit = 2**64
+    def __init__(self, limit: int | None = _MOST_IDS) -> None:
+        self.missing = self.cells = 0
+        self.counts = np.zeros(0, dtype=np.int64)
+        self._keys = np.zeros(0, dtype=np.uint64)
+        self._limit, self._above = limit, 2**64
 
-    def add(self, array: pa.Array) -> None:
+    def add(self, array: pa.Array) -> tuple[Bools, NDArray[np.uint64]]:
+        """Return which cells have an id, and their hashes."""
         array = plain_array(array)
-        blank = _blank(array)
-        self.missing += int(blank.sum())
-        self.cells += int((~blank).sum())
-        texts = read_text(array.filter(pa.array(~blank))).cast(pa.large_binary())
-        for pair in pc.value_counts(texts).to_pylist():
-            place = int.from_bytes(hashlib.blake2b(pair["values"] or b"", digest_size=8).digest())
-            if place < self._limit:
-                self._sample[place] = self._sample.get(place, 0) + pair["counts"]
-        if len(self._sample) > _MOST_IDS:
-            kept = sorted(self._sample)[: _MOST_IDS + 1]
-            self._limit = kept.pop()
-            self._sample = {place: self._sample[place] for place in kept}
+        known = ~_blank(array)
+        texts = read_text(array.filter(pa.array(known))).cast(pa.large_binary()).dictionary_encode()
+        hashes = [hashlib.blake2b(text or b"", digest_size=8).digest() for text in texts.dictionary.to_pylist()]
+        rows = np.frombuffer(b"".join(hashes), dtype=">u8").astype(np.uint64)[texts.indices.to_numpy()]
+        self.missing += int((~known).sum())
+        self.cells += len(rows)
+        keys, counts = np.unique(rows[rows < self._above] if self._above < 2**64 else rows, return_counts=True)
+        self._keys, places = np.unique(np.concatenate([self._keys, keys]), return_inverse=True)
+        self.counts = np.bincount(places, np.concatenate([self.counts, counts])).astype(np.int64)
+        if self._limit is not None and len(self._keys) > self._limit:
+            self._above = int(self._keys[self._limit])
+            self._keys, self.counts = self._keys[: self._limit], self.counts[: self._limit]
+        return known, rows
 
     @property
     def exact(self) -> bool:
-        return self._limit == 2**64
+        return self._above == 2**64
 
     @property
     def distinct(self) -> int:
-        estimate = round(len(self._sample) * 2**64 / self._limit)
-        return len(self._sample) if self.exact else min(estimate, self.cells)
+        return len(self._keys) if self.exact else min(round(len(self._keys) * 2**64 / self._above), self.cells)
 
     @property
     def most(self) -> int:
-        return max(self._sample.values(), default=0)
+        return int(self.counts.max(initial=0))
+
+
+class PersonTally:
+    """The rows of each person, and which columns vary within one of the persons with the smallest hashes."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.ids = IdTally(limit=None)
+        self.names = names
+        self.varies = np.zeros(len(names), dtype=bool)
+        self._keys = np.zeros(0, dtype=np.uint64)
+        self._first = np.zeros((len(names), 0), dtype=np.int64)
+        self._last = 2**64 - 1
+
+    def add(self, array: pa.Array, records: Records) -> None:
+        known, rows = self.ids.add(array)
+        chosen = rows <= self._last
+        rows = rows[chosen]
+        codes = np.stack([records.codes[name][known][chosen] for name in self.names])
+        keys, first = np.unique(rows, return_index=True)
+        new = ~np.isin(keys, self._keys)
+        keys = np.concatenate([self._keys, keys[new]])
+        order = np.argsort(keys)
+        self._keys = keys[order]
+        self._first = np.concatenate([self._first, codes[:, first[new]]], axis=1)[:, order]
+        self.varies |= (codes != self._first[:, np.searchsorted(self._keys, rows)]).any(axis=1)
+        if len(self._keys) > _MOST_IDS:
+            self._keys, self._first = self._keys[:_MOST_IDS], self._first[:, :_MOST_IDS]
+            self._last = int(self._keys[-1])
 
 
 # --- findings ---
@@ -218,6 +248,29 @@ class ColumnCheck(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()
 
 
+class RowLimit(msgspec.Struct, frozen=True):
+    """What a limit of `rows` per person means: the fraction of persons above it, and of rows that it cuts."""
+
+    rows: int
+    persons_above: float
+    rows_cut: float
+
+
+class PersonCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """The persons of a table. PRIVATE. A row without an id is a person.
+
+    `constant` names the columns that never vary within a person, of at most 4,096 persons.
+    """
+
+    column: str
+    persons: int
+    median_rows: float
+    p99_rows: float
+    max_rows: int
+    constant: tuple[str, ...]
+    limits: tuple[RowLimit, ...]
+
+
 class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What a schema makes of a table. PRIVATE, as `publishable` says."""
 
@@ -226,6 +279,8 @@ class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
     dropped_rows: int  # of a CSV file: too many or too few cells
     findings: tuple[str, ...]
     columns: tuple[ColumnCheck, ...]
+    persons: PersonCheck | None = None
+    """None if the schema has no [person]."""
 
     @property
     def clean(self) -> bool:
@@ -233,7 +288,7 @@ class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_table(source: Any, schema: Schema) -> TableCheck:
-    """Look at a table through its schema: one pass, nothing written, nothing spent.
+    """Read a table once through its schema. Nothing is written or spent.
 
     >>> from repsynth.schema import parse_schema
     >>> schema = parse_schema('''
@@ -251,6 +306,8 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
     names = [column.name for column in schema.columns]
     ids = {column.name: IdTally() for column in schema.columns if isinstance(column, Id)}
     learned = {column.name: Tally(column) for column in schema.columns if not isinstance(column, Id)}
+    person = schema.person
+    persons = None if person is None else PersonTally([column.name for column in schema.learned])
     rows, broken = 0, np.zeros(len(schema.rules), dtype=np.int64)
     for batch in opened.batches(names):
         rows += batch.num_rows
@@ -260,13 +317,41 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
             tally.add(batch.column(name), records.codes[name])
         for name, counted in ids.items():
             counted.add(batch.column(name))
+        if persons is not None and person is not None:
+            persons.add(batch.column(person.column), records)
     checks = tuple(
         _id(name, ids[name], rows, schema.person) if name in ids else _column(learned[name], rows, schema.label)
         for name in names
     )
     dropped = opened.dropped()
     findings = (*_of_table(schema, rows, dropped), *_of_rules(schema, rows, broken))
-    return TableCheck(rows=rows, dropped_rows=dropped, findings=findings, columns=checks)
+    return TableCheck(
+        rows=rows,
+        dropped_rows=dropped,
+        findings=findings,
+        columns=checks,
+        persons=None if persons is None or person is None else _persons(persons, person),
+    )
+
+
+def _persons(tally: PersonTally, person: Person) -> PersonCheck:
+    counts = np.concatenate([tally.ids.counts, np.ones(tally.ids.missing, dtype=np.int64)])
+    counts = counts if len(counts) else np.zeros(1, dtype=np.int64)
+    most, rows = int(counts.max()), max(int(counts.sum()), 1)
+    limits = sorted({1, 2, 5, 10, 20, 50, 100, person.rows})
+    return PersonCheck(
+        column=person.column,
+        persons=int(np.count_nonzero(counts)),
+        median_rows=float(np.median(counts)),
+        p99_rows=float(np.quantile(counts, 0.99, method="higher")),
+        max_rows=most,
+        constant=tuple(name for name, varies in zip(tally.names, tally.varies, strict=True) if not varies),
+        limits=tuple(
+            RowLimit(limit, float(np.mean(counts > limit)), float(1 - np.minimum(counts, limit).sum() / rows))
+            for limit in limits
+            if limit < most or limit == person.rows
+        ),
+    )
 
 
 def _of_table(schema: Schema, rows: int, dropped: int) -> Iterator[str]:
