@@ -330,7 +330,10 @@ def test_many_values_are_a_category_where_most_are_frequent() -> None:
     ],
 )
 def test_what_nearly_is_a_number_or_a_time_gets_a_remedy(make: Callable[[random.Random], object]) -> None:
-    assert "write 1234.5" in warnings_of(cells(make))
+    column, decision = decided(cells(make))
+    assert "write numbers as 1234.5" in decision.warnings[0]
+    assert column is None
+    assert decision.person is None
 
 
 def test_constant_and_empty_columns_are_said() -> None:

@@ -4,6 +4,7 @@ The draft asks for the unit of privacy first. The curator must confirm or replac
 `synthesize` accepts it.
 """
 
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -32,6 +33,7 @@ from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema.sdv import Described
 
+Others = tuple[Bools, Bools, Bools]
 MARK = "# read from the data, not private: confirm or replace"
 _DECLARED = "# as the file declares them: confirm or replace"
 _NUMBERED = "not learned: the synthetic table will have 1, 2, 3, ... in its place"
@@ -45,23 +47,18 @@ _NEARLY_ALL, _NEARLY_CONSTANT = 0.9, 0.999
 _LARGEST, _ENORMOUS = 2**52, 1e200
 _MOST_DECIMALS = 6
 _MOST_TEXT_CODES = 8
-_FORMATS = {
-    "thousands": "{} between thousands",
-    "decimal": "{} before decimals",
-    "prefix": "{} before the number",
-    "dates": "written {}",
-}
+_FORMATS = {"thousands": "{} between thousands", "decimal": "{} before decimals"}
+_FORMATS |= {"prefix": "{} before the number", "dates": "written {}"}
 PERSONAL = {
-    *("id", "ids", "uuid", "guid", "ssn", "email", "mail", "phone", "telephone", "telefon", "tel"),
-    *("mobile", "fax", "iban", "mrn", "passport", "imei", "vin", "surname", "lastname", "nachname"),
-    *("firstname", "vorname", "forename", "fullname", "username", "login", "address", "street", "ip"),
-    *("url",),
+    *("id", "ids", "uuid", "guid", "ssn", "email", "mail", "phone", "telephone", "telefon", "tel", "mobile"),
+    *("iban", "mrn", "passport", "imei", "vin", "surname", "lastname", "nachname", "firstname", "vorname", "url"),
+    *("fax", "forename", "fullname", "username", "login", "address", "street", "ip"),
 }
 """Words in the names of columns that identify people."""
 _NUMBERING = {"number", "num", "no", "nr", "nbr"}
 _NAMED_CODES = {
-    *("code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "fips", "icd", "icd9", "icd10"),
-    *("naics", "sic", "isco", "nace", "cpt", "atc", "ags", "nuts", "iso"),
+    *("code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "fips", "icd", "icd9", "icd10", "naics"),
+    *("sic", "isco", "nace", "cpt", "atc", "ags", "nuts", "iso"),
 }
 _BLANKS = {
     *("na", "n/a", "#n/a", "nan", "null", "missing", "unknown", "-", "--", ".", "..", "?", "(null)", "<na>"),
@@ -70,7 +67,7 @@ _BLANKS = {
 MARKERS = {"", "none", "nil", *_BLANKS}
 """Texts, in lower case, that tables write where there is no value. Of a category, "none" is a value."""
 _CODES = re.compile(r"[A-Za-z]{1,4}[-. ]?\d+\S*|\d+[-. ]?[A-Za-z]{1,3}")
-_NEARLY = re.compile(r"[(+-]*[$€£]?\s?[0-9][0-9.,:/' ]*\)?-?\s?[^\s0-9.,'+:/-]{0,8}|.*[0-9]:[0-9]{2}\s?[AaPp][Mm]")
+_NUMBERLIKE = re.compile(r"[(+-]*[$€£]?\s?[0-9]")
 
 
 # --- the draft ---
@@ -300,8 +297,7 @@ def _plain(label: str) -> str:
 
 
 def _any(look: Look, decimal: str | None) -> Decision:
-    boolean = pa.types.is_boolean(look.values.type)
-    if boolean:
+    if pa.types.is_boolean(look.values.type):
         return Decision(look.name, "boolean", "stored as true or false", (), tuple(_missing(look)))
     if look.distinct == 1 and look.cells == look.rows:
         return _category(look, 'the same in all rows: nothing to learn; better type = "drop"')
@@ -370,22 +366,17 @@ def _like_persons(look: Look, read: Read) -> bool:
     if _mass(look, finite) >= _NEARLY_ALL * look.cells:
         numbers, counts = read.numbers[finite], look.counts[finite]
         low, middle, high = (float(np.quantile(numbers, part)) for part in (0, 0.5, 1))
-        if high > _LARGEST or np.any(numbers % 1) or _like_dates(numbers) or high == low:
-            return False
-        if read.keys.get("decimal") or np.abs(numbers).max() > _LARGEST:
-            return False
         heaped = counts @ (numbers % 10 == 0) > 0.2 * counts.sum()
-        if heaped or not 0.15 <= (middle - low) / (high - low) <= 0.85:
+        middling = 0.15 <= (middle - low) / max(high - low, 1) <= 0.85
+        whole = np.abs(numbers).max() <= _LARGEST and not np.any(numbers % 1)
+        if heaped or not middling or not whole or _like_dates(numbers):
             return False
         room = high - low
     else:
         shapes = {re.sub("[a-z]", "a", re.sub("[0-9]", "0", text.lower())) for text in look.texts}
-        if len(shapes) > 1 and (look.cells >= _FREQUENT * look.distinct or _nearly_numbers(look)):
-            return False  # ids have one form; names repeat rarely
-        columns = zip(*look.texts, strict=False)
-        room = float(np.prod([float(len(set(signs))) for signs in columns][:60]))
-        if any(len(text) > 60 for text in look.texts):
-            return False  # free text
+        if len(shapes) > 1 and (look.cells >= _FREQUENT * look.distinct or _NUMBERLIKE.match(look.texts[0])):
+            return False  # ids have one form; names repeat rarely, and 12.5 % is not a name
+        room = math.prod(float(len(set(signs))) for signs in zip(*look.texts, strict=False))
     repeated = _mass(look, look.counts > 1) / look.cells
     return room >= 10 * look.cells and repeated >= 0.05 + 3 * look.cells / room
 
@@ -397,16 +388,8 @@ def _mass(look: Look, which: Bools) -> int:
 # --- cells among numbers that are not quantities, and numbers that are codes ---
 
 
-class Others(msgspec.Struct, frozen=True):
-    """The values of a column that are not numbers: markers of missing cells, codes, and odd ones."""
-
-    markers: Bools
-    codes: Bools
-    odd: Bools
-
-
 def _others_among(look: Look, numbers: Floats) -> Others | None:
-    """Sort the values that are not numbers. Return None if a column of numbers would not have as many."""
+    """Return which values are markers of missing cells, codes, or odd. Return None if they are too many."""
     other = ~np.isfinite(numbers)
     markers, frequent = np.zeros_like(other), np.zeros_like(other)
     if look.is_text:
@@ -420,7 +403,7 @@ def _others_among(look: Look, numbers: Floats) -> Others | None:
     named = [i for i in np.flatnonzero(odd | frequent) if look.is_text and _CODES.fullmatch(look.texts[i])]
     if len(named) > _MOST_TEXT_CODES:  # V58, E880, ... beside 250.83
         return None
-    return Others(markers, frequent, odd)
+    return markers, frequent, odd
 
 
 def sentinel_numbers(numbers: Floats, counts: Ints) -> list[int]:
@@ -506,15 +489,16 @@ def _as_number(look: Look, read: Read) -> Decision | None:
     others = _others_among(look, read.numbers)
     if others is None:
         return _as_text(look, f"numbers mixed with texts such as {_example(look, ~finite)}")
+    _, codes, _ = others
     if why := _why_codes(look, read.numbers[finite], look.counts[finite]):
         return _category(look, why)
     sentinels = sentinel_numbers(read.numbers[finite], look.counts[finite])
     numbers = np.unique(read.numbers[finite & ~np.isin(read.numbers, sentinels)])
     whole = bool(np.all(numbers == np.rint(numbers))) and float(np.abs(numbers).max()) <= _LARGEST
-    if whole and others.codes.any() and len(numbers) <= 20 and _mass(look, finite) >= 3 * len(numbers):
-        codes = " and ".join(_quoted(look, others.codes))
-        return _category(look, f"few whole numbers beside {codes}, taken for codes")
-    if whole and not sentinels and not others.codes.any() and (why := _numbered(look, numbers)):
+    if whole and codes.any() and len(numbers) <= 20 and _mass(look, finite) >= 3 * len(numbers):
+        named = " and ".join(_quoted(look, codes))
+        return _category(look, f"few whole numbers beside {named}, taken for codes")
+    if whole and not sentinels and not codes.any() and (why := _numbered(look, numbers)):
         return not_learned(look.name, why)
     if numbers[-1] - numbers[0] < 1 / _ENORMOUS:
         return None
@@ -620,21 +604,22 @@ def _written(keys: dict[str, str]) -> list[str]:
 def _with_others(decision: Decision, look: Look, others: Others, apart: Bools, sentinels: list[str]) -> Decision:
     """Add to numbers or times what becomes of the other cells."""
     reasons, warnings = [decision.reason], list(decision.warnings)
-    special = _quoted(look, others.codes)
+    markers, codes, odd = others
+    special = _quoted(look, codes)
     for which, texts, what in (
-        (others.codes, special, ", kept as special"),
-        (others.markers, _quoted(look, others.markers), ", read as missing"),
+        (codes, special, ", kept as special"),
+        (markers, _quoted(look, markers), ", read as missing"),
         (apart, sentinels, ", far from the rest: kept as special"),
     ):
         if texts:
             reasons.append(f"{' and '.join(texts)} in {percent(_mass(look, which), look.rows)} of the rows{what}")
-    if odd := _mass(look, others.odd):
+    if count := _mass(look, odd):
         kind = "times" if decision.type == "datetime" else "numbers"
-        such = f", such as {_example(look, others.odd)}" if look.is_text else ""
-        warnings.append(f"no {kind} in {some(odd, 'cell')}{such}: they will count as missing")
+        such = f", such as {_example(look, odd)}" if look.is_text else ""
+        warnings.append(f"no {kind} in {some(count, 'cell')}{such}: they will count as missing")
     special += sentinels
     lines = [f"special = [{', '.join(special)}]   {MARK}"] if special else []
-    lines = [*decision.lines, *lines, *_missing(look, others.markers, odd=bool(odd))]
+    lines = [*decision.lines, *lines, *_missing(look, markers, odd=count > 0)]
     return Decision(look.name, decision.type, "; ".join(reasons), tuple(warnings), tuple(lines))
 
 
@@ -648,17 +633,9 @@ def _missing(look: Look, markers: Bools | None = None, *, odd: bool = False) -> 
 
 
 def _as_text(look: Look, why: str | None = None) -> Decision:
-    remedy: tuple[str, ...] = ()
-    if _nearly_numbers(look):
-        remedy = ("most cells look like numbers or times: write 1234.5 or 2020-01-31T14:30 to have them learned",)
     if look.distinct > _FEW and look.distinct == look.cells and not why:
-        return not_learned(look.name, "every value occurs once: identifier or free text", *remedy)
-    return _category(look, why, warnings=remedy)
-
-
-def _nearly_numbers(look: Look) -> bool:
-    fits = np.array([bool(_NEARLY.fullmatch(text)) for text in look.texts], dtype=bool)
-    return look.distinct > _FEW and _mass(look, fits) >= _NEARLY_ALL * look.cells
+        return not_learned(look.name, "every value occurs once: identifier or free text")
+    return _category(look, why)
 
 
 def _category(look: Look, why: str | None, *, warnings: tuple[str, ...] = (), keep: bool = False) -> Decision:
@@ -671,7 +648,10 @@ def _category(look: Look, why: str | None, *, warnings: tuple[str, ...] = (), ke
     few = values.distinct <= _FEW or (values.distinct <= _SMALL and values.cells >= 2 * values.distinct)
     fits = values.distinct <= _MOST_VALUES and values.cells >= _FREQUENT * values.distinct
     if not (keep or few or fits):
-        remedy = "to keep it, group its values, or make it a category of those that are publicly known"
+        remedy = (
+            "to keep it, group its values or list those that are publicly known; write numbers as 1234.5 and "
+            "times as 2020-01-31T14:30"
+        )
         return left_out(look.name, f"{reason}; too many for {look.rows:,} rows", remedy, *warnings)
     if rare := int(np.sum(values.counts < _FREQUENT)):
         reason += f"; {rare:,} of them in fewer than {_FREQUENT} rows"
