@@ -528,7 +528,7 @@ FAULTS = [
     Fault(
         "a dossier gives a person the loss of a row",
         "curator.dossier:_Owners.together",
-        "np.minimum(of_person / self.rows_per_person, 1.0)[self.places]",
+        "np.minimum(of_person / self.person.rows, 1.0)[self.places]",
         "of_rows",
         RUNS + "test_a_dossier_gives_each_person_their_own_loss",
     ),

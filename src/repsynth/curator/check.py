@@ -54,7 +54,10 @@ _MOST_IDS = 4_096
 
 @dataclass
 class Tally:
-    """The cells of one learned column."""
+    """The cells of one learned column.
+
+    `texts` are those that cannot be read, `seen` the declared values that occur (of numbers, two codes at most).
+    """
 
     column: Discrete | Numeric
     missing: int = 0
@@ -67,9 +70,7 @@ class Tally:
     lowest: float = np.inf
     highest: float = -np.inf
     texts: "FrequentTexts" = field(default_factory=lambda: FrequentTexts())
-    """The cells that cannot be read."""
     seen: set[int] = field(default_factory=set)
-    """The declared values that occur, or of a number two codes at most."""
 
     def add(self, array: pa.Array, codes: Ints) -> None:
         array = plain_array(array)
@@ -84,7 +85,7 @@ class Tally:
         if unread.any():
             self.texts.add(read_text(array.filter(pa.array(unread))))
         if is_text(array.type) or array.type == CELLS:
-            # The reader puts this mark in place of bytes that are no text.
+            # The reader puts this mark in place of bytes that are not text.
             marked = pc.match_substring(read_text(array).cast(pa.large_binary()), "\ufffd")
             self.garbled += pc.sum(marked).as_py() or 0
         if isinstance(self.column, Discrete):
@@ -124,7 +125,7 @@ def _blank(array: pa.Array) -> Bools:
 
 
 def _numbers(array: pa.Array, column: Numeric) -> Floats:
-    """Return the cells as numbers before they are clipped; times in seconds since 1970."""
+    """Return the cells before clipping, times in seconds since 1970."""
     if isinstance(column, Datetime):
         seconds = read_seconds(array, date_format(column)).cast(pa.float64(), safe=False)
         result: Floats = pc.fill_null(seconds, np.nan).to_numpy(zero_copy_only=False)
@@ -133,7 +134,7 @@ def _numbers(array: pa.Array, column: Numeric) -> Floats:
 
 
 def _grid(column: Numeric) -> tuple[float, float, float]:
-    """Return the first and the last value that are not clipped, and the step; times in seconds since 1970."""
+    """Return the bounds and the step, times in seconds since 1970."""
     if not isinstance(column, Datetime):
         return float(column.min), float(column.max), float(column.unit)
     start, unit = (column.start - EPOCH).total_seconds(), column.unit.total_seconds()
@@ -141,7 +142,7 @@ def _grid(column: Numeric) -> tuple[float, float, float]:
 
 
 class FrequentTexts:
-    """The most frequent texts, however many there are; of rare ones, counts may be too small."""
+    """The most frequent texts. Counts of rare ones may be too small."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -232,8 +233,8 @@ class PersonTally:
 class ColumnCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a column's cells, in fractions of the rows, and what to do about it. PRIVATE.
 
-    Cells that are `missing` (empty), `unreadable` (no number or time) or `undeclared` (no declared value) count as
-    missing. `below` and `above` are clipped to the bounds; `rounded` are moved to the next step.
+    Empty cells and markers are `missing`. Cells that are `unreadable` (no number or time) or `undeclared` count as
+    missing, too. `below` and `above` are clipped to the bounds; `rounded` are moved to the next step.
     """
 
     name: str
@@ -272,7 +273,7 @@ class PersonCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What a schema makes of a table. PRIVATE, as `publishable` says."""
+    """What a schema makes of a table. PRIVATE."""
 
     publishable: bool = False
     rows: int
@@ -320,7 +321,7 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
         if persons is not None and person is not None:
             persons.add(batch.column(person.column), records)
     checks = tuple(
-        _id(name, ids[name], rows, schema.person) if name in ids else _column(learned[name], rows, schema.label)
+        _id(name, ids[name], rows, person) if name in ids else _column(learned[name], rows, schema.label)
         for name in names
     )
     dropped = opened.dropped()
@@ -367,7 +368,7 @@ def _of_table(schema: Schema, rows: int, dropped: int) -> Iterator[str]:
 
 
 def _breaks(records: Records, rule: RowRule | Follows, schema: Schema) -> Bools:
-    """Which rows break a rule; for a derived column, which hold another value than the rule gives."""
+    """Return which rows break a rule. A derived column breaks it with any value that the rule does not give."""
     if isinstance(rule, RowRule):
         return ~holds(condition_of(rule, schema), records, schema)
     derived, able = with_following(records, replace(schema, rules=(rule,)))
@@ -385,10 +386,9 @@ def _of_rules(schema: Schema, rows: int, broken: Ints) -> Iterator[str]:
 
 
 def _id(name: str, ids: IdTally, rows: int, person: Person | None) -> ColumnCheck:
-    findings: list[str] = []
-    if ids.most > 1 and person is None:
-        findings.append(repeating(name, ids.distinct, ids.cells, ids.most, exact=ids.exact))
-    return ColumnCheck(name=name, type="id", missing=ids.missing / max(rows, 1), findings=tuple(findings))
+    repeats = ids.most > 1 and person is None
+    findings = (repeating(name, ids.distinct, ids.cells, ids.most, exact=ids.exact),) if repeats else ()
+    return ColumnCheck(name=name, type="id", missing=ids.missing / max(rows, 1), findings=findings)
 
 
 def _column(tally: Tally, rows: int, label: str | None) -> ColumnCheck:
@@ -434,12 +434,13 @@ def _wanted(column: Discrete | Numeric) -> str:
 
 
 def _of_unread(tally: Tally, column: Discrete | Numeric, rows: int) -> Iterator[str]:
-    """Cells that are no declared value, number or time: another notation, codes, or marks of missing cells."""
+    """Explain cells that are not a declared value, number or time: another notation, codes, or markers."""
     if form := _other_form(tally, column):
         what = "times" if isinstance(column, Datetime) else "numbers"
         yield f"{percent(tally.unread, rows)} of the cells are {what} in another form: set {form}"
         return
-    frequent = _frequent(tally, rows)
+    common = tally.texts.counts.most_common(_MOST_SUGGESTED)
+    frequent = {text: count for text, count in common if count >= _MANY * rows}
     codes = {text: count for text, count in frequent.items() if text.lower() not in MARKERS}
     markers = {text: count for text, count in frequent.items() if text not in codes}
     if codes:
@@ -452,12 +453,14 @@ def _of_unread(tally: Tally, column: Discrete | Numeric, rows: int) -> Iterator[
             yield f"{listed}, not declared: make it a category"
     if markers and not column.missing:
         yield f"{_listed(markers, rows)}: declare missing = true"
-    yield from _of_rest(tally, frequent, rows)
-
-
-def _frequent(tally: Tally, rows: int) -> dict[str, int]:
-    common = tally.texts.counts.most_common(_MOST_SUGGESTED)
-    return {text: count for text, count in common if count >= _MANY * rows}
+    rest = tally.unread - sum(frequent.values())
+    others = [text for text, _ in tally.texts.counts.most_common() if text not in frequent]
+    if rest > 0 and others:
+        more, declare = "more " if frequent else "", "" if column.missing else "; declare missing = true"
+        yield (
+            f"{percent(rest, rows)} {more}of the cells are no {_wanted(column)}, such as {quoted(others[0])}: "
+            f"they will count as missing{declare}"
+        )
 
 
 def _listed(texts: dict[str, int], rows: int) -> str:
@@ -466,19 +469,8 @@ def _listed(texts: dict[str, int], rows: int) -> str:
     return f"{whole} of the cells are {', '.join(each) if len(each) > 1 else quoted(*texts)}"
 
 
-def _of_rest(tally: Tally, named: dict[str, int], rows: int) -> Iterator[str]:
-    rest = tally.unread - sum(named.values())
-    others = [text for text, _ in tally.texts.counts.most_common() if text not in named]
-    if rest > 0 and others:
-        more, declare = "more " if named else "", "" if tally.column.missing else "; declare missing = true"
-        yield (
-            f"{percent(rest, rows)} {more}of the cells are no {_wanted(tally.column)}, such as "
-            f"{quoted(others[0])}: they will count as missing{declare}"
-        )
-
-
 def _other_form(tally: Tally, column: Discrete | Numeric) -> str | None:
-    """The keys with which nearly all cells that cannot be read could be."""
+    """Return the keys with which nearly all unreadable cells can be read."""
     texts = [text for text in tally.texts.counts if text.lower() not in MARKERS]
     if not texts or isinstance(column, Discrete):
         return None
@@ -492,7 +484,7 @@ def _other_form(tally: Tally, column: Discrete | Numeric) -> str | None:
 
 
 def _of_bounds(tally: Tally, column: Numeric, rows: int) -> Iterator[str]:
-    """Numbers that are clipped or rounded, and bounds that are far too wide."""
+    """Explain numbers that are clipped or rounded, and bounds that are far too wide."""
     for count, side, remedy in ((tally.below, "below min", "lower min"), (tally.above, "above max", "raise max")):
         if count >= _NOTABLE * rows and count:
             said = f"{percent(count, rows)} of the cells are {side} and will be cut to it"

@@ -1,4 +1,4 @@
-"""The curator's dossier: the privacy loss of each record. PRIVATE: it goes into one named file and nowhere else."""
+"""The curator's dossier: the privacy loss of each record. PRIVATE: it goes into one file, asked for by name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ def protected_probability(plan: Plan, data: Sequence[Records], *, runs: int = RU
 
 @dataclass(frozen=True)
 class _Owners:
-    """The person of each row, and what the row counts. Without [person], each row is a person and counts as one."""
+    """The person of each row, and what the row counts. Without [person], each row is a person."""
 
     places: Ints
     counts: Floats

@@ -1,10 +1,10 @@
 """Measure a schema with differential privacy: pay, take two noisy measurements, and derive the schema from them.
 
 The first is a histogram of the kind and size of each cell (`KindHistograms`). Its bins are fixed in advance:
-numbers have bins that grow in steps of 1, 2, 5 and 10 on both sides of 0, dates one for every ten years. The second
-selects the texts that are frequent enough to be shown (`FrequentValues`). Types, bounds and values follow from both,
-so the schema may be published. The names of the columns are taken as public. Every release made with the schema
-carries the cost in its account.
+numbers have bins that grow in steps of 1, 2, 5 and 10 on both sides of 0, dates one for every ten years. The
+second selects the texts that are frequent enough to be shown (`FrequentValues`). Types, bounds and values follow
+from both, so the schema may be published. The names of the columns are taken as public. Every release made with
+the schema carries the cost in its account.
 """
 
 import contextlib
