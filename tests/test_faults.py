@@ -681,6 +681,20 @@ FAULTS = [
         MEASURE + "test_with_what_was_released_frozen_nothing_else_of_the_table_shows",
     ),
     Fault(
+        "a selection may show the value of one record as often as it likes",
+        "mechanism.meter:Meter._check",
+        "spent.failure <= self.failure * (1 + 1e-12)",
+        "True",
+        MEASURE + "test_the_meter_refuses_a_selection_beyond_its_budget",
+    ),
+    Fault(
+        "a selection costs nothing afterwards",
+        "mechanism.meter:Meter._check",
+        "[*self.events, *self.selections, planned]",
+        "[*self.events, planned]",
+        MEASURE + "test_the_meter_refuses_a_selection_beyond_its_budget",
+    ),
+    Fault(
         "the ledger is not told of failures",
         "privacy.ledger:Ledger.reserve",
         "measured.failure",

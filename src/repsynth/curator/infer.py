@@ -374,11 +374,12 @@ def _like_persons(look: Look, read: Read) -> bool:
         room = high - low
     else:
         shapes = {re.sub("[a-z]", "a", re.sub("[0-9]", "0", text.lower())) for text in look.texts}
-        if len(shapes) > 1 and (look.cells >= _FREQUENT * look.distinct or _NUMBERLIKE.match(look.texts[0])):
-            return False  # ids have one form; names repeat rarely, and 12.5 % is not a name
+        quantity = 2 * sum(map(bool, map(_NUMBERLIKE.match, look.texts))) > look.distinct  # 12.5 %
+        if len(shapes) > 1 and (quantity or look.cells >= _FREQUENT * look.distinct):
+            return False  # ids have one form, and names repeat rarely
         room = math.prod(float(len(set(signs))) for signs in zip(*look.texts, strict=False))
     repeated = _mass(look, look.counts > 1) / look.cells
-    return room >= 10 * look.cells and repeated >= 0.05 + 3 * look.cells / room
+    return repeated >= 0.05 + 3 * look.cells / room
 
 
 def _mass(look: Look, which: Bools) -> int:
