@@ -279,6 +279,15 @@ def hospital(rows: int) -> pa.Table:
     )
 
 
+@pytest.mark.parametrize("form", ["{:012}", "P-{}", "{:x}", "{0:06}-{0:03}"])
+@pytest.mark.parametrize("stored", [pa.array, lambda texts: pa.array(texts).dictionary_encode()])
+def test_ids_of_persons_in_the_forms_that_tables_have(form: str, stored: Callable[[list[str]], pa.Array]) -> None:
+    texts = [form.format(int(number)) for number in hospital(4_000)["patient_nbr"].to_numpy()]
+    draft = make_draft(pa.table({"key": stored(texts), "b": [True] * 4_000}))
+    assert draft.persons == ("key",)
+    assert isinstance(parse_schema(draft.text).columns[0], Id)
+
+
 def test_persons_and_codes_are_recognised_whatever_the_number_of_rows() -> None:
     drafts = [make_draft(hospital(rows)) for rows in (8_000, 80_000, 100_000)]
     for draft in drafts:

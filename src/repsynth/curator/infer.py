@@ -67,7 +67,6 @@ _BLANKS = {
 MARKERS = {"", "none", "nil", *_BLANKS}
 """Texts, in lower case, that tables write where there is no value. Of a category, "none" is a value."""
 _CODES = re.compile(r"[A-Za-z]{1,4}[-. ]?\d+\S*|\d+[-. ]?[A-Za-z]{1,3}")
-_NUMBERLIKE = re.compile(r"[(+-]*[$€£]?\s?[0-9]")
 
 
 # --- the draft ---
@@ -302,7 +301,7 @@ def _any(look: Look, decimal: str | None) -> Decision:
     if look.distinct == 1 and look.cells == look.rows:
         return _category(look, 'the same in all rows: nothing to learn; better type = "drop"')
     if pa.types.is_dictionary(look.type) and look.distinct <= _MOST_VALUES:
-        return _category(look, "stored as a category", keep=True)
+        return _identifier(look, numbers_of(look, decimal)) or _category(look, "stored as a category", keep=True)
     times, read = times_of(look), numbers_of(look, decimal)
     as_date = _as_date(look, times) if times else None
     if as_date and times and (times.keys.get("dates") == "%Y%m%d" or not np.isfinite(read.numbers).any()):
@@ -374,10 +373,11 @@ def _like_persons(look: Look, read: Read) -> bool:
         room = high - low
     else:
         shapes = {re.sub("[a-z]", "a", re.sub("[0-9]", "0", text.lower())) for text in look.texts}
-        quantity = 2 * sum(map(bool, map(_NUMBERLIKE.match, look.texts))) > look.distinct  # 12.5 %
-        if len(shapes) > 1 and (quantity or look.cells >= _FREQUENT * look.distinct):
+        if len(shapes) > 1 and look.cells >= _FREQUENT * look.distinct:
             return False  # ids have one form, and names repeat rarely
-        room = math.prod(float(len(set(signs))) for signs in zip(*look.texts, strict=False))
+        middle = float(np.median([len(text) for text in look.texts]))
+        long = (text for text in look.texts if len(text) >= middle)
+        room = math.prod(float(len(set(signs))) for signs in zip(*long, strict=False))
     repeated = _mass(look, look.counts > 1) / look.cells
     return repeated >= 0.05 + 3 * look.cells / room
 
