@@ -515,7 +515,7 @@ def _number(
         del keys["decimal"]
     elif by_comma:  # 5,0
         whole = False
-    bounds, grid = _whole_grid(numbers) if whole else _grid(numbers, fewest=int(by_comma))
+    bounds, grid = _grid(numbers, whole=whole, fewest=0 if whole else int(by_comma))
     shown = [f"{n:,.0f}" if n == np.rint(n) or abs(n) >= 1e5 else f"{n:,.6g}" for n in numbers[[0, -1]]]
     kind = f"{'whole ' if whole else ''}numbers from {shown[0]} to {shown[1]}"
     if whole and len(numbers) <= _FEW:
@@ -528,28 +528,22 @@ def _number(
     return _with_others(decision, look, others, np.isin(read.numbers, sentinels), list(map(str, sentinels)))
 
 
-def _whole_grid(numbers: Floats) -> tuple[list[str], list[str]]:
-    """Return the bounds and the common step, as lines and in words."""
-    bounds = {"min": int(numbers[0]), "max": int(numbers[-1])}
-    common = int(np.gcd.reduce(np.abs(numbers).astype(np.int64))) if len(numbers) > 5 else 1
-    step = max(step for k in range(16) for step in (10**k, 5 * 10**k) if step == 1 or common % step == 0)
-    if step == 1:
-        return _marked(bounds), []
-    return _marked(bounds | {"step": step}), [f"all multiples of {step:,}"]
-
-
-def _grid(numbers: Floats, *, fewest: int) -> tuple[list[str], list[str]]:
+def _grid(numbers: Floats, *, whole: bool, fewest: int) -> tuple[list[str], list[str]]:
     """Return the bounds and the common step or number of decimals, as lines and in words."""
     low, high = float(numbers[0]), float(numbers[-1])
-    for decimals in range(fewest, _MOST_DECIMALS + 1):
+    for decimals in range(fewest, 1 if whole else _MOST_DECIMALS + 1):
         scaled = np.rint(numbers * 10.0**decimals)
-        if max(np.abs(scaled).max(), scaled[-1] - scaled[0]) > _LARGEST:
+        if max(np.abs(scaled).max(), scaled[-1] - scaled[0]) > _LARGEST and not whole:
             break
         if np.array_equal(scaled / 10.0**decimals, numbers):
+            common = int(np.gcd.reduce(np.abs(scaled).astype(np.int64))) if len(numbers) > 5 and not fewest else 1
+            unit = max(step for k in range(16) for step in (10**k, 5 * 10**k) if step == 1 or common % step == 0)
             bounds = {"min": f"{low:.{decimals}f}", "max": f"{high:.{decimals}f}"}
-            if not np.any(scaled % 5) and not fewest:
-                step = f"{5 * 10.0**-decimals:.{decimals}f}"
+            if unit > 1:
+                step = f"{unit * 10.0**-decimals:.{decimals}f}"
                 return _marked(bounds | {"step": step}), [f"all multiples of {step}"]
+            if whole:
+                return _marked(bounds), []
             return _marked(bounds | {"decimals": decimals}), [f"at most {some(decimals, 'decimal')}"]
     return _marked({"min": repr(low), "max": repr(high)}), []
 

@@ -282,10 +282,8 @@ def _decide(name: str, shape: Shape, values: Mapping[str, int], *, is_label: boo
         return _category(name, shape, values, "the label")
     if shape.numbers and is_named(words_of(name), PERSONAL):
         return not_learned(name, "numbers, named like an identifier")
-    if shape.numbers:
-        return _number(name, shape, values)
-    if shape.times:
-        return _datetime(name, shape, values)
+    if shape.numbers or shape.times:
+        return _bounded(name, shape, values)
     return _category(name, shape, values, "texts")
 
 
@@ -302,22 +300,21 @@ def _merged(values: Mapping[str, int], *, as_numbers: bool) -> dict[str, int]:
     return found
 
 
-def _number(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
-    low, high = shape.between(Kind.WHOLE, Kind.FRACTION)
+def _bounded(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
+    """Return a column of numbers or dates."""
     special, lines = _special(shape, values)
-    if Kind.FRACTION in shape.masses:
-        bounds = [f"min = {low!r}", f"max = {high!r}"]
-        return Decision(name, "number", f"numbers{special}", (), (*bounds, *lines))
-    last = max(min(math.ceil(high) - 1, int(_LARGEST_INTEGER)), int(low) + 1)
-    return Decision(name, "integer", f"whole numbers{special}", (), (f"min = {int(low)}", f"max = {last}", *lines))
-
-
-def _datetime(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
-    first, after = (int(year) for year in shape.between(Kind.DAY, Kind.TIME))
-    special, lines = _special(shape, values)
-    start, end = ("T00:00:00", "T23:59:59") if Kind.TIME in shape.masses else ("", "")
-    bounds = [f"min = {first}-01-01{start}", f"max = {after - 1}-12-31{end}"]
-    return Decision(name, "datetime", f"{'times' if start else 'days'}{special}", (), (*bounds, *lines))
+    if shape.times:
+        first, after = (int(year) for year in shape.between(Kind.DAY, Kind.TIME))
+        start, end = ("T00:00:00", "T23:59:59") if Kind.TIME in shape.masses else ("", "")
+        kind, what = "datetime", "times" if start else "days"
+        bounds = f"{first}-01-01{start}", f"{after - 1}-12-31{end}"
+    else:
+        low, high = shape.between(Kind.WHOLE, Kind.FRACTION)
+        kind, what, bounds = "number", "numbers", (repr(low), repr(high))
+        if Kind.FRACTION not in shape.masses:
+            last = max(min(math.ceil(high) - 1, int(_LARGEST_INTEGER)), int(low) + 1)
+            kind, what, bounds = "integer", "whole numbers", (str(int(low)), str(last))
+    return Decision(name, kind, what + special, (), (f"min = {bounds[0]}", f"max = {bounds[1]}", *lines))
 
 
 def _special(shape: Shape, values: Mapping[str, int]) -> tuple[str, list[str]]:
