@@ -148,16 +148,16 @@ def callers(*endings: str) -> set[str]:
 
 def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
     assert callers("rounded_gaussian") == {"mechanism.noise"}
-    assert callers("add_gaussian") == {"mechanism.meter", "mechanism.scout"}
+    assert callers("add_gaussian") == {"mechanism.meter"}
     assert callers("choose_exponential") == {"mechanism.meter"}
-    assert callers("select_counts") == {"mechanism.scout"}
+    assert callers("select_counts") == {"mechanism.meter"}
     assert callers("sample_rows") == {"engines.local"}
 
 
 def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
     assert users == {
-        *("mechanism.noise", "mechanism.meter", "mechanism.scout", "pipeline.run", "curator.private_schema"),
+        *("mechanism.noise", "mechanism.meter", "pipeline.run", "curator.private_schema"),
         *("data.persons", "engines.clusters"),  # the key of the fingerprints
     }
     assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
@@ -202,6 +202,10 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
         "auditing.targets"
     }  # what was read, with and without a person
     assert callers("open_engine", "engine_for") == {"pipeline.run"}
+    assert callers("RawTable") == {"curator.private_schema"}
+    assert callers("engine.count") == {"mechanism.meter"}
+    # A private schema sees the table through the meter alone.
+    assert "curator.private_schema" not in callers(".batches", "read_table", "Look.of", "_Tally")
 
 
 def test_no_model_is_compared_by_name_outside_its_folder() -> None:
@@ -225,7 +229,7 @@ def test_starting_loads_nothing_heavy() -> None:
 
 MESSAGES = {"encode", "base", "csv", "arrow_files", "frames", "meter", "local"}
 MESSAGES |= {"folders", "sql", "office"}
-MESSAGES |= {"work", "counting", "clusters", "on_dask", "on_spark", "scout", "persons", "fingerprints"}
+MESSAGES |= {"work", "counting", "clusters", "on_dask", "on_spark", "persons", "fingerprints"}
 """Modules whose code holds cells in its hands."""
 
 

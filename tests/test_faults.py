@@ -528,7 +528,7 @@ FAULTS = [
     Fault(
         "a dossier gives a person the loss of a row",
         "curator.dossier:_Owners.together",
-        "np.minimum(of_person / self.rows_per_person, 1.0)[self.places]",
+        "np.minimum(of_person / self.person.rows, 1.0)[self.places]",
         "of_rows",
         RUNS + "test_a_dossier_gives_each_person_their_own_loss",
     ),
@@ -679,6 +679,20 @@ FAULTS = [
         "_asked(shapes, label, mark)",
         "FrequentValues(source.names[:1 + (source.rows or 0) % 2], frozenset())",
         MEASURE + "test_with_what_was_released_frozen_nothing_else_of_the_table_shows",
+    ),
+    Fault(
+        "a selection may show the value of one record as often as it likes",
+        "mechanism.meter:Meter._check",
+        "spent.failure <= self.failure * (1 + 1e-12)",
+        "True",
+        MEASURE + "test_the_meter_refuses_a_selection_beyond_its_budget",
+    ),
+    Fault(
+        "a selection costs nothing afterwards",
+        "mechanism.meter:Meter._check",
+        "[*self.events, *self.selections, planned]",
+        "[*self.events, planned]",
+        MEASURE + "test_the_meter_refuses_a_selection_beyond_its_budget",
     ),
     Fault(
         "the ledger is not told of failures",

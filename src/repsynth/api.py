@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from repsynth.auditing.bounds import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
-    from repsynth.curator.draft import Draft
+    from repsynth.curator.infer import Draft
     from repsynth.curator.private_schema import MeasuredDraft
     from repsynth.evaluation.evaluate import Evaluation
     from repsynth.models.base import Model, Round
@@ -214,7 +214,7 @@ def draft(
     read: ReadOptions = AS_USUAL,
 ) -> "Draft":
     """Return the draft of a schema with the reason for each column: PRIVATE."""
-    from repsynth.curator.draft import make_draft
+    from repsynth.curator.infer import make_draft
     from repsynth.data.sources import open_source
 
     return make_draft(open_source(table, read), label=label, decimal=read.decimal, described=_described(metadata))
@@ -256,7 +256,7 @@ def measure_schema(
     >>> schema.label, schema.columns[0].max
     ('smoker', 99)
     """
-    from repsynth.curator.draft import check_described
+    from repsynth.curator.infer import check_described
     from repsynth.curator.private_schema import measure_schema as measure
     from repsynth.data.sources import open_source
     from repsynth.pipeline.payment import open_payer

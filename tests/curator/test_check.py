@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies import schemas, tables
 
 import repsynth
-from repsynth.curator.check import ColumnCheck, FrequentTexts, IdTally, check_table
+from repsynth.curator.check import ColumnCheck, FrequentTexts, IdTally, RowLimit, check_table
 from repsynth.data.encode import encode_batch
 from repsynth.data.records import MISSING
 from repsynth.data.sources.base import Source
@@ -150,6 +150,41 @@ def test_many_ids_are_estimated() -> None:
     once.add(pa.array(np.arange(60_000)))
     assert once.most == 1
     assert once.distinct <= 60_000
+
+
+PERSONS = """
+person = {column = "who", rows = 2}
+columns.who = {type = "id"}
+columns.born = {type = "integer", min = 0, max = 9}
+columns.stay = {type = "integer", min = 0, max = 99}
+"""
+
+
+def test_persons_are_described(tmp_path: Path) -> None:
+    who = ["a"] * 4 + ["b", "c", None, ""]
+    table = pa.table({"who": who, "born": [1, 1, 1, 1, 2, 3, 4, 5], "stay": list(range(8))})
+    found = check_table(table, parse_schema(PERSONS)).persons
+    assert found is not None
+    assert (found.column, found.persons, found.median_rows, found.p99_rows, found.max_rows) == ("who", 5, 1, 4, 4)
+    assert found.constant == ("born",)
+    assert found.limits == (RowLimit(1, 0.2, 0.375), RowLimit(2, 0.2, 0.25))
+    pq.write_table(table.slice(0, 0), tmp_path / "none.parquet")
+    none = check_table(tmp_path / "none.parquet", parse_schema(PERSONS)).persons
+    assert none is not None
+    assert (none.persons, none.max_rows) == (0, 0)
+
+
+def test_the_persons_of_a_large_table_are_counted_exactly() -> None:
+    """Over several batches, with more persons than those whose columns are compared."""
+    rng = np.random.default_rng(1)
+    who = rng.permutation(np.append(np.repeat(np.arange(30_000), 2), [7] * 38))
+    table = pa.table({"who": who, "born": who % 10, "stay": rng.integers(0, 99, len(who))})
+    batches = pa.Table.from_batches(table.to_batches(max_chunksize=7_000))
+    found = check_table(batches, parse_schema(PERSONS)).persons
+    assert found is not None
+    assert (found.persons, found.median_rows, found.p99_rows, found.max_rows) == (30_000, 2, 2, 40)
+    assert found.constant == ("born",)
+    assert found.limits[1] == RowLimit(2, 1 / 30_000, pytest.approx(38 / 60_038))
 
 
 def test_frequent_texts_survive_any_number_of_rare_ones() -> None:

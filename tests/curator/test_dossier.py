@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,17 +15,30 @@ from checks import records_of
 from repsynth import datasets, synthesize
 from repsynth.arrays import Floats
 from repsynth.curator import dossier as dossier_module
-from repsynth.curator.dossier import _epsilons, dossier, gini, max_to_median, quantile_gap, write_dossier
+from repsynth.curator.dossier import (
+    RUNS,
+    _epsilons,
+    dossier,
+    gini,
+    max_to_median,
+    protected_probability,
+    quantile_gap,
+    write_dossier,
+)
 from repsynth.curator.guarantee import guaranteed_weights, why_none
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
+from repsynth.engines.local import LocalEngine
+from repsynth.mechanism.meter import Meter
+from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models.naive_bayes import UNIT
 from repsynth.pipeline.run import run
-from repsynth.planning.plan import make_plan
+from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
 from repsynth.schema import Schema
+from repsynth.scoring.stage import measure_stage_one
 from repsynth.scoring.weights import FULL
 
 
@@ -169,3 +184,60 @@ def test_no_epsilon_is_rounded_down(spread: tuple[float, float]) -> None:
     step = 1 / 16_000
     assert np.all(found <= loss.epsilon_at(influence + step, 1e-6) * (1 + 1e-12))
     assert _epsilons(loss, np.zeros(0), 1e-6).shape == (0,)
+
+
+# --- the probability that a record is protected ---
+
+
+def simulated(plan: Plan, records: Records, runs: int) -> np.ndarray:
+    """How often each record weighs no more than the outlier weight, by seeded noise."""
+    times = np.zeros(records.rows)
+    for seed in range(runs):
+        stage = measure_stage_one(
+            Meter(LocalEngine([records]), mu=plan.mu, entropy=seeded_entropy(seed)), plan, lambda _: None
+        )
+        times += stage.weights.of(stage.score.of(records)) <= 0.2 * FULL
+    return times / runs
+
+
+@pytest.mark.slow
+def test_the_chance_agrees_with_simulation() -> None:
+    """Means over records that are alike in their simulated chance; all noise is seeded."""
+    sim = datasets.load("sim")
+    plan = make_plan(
+        sim.schema, Settings.of(epsilon=4.0, delta=1e-6, public_rows=3000, model="naive-bayes", outlier_weight=0.2)
+    )
+    records = records_of(sim.table.slice(0, 3000), sim.schema)
+    wanted = simulated(plan, records, 40)
+    halves = [records.take(np.arange(1000)), records.take(np.arange(1000, 3000))]
+    with mock.patch.object(dossier_module, "Meter", partial(Meter, entropy=seeded_entropy(99))):
+        found = protected_probability(plan, halves)
+    assert found is not None
+    assert found.shape == (3000,)
+    assert np.all((found * RUNS).round(9) % 1 == 0)
+    for low, high in ((0.0, 0.02), (0.3, 0.5), (0.5, 0.7), (0.98, 1.01)):
+        alike = (wanted >= low) & (wanted < high)
+        assert alike.sum() > 20
+        assert abs(found[alike].mean() - wanted[alike].mean()) < 0.1
+    assert np.corrcoef(found, wanted)[0, 1] > 0.9
+
+
+@pytest.mark.slow
+def test_the_dossier_states_it(sim: datasets.Dataset) -> None:
+    people = sim.table.slice(0, 3000)
+    plan = make_plan(sim.schema, Settings.of(epsilon=8.0, delta=1e-6, model="naive-bayes"))
+    table, summary = dossier(people, run(plan, open_source(people), noise_seed=1))
+    found = table["protected_probability"].to_numpy()
+    assert summary.protected_fraction == pytest.approx(found.mean())
+    assert summary.undecided_fraction == pytest.approx(np.mean((found > 0.1) & (found < 0.9)))
+    assert 0 < summary.undecided_fraction < 0.9
+    protected = table["weight"].to_numpy() < 1
+    assert found[protected].mean() > found[~protected].mean() + 0.3
+
+
+def test_no_threshold_no_chance(sim: datasets.Dataset) -> None:
+    plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6, weights="uniform", model="naive-bayes"))
+    table, summary = dossier(sim.table, run(plan, open_source(sim.table), noise_seed=1))
+    assert "protected_probability" not in table.column_names
+    assert summary.protected_fraction is None
+    assert summary.undecided_fraction is None

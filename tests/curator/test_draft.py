@@ -1,5 +1,6 @@
 """The draft: what real tables have comes out right, with a reason, marked as not private, always valid TOML."""
 
+import json
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -17,13 +19,13 @@ from conftest import make_people
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repsynth import draft_schema
+from repsynth import Release, draft_schema, synthesize
 from repsynth.curator.check import check_table
-from repsynth.curator.draft import make_draft
-from repsynth.curator.infer import Decision
-from repsynth.errors import DataError
+from repsynth.curator.infer import Decision, make_draft
+from repsynth.errors import DataError, SchemaError
 from repsynth.privacy.gaussian import epsilon_of, mu_of
 from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, parse_schema
+from repsynth.schema.parse import schema_from_dict, schema_to_dict
 
 ROWS = 2_000
 
@@ -41,16 +43,16 @@ def cells(make: Callable[[random.Random], object], rows: int = ROWS) -> list[str
     return [str(make(generator)) for _ in range(rows)]
 
 
-def decided(values: Sequence[Any] | pa.Array, name: str = "x") -> tuple[Column, Decision]:
-    """What a column of a table is taken for; the table must be readable through it, and nothing may be clipped."""
+def decided(values: Sequence[Any] | pa.Array, name: str = "x") -> tuple[Column | None, Decision]:
+    """What a column is taken for, None if it is left out. No cell of the table may be clipped or undeclared."""
     table = pa.table({name: values, "beside it": [True, False] * (len(values) // 2)})
     draft = make_draft(table)
     schema = parse_schema(f"one_row_per_person = true\n{draft.text}")
-    column = check_table(table, schema).columns[0]
-    assert (column.below, column.above, column.rounded, column.undeclared) == (0, 0, 0, 0)
+    for column in check_table(table, schema).columns:
+        assert (column.below, column.above, column.rounded, column.undeclared) == (0, 0, 0, 0)
     assert draft.columns[0].name == name
     assert draft.columns[0].reason.split("\n")[0] in draft.text.replace("\n#  ", "")
-    return schema.columns[0], draft.columns[0]
+    return next((c for c in schema.columns if c.name == name), None), draft.columns[0]
 
 
 def warnings_of(values: Sequence[Any], name: str = "x") -> str:
@@ -70,7 +72,7 @@ def test_a_text_among_numbers_is_a_special_value() -> None:
 def test_markers_of_missing_values_are_missing_and_odd_cells_are_counted() -> None:
     values = cells(lambda r: r.choice(["NA", "n/a", *range(100, 160)]))
     column, decision = decided(["forty", *values[1:]])
-    assert column == Integer(name="x", min=100, max=159, missing=True)
+    assert column == Integer(name="x", min=100, max=159, missing=True, markers=("NA", "n/a"))
     assert '"NA" and "n/a"' in decision.reason
     assert 'no numbers in 1 cell, such as "forty"' in decision.warnings[0]
 
@@ -135,7 +137,7 @@ def _defaults(column: Column) -> dict[str, object]:
 
 
 def test_thousands_or_decimals_is_said_where_nothing_tells() -> None:
-    assert "taken for thousands" in warnings_of(cells(lambda r: f"{r.randint(1, 9)},{r.randint(100, 999)}"))
+    assert "read as thousands" in warnings_of(cells(lambda r: f"{r.randint(1, 9)},{r.randint(100, 999)}"))
 
 
 def test_decimals_that_no_grid_holds_are_left_open() -> None:
@@ -244,15 +246,69 @@ def test_identifiers_are_ids_and_said_loudly(name: str, values: list[str]) -> No
     assert not any("it repeats" in warning for warning in decision.warnings) or len(set(values)) < ROWS
 
 
-@pytest.mark.parametrize("persons", [30, 700])
-def test_several_rows_of_a_person_are_said_loudly(persons: int) -> None:
-    values = cells(lambda r: 1000 + r.randrange(persons))
+def test_several_rows_of_a_person_are_said_loudly() -> None:
+    values = cells(lambda r: 1000 + r.randrange(700))
     column, decision = decided(values, "patient_id")
     most = max(values.count(value) for value in set(values))
-    assert isinstance(column, Id if persons > 100 else Category)
+    assert isinstance(column, Id)
     assert f"one of them in {most:,} rows" in decision.warnings[-1]
     said = float(re.search(r"a person with [\d,]+ rows has ε = ([\d.e+]+),", decision.warnings[-1])[1])  # type: ignore[index]
     assert most < said == pytest.approx(float(epsilon_of(most * mu_of(1.0, 1e-9), 1e-9)), rel=0.01)
+
+
+def hospital(rows: int) -> pa.Table:
+    """Stays of patients, of whom a few have very many."""
+    rng = np.random.default_rng(5)
+    patients = np.unique(rng.integers(100, 190_000_000, rows // 2))
+    patient = rng.choice(patients, rows, p=(weight := rng.pareto(2.0, len(patients)) + 1) / weight.sum())
+    rank = np.minimum(rng.pareto(0.7, rows) * 8, 699).astype(int)
+    forms = (lambda k: f"V{k // 4 + 10}", lambda k: f"{k + 100}", lambda k: f"{k // 8 + 200}.{k % 10}")
+    icd = np.array([forms[k % 3](k) for k in range(700)])
+    return pa.table(
+        {
+            "encounter": 10_000_000 + np.cumsum(rng.integers(1, 900, rows)),
+            "patient_nbr": patient,
+            "patient_text": [f"P{p:09}" for p in patient],
+            "admission_source_id": np.minimum(rng.geometric(0.3, rows), 26),
+            "payer_code": rng.choice(["MC", "HM", "?", "unknown"], rows, p=[0.3, 0.3, 0.3, 0.1]),
+            "diagnosis": icd[rank],
+            "pay": (10 ** rng.uniform(1, 7, rows)).astype(int),
+            "income": rng.integers(10, 200_000, rows) * 500,
+            "days": rng.integers(1, 15, rows),
+        }
+    )
+
+
+@pytest.mark.parametrize("form", ["{:012}", "P-{}", "{:x}", "{0:06}-{0:03}"])
+@pytest.mark.parametrize("stored", [pa.array, lambda texts: pa.array(texts).dictionary_encode()])
+def test_ids_of_persons_in_the_forms_that_tables_have(form: str, stored: Callable[[list[str]], pa.Array]) -> None:
+    texts = [form.format(int(number)) for number in hospital(4_000)["patient_nbr"].to_numpy()]
+    draft = make_draft(pa.table({"key": stored(texts), "b": [True] * 4_000}))
+    assert draft.persons == ("key",)
+    assert isinstance(parse_schema(draft.text).columns[0], Id)
+
+
+def test_persons_and_codes_are_recognised_whatever_the_number_of_rows() -> None:
+    drafts = [make_draft(hospital(rows)) for rows in (8_000, 80_000, 100_000)]
+    for draft in drafts:
+        columns = {column.name: column for column in parse_schema(draft.text).columns}
+        assert draft.persons == ("patient_nbr", "patient_text")
+        assert isinstance(columns["patient_nbr"], Id)
+        assert isinstance(columns["admission_source_id"], Category)
+        assert columns["payer_code"] == Category(
+            name="payer_code", values=("HM", "MC"), missing=True, markers=("?", "unknown")
+        )
+        assert all(isinstance(columns[name], Integer) for name in ("pay", "income", "days"))
+        assert isinstance(columns["encounter"], Id)
+        assert len(draft.text.splitlines()) < 150
+    small, *large = drafts
+    assert small.text.startswith("# Can one person have several rows")
+    assert '# person = {column = "patient_nbr"} ' in small.text
+    for draft in large:
+        assert [(c.name, c.type) for c in draft.columns] == [(c.name, c.type) for c in large[0].columns]
+        diagnosis = next(c for c in parse_schema(draft.text).columns if c.name == "diagnosis")
+        assert isinstance(diagnosis, Category)
+        assert diagnosis.prefix == 2
 
 
 def test_a_name_alone_makes_no_identifier() -> None:
@@ -266,8 +322,9 @@ def test_many_values_are_a_category_where_most_are_frequent() -> None:
     assert isinstance(frequent[0], Category)
     assert "use a public list" in frequent[1].warnings[0]
     rare = decided(cells(lambda r: f"town {r.randrange(900)}"))
-    assert isinstance(rare[0], Id)
-    assert "To keep it" in rare[1].warnings[0]
+    assert rare[0] is None
+    assert rare[1].type == "drop"
+    assert "to keep it" in rare[1].warnings[0]
     assert "in fewer than 10 rows" in decided([*["a"] * 1997, *["b"] * 3])[1].reason
 
 
@@ -282,15 +339,18 @@ def test_many_values_are_a_category_where_most_are_frequent() -> None:
     ],
 )
 def test_what_nearly_is_a_number_or_a_time_gets_a_remedy(make: Callable[[random.Random], object]) -> None:
-    assert "write 1234.5" in warnings_of(cells(make))
+    column, decision = decided(cells(make))
+    assert "write numbers as 1234.5" in decision.warnings[0]
+    assert column is None
+    assert decision.person is None
 
 
 def test_constant_and_empty_columns_are_said() -> None:
     assert "nothing to learn" in decided(["x"] * ROWS)[1].reason
-    assert "whoever differs stands out" in warnings_of(["rare", *["usual"] * (ROWS - 1)])
-    assert "whoever differs" not in warnings_of(["rare", "rare", "rare", *["usual"] * (ROWS - 3)])
+    assert "the others stand out" in warnings_of(["rare", *["usual"] * (ROWS - 1)])
+    assert "stand out" not in warnings_of(["rare", "rare", "rare", *["usual"] * (ROWS - 3)])
     column, decision = decided(pa.nulls(ROWS))
-    assert column == Category(name="x", values=("?",), missing=True)
+    assert column is None
     assert "empty" in decision.reason
 
 
@@ -414,7 +474,7 @@ def test_odd_names_and_values_are_valid_toml(tmp_path: Path) -> None:
 def test_any_table_gives_a_valid_draft(columns: list[list[str | None]], name: str) -> None:
     table = pa.table({f"{name}{i}": pa.array(c, pa.string()) for i, c in enumerate(columns)} | {"b": [True] * 20})
     schema = parse_schema(f"one_row_per_person = true\n{draft_schema(table)}")
-    assert [column.name for column in schema.columns] == table.column_names
+    assert {*schema.dropped, *(column.name for column in schema.columns)} == {*table.column_names}
     assert check_table(table, schema).rows == 20
 
 
@@ -458,7 +518,8 @@ def test_tables_that_cannot_be_drafted(table: pa.Table, label: str | None, messa
 
 
 def test_empty_and_ragged_tables(tmp_path: Path) -> None:
-    assert list(drafted("a,b\n", tmp_path)) == ["a", "b"]
+    with pytest.raises(DataError, match="has no rows"):
+        drafted("a,b\n", tmp_path)
     assert list(drafted("a,b\n1,2\n3\n4,5,6\n", tmp_path)) == ["a", "b"]
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\r\n1,2\r\n3\r\n")  # as a spreadsheet saves it
     draft = make_draft(tmp_path / "t.csv")
@@ -499,3 +560,52 @@ def test_the_public_tables(data_dir: Path) -> None:
         assert not any(isinstance(column, Id) for column in schema.columns)
     assert kinds["fnlwgt"] is kinds["hours-per-week"] is kinds["credit_amount"] is Integer
     assert kinds["workclass"] is kinds["telephone"] is kinds["personal_status"] is Category
+
+
+# --- columns that are left out, and texts that stand for missing cells ---
+
+LEFT_OUT = """
+one_row_per_person = true
+columns.note = {type = "drop"}
+columns.kind = {type = "category", values = ["a", "b"], missing = ["?", " n/a "]}
+columns.age = {type = "integer", min = 0, max = 9, missing = ["-"]}
+"""
+
+
+@pytest.mark.filterwarnings("ignore:without a label")
+def test_a_column_is_left_out_and_markers_are_missing_cells(tmp_path: Path) -> None:
+    schema = parse_schema(LEFT_OUT)
+    assert schema.dropped == ("note",)
+    assert schema.columns[0].markers == ("?", "n/a")  # type: ignore[union-attr]
+    assert schema_from_dict(json.loads(json.dumps(schema_to_dict(schema)))) == schema
+    table = pa.table({"note": ["x"] * 300, "kind": ["a", "b", "?"] * 100, "age": ["7", "-", "9"] * 100})
+    checked = check_table(table, schema)
+    assert [(c.name, c.missing, c.undeclared + c.unreadable, c.findings) for c in checked.columns] == [
+        ("kind", 1 / 3, 0, ()),
+        ("age", 1 / 3, 0, ()),
+    ]
+    release = synthesize(table, schema, epsilon=50.0, model="naive-bayes")
+    release.save(tmp_path / "release")
+    assert Release.load(tmp_path / "release").schema == schema
+    assert release.sample(5, seed=1).column_names == ["kind", "age"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ("columns.x = {type = 'drop', min = 3}", "unknown key 'min' for type drop"),
+        ("columns.x = {type = 'category', values = ['a', '?'], missing = ['?']}", "declared as a value"),
+        ("columns.x = {type = 'category', values = ['a'], missing = []}", "true or false, or a list of texts"),
+        ("columns.x = {type = 'category', values = ['a'], missing = [1]}", "true or false, or a list of texts"),
+        ("columns.x = {type = 'integer', min = 0, max = 9, missing = ['-1']}", "starts with a digit"),
+        ("columns.x = {type = 'boolean', missing = ['?']}", "true or false"),
+        ("columns.x = {type = 'drop'}\nperson = {column = 'x'}", 'must have type = "id"'),
+        (
+            "label = 'x'\ncolumns.x = {type = 'category', values = ['a', 'b'], missing = ['?']}",
+            "cannot be missing",
+        ),
+    ],
+)
+def test_what_is_not_left_out_or_missing_is_refused(declared: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        parse_schema(f"{declared}\ncolumns.y = {{type = 'boolean'}}")

@@ -22,9 +22,10 @@ from repsynth.curator import private_schema as module
 from repsynth.curator.check import check_table
 from repsynth.curator.private_schema import DraftPlan, FrequentValues, KindHistograms, MeasuredDraft
 from repsynth.data.sources import open_source
+from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, RepsynthWarning
+from repsynth.mechanism.meter import Meter, RawTable, Selection
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.mechanism.scout import Cells, Scout, Values
 from repsynth.privacy.bound import FAILURE_PART
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
@@ -74,8 +75,8 @@ def test_types_bounds_and_values_are_found() -> None:
     assert schema.confirmed
     assert schema.label == "smoker"
     assert isinstance(columns["patient_id"], Id)
-    assert isinstance(columns["note"], Id)
-    assert isinstance(columns["empty"], Id) or columns["empty"].missing
+    assert "note" in schema.dropped
+    assert "empty" in schema.dropped or columns["empty"].missing
     assert columns["age"] == Integer(name="age", min=10, max=99)
     assert isinstance(columns["region"], Category)
     assert set(columns["region"].values) == {"north", "south", "east"}
@@ -114,23 +115,23 @@ def test_it_costs_what_was_asked_and_no_more() -> None:
     assert math.hypot(*made.charges.values()) <= made.mu
 
 
-class Watched(Scout):
+class Watched(Meter):
     """Notes what was measured, and what it cost."""
 
     made: "list[Watched]" = []  # noqa: RUF012
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.made.append(self)
 
 
 def test_what_happens_is_within_the_cost_that_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     Watched.made.clear()
-    monkeypatch.setattr(module, "Scout", Watched)
+    monkeypatch.setattr(module, "Meter", Watched)
     found = draft(epsilon=0.5)
-    (scout,) = Watched.made
-    spent = Loss.of(scout.events)
-    assert [event.name for event in scout.events] == ["kinds", "values"]
+    (meter,) = Watched.made
+    spent = Loss.of([*meter.events, *meter.selections])
+    assert [event.name for event in (*meter.events, *meter.selections)] == ["kinds", "values"]
     assert spent.floor_mu <= found.mu
     assert 0 < spent.failure <= found.failure
     assert spent.epsilon(1e-9) <= found.epsilon <= 0.5
@@ -183,33 +184,33 @@ def without_mark(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.startswith("mark = "))
 
 
-class Replayed(Scout):
+class Replayed(Meter):
     """Gives what was released before, whatever the table, and notes what is asked of it."""
 
     asked: list[Any] = []  # noqa: RUF012
     kinds: Ints
     values: dict[str, dict[str, int]]
 
-    def measure(self, statistic: Cells, *, sigma: float) -> Ints:
-        self.asked.append((statistic, sigma))
+    def measure(self, statistic: Any, *, mu: float) -> Ints:
+        self.asked.append((statistic, mu))
         return self.kinds
 
-    def select(self, values: Values, *, sigma: float, threshold: int) -> dict[str, dict[str, int]]:
-        self.asked.append((values, sigma, threshold))
+    def select(self, selection: Selection, *, mu: float, threshold: int) -> dict[str, dict[str, int]]:
+        self.asked.append((selection, mu, threshold))
         return self.values
 
 
 def test_with_what_was_released_frozen_nothing_else_of_the_table_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, Watched.made[:] = people(), []
-    monkeypatch.setattr(module, "Scout", Watched)
+    monkeypatch.setattr(module, "Meter", Watched)
     measured: list[Any] = []
     monkeypatch.setattr(
-        Watched, "measure", lambda *a, **k: measured.append(Scout.measure(*a, **k)) or measured[-1]
+        Watched, "measure", lambda *a, **k: measured.append(Meter.measure(*a, **k)) or measured[-1]
     )
-    monkeypatch.setattr(Watched, "select", lambda *a, **k: measured.append(Scout.select(*a, **k)) or measured[-1])
+    monkeypatch.setattr(Watched, "select", lambda *a, **k: measured.append(Meter.select(*a, **k)) or measured[-1])
     first = draft(whole)
     Replayed.kinds, Replayed.values = measured
-    monkeypatch.setattr(module, "Scout", Replayed)
+    monkeypatch.setattr(module, "Meter", Replayed)
     odd = whole.slice(1).set_column(3, "note", [[None] * (ROWS - 1)])
     Replayed.asked.clear()
     texts = [draft(table).text for table in (whole, whole.slice(1), odd, whole.slice(0, 0))]
@@ -218,16 +219,23 @@ def test_with_what_was_released_frozen_nothing_else_of_the_table_shows(monkeypat
     assert all(Replayed.asked[i] == Replayed.asked[i % 2] for i in range(8))
 
 
-def test_the_scout_refuses_what_exceeds_its_budget() -> None:
-    scout = Scout(open_source(people(10)), mu=0.1, failure=1e-12)
+def test_the_meter_refuses_a_selection_beyond_its_budget() -> None:
+    """Beyond the mu, and beyond the probability that a value is shown which only one record holds."""
+    ages, regions = KindHistograms(("age",)), FrequentValues(("region",), frozenset())
+    meter = Meter(RawTable(open_source(people(10))), mu=0.1, failure=1e-12)
     with pytest.raises(ConfigError, match="does not cover"):
-        scout.measure(KindHistograms(("age",)), sigma=9.9)
+        meter.measure(ages, mu=0.101)
     with pytest.raises(ConfigError, match="does not cover"):
-        scout.select(module.FrequentValues(("region",), frozenset()), sigma=20.0, threshold=100)
-    assert scout.events == []
-    scout.measure(KindHistograms(("age",)), sigma=10.1)
+        meter.select(regions, mu=0.05, threshold=100)
+    assert meter.events == meter.selections == []
+    assert meter.select(regions, mu=0.05, threshold=200)
     with pytest.raises(ConfigError, match="does not cover"):
-        scout.measure(KindHistograms(("age",)), sigma=10.1)
+        meter.select(regions, mu=0.05, threshold=130)
+    with pytest.raises(ConfigError, match="does not cover"):
+        meter.measure(ages, mu=0.09)
+    assert (len(meter.events), len(meter.selections)) == (0, 1)
+    with pytest.raises(ConfigError, match="only a table without a schema"):
+        Meter(LocalEngine([]), mu=1.0, failure=1e-3).select(regions, mu=0.05, threshold=200)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 50])
@@ -390,8 +398,8 @@ def test_the_schema_carries_its_cost_to_the_last_digit(epsilon: float) -> None:
 def test_the_order_of_the_rows_does_not_show_in_the_values() -> None:
     cells = ["b"] * 500 + ["c"] * 500 + ["a"] * 500
     for rows in (cells, cells[::-1]):
-        scout = Scout(open_source(pa.table({"x": rows})), mu=1.0, failure=1e-3)
-        found = scout.select(module.FrequentValues(("x",), frozenset()), sigma=2.0, threshold=50)
+        meter = Meter(RawTable(open_source(pa.table({"x": rows}))), mu=1.0, failure=1e-3)
+        found = meter.select(FrequentValues(("x",), frozenset()), mu=0.5, threshold=50)
         assert list(found["x"]) == ["a", "b", "c"]
 
 
@@ -556,7 +564,7 @@ def test_numbers_with_a_decimal_comma_are_measured_as_such() -> None:
     assert isinstance(smoker, Category)
     unread = check_table(with_commas(), parse_schema(draft(with_commas(), decimal=",").text))
     assert not any(column.undeclared or column.above for column in unread.columns)
-    assert isinstance(parse_schema(draft(with_commas()).text).columns[0], Id)  # nobody said so
+    assert "pay" in parse_schema(draft(with_commas()).text).dropped  # nobody said so
 
 
 def test_the_command_takes_the_decimal_mark(tmp_path: Path) -> None:

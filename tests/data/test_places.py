@@ -32,7 +32,7 @@ from postgres import PASSWORD
 
 import repsynth
 from repsynth.cli.main import main
-from repsynth.curator.draft import make_draft
+from repsynth.curator.infer import make_draft
 from repsynth.data.reading import Reading
 from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import ConfigError, DataError

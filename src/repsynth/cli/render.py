@@ -16,8 +16,7 @@ from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.columns.cells import first_cells
 from repsynth.curator.check import ColumnCheck, TableCheck
 from repsynth.curator.dossier import Summary
-from repsynth.curator.draft import Draft
-from repsynth.curator.infer import Decision
+from repsynth.curator.infer import Decision, Draft
 from repsynth.curator.private_schema import MeasuredDraft
 from repsynth.curator.profile import percent
 from repsynth.evaluation.measures import Measure, show
@@ -618,6 +617,16 @@ def check(console: Console, checked: TableCheck) -> None:
         console.print("Cells of the other columns:\n")
         console.print(table)
     console.print()
+    if (found := checked.persons) is not None:
+        console.print(
+            f"{found.persons:,} persons: {found.median_rows:g} rows each in the median, {found.p99_rows:g} at the "
+            f"99th percentile, at most {found.max_rows:,}."
+        )
+        for limit in found.limits:
+            above, cut = percent(limit.persons_above), percent(limit.rows_cut)
+            console.print(f"  rows = {limit.rows}: {above} of the persons have more; {cut} of the rows are cut")
+        constant = ", ".join(map(_named, found.constant)) or "none"
+        console.print(f"Columns that are constant within a person: {constant}\n")
     warnings(console, checked.findings, "note")
     for column in checked.columns:
         for finding in column.findings:

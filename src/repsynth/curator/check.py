@@ -1,8 +1,8 @@
-"""Check a table against its schema before anything is paid: what would be lost, what to declare. PRIVATE."""
+"""Check a table against its schema before the run: what would be lost, what to declare, who is in it. PRIVATE."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.curator.guess import numbers_of, times_of
 from repsynth.curator.infer import MARKERS
-from repsynth.curator.profile import Look, percent, quoted, repeating, some
+from repsynth.curator.profile import Look, numbers_of, percent, quoted, repeating, some, times_of
 from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds, read_text
 from repsynth.data.notation import EPOCH, Notation, date_format
 from repsynth.data.positions import seconds_at, values_at
@@ -49,12 +49,15 @@ _LONGEST_TEXT = 60
 _MOST_IDS = 4_096
 
 
-# --- counts of cells, batch by batch, in memory that does not grow with the rows ---
+# --- counts of cells, batch by batch; memory grows with the persons alone ---
 
 
 @dataclass
 class Tally:
-    """The cells of one learned column."""
+    """The cells of one learned column.
+
+    `texts` are those that cannot be read, `seen` the declared values that occur (of numbers, two codes at most).
+    """
 
     column: Discrete | Numeric
     missing: int = 0
@@ -67,20 +70,22 @@ class Tally:
     lowest: float = np.inf
     highest: float = -np.inf
     texts: "FrequentTexts" = field(default_factory=lambda: FrequentTexts())
-    """The cells that cannot be read."""
     seen: set[int] = field(default_factory=set)
-    """The declared values that occur, or of a number two codes at most."""
 
     def add(self, array: pa.Array, codes: Ints) -> None:
         array = plain_array(array)
         blank = _blank(array)
+        if markers := getattr(self.column, "markers", ()):
+            blank |= (codes == MISSING) & pc.is_in(
+                read_text(array), pa.array(markers, pa.large_string())
+            ).to_numpy(zero_copy_only=False)
         unread = (codes == MISSING) & ~blank
         self.missing += int(blank.sum())
         self.unread += int(unread.sum())
         if unread.any():
             self.texts.add(read_text(array.filter(pa.array(unread))))
         if is_text(array.type) or array.type == CELLS:
-            # The reader puts this mark in place of bytes that are no text.
+            # The reader puts this mark in place of bytes that are not text.
             marked = pc.match_substring(read_text(array).cast(pa.large_binary()), "\ufffd")
             self.garbled += pc.sum(marked).as_py() or 0
         if isinstance(self.column, Discrete):
@@ -120,7 +125,7 @@ def _blank(array: pa.Array) -> Bools:
 
 
 def _numbers(array: pa.Array, column: Numeric) -> Floats:
-    """Return the cells as numbers before they are clipped; times in seconds since 1970."""
+    """Return the cells before clipping, times in seconds since 1970."""
     if isinstance(column, Datetime):
         seconds = read_seconds(array, date_format(column)).cast(pa.float64(), safe=False)
         result: Floats = pc.fill_null(seconds, np.nan).to_numpy(zero_copy_only=False)
@@ -129,7 +134,7 @@ def _numbers(array: pa.Array, column: Numeric) -> Floats:
 
 
 def _grid(column: Numeric) -> tuple[float, float, float]:
-    """Return the first and the last value that are not clipped, and the step; times in seconds since 1970."""
+    """Return the bounds and the step, times in seconds since 1970."""
     if not isinstance(column, Datetime):
         return float(column.min), float(column.max), float(column.unit)
     start, unit = (column.start - EPOCH).total_seconds(), column.unit.total_seconds()
@@ -137,7 +142,7 @@ def _grid(column: Numeric) -> tuple[float, float, float]:
 
 
 class FrequentTexts:
-    """The most frequent texts, however many there are; of rare ones, counts may be too small."""
+    """The most frequent texts. Counts of rare ones may be too small."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -153,44 +158,73 @@ class FrequentTexts:
 
 
 class IdTally:
-    """How many different ids there are and how often they repeat, from those with the smallest hashes.
+    """The number of distinct ids and their counts, by hashes.
 
-    Up to 4,096 different ids, it is exact.
+    With a `limit`, only that many of the smallest hashes are kept, and the number is an estimate beyond it.
     """
 
-    def __init__(self) -> None:
-        self.missing = 0
-        self.cells = 0
-        self._sample: dict[int, int] = {}
-        self._limit = 2**64
+    def __init__(self, limit: int | None = _MOST_IDS) -> None:
+        self.missing = self.cells = 0
+        self.counts = np.zeros(0, dtype=np.int64)
+        self._keys = np.zeros(0, dtype=np.uint64)
+        self._limit, self._above = limit, 2**64
 
-    def add(self, array: pa.Array) -> None:
+    def add(self, array: pa.Array) -> tuple[Bools, NDArray[np.uint64]]:
+        """Return which cells have an id, and their hashes."""
         array = plain_array(array)
-        blank = _blank(array)
-        self.missing += int(blank.sum())
-        self.cells += int((~blank).sum())
-        texts = read_text(array.filter(pa.array(~blank))).cast(pa.large_binary())
-        for pair in pc.value_counts(texts).to_pylist():
-            place = int.from_bytes(hashlib.blake2b(pair["values"] or b"", digest_size=8).digest())
-            if place < self._limit:
-                self._sample[place] = self._sample.get(place, 0) + pair["counts"]
-        if len(self._sample) > _MOST_IDS:
-            kept = sorted(self._sample)[: _MOST_IDS + 1]
-            self._limit = kept.pop()
-            self._sample = {place: self._sample[place] for place in kept}
+        known = ~_blank(array)
+        texts = read_text(array.filter(pa.array(known))).cast(pa.large_binary()).dictionary_encode()
+        hashes = [hashlib.blake2b(text or b"", digest_size=8).digest() for text in texts.dictionary.to_pylist()]
+        rows = np.frombuffer(b"".join(hashes), dtype=">u8").astype(np.uint64)[texts.indices.to_numpy()]
+        self.missing += int((~known).sum())
+        self.cells += len(rows)
+        keys, counts = np.unique(rows[rows < self._above] if self._above < 2**64 else rows, return_counts=True)
+        self._keys, places = np.unique(np.concatenate([self._keys, keys]), return_inverse=True)
+        self.counts = np.bincount(places, np.concatenate([self.counts, counts])).astype(np.int64)
+        if self._limit is not None and len(self._keys) > self._limit:
+            self._above = int(self._keys[self._limit])
+            self._keys, self.counts = self._keys[: self._limit], self.counts[: self._limit]
+        return known, rows
 
     @property
     def exact(self) -> bool:
-        return self._limit == 2**64
+        return self._above == 2**64
 
     @property
     def distinct(self) -> int:
-        estimate = round(len(self._sample) * 2**64 / self._limit)
-        return len(self._sample) if self.exact else min(estimate, self.cells)
+        return len(self._keys) if self.exact else min(round(len(self._keys) * 2**64 / self._above), self.cells)
 
     @property
     def most(self) -> int:
-        return max(self._sample.values(), default=0)
+        return int(self.counts.max(initial=0))
+
+
+class PersonTally:
+    """The rows of each person, and which columns vary within one of the persons with the smallest hashes."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.ids = IdTally(limit=None)
+        self.names = names
+        self.varies = np.zeros(len(names), dtype=bool)
+        self._keys = np.zeros(0, dtype=np.uint64)
+        self._first = np.zeros((len(names), 0), dtype=np.int64)
+        self._last = 2**64 - 1
+
+    def add(self, array: pa.Array, records: Records) -> None:
+        known, rows = self.ids.add(array)
+        chosen = rows <= self._last
+        rows = rows[chosen]
+        codes = np.stack([records.codes[name][known][chosen] for name in self.names])
+        keys, first = np.unique(rows, return_index=True)
+        new = ~np.isin(keys, self._keys)
+        keys = np.concatenate([self._keys, keys[new]])
+        order = np.argsort(keys)
+        self._keys = keys[order]
+        self._first = np.concatenate([self._first, codes[:, first[new]]], axis=1)[:, order]
+        self.varies |= (codes != self._first[:, np.searchsorted(self._keys, rows)]).any(axis=1)
+        if len(self._keys) > _MOST_IDS:
+            self._keys, self._first = self._keys[:_MOST_IDS], self._first[:, :_MOST_IDS]
+            self._last = int(self._keys[-1])
 
 
 # --- findings ---
@@ -199,8 +233,8 @@ class IdTally:
 class ColumnCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a column's cells, in fractions of the rows, and what to do about it. PRIVATE.
 
-    Cells that are `missing` (empty), `unreadable` (no number or time) or `undeclared` (no declared value) count as
-    missing. `below` and `above` are clipped to the bounds; `rounded` are moved to the next step.
+    Empty cells and markers are `missing`. Cells that are `unreadable` (no number or time) or `undeclared` count as
+    missing, too. `below` and `above` are clipped to the bounds; `rounded` are moved to the next step.
     """
 
     name: str
@@ -215,14 +249,39 @@ class ColumnCheck(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()
 
 
+class RowLimit(msgspec.Struct, frozen=True):
+    """What a limit of `rows` per person means: the fraction of persons above it, and of rows that it cuts."""
+
+    rows: int
+    persons_above: float
+    rows_cut: float
+
+
+class PersonCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """The persons of a table. PRIVATE. A row without an id is a person.
+
+    `constant` names the columns that never vary within a person, of at most 4,096 persons.
+    """
+
+    column: str
+    persons: int
+    median_rows: float
+    p99_rows: float
+    max_rows: int
+    constant: tuple[str, ...]
+    limits: tuple[RowLimit, ...]
+
+
 class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What a schema makes of a table. PRIVATE, as `publishable` says."""
+    """What a schema makes of a table. PRIVATE."""
 
     publishable: bool = False
     rows: int
     dropped_rows: int  # of a CSV file: too many or too few cells
     findings: tuple[str, ...]
     columns: tuple[ColumnCheck, ...]
+    persons: PersonCheck | None = None
+    """None if the schema has no [person]."""
 
     @property
     def clean(self) -> bool:
@@ -230,7 +289,7 @@ class TableCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_table(source: Any, schema: Schema) -> TableCheck:
-    """Look at a table through its schema: one pass, nothing written, nothing spent.
+    """Read a table once through its schema. Nothing is written or spent.
 
     >>> from repsynth.schema import parse_schema
     >>> schema = parse_schema('''
@@ -248,6 +307,8 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
     names = [column.name for column in schema.columns]
     ids = {column.name: IdTally() for column in schema.columns if isinstance(column, Id)}
     learned = {column.name: Tally(column) for column in schema.columns if not isinstance(column, Id)}
+    person = schema.person
+    persons = None if person is None else PersonTally([column.name for column in schema.learned])
     rows, broken = 0, np.zeros(len(schema.rules), dtype=np.int64)
     for batch in opened.batches(names):
         rows += batch.num_rows
@@ -257,13 +318,41 @@ def check_table(source: Any, schema: Schema) -> TableCheck:
             tally.add(batch.column(name), records.codes[name])
         for name, counted in ids.items():
             counted.add(batch.column(name))
+        if persons is not None and person is not None:
+            persons.add(batch.column(person.column), records)
     checks = tuple(
-        _id(name, ids[name], rows, schema.person) if name in ids else _column(learned[name], rows, schema.label)
+        _id(name, ids[name], rows, person) if name in ids else _column(learned[name], rows, schema.label)
         for name in names
     )
     dropped = opened.dropped()
     findings = (*_of_table(schema, rows, dropped), *_of_rules(schema, rows, broken))
-    return TableCheck(rows=rows, dropped_rows=dropped, findings=findings, columns=checks)
+    return TableCheck(
+        rows=rows,
+        dropped_rows=dropped,
+        findings=findings,
+        columns=checks,
+        persons=None if persons is None or person is None else _persons(persons, person),
+    )
+
+
+def _persons(tally: PersonTally, person: Person) -> PersonCheck:
+    counts = np.concatenate([tally.ids.counts, np.ones(tally.ids.missing, dtype=np.int64)])
+    counts = counts if len(counts) else np.zeros(1, dtype=np.int64)
+    most, rows = int(counts.max()), max(int(counts.sum()), 1)
+    limits = sorted({1, 2, 5, 10, 20, 50, 100, person.rows})
+    return PersonCheck(
+        column=person.column,
+        persons=int(np.count_nonzero(counts)),
+        median_rows=float(np.median(counts)),
+        p99_rows=float(np.quantile(counts, 0.99, method="higher")),
+        max_rows=most,
+        constant=tuple(name for name, varies in zip(tally.names, tally.varies, strict=True) if not varies),
+        limits=tuple(
+            RowLimit(limit, float(np.mean(counts > limit)), float(1 - np.minimum(counts, limit).sum() / rows))
+            for limit in limits
+            if limit < most or limit == person.rows
+        ),
+    )
 
 
 def _of_table(schema: Schema, rows: int, dropped: int) -> Iterator[str]:
@@ -279,7 +368,7 @@ def _of_table(schema: Schema, rows: int, dropped: int) -> Iterator[str]:
 
 
 def _breaks(records: Records, rule: RowRule | Follows, schema: Schema) -> Bools:
-    """Which rows break a rule; for a derived column, which hold another value than the rule gives."""
+    """Return which rows break a rule. A derived column breaks it with any value that the rule does not give."""
     if isinstance(rule, RowRule):
         return ~holds(condition_of(rule, schema), records, schema)
     derived, able = with_following(records, replace(schema, rules=(rule,)))
@@ -297,10 +386,9 @@ def _of_rules(schema: Schema, rows: int, broken: Ints) -> Iterator[str]:
 
 
 def _id(name: str, ids: IdTally, rows: int, person: Person | None) -> ColumnCheck:
-    findings: list[str] = []
-    if ids.most > 1 and person is None:
-        findings.append(repeating(name, ids.distinct, ids.cells, ids.most, exact=ids.exact))
-    return ColumnCheck(name=name, type="id", missing=ids.missing / max(rows, 1), findings=tuple(findings))
+    repeats = ids.most > 1 and person is None
+    findings = (repeating(name, ids.distinct, ids.cells, ids.most, exact=ids.exact),) if repeats else ()
+    return ColumnCheck(name=name, type="id", missing=ids.missing / max(rows, 1), findings=findings)
 
 
 def _column(tally: Tally, rows: int, label: str | None) -> ColumnCheck:
@@ -346,12 +434,13 @@ def _wanted(column: Discrete | Numeric) -> str:
 
 
 def _of_unread(tally: Tally, column: Discrete | Numeric, rows: int) -> Iterator[str]:
-    """Cells that are no declared value, number or time: another notation, codes, or marks of missing cells."""
+    """Explain cells that are not a declared value, number or time: another notation, codes, or markers."""
     if form := _other_form(tally, column):
         what = "times" if isinstance(column, Datetime) else "numbers"
         yield f"{percent(tally.unread, rows)} of the cells are {what} in another form: set {form}"
         return
-    frequent = _frequent(tally, rows)
+    common = tally.texts.counts.most_common(_MOST_SUGGESTED)
+    frequent = {text: count for text, count in common if count >= _MANY * rows}
     codes = {text: count for text, count in frequent.items() if text.lower() not in MARKERS}
     markers = {text: count for text, count in frequent.items() if text not in codes}
     if codes:
@@ -364,12 +453,14 @@ def _of_unread(tally: Tally, column: Discrete | Numeric, rows: int) -> Iterator[
             yield f"{listed}, not declared: make it a category"
     if markers and not column.missing:
         yield f"{_listed(markers, rows)}: declare missing = true"
-    yield from _of_rest(tally, frequent, rows)
-
-
-def _frequent(tally: Tally, rows: int) -> dict[str, int]:
-    common = tally.texts.counts.most_common(_MOST_SUGGESTED)
-    return {text: count for text, count in common if count >= _MANY * rows}
+    rest = tally.unread - sum(frequent.values())
+    others = [text for text, _ in tally.texts.counts.most_common() if text not in frequent]
+    if rest > 0 and others:
+        more, declare = "more " if frequent else "", "" if column.missing else "; declare missing = true"
+        yield (
+            f"{percent(rest, rows)} {more}of the cells are no {_wanted(column)}, such as {quoted(others[0])}: "
+            f"they will count as missing{declare}"
+        )
 
 
 def _listed(texts: dict[str, int], rows: int) -> str:
@@ -378,19 +469,8 @@ def _listed(texts: dict[str, int], rows: int) -> str:
     return f"{whole} of the cells are {', '.join(each) if len(each) > 1 else quoted(*texts)}"
 
 
-def _of_rest(tally: Tally, named: dict[str, int], rows: int) -> Iterator[str]:
-    rest = tally.unread - sum(named.values())
-    others = [text for text, _ in tally.texts.counts.most_common() if text not in named]
-    if rest > 0 and others:
-        more, declare = "more " if named else "", "" if tally.column.missing else "; declare missing = true"
-        yield (
-            f"{percent(rest, rows)} {more}of the cells are no {_wanted(tally.column)}, such as "
-            f"{quoted(others[0])}: they will count as missing{declare}"
-        )
-
-
 def _other_form(tally: Tally, column: Discrete | Numeric) -> str | None:
-    """The keys with which nearly all cells that cannot be read could be."""
+    """Return the keys with which nearly all unreadable cells can be read."""
     texts = [text for text in tally.texts.counts if text.lower() not in MARKERS]
     if not texts or isinstance(column, Discrete):
         return None
@@ -404,7 +484,7 @@ def _other_form(tally: Tally, column: Discrete | Numeric) -> str | None:
 
 
 def _of_bounds(tally: Tally, column: Numeric, rows: int) -> Iterator[str]:
-    """Numbers that are clipped or rounded, and bounds that are far too wide."""
+    """Explain numbers that are clipped or rounded, and bounds that are far too wide."""
     for count, side, remedy in ((tally.below, "below min", "lower min"), (tally.above, "above max", "raise max")):
         if count >= _NOTABLE * rows and count:
             said = f"{percent(count, rows)} of the cells are {side} and will be cut to it"

@@ -1,7 +1,4 @@
-"""The curator's dossier: each record's own loss. PRIVATE: it is a function of the data.
-
-It goes into one file, asked for by name, and nowhere else.
-"""
+"""The curator's dossier: the privacy loss of each record. PRIVATE: it goes into one file, asked for by name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +19,7 @@ from repsynth.mechanism.meter import Meter
 from repsynth.planning.plan import Plan
 from repsynth.privacy.loss import Loss, weight_grid
 from repsynth.release.release import Release
-from repsynth.schema import Schema
+from repsynth.schema import Person, Schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.stage import SCORES, measure_stage_one
 from repsynth.scoring.weights import FULL
@@ -34,7 +31,7 @@ _LABEL = "PRIVATE: per-record privacy losses, a function of the data. For the cu
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The dossier in a few numbers; as private as the rest of it.
+    """The dossier in a few numbers. PRIVATE.
 
     If a person may have several `rows`, `records` are persons.
     Inequality of the realised ε: largest to median, Gini coefficient, gap between the 90 % and the 10 % quantile.
@@ -70,15 +67,13 @@ def write_dossier(source: Any, release: Release, path: Path) -> Summary:
 
 
 def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
-    """The dossier and its summary.
+    """Return the dossier and its summary.
 
-    `realised_epsilon` holds for every set of releases in which the record has no more influence than in this one,
-    `guaranteed_epsilon` for all sets of releases; both at the release's δ. `protected_probability` is how often
-    the record lies above the threshold if stage 1 is done again with fresh noise, in 25 runs; there is no such
-    column where there is no threshold.
-
-    Where several rows may be one person's, `person` says which belong together and `counts` what each counts;
-    influence and losses are the person's, with all their rows, and stand in each of these.
+    `realised_epsilon` holds for releases in which the record has at most the influence that it has in this one,
+    `guaranteed_epsilon` for all releases, both at the release's δ. `protected_probability` is how often the record
+    is above the threshold in 25 repetitions of stage 1 with fresh noise; without a threshold there is no such
+    column. With [person], `person` numbers the persons and `counts` is what each row counts. Influence and losses
+    are those of the person with all rows, repeated in each row.
     """
     opened = open_source(source)
     check_columns(opened, release.schema)
@@ -129,7 +124,7 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
 def protected_probability(plan: Plan, data: Sequence[Records], *, runs: int = RUNS) -> Floats | None:
     """Repeat stage 1 with fresh noise and return how often each record reaches the threshold of its label.
 
-    From there on its weight is at most the outlier weight. None if the weights need no threshold.
+    Beyond the threshold, its weight is at most the outlier weight. Return None if the weights need no threshold.
     """
     if SCORES not in plan.charges:
         return None
@@ -145,47 +140,42 @@ def protected_probability(plan: Plan, data: Sequence[Records], *, runs: int = RU
 
 @dataclass(frozen=True)
 class _Owners:
-    """Whose each row is, and what it counts; each row a person's own and counted in full where that is so."""
+    """The person of each row, and what the row counts. Without [person], each row is a person."""
 
     places: Ints
     counts: Floats
-    rows_per_person: int
-    several: bool
+    person: Person | None
 
     @classmethod
     def of(cls, data: Sequence[Records], schema: Schema) -> "_Owners":
-        """A row without an id is a person of its own."""
-        owned = [records.whose for records in data if records.whose is not None]
         if schema.person is None:
             rows = sum(records.rows for records in data)
-            return cls(np.arange(rows), np.ones(rows), 1, several=False)
-        whose = Whose.joined(owned)
+            return cls(np.arange(rows), np.ones(rows), None)
+        whose = Whose.joined([records.whose for records in data if records.whose is not None])
         persons = np.unique(whose.places, return_inverse=True)[1]
-        return cls(persons, whose.factors / UNITS, schema.person.rows, several=True)
+        return cls(persons, whose.factors / UNITS, schema.person)
 
     def together(self, of_rows: Floats) -> Floats:
-        """For each row what all rows of its person come to, as a share of the most that a person can have; rounded
-        up."""
-        if not self.several:
+        """Return for each row the sum over its person's rows, as a share of the person's maximum; rounded up."""
+        if self.person is None:
             return of_rows
         of_person = np.bincount(self.places, self.counts * of_rows) * (1 + 1e-9)
-        return np.minimum(of_person / self.rows_per_person, 1.0)[self.places]
+        return np.minimum(of_person / self.person.rows, 1.0)[self.places]
 
     def once(self) -> Ints:
-        """One row of each person."""
+        """Return one row of each person."""
         return np.unique(self.places, return_index=True)[1]
 
     def columns(self) -> dict[str, Any]:
-        """Who belongs together, by a number that means nothing else, and what each row counts."""
-        if not self.several:
+        if self.person is None:
             return {}
         return {"person": self.places, "rows": np.bincount(self.places)[self.places], "counts": self.counts}
 
 
 def _norms(data: list[Records], release: Release) -> tuple[Floats, Floats | None]:
-    """Return the norm of each record's contribution after clipping, and what clipping took.
+    """Return the norm of each record's contribution after clipping, and what clipping removed.
 
-    In a training both change from round to round: then the clip norm, and None.
+    In a training both change in every round; then return the clip norm and None.
     """
     norms = [release.fit.norms(records) for records in data]
     if any(each is None for each in norms):
@@ -218,11 +208,11 @@ def _each(data: list[Records], function: Any) -> Floats:
 
 
 def _epsilons(loss: Loss, influence: Floats, delta: float) -> Floats:
-    """Return ε of each influence, rounded up to a fine grid: fast for any number of records.
+    """Return the ε of each influence, rounded up to a fine grid.
 
-    The grid contains the one of the page's calculator, so that this is never above what the page shows.
+    The grid contains that of the page's calculator, so the result is never above what the page shows.
     """
-    if loss.trainings or not influence.size:  # a training's loss has a grid of its own
+    if loss.trainings or not influence.size:  # a training has its own grid
         return loss.epsilon_at(influence, delta)
     grid = weight_grid(4 * FULL)
     above = np.minimum(np.searchsorted(grid, influence), len(grid) - 1)

@@ -67,8 +67,8 @@ def eta_share(release: Release) -> float:
 
 
 def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float) -> Floats:
-    """Return for each record a weight that it exceeds with probability at most `eta`, over the noise of stage 1.
-    For a person, it is the probability that any of their rows does."""
+    """Return for each record a weight that it exceeds with probability at most `eta` over the noise of stage 1.
+    For a person, `eta` bounds the probability that any row does."""
     rows, schema = sum(records.rows for records in data), release.schema
     if release.stage.borrowed is not None:
         weights = [release.weights.of(release.score.of(records)) / FULL for records in data]

@@ -1,10 +1,10 @@
-"""Measure a schema privately: pay, take two noisy measurements of the table, and derive the schema from them.
+"""Measure a schema with differential privacy: pay, take two noisy measurements, and derive the schema from them.
 
-The first measurement is a histogram of what each cell is and how large (`KindHistograms`). Its bins are fixed
-before any data is seen: numbers have bins that grow in steps of 1, 2, 5 and 10 on both sides of 0, dates one for
-every ten years. The second selects the texts that are frequent enough to be shown (`FrequentValues`). Types,
-bounds and values follow from both, so the schema may be published. Only the names of the columns are taken as
-they are. The cost goes on into the account of every release made with the schema.
+The first is a histogram of the kind and size of each cell (`KindHistograms`). Its bins are fixed in advance:
+numbers have bins that grow in steps of 1, 2, 5 and 10 on both sides of 0, dates one for every ten years. The
+second selects the texts that are frequent enough to be shown (`FrequentValues`). Types, bounds and values follow
+from both, so the schema may be published. The names of the columns are taken as public. Every release made with
+the schema carries the cost in its account.
 """
 
 import contextlib
@@ -26,8 +26,17 @@ from scipy.special import ndtri
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.columns.adaptive_histogram import occupied
-from repsynth.curator.draft import schema_text
-from repsynth.curator.infer import MARKERS, PERSONAL, Decision, is_named, not_learned, words_of
+from repsynth.curator.infer import (
+    MARKERS,
+    PERSONAL,
+    Decision,
+    is_named,
+    left_out,
+    not_learned,
+    schema_text,
+    value_lines,
+    words_of,
+)
 from repsynth.curator.profile import percent, quoted, some
 from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
 from repsynth.data.notation import NULLS, Notation
@@ -35,8 +44,8 @@ from repsynth.data.sources import Source, open_source
 from repsynth.data.sources.base import check_type, is_text, kind_of
 from repsynth.data.sources.cells import CELLS
 from repsynth.errors import ConfigError, DataError, LedgerError, has_controls
+from repsynth.mechanism.meter import Meter, RawTable, sigma_for
 from repsynth.mechanism.noise import Entropy
-from repsynth.mechanism.scout import Scout
 from repsynth.pipeline.payment import Payer
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SelectionEvent
@@ -46,16 +55,13 @@ from repsynth.privacy.shown import at_most
 from repsynth.schema import Measured
 from repsynth.schema.columns import plain_number
 
-KINDS, VALUES = "kinds", "values"
-"""Names of the two measurements."""
+KINDS, VALUES = "kinds", "values"  # names of the two measurements
 
 FAILURE = 1 / 200
-"""The part of δ for the chance that a value is shown which one record alone holds. A ledger sets a hundredth of
-its δ apart for such chances, so two drafts at that δ fit."""
+"""The part of δ for the probability that a value is shown which only one record holds. A ledger reserves a
+hundredth of its δ for such events, so two drafts at that δ fit."""
 
 FIRST_YEAR, LAST_YEAR = 1700, 2200
-"""Dates outside of these are no dates of people."""
-
 _SMALLEST, _LARGEST = -6, 14  # powers of ten of the smallest and the largest bin of numbers
 _DAY = 86_400
 _HALF, _NEARLY_ALL = 0.5, 0.99
@@ -77,7 +83,7 @@ class Kind(IntEnum):
 
 @cache
 def edges_of(kind: Kind) -> Ints | Floats:
-    """Where the bins of a kind begin, and where the last one ends.
+    """Return the edges of the bins of a kind.
 
     >>> edges_of(Kind.WHOLE)[42:49].tolist()
     [-5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 5.0]
@@ -93,7 +99,7 @@ def edges_of(kind: Kind) -> Ints | Floats:
 
 @cache
 def start_of(kind: Kind) -> int:
-    """The first bin of a kind among those of all."""
+    """Return the index of the first bin of a kind."""
     return sum(len(edges_of(before)) - 1 for before in Kind if before < kind)
 
 
@@ -102,19 +108,19 @@ BINS = sum(len(edges_of(kind)) - 1 for kind in Kind)
 
 @dataclass(frozen=True)
 class KindHistograms:
-    """The statistic: each row adds one to one bin of every column."""
+    """Each row adds one to one bin of every column. `decimal` is the decimal mark of numbers in text: public."""
 
     columns: tuple[str, ...]
     name: str = KINDS
+    unit: int = 1
+    weighted: bool = False
     decimal: str = "."
-    """The mark before the decimals of numbers in text, which is publicly known."""
 
     @property
     def sensitivity(self) -> float:
-        """Exact: one bin of each column, whatever the row."""
         return math.sqrt(len(self.columns))
 
-    def total(self, rows: pa.RecordBatch) -> Ints:
+    def total(self, rows: Any) -> Ints:
         parts = [np.bincount(bins_of(rows.column(name), self.decimal), minlength=BINS) for name in self.columns]
         return np.concatenate(parts)
 
@@ -140,10 +146,10 @@ def bins_of(cells: pa.Array, decimal: str = ".") -> Ints:
 
 
 def texts_of(cells: pa.Array) -> pa.Array:
-    """Return the value of each cell as text, null where there is none.
+    """Return each cell as text, null if it is empty.
 
-    A number, a time or a boolean has one text, however it is stored or written: a storage type that a reader
-    inferred from other cells must not change it.
+    The text of a number, a time or a boolean does not depend on its storage type, which a reader may have inferred
+    from other cells.
 
     >>> texts_of(pa.array(["007", "True", "2020-01-31 00:00:00", "x"])).to_pylist()
     ['7', 'true', '2020-01-31', 'x']
@@ -172,11 +178,11 @@ def _empty(cells: pa.Array) -> Bools:
 
 
 def _put_numbers(found: Ints, numbers: Floats, plain: Bools | None = None) -> None:
-    """Put whole (`plain`) and other numbers into bins by size; a number too large for all bins stays a text."""
+    """Put numbers into bins by size. A number too large for all bins stays a text."""
     finite = np.isfinite(numbers)
     whole = finite & (True if plain is None else plain) & (numbers == np.floor(np.where(finite, numbers, 0.5)))
-    for kind, which in ((Kind.WHOLE, whole), (Kind.FRACTION, finite & ~whole)):
-        _put(found, kind, which, numbers)
+    _put(found, Kind.WHOLE, whole, numbers)
+    _put(found, Kind.FRACTION, finite & ~whole, numbers)
 
 
 def _put_times(found: Ints, seconds: pa.Array) -> None:
@@ -199,10 +205,8 @@ def _put(found: Ints, kind: Kind, which: Bools, values: Ints | Floats) -> None:
 
 @dataclass(frozen=True)
 class FrequentValues:
-    """The texts that are counted: all cells of some columns, and only those that are texts of `mixed` ones.
-
-    What is longer than a value of a category would be, or cannot be written down, counts for nothing.
-    """
+    """Count the cells of some columns by their text; of `mixed` columns only cells that are texts. A text that is
+    too long for a category or cannot be written is not counted."""
 
     columns: tuple[str, ...]
     mixed: frozenset[str]
@@ -221,12 +225,12 @@ class FrequentValues:
 
 
 ABOVE_NOISE = float(-ndtri(1e-3 / BINS))
-"""Standard deviations from which on a bin is not taken for noise; in one column of a thousand it is noise."""
+"""The number of standard deviations that noise exceeds somewhere in one column of a thousand."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The kinds of cells of a column that stand above the noise: about how many, and between which bounds."""
+    """The kinds of cells of a column above the noise: their approximate numbers and bounds."""
 
     masses: Mapping[Kind, float]
     ends: Mapping[Kind, tuple[float, float]]
@@ -271,22 +275,20 @@ class Shape:
 
 
 def _decide(name: str, shape: Shape, values: Mapping[str, int], *, is_label: bool) -> Decision:
-    values = _told_apart(values, as_numbers=(shape.numbers or shape.times) and not is_label)
+    values = _merged(values, as_numbers=(shape.numbers or shape.times) and not is_label)
     if not shape.masses:
-        return not_learned(name, "nothing stands above the noise")
+        return left_out(name, "nothing is above the noise")
     if is_label:
         return _category(name, shape, values, "the label")
     if shape.numbers and is_named(words_of(name), PERSONAL):
         return not_learned(name, "numbers, named like an identifier")
-    if shape.numbers:
-        return _number(name, shape, values)
-    if shape.times:
-        return _datetime(name, shape, values)
+    if shape.numbers or shape.times:
+        return _bounded(name, shape, values)
     return _category(name, shape, values, "texts")
 
 
-def _told_apart(values: Mapping[str, int], *, as_numbers: bool) -> dict[str, int]:
-    """Merge values that a schema cannot tell apart: strip blanks and, beside numbers, list each number once."""
+def _merged(values: Mapping[str, int], *, as_numbers: bool) -> dict[str, int]:
+    """Strip blanks and, in a column of numbers, list each number once."""
     found: dict[str, int] = {}
     first: dict[str | float, str] = {}
     for text, count in values.items():
@@ -298,26 +300,25 @@ def _told_apart(values: Mapping[str, int], *, as_numbers: bool) -> dict[str, int
     return found
 
 
-def _number(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
-    low, high = shape.between(Kind.WHOLE, Kind.FRACTION)
+def _bounded(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
+    """Return a column of numbers or dates."""
     special, lines = _special(shape, values)
-    if Kind.FRACTION in shape.masses:
-        bounds = [f"min = {low!r}", f"max = {high!r}"]
-        return Decision(name, "number", f"numbers{special}", (), (*bounds, *lines))
-    last = max(min(math.ceil(high) - 1, int(_LARGEST_INTEGER)), int(low) + 1)
-    return Decision(name, "integer", f"whole numbers{special}", (), (f"min = {int(low)}", f"max = {last}", *lines))
-
-
-def _datetime(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
-    first, after = (int(year) for year in shape.between(Kind.DAY, Kind.TIME))
-    special, lines = _special(shape, values)
-    start, end = ("T00:00:00", "T23:59:59") if Kind.TIME in shape.masses else ("", "")
-    bounds = [f"min = {first}-01-01{start}", f"max = {after - 1}-12-31{end}"]
-    return Decision(name, "datetime", f"{'times' if start else 'days'}{special}", (), (*bounds, *lines))
+    if shape.times:
+        first, after = (int(year) for year in shape.between(Kind.DAY, Kind.TIME))
+        start, end = ("T00:00:00", "T23:59:59") if Kind.TIME in shape.masses else ("", "")
+        kind, what = "datetime", "times" if start else "days"
+        bounds = f"{first}-01-01{start}", f"{after - 1}-12-31{end}"
+    else:
+        low, high = shape.between(Kind.WHOLE, Kind.FRACTION)
+        kind, what, bounds = "number", "numbers", (repr(low), repr(high))
+        if Kind.FRACTION not in shape.masses:
+            last = max(min(math.ceil(high) - 1, int(_LARGEST_INTEGER)), int(low) + 1)
+            kind, what, bounds = "integer", "whole numbers", (str(int(low)), str(last))
+    return Decision(name, kind, what + special, (), (f"min = {bounds[0]}", f"max = {bounds[1]}", *lines))
 
 
 def _special(shape: Shape, values: Mapping[str, int]) -> tuple[str, list[str]]:
-    """Texts among numbers or dates: codes that are kept, and marks of what is missing."""
+    """Return the texts among numbers or dates that are kept as codes, in words and as lines of the schema."""
     codes = [text for text in values if text.lower() not in MARKERS]
     named = sum(values[text] for text in codes)
     unread = shape.mass(Kind.TEXT) - named
@@ -333,7 +334,7 @@ def _category(name: str, shape: Shape, values: Mapping[str, int], what: str) -> 
     seen = shape.cells - shape.mass(Kind.EMPTY)
     shown = float(sum(values.values()))
     if what != "the label" and (not values or shown < _HALF * seen):
-        return not_learned(name, "texts, most of them too rare to be shown: names, free text or many codes")
+        return left_out(name, "texts, most of them too rare to be shown: names, free text or many codes")
     if {text.lower() for text in values} == {"true", "false"}:
         return Decision(name, "boolean", "true or false", (), tuple(_missing(shape)))
     reason = f"{what}: {some(len(values), 'value')} in about {percent(min(shown, seen), seen)} of the cells"
@@ -341,7 +342,7 @@ def _category(name: str, shape: Shape, values: Mapping[str, int], what: str) -> 
     if shown < _NEARLY_ALL * seen:
         rarer = percent(1 - shown / seen)
         warnings = (f"about {rarer} of the cells have rarer values; they will count as missing",)
-    lines = ["values = [", *(f"  {quoted(text)}," for text in values), "]"]
+    lines = value_lines(values)
     rest = [] if what == "the label" else _missing(shape, rare=bool(warnings))
     return Decision(name, "category", reason, warnings, (*lines, *rest))
 
@@ -354,22 +355,26 @@ def _missing(shape: Shape, *, rare: bool = False) -> list[str]:
 
 
 class MeasuredDraft(msgspec.Struct, frozen=True):
-    """A schema that was measured, with what it cost and what it cannot have found. It may be published."""
+    """A measured schema, its cost, and what it cannot have found. It may be published.
+
+    A value in about `fewest` rows is shown half of the time. A bin with `least` rows is above the noise in which
+    types and bounds are found.
+    """
 
     text: str
     epsilon: float
     delta: float
     mu: float
     failure: float
-    fewest: int  # a value in about so many rows is shown as often as not
-    least: int  # so many rows in one bin stand above the noise that types and bounds are found in
+    fewest: int
+    least: int
     columns: tuple[Decision, ...]
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """How the budget of a measured schema is spent, whatever the table."""
+    """How the budget of a measured schema is spent. It does not depend on the table."""
 
     budget: Budget
     columns: tuple[str, ...]
@@ -378,12 +383,11 @@ class DraftPlan:
 
     @property
     def failure(self) -> float:
-        """The part of δ for the selection."""
         return self.budget.delta * FAILURE
 
     @property
     def mu(self) -> float:
-        """Of both measurements together: what ε leaves beside that part of δ."""
+        """The μ of both measurements together."""
         return mu_of(self.budget.epsilon * (1 - 1e-9), self.budget.delta * (1 - FAILURE) * (1 - 1e-12))
 
     @property
@@ -394,7 +398,7 @@ class DraftPlan:
 
     @property
     def measured(self) -> Measured:
-        """What it costs, whether or not there is anything to select from in the end."""
+        """The cost, which is charged even if there is nothing to select."""
         return Measured(mu=self.mu, failure=self.failure, mark=self.mark, columns=self.columns)
 
     @property
@@ -403,11 +407,11 @@ class DraftPlan:
 
     @property
     def sigma(self) -> float:
-        return math.sqrt(len(self.columns)) / self.charges[KINDS] * (1 + 1e-13)
+        return sigma_for(math.sqrt(len(self.columns)), self.charges[KINDS])
 
     def selection(self, columns: int) -> SelectionEvent:
-        """The noise and the threshold with which values of so many columns are selected."""
-        sigma = math.sqrt(columns) / self.charges[VALUES] * (1 + 1e-13)
+        """Return the event of selecting values of this number of columns."""
+        sigma = sigma_for(math.sqrt(columns), self.charges[VALUES])
         threshold = max(2, math.ceil(1.5 - sigma * float(ndtri(self.failure / columns))))
         while SelectionEvent(VALUES, columns, sigma, threshold).failure > self.failure:
             threshold += 1
@@ -447,19 +451,20 @@ def measure_schema(
     plan = _plan(source, Budget.approximate(epsilon=epsilon, delta=delta), label, ids, mark)
     _check_rows(plan, rows)
     with _paid(payer, plan):
-        scout = Scout(source, plan.mu, plan.failure, entropy)
-        noisy = scout.measure(KindHistograms(plan.columns, decimal=mark), sigma=plan.sigma).astype(np.float64)
+        meter = Meter(RawTable(source), plan.mu, entropy, failure=plan.failure)
+        kinds = KindHistograms(plan.columns, decimal=mark)
+        noisy = meter.measure(kinds, mu=plan.charges[KINDS]).astype(np.float64)
         shapes = {
             name: Shape.of(noisy[k * BINS : (k + 1) * BINS], plan.sigma) for k, name in enumerate(plan.columns)
         }
         asked = _asked(shapes, label, mark)
         values: dict[str, dict[str, int]] = {}
         if asked.columns:
-            event = plan.selection(len(asked.columns))
-            values = scout.select(asked, sigma=event.sigma, threshold=event.threshold)
+            threshold = plan.selection(len(asked.columns)).threshold
+            values = meter.select(asked, mu=plan.charges[VALUES], threshold=threshold)
     return _draft(
         plan,
-        source,
+        source.names,
         shapes,
         values,
         decimal=mark,
@@ -469,7 +474,7 @@ def measure_schema(
 
 
 def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str], decimal: str) -> DraftPlan:
-    """What is asked of the table, checked before anything is spent."""
+    """Check the request before anything is spent."""
     names = source.names
     if len(set(names)) < len(names):
         raise DataError("a column name is used more than once; rename the columns first")
@@ -513,19 +518,19 @@ def _check_rows(plan: DraftPlan, rows: int | None) -> None:
 
 @contextlib.contextmanager
 def _paid(payer: Payer | None, plan: DraftPlan) -> Iterator[None]:
-    """Set the whole cost aside before the data is read; what goes wrong afterwards leaves it spent."""
+    """Reserve the whole cost before the data is read. A failure afterwards leaves it spent."""
     if payer is None:
         yield
         return
     what = f"a measured schema, ε = {at_most(plan.budget.epsilon)}"
     run = payer.ledger.reserve(payer.dataset, {}, what=what, measured=plan.measured)
     yield
-    with contextlib.suppress(LedgerError):  # it counts as spent all the same, and the schema is not lost
+    with contextlib.suppress(LedgerError):  # it counts as spent in any case, and the schema is not lost
         payer.ledger.commit(payer.dataset, run)
 
 
 def _asked(shapes: dict[str, Shape], label: str | None, decimal: str) -> FrequentValues:
-    """Which columns the selection is about: by released counts alone."""
+    """Return the values to select, by released counts alone."""
     texts = {name for name, shape in shapes.items() if name == label or Kind.TEXT in shape.masses}
     mixed = {name for name in texts if name != label and (shapes[name].numbers or shapes[name].times)}
     columns = tuple(name for name in shapes if name in texts)
@@ -534,7 +539,7 @@ def _asked(shapes: dict[str, Shape], label: str | None, decimal: str) -> Frequen
 
 def _draft(
     plan: DraftPlan,
-    source: Source,
+    names: Sequence[str],
     shapes: dict[str, Shape],
     values: dict[str, dict[str, int]],
     *,
@@ -542,54 +547,43 @@ def _draft(
     selected: int,
     seeded: bool,
 ) -> MeasuredDraft:
-    """The schema that follows: post-processing."""
-    columns = tuple(
-        _decide(name, shapes[name], values.get(name, {}), is_label=name == plan.label)
-        if name in shapes
-        else not_learned(name, "an identifier, as was said")
-        for name in source.names
-    )
-    if decimal != ".":
-        mark = f"decimal = {quoted(decimal)}"
-        columns = tuple(
-            msgspec.structs.replace(c, lines=(*c.lines, mark)) if c.type == "number" else c for c in columns
-        )
+    """Derive the schema: post-processing."""
     label, warnings = plan.label, []
+    columns = {
+        name: _decide(name, shapes[name], values.get(name, {}), is_label=name == label)
+        if name in shapes
+        else not_learned(name, "an identifier, as declared")
+        for name in names
+    }
+    for name, column in columns.items() if decimal != "." else ():
+        lines = (*column.lines, f"decimal = {quoted(decimal)}") if column.type == "number" else column.lines
+        columns[name] = msgspec.structs.replace(column, lines=lines)
     if label is not None and len(values.get(label, {})) < 2:
         warnings.append(f"the label {quoted(label)} has fewer than two values above the noise: it is left out")
-        columns = tuple(not_learned(c.name, c.reason) if c.name == label else c for c in columns)
+        columns[label] = left_out(label, columns[label].reason)
         label = None
-    if all(column.type == "id" or column.name == label for column in columns):
+    if all(column.type in ("id", "drop") or name == label for name, column in columns.items()):
         warnings.append("nothing to learn was found: give a larger epsilon, or write the schema by hand")
-    loss, delta = plan.loss, plan.budget.delta
+    loss, delta, found = plan.loss, plan.budget.delta, tuple(columns.values())
+    head = (_SEEDED if seeded else "") + _HEAD.format(at_most(loss.epsilon(delta)), at_most(delta, 3))
+    listed = ", ".join(map(quoted, plan.columns))
+    cost = f'mu = {plan.mu!r}\nfailure = {plan.failure!r}\nmark = "{plan.mark}"\ncolumns = [{listed}]\n'
     return MeasuredDraft(
-        text=schema_text(_SEEDED + _head(plan) if seeded else _head(plan), columns, label, warnings) + _cost(plan),
+        text=f"{schema_text(head, found, label, warnings)}\n[measured]\n{cost}",
         epsilon=loss.epsilon(delta),
         delta=delta,
         mu=plan.mu,
         failure=plan.failure,
         fewest=plan.selection(selected).threshold,
         least=math.ceil(ABOVE_NOISE * plan.sigma),
-        columns=columns,
+        columns=found,
         warnings=tuple(warnings),
     )
 
 
 _SEEDED = "# NOT PRIVATE: the noise came from a seed; for experiments only.\n"
-
-
-def _head(plan: DraftPlan) -> str:
-    epsilon, delta = at_most(plan.loss.epsilon(plan.budget.delta)), at_most(plan.budget.delta, 3)
-    return (
-        f"# Measured with differential privacy, ε = {epsilon} at δ = {delta}: it may be published as it is.\n"
-        "# Names of columns were taken as public. A bound or a list of values that is publicly known may replace\n"
-        "# what was found, at no cost. The table [measured] at the end carries the cost on: leave it as it is.\n"
-        "one_row_per_person = true"
-    )
-
-
-def _cost(plan: DraftPlan) -> str:
-    names = ", ".join(quoted(name) for name in plan.columns)
-    return (
-        f'\n[measured]\nmu = {plan.mu!r}\nfailure = {plan.failure!r}\nmark = "{plan.mark}"\ncolumns = [{names}]\n'
-    )
+_HEAD = """\
+# Measured with differential privacy, ε = {} at δ = {}: it may be published as it is.
+# Names of columns were taken as public. A bound or a list of values that is publicly known may replace
+# what was found, at no cost. The table [measured] at the end records the cost: leave it as it is.
+one_row_per_person = true"""

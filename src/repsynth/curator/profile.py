@@ -1,16 +1,20 @@
-"""Profile a table: the distinct values of each column, and columns that another one determines. PRIVATE."""
+"""Profile the columns of a table: distinct values, notation of numbers and dates, dependent columns. PRIVATE."""
 
 import json
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repsynth.arrays import Floats, Ints
-from repsynth.data.encode import plain_array, read_numbers, read_text
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
+from repsynth.data.notation import Notation
 from repsynth.data.sources import Source
 from repsynth.data.sources.base import cell_type, is_text, other_mark, say_delimiter
 from repsynth.data.sources.cells import CELLS, read_cells
@@ -18,13 +22,14 @@ from repsynth.errors import CONTROLS, DataError, printable
 from repsynth.privacy.budget import DEFAULT_DELTA
 from repsynth.privacy.gaussian import group_epsilon
 from repsynth.privacy.shown import at_most
+from repsynth.schema.formats import DateFormat
 
 
 @dataclass(frozen=True)
 class Look:
-    """One column: its different values, how often each occurs, and which one stands in each row (-1: none).
+    """One column: its distinct values, their counts, and the index of the value in each row (-1: empty).
 
-    Text is without the blanks around it; a cell without text is none.
+    Text is stripped; a cell without text is empty.
 
     >>> look = Look.of("age", pa.chunked_array([["30", " 41", "", "30"]]))
     >>> look.texts, look.counts.tolist(), look.codes.tolist()
@@ -46,7 +51,7 @@ class Look:
             values = values.cast(pa.large_string())
         if is_text(values.type) or values.type == CELLS:
             values = read_text(values)
-            # No schema can have a value with control characters, so such a cell will count as missing.
+            # A schema has no values with control characters, so such a cell will count as missing.
             unread = pc.or_(pc.equal(values, ""), pc.match_substring_regex(values, CONTROLS))
             values = pc.if_else(unread, None, values)
         elif pa.types.is_floating(values.type):
@@ -62,72 +67,72 @@ class Look:
             raise DataError(f"column {quoted(name)} holds bytes that are no text; convert it first") from None
         return look
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return len(self.codes)
 
-    @property
+    @cached_property
     def cells(self) -> int:
-        """How many cells are not empty."""
+        """The number of cells that are not empty."""
         return int(self.counts.sum())
 
-    @property
+    @cached_property
     def distinct(self) -> int:
         return len(self.values)
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
         return is_text(self.values.type)
 
     @cached_property
     def texts(self) -> list[str]:
-        """The different values as text."""
+        """The distinct values as text."""
         return [text or "" for text in read_text(self.values).to_pylist()]
 
     @cached_property
     def numbers(self) -> Floats:
-        """The different values as plainly written numbers, NaN where they are none."""
+        """The distinct values as plainly written numbers; NaN if they are none."""
         if self.type == pa.float32():  # as it is written: 0.1, not 0.10000000149
             narrow = self.values.to_numpy(zero_copy_only=False).astype(np.float32)
             return np.array([float(str(value)) for value in narrow])
-        if pa.types.is_decimal(self.type):  # Arrow is off by a little
+        if pa.types.is_decimal(self.type):  # Arrow's conversion is inexact
             return np.array([float(value) for value in self.values.to_pylist()])
         return read_numbers(self.values)
 
+    def some(self, which: Bools | Ints) -> "Look":
+        """Return the column with some of its values only; it has no rows."""
+        chosen = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        return Look(self.name, self.type, self.values.take(pa.array(chosen)), self.counts[chosen], self.codes[:0])
+
 
 def read_table(opened: Source) -> pa.Table:
-    """Read a whole table; refuse one that a schema cannot describe."""
+    """Read a whole table. Refuse one that a schema cannot describe."""
     if (mark := other_mark(opened)) is not None:
         raise DataError(f"{opened.place}: has one column only; {say_delimiter(mark)}")
-    if len(set(opened.names)) < len(opened.names):
-        raise DataError("a column name is used more than once; rename the columns first")
+    if twice := sorted({name for name in opened.names if opened.names.count(name) > 1}):
+        named = ", ".join(map(quoted, twice[:3]))
+        raise DataError(f"column name {named} is used more than once; rename the columns first")
     batches = list(opened.batches(opened.names))
-    table = pa.table(
-        {
-            name: _joined(
-                [batch.column(name) for batch in batches] or [pa.array([], kind or pa.large_string())], kind
-            )
-            for name, kind in zip(opened.names, opened.types, strict=True)
-        }
-    )
-    if opened.kind == "csv":
-        table = table.cast(pa.schema([(name, pa.large_string()) for name in opened.names]))
-        # The reader puts this mark in place of bytes that are no UTF-8 text.
-        if any(pc.any(pc.match_substring(texts, "\ufffd")).as_py() for texts in table.columns):
-            raise DataError(
-                f"{opened.place}: not text in this encoding; name the right one with --encoding, such as cp1252"
-            )
+    columns = {}
     for name, kind in zip(opened.names, opened.types, strict=True):
         if kind is not None and pa.types.is_nested(cell_type(kind)):
             raise DataError(f"column {quoted(name)} holds nested values; flatten it into plain columns first")
-    return table
+        columns[name] = _joined(
+            [batch.column(name) for batch in batches] or [pa.array([], kind or pa.large_string())], kind
+        )
+        if opened.kind == "csv":
+            columns[name] = columns[name].cast(pa.large_string())
+            # The reader puts this mark in place of bytes that are not UTF-8.
+            if pc.any(pc.match_substring(columns[name], "\ufffd")).as_py():
+                raise DataError(
+                    f"{opened.place}: column {quoted(name)} is not text in this encoding; name the right one with "
+                    "--encoding, such as cp1252"
+                )
+    return pa.table(columns)
 
 
 def _joined(parts: list[pa.Array], kind: pa.DataType | None) -> pa.ChunkedArray:
-    """Join the batches of a column.
-
-    A reader may have put texts into dictionaries. Files of one table may store a column in different types.
-    """
+    """Join the batches of a column. Batches may differ in type: files of one table do, and so do dictionaries."""
     if kind is not None and not pa.types.is_dictionary(kind):
         parts = [part if part.type == CELLS else plain_array(part) for part in parts]
     if len({part.type for part in parts}) > 1:
@@ -135,26 +140,152 @@ def _joined(parts: list[pa.Array], kind: pa.DataType | None) -> pa.ChunkedArray:
     return pa.chunked_array(parts)
 
 
-_SAMPLE = 1_000  # rows in which most pairs of columns already fail the test
+# --- notation of numbers and dates ---
+
+_TRIED = 2_000  # values that decide about the notation
+_SEPARATORS = [
+    *((",", "."), (".", ","), ("'", "."), ("’", "."), (" ", "."), (" ", ","), ("\u00a0", ","), ("\u00a0", ".")),
+    *(("\u202f", ","), ("_", "."), ("'", ","), ("", ",")),
+]
+"""Separators of thousands and of decimals, the most common first."""
+
+_CURRENCY = r"EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|Fr\.|Rs\.?|kr\.?"
+_DAYS = [
+    *("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y%m%d", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
+    *("%d %b %Y", "%d-%b-%Y", "%d%b%Y", "%b %d, %Y", "%d %B %Y", "%d. %B %Y", "%B %d, %Y"),
+    *("%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%m-%y", "%m-%d-%y", "%d-%b-%y"),
+]
+_FORMATS = [
+    DateFormat(day + time) for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S", ", %H:%M")
+]
+_FAR = 60_000_000_000  # seconds from 1970: the years 69 to 3871
+
+
+@dataclass(frozen=True)
+class Read:
+    """The distinct values of a column as numbers, and the keys of the schema that name its notation.
+
+    A value that cannot be read is NaN. Times are seconds since 1970.
+    """
+
+    numbers: Floats
+    keys: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def numbers_of(look: Look, decimal: str | None = None) -> Read:
+    """Read a column in the notation that reads most cells. `decimal` is its decimal mark, if that is known."""
+    if not look.is_text:
+        return Read(look.numbers)
+    few = _few(look)
+    bare = [text for text in few.texts if re.search("[0-9]", text)]
+    prefix, marks = _prefix(bare), set("".join(bare))
+    tried = [("", decimal or "."), *(pair for pair in _SEPARATORS if marks >= set(pair[0] or pair[1]))]
+    tried = [pair for pair in tried if decimal in (None, pair[1])]
+    best = max(tried, key=lambda pair: _cells_read(few, read_numbers(few.values, Notation(prefix, *pair))))
+    bare = [text.removeprefix("-").removeprefix(prefix) for text in bare]
+    thousands, mark = _thousands_or_decimals(bare, *best) if decimal is None else best
+    if not thousands and mark not in marks:  # whole numbers, in any notation
+        mark = "."
+    if not prefix and (thousands, mark) == ("", "."):
+        return Read(look.numbers)
+    warnings: tuple[str, ...] = ()
+    either = rf"\d+{re.escape(thousands)}\d{{3}}"
+    if decimal is None and thousands and all(re.fullmatch(either, text) for text in bare):
+        warnings = (
+            f"every cell has one {quoted(thousands)} and three digits after it: read as thousands; if they are "
+            f"decimals, make it a number with decimal = {quoted(thousands)}",
+        )
+    keys = {"thousands": thousands, "decimal": mark.replace(".", ""), "prefix": prefix}
+    numbers = read_numbers(look.values, Notation(prefix, thousands, mark))
+    return Read(numbers, {key: text for key, text in keys.items() if text}, warnings)
+
+
+def _prefix(texts: list[str]) -> str:
+    """Return the currency before most of these numbers, with the blank after it."""
+    signs = re.escape("".join({sign for sign in "".join(texts) if unicodedata.category(sign) == "Sc"}))
+    symbol = rf"[A-Z]{{0,2}}[{signs}]|" if signs else ""
+    pattern = re.compile(rf"[+-]?((?:{symbol}{_CURRENCY})\s?)[+-]?[0-9.,]")
+    found = Counter(match[1] for text in texts if (match := pattern.match(text)))
+    (prefix, count), *_ = found.most_common(1) or [("", 0)]
+    return prefix if 2 * count > len(texts) else ""
+
+
+def _thousands_or_decimals(texts: list[str], thousands: str, decimal: str) -> tuple[str, str]:
+    """Decide how to read 1,234 and 1.234 by the other cells."""
+    if thousands == "," and any(text.startswith("0,") for text in texts):
+        return "", ","  # 0,500
+    dot = [text for text in texts if "." in text]
+    short = [text for text in texts if text.isdigit()]
+    grouped = all(re.fullmatch(r"[1-9][0-9]{0,2}\.[0-9]{3}", text) for text in dot)
+    if (thousands, decimal) == ("", ".") and dot and short and grouped and max(map(len, short)) <= 3:
+        return ".", ","  # 1.234 and 999, but never 1.2 or 1234
+    return thousands, decimal
+
+
+def times_of(look: Look) -> Read | None:
+    """Read the times of a column, in the format that reads most cells if it is text."""
+    if pa.types.is_date(look.values.type) or pa.types.is_timestamp(look.values.type):
+        return Read(_seconds(look))
+    if not look.is_text:
+        return None
+    few = _few(look)
+    dates = [text for text in few.texts if len(text) >= 6 and re.search("[0-9]", text)][:50]
+    forms = [form.text for form in _FORMATS if any(form.read(text) for text in dates)]
+    best = max([None, *forms], key=lambda form: _cells_read(few, _seconds(few, form)))  # None: as ISO writes them
+    numbers = _seconds(look, best)
+    if best is None:
+        return Read(numbers) if np.isfinite(numbers).any() else None
+    warnings = []
+    swapped = best.translate(str.maketrans("dm", "md"))
+    if best[2:3] in "/-" and _cells_read(look, _seconds(look, swapped)) == _cells_read(look, numbers):
+        first, second = ("month", "day") if best.startswith("%m") else ("day", "month")
+        warnings.append(
+            f"dates read as {first} before {second}, but no cell tells: if it is the other way round, set "
+            f"dates = {quoted(swapped)}"
+        )
+    if "%y" in best:
+        warnings.append("years of two digits: 69 to 99 are read as 1969 to 1999, 00 to 68 as 2000 to 2068")
+    return Read(numbers, {"dates": best}, tuple(warnings))
+
+
+def _seconds(look: Look, form: str | None = None) -> Floats:
+    seconds = read_seconds(look.values, None if form is None else DateFormat(form))
+    numbers = pc.fill_null(seconds.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+    return np.where(np.abs(numbers) < _FAR, numbers, np.nan)
+
+
+def _few(look: Look) -> Look:
+    if look.distinct <= _TRIED:
+        return look
+    return look.some(np.linspace(0, look.distinct - 1, _TRIED).astype(np.int64))
+
+
+def _cells_read(look: Look, numbers: Floats) -> int:
+    return int(look.counts[np.isfinite(numbers)].sum())
+
+
+# --- dependent columns ---
+
 _REPEATS = 10  # mean count of a value: a unique value determines everything
-_EVIDENCE = 50  # rows that would differ by chance: a column that hardly varies follows from everything
+_EVIDENCE = 50  # rows that would differ by chance: an almost constant column follows from every other
 
 
 def what_follows(looks: Sequence[Look]) -> dict[str, str]:
-    """Say for each column that another one determines which one that is, and how many values it has.
+    """Return for each column that another one determines a phrase that names the other.
 
-    The source is the one with the fewest values. Of two columns that determine each other, the second follows.
-    Missing counts as a value.
+    Of several, the one with the fewest values is named. If two columns determine each other, the second follows.
+    An empty cell counts as a value.
     """
     found: dict[str, str] = {}
     sizes = [look.distinct + (look.cells < look.rows) for look in looks]
     for b, target in enumerate(looks):
         for size, a in sorted(zip(sizes, range(len(looks)), strict=True)):
-            both = size == sizes[b]
-            if a == b or (both and a > b) or not 1 < sizes[b] <= size:
+            mutual = size == sizes[b]
+            if a == b or (mutual and a > b) or not 1 < sizes[b] <= size:
                 continue
             if _determines(looks[a], target, size):
-                how = "and the other way round" if both else f"which has {size:,} values"
+                how = "and the other way round" if mutual else f"which has {size:,} values"
                 found[target.name] = f"follows from {quoted(looks[a].name)}, {how}"
                 break
     return found
@@ -162,21 +293,19 @@ def what_follows(looks: Sequence[Look]) -> dict[str, str]:
 
 def _determines(source: Look, target: Look, size: int) -> bool:
     rows = source.rows
-    fractions = np.append(target.counts, rows - target.cells) / rows
-    differ = float(1 - fractions @ fractions)  # how often two rows differ in the target
-    if size * _REPEATS > rows or (rows - size) * differ < _EVIDENCE:
+    shares = np.append(target.counts, rows - target.cells) / rows
+    if size * _REPEATS > rows or (rows - size) * float(1 - shares @ shares) < _EVIDENCE:
         return False
     last = np.zeros(source.distinct + 1, dtype=np.int64)
-    for sample in (slice(None, None, max(rows // _SAMPLE, 1)), slice(None)):
-        mine, its = source.codes[sample], target.codes[sample]
-        last[mine] = its  # missing, -1, is the last place
-        if not np.array_equal(last[mine], its):
-            return False
-    return True
+    last[source.codes] = target.codes  # -1, an empty cell, is the last place
+    return bool(np.array_equal(last[source.codes], target.codes))
+
+
+# --- words ---
 
 
 def quoted(text: str) -> str:
-    """A TOML string; JSON's is one, but for some control characters."""
+    """Return a TOML string. A JSON string is one, except for some control characters."""
     return printable(json.dumps(text, ensure_ascii=False))
 
 
@@ -186,7 +315,7 @@ def some(count: int, thing: str) -> str:
 
 
 def percent(part: float, whole: float = 1.0) -> str:
-    """A fraction in words: neither 0 % of something nor 100 % of nearly all.
+    """Return a fraction as a percentage that is neither rounded to 0 nor to 100.
 
     >>> percent(1, 8), percent(1, 10_000), percent(9_999, 10_000), percent(0.0), percent(2, 2)
     ('12.5 %', '<0.1 %', '>99.9 %', '0 %', '100 %')
@@ -198,7 +327,7 @@ def percent(part: float, whole: float = 1.0) -> str:
 
 
 def repeating(name: str, distinct: int, cells: int, most: int, *, exact: bool = True) -> str:
-    """What it means that an id occurs in several rows."""
+    """Say what it means that an id occurs in several rows."""
     about, more = ("", "") if exact else ("about ", " or more")
     epsilon = group_epsilon(1.0, DEFAULT_DELTA, most)
     return (

@@ -1,33 +1,87 @@
-"""The only door to the data: noisy sums, noisy choices and rounds of training, each checked and charged.
+"""The only door to the data: noisy sums, selections, choices and training rounds, each checked and charged.
 
-`Meter.measure` checks that the budget covers the charge, has the engine add the statistic up in exact integers,
-adds noise, and keeps the event. Everything that happens to a result afterwards is post-processing. Where several
-rows may be one person's, the engine sees to it that all of them count as some rows at most, and a person's part in
-a sum is as many times that of a row.
+The meter checks that the budget covers a charge, has the engine compute exact integers, adds noise, and keeps the
+event. Everything that happens to a result afterwards is post-processing. If several rows may belong to one person,
+the engine bounds their number, and the sensitivity of a sum is that number times the sensitivity of a row.
+
+A table without a schema goes through the same door: `RawTable` is its engine.
 """
 
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from repsynth.arrays import Ints
+from repsynth.data.sources import Source
 from repsynth.engines.base import Engine
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import OUT, Choice, Rounds, Statistic
-from repsynth.mechanism.noise import Entropy, add_gaussian, choose_exponential
-from repsynth.privacy.events import MU_PER_ETA, Charge, Event, ExponentialEvent, GaussianEvent, SampledEvent
-from repsynth.privacy.gaussian import epsilon_of
+from repsynth.mechanism.noise import Entropy, add_gaussian, choose_exponential, select_counts
+from repsynth.privacy.events import (
+    MU_PER_ETA,
+    Charge,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    SampledEvent,
+    SelectionEvent,
+)
+from repsynth.privacy.gaussian import compose, epsilon_of
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.pld import is_training
+
+_WAITING = 2**20  # counts of values that are merged at a time
+
+
+class Selection(Protocol):
+    """The text that each cell of some columns counts for; null if it counts for none."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def texts(self, name: str, cells: pa.Array) -> pa.Array: ...
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """The engine of a table without a schema. Every row counts as a person."""
+
+    source: Source
+    rows_per_person = 1
+    units = 1
+
+    @classmethod
+    def open(cls, source: Source, schema: Any = None) -> "RawTable":
+        return cls(source)
+
+    def sum(self, kernel: Any) -> Ints:
+        """Sum a kernel over batches of raw rows. The sum over no rows comes first: it has the shape."""
+        total: Ints = kernel.total(pa.record_batch({name: pa.array([], pa.string()) for name in kernel.columns}))
+        for batch in self.source.batches(kernel.columns):
+            total = total + kernel.total(batch)
+        return total
+
+    def count(self, selection: Selection) -> dict[str, tuple[pa.ChunkedArray, Ints]]:
+        """Return the texts that occur in each column, and how often."""
+        tallies = {name: _Tally() for name in selection.columns}
+        for batch in self.source.batches(selection.columns):
+            for name, tally in tallies.items():
+                tally.add(selection.texts(name, batch.column(name)))
+        return {name: tally.counts() for name, tally in tallies.items()}
 
 
 @dataclass
 class Meter:
-    """Spends a budget of `mu` on an engine's data, one measurement after the other, and remembers each.
+    """Spend a privacy budget on noisy measurements and record one event per measurement.
 
     >>> from repsynth.data.records import Records
     >>> from repsynth.engines.local import LocalEngine
@@ -38,17 +92,20 @@ class Meter:
     [('count', 3.333)]
     """
 
-    engine: Engine
+    engine: Engine | RawTable
     mu: float
     entropy: Entropy = os.urandom
     events: list[Event] = field(default_factory=list)
     delta: float | None = None
-    """Where the loss of a training is compared with the budget's: it is not Gaussian."""
+    """The δ at which the loss of a training, which is not Gaussian, is compared with the budget."""
     planned: Mapping[str, Charge] | None = None
-    """The charges of a plan: nothing else is measured, and nobody pays in full where the plan says otherwise."""
+    """The charges of a plan. Any other measurement is refused, and an unweighted one that it plans as weighted."""
+    failure: float = 0.0
+    """The largest probability that a selection shows a value which only one record holds."""
+    selections: list[SelectionEvent] = field(default_factory=list)
 
     def measure(self, statistic: Statistic, *, mu: float) -> Ints:
-        """A noisy sum of the statistic over the data, charged `mu`; refused if the budget is short."""
+        """Return the noisy sum of a statistic, charged `mu`. Refuse it if the budget does not cover it."""
         sensitivity = statistic.sensitivity * self.engine.rows_per_person
         sigma = sigma_for(sensitivity, mu)
         self._check(GaussianEvent(statistic.name, sensitivity, sigma, statistic.weighted))
@@ -65,10 +122,39 @@ class Meter:
         self.events.append(event)
         return noisy
 
-    def choose(self, choice: Choice, *, mu: float) -> tuple[int, ...]:
-        """The candidates chosen by the exponential mechanism, charged `mu` in all; it may stop early.
+    def select(self, selection: Selection, *, mu: float, threshold: int) -> dict[str, dict[str, int]]:
+        """Return for each column the values whose noisy counts reach the threshold, with these counts.
 
-        The sum and the utilities stay in here. A choice to stop leaves the charge as it is.
+        It is charged `mu` and the probability that a value is shown which only one record holds.
+        """
+        if not isinstance(self.engine, RawTable):
+            raise ConfigError(f"{selection.name}: only a table without a schema has values to select")
+        sigma = sigma_for(math.sqrt(len(selection.columns)), mu)
+        self._check(SelectionEvent(selection.name, len(selection.columns), sigma, threshold))
+        counted = self.engine.count(selection)
+        counts = np.concatenate([np.zeros(0, dtype=np.int64), *(counts for _, counts in counted.values())])
+        noisy, event = select_counts(
+            counts,
+            name=selection.name,
+            columns=len(selection.columns),
+            sigma=sigma,
+            threshold=threshold,
+            entropy=self.entropy,
+        )
+        self.selections.append(event)
+        found: dict[str, dict[str, int]] = {}
+        ends = np.cumsum([len(own) for _, own in counted.values()])
+        for (name, (texts, _)), part in zip(counted.items(), np.split(noisy, ends[:-1]), strict=True):
+            kept = np.flatnonzero(part)
+            shown = texts.take(pa.array(kept)).cast(pa.large_binary()).to_pylist()
+            named = zip(shown, part[kept].tolist(), strict=True)
+            found[name] = dict(sorted((text.decode(), count) for text, count in named if _is_text(text)))
+        return found
+
+    def choose(self, choice: Choice, *, mu: float) -> tuple[int, ...]:
+        """Return the candidates that the exponential mechanism chooses, charged `mu` in all.
+
+        The sum and the utilities stay in here. A choice to stop early does not lower the charge.
         """
         eta = mu / (MU_PER_ETA * math.sqrt(choice.rounds)) * (1 - 1e-13)
         event = ExponentialEvent(choice.name, eta, choice.rounds, choice.weighted)
@@ -87,10 +173,10 @@ class Meter:
         return chosen
 
     def train(self, rounds: Rounds, event: SampledEvent) -> None:
-        """Carry out the rounds of a training.
+        """Run the rounds of a training.
 
-        All of them are charged before the first one: a training that is cut short has spent the whole. Which
-        records take part in a round, and how many, stays in here.
+        All of them are charged before the first, so an interrupted training has spent everything. Which records
+        take part in a round, and how many, stays in here.
         """
         sensitivity = rounds.sensitivity * self.engine.rows_per_person
         if event.sensitivity < sensitivity or event.weighted > rounds.weighted:
@@ -116,14 +202,15 @@ class Meter:
             )
             rounds.advance(noisy)
 
-    def _check(self, planned: Event) -> None:
-        spent = Loss.of([*self.events, planned])
+    def _check(self, planned: Event | SelectionEvent) -> None:
+        spent = Loss.of([*self.events, *self.selections, planned])
         # Rounding towards privacy costs some 1e-15 per event; a plan that fits the budget still fits.
-        if spent.mu is not None:
-            fits = spent.mu <= self.mu * (1 + 1e-12)
-        else:
+        fits = spent.failure <= self.failure * (1 + 1e-12)
+        if spent.trainings:
             assert self.delta is not None, "a training needs a δ"
-            fits = spent.epsilon(self.delta) <= float(epsilon_of(self.mu, self.delta)) * (1 + 1e-9)
+            fits &= spent.epsilon(self.delta) <= float(epsilon_of(self.mu, self.delta)) * (1 + 1e-9)
+        else:
+            fits &= compose([spent.floor_mu, spent.weighted_mu]) <= self.mu * (1 + 1e-12)
         if self.planned is not None and not isinstance(planned, SampledEvent):
             charge = self.planned.get(planned.name)
             fits = fits and charge is not None and planned.weighted >= charge.weighted
@@ -134,9 +221,45 @@ class Meter:
 
 
 def sigma_for(sensitivity: float, mu: float) -> float:
-    """The noise that makes a measurement cost at most `mu`, with room for every rounding behind it.
+    """Return the noise with which a measurement costs at most `mu`, whatever rounding follows.
 
     >>> sigma_for(1.0, 0.5) >= 2.0
     True
     """
     return sensitivity / mu * (1 + 1e-13)
+
+
+def _is_text(data: bytes) -> bool:
+    """Return whether a released value can be written: Arrow may hold half a character."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class _Tally:
+    """Counts of texts, added up batch by batch; null counts for nothing."""
+
+    def __init__(self) -> None:
+        self._parts: list[pa.Table] = []
+        self._waiting = 0
+
+    def add(self, texts: pa.Array) -> None:
+        counted = texts.drop_null().value_counts()
+        self._parts.append(pa.table({"text": counted.field("values"), "count": counted.field("counts")}))
+        self._waiting += len(counted)
+        if self._waiting > max(_WAITING, 2 * self._parts[0].num_rows):
+            self._join()
+
+    def counts(self) -> tuple[pa.ChunkedArray, Ints]:
+        if not self._parts:
+            return pa.chunked_array([], type=pa.large_string()), np.zeros(0, dtype=np.int64)
+        self._join()
+        (whole,) = self._parts
+        return whole["text"], whole["count"].to_numpy().astype(np.int64)
+
+    def _join(self) -> None:
+        whole = pa.concat_tables(self._parts).group_by("text").aggregate([("count", "sum")])
+        self._parts = [pa.table({"text": whole["text"], "count": whole["count_sum"]})]
+        self._waiting = whole.num_rows

@@ -35,6 +35,8 @@ class Category:
     name: str
     values: tuple[str, ...]
     missing: bool = False
+    markers: tuple[str, ...] = ()
+    """Texts that are known to stand for a missing cell."""
     prefix: int | None = None
     parent: tuple[tuple[str, str], ...] = ()
     rarest: str | None = None
@@ -91,6 +93,7 @@ class Integer:
     min: int
     max: int
     missing: bool = False
+    markers: tuple[str, ...] = ()
     special: tuple[str, ...] = ()
     step: int = 1
     thousands: str = ""
@@ -124,6 +127,7 @@ class Number:
     min: float
     max: float
     missing: bool = False
+    markers: tuple[str, ...] = ()
     special: tuple[str, ...] = ()
     step: float | None = None
     decimals: int | None = None
@@ -163,6 +167,7 @@ class Datetime:
     min: date
     max: date
     missing: bool = False
+    markers: tuple[str, ...] = ()
     special: tuple[str, ...] = ()
     dates: str | None = None
     storage: str | None = None
@@ -275,6 +280,8 @@ class Schema:
     """Whose rows belong together, if one person can have several rows."""
     one_row_per_person: bool = False
     """Whether the curator declared that no person has more than one row."""
+    dropped: tuple[str, ...] = ()
+    """Columns of the table that are left out."""
 
     @property
     def learned(self) -> tuple[Discrete | Numeric, ...]:

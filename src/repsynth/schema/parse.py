@@ -41,6 +41,7 @@ _KEYS = {
     "boolean": {"type", "storage", "missing"},
     "datetime": _BOUNDED | {"dates"},
     "id": {"type", "storage", "format", "fake", "locale"},
+    "drop": {"type"},
 }
 _CONTROLS = "a control character, such as a line end or a tab; take it out, in the data, too"
 _NOT_UTF8 = "not valid UTF-8: a character in it is incomplete; write it again"
@@ -150,6 +151,7 @@ def schema_from_dict(
         measured=_measured(raw.get("measured"), tables, report),
         person=_person(raw.get("person"), tables, report),
         one_row_per_person=_one_row_per_person(raw, report),
+        dropped=tuple(n for n, table in tables.items() if isinstance(table, dict) and table.get("type") == "drop"),
     )
     if schema.person is not None and schema.measured is not None:
         remedy = "write bounds and values down from public knowledge, or leave [person] out"
@@ -172,6 +174,7 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
     """
     result: dict[str, Any] = {} if schema.label is None else {"label": schema.label}
     result["columns"] = {column.name: _column_to_dict(column) for column in schema.columns}
+    result["columns"] |= {name: {"type": "drop"} for name in schema.dropped}
     if schema.one_row_per_person:
         result["one_row_per_person"] = True
     if schema.person is not None:
@@ -192,6 +195,8 @@ def _column_to_dict(column: Column) -> dict[str, Any]:
             table[field.name] = list(value) if isinstance(value, tuple) else value
     if isinstance(column, Category) and column.parent:
         table["parent"] = dict(column.parent)
+    if markers := table.pop("markers", None):
+        table["missing"] = markers
     return table
 
 
@@ -206,7 +211,7 @@ def _label(label: Any, tables: dict[str, Any], report: Report) -> str | None:
         return None
     if table.get("type") not in ("category", "boolean"):
         report(label, "type", "the label must be a category or boolean; list its classes as 'values'")
-    if table.get("missing") is True:
+    if table.get("missing"):
         report(label, "missing", "the label cannot be missing; add its missing marker to 'values' instead")
     if any(key in table for key in _FAMILIES):
         report(label, None, "a label's values are learned one by one; leave out " + ", ".join(_FAMILIES))
@@ -265,7 +270,7 @@ def _measured(table: Any, tables: dict[str, Any], report: Report) -> Measured | 
 
 
 class _ColumnTable:
-    """One table `[columns.NAME]`. `read` returns its column, or None after its mistakes were reported."""
+    """One table `[columns.NAME]`. `read` returns its column, or None if it is left out or has mistakes."""
 
     def __init__(self, name: str, table: Any, report: Report) -> None:
         self.name, self.table, self._report = name, table, report
@@ -286,7 +291,7 @@ class _ColumnTable:
             self.wrong("type", f"{said}{hint}; use one of {', '.join(_KEYS)}")
             return None
         self._check_keys(kind)
-        if not self.sound:
+        if not self.sound or kind == "drop":
             return None
         column = {"category": self._category, "boolean": self._boolean, "id": self._id}.get(kind, self._bounded)()
         storage = self.table.get("storage")
@@ -308,8 +313,28 @@ class _ColumnTable:
         for key in _KEYS[kind]:
             if not _is_utf8(self.table.get(key)):
                 self.wrong(key, f"'{key}' is {_NOT_UTF8}")
-        if not isinstance(self.table.get("missing", False), bool):
-            self.wrong("missing", "'missing' must be true or false")
+        missing = self.table.get("missing", False)
+        if isinstance(missing, list) and kind != "boolean":
+            self._check_markers(missing)
+        elif not isinstance(missing, bool):
+            self.wrong("missing", "'missing' must be true or false, or a list of texts such as [\"?\"]")
+
+    def _check_markers(self, markers: list[Any]) -> None:
+        """Refuse markers of missing cells that would be read as a value."""
+        values = [self.table.get(key, []) for key in ("values", "special")]
+        declared = {str(value).strip() for each in values if isinstance(each, list) for value in each}
+        if not markers or not all(isinstance(marker, str) and marker.strip() for marker in markers):
+            self.wrong("missing", "'missing' must be true or false, or a list of texts such as [\"?\"]")
+        elif not declared.isdisjoint(marker.strip() for marker in markers):
+            self.wrong("missing", "a text in 'missing' is declared as a value, too; keep one of them")
+        elif self.table["type"] != "category" and any(re.match(r"[+-]?[.,]?[0-9]", m.strip()) for m in markers):
+            self.wrong("missing", "a text in 'missing' starts with a digit; declare such codes as 'special'")
+
+    def _missing(self) -> dict[str, Any]:
+        missing = self.table.get("missing", False)
+        if isinstance(missing, list):
+            return {"missing": True, "markers": tuple(marker.strip() for marker in missing)}
+        return {"missing": missing}
 
     def _boolean(self) -> Boolean:
         return Boolean(name=self.name, missing=self.table.get("missing", False))
@@ -327,9 +352,7 @@ class _ColumnTable:
             if twice := len(texts) - len(set(texts)):
                 self.wrong("values", f'{twice} value(s) listed twice (1 and "1" are the same); keep one of each')
             else:
-                return self._with_families(
-                    Category(name=self.name, values=texts, missing=self.table.get("missing", False))
-                )
+                return self._with_families(Category(name=self.name, values=texts, **self._missing()))
         return None
 
     def _with_families(self, column: Category) -> Category:
@@ -376,7 +399,7 @@ class _ColumnTable:
     def _bounded(self) -> Numeric | None:
         kind, special = self.table["type"], self._special()
         low, high = self._bounds()
-        more: dict[str, Any] = {"missing": self.table.get("missing", False), "special": special}
+        more: dict[str, Any] = {**self._missing(), "special": special}
         if kind == "datetime":
             more["dates"] = self._dates(low, high)
         else:

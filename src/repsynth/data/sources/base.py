@@ -78,7 +78,7 @@ def check_columns(source: Source, schema: Schema) -> None:
     """
     problems = []
     repeated = sorted({name for name in source.names if source.names.count(name) > 1})
-    known = {column.name for column in schema.columns}
+    known = {column.name for column in schema.columns} | set(schema.dropped)
     if repeated:
         named = ", ".join(f"'{name}'" if name in known else "(not in the schema)" for name in repeated)
         problems.append(f"column name used more than once: {named}")
