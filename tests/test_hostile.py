@@ -66,7 +66,8 @@ def test_any_schema_makes_a_release_that_can_be_sampled_saved_and_loaded(
 ) -> None:
     schema = data.draw(schemas())
     model = data.draw(st.sampled_from(list(MODELS) if len(schema.learned) > 1 else ["naive-bayes"]))
-    release = synthesize(data.draw(tables(schema)), schema, epsilon=1.0, model=model, **options_of(model))  # type: ignore[arg-type]
+    asked = Settings.of(epsilon=1.0, model=model, **options_of(model))
+    release = synthesize(data.draw(tables(schema)), schema, settings=asked)  # type: ignore[arg-type]
     folder = release.save(tmp_path_factory.mktemp("release") / "release")
     out = Release.load(folder).sample(20)
     assert out.num_rows == 20

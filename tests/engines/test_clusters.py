@@ -255,7 +255,7 @@ def test_a_training_on_a_cluster_is_refused_before_anything_is_spent(
     asked = {"epsilon": 1.0, "model": "autoregressive", "epochs": 1.0, "sampling_rate": 0.5}
     refused = "^the model autoregressive trains on one machine; {}, or use --model aim$"
     with pytest.raises(ConfigError, match=refused.format("leave --engine out")):
-        repsynth.synthesize(people, SCHEMA, engine=engine, ledger=ledger, **asked)
+        repsynth.synthesize(people, SCHEMA, engine=engine, ledger=ledger, settings=Settings.of(**asked))
     with pytest.raises(ConfigError, match=refused.format("give the table as a file")):
         run(make_plan(SCHEMA, Settings.of(delta=1e-6, **asked)), there, payer=Payer(ledger, "people"))
     assert ledger.balance("people").spendings == ()

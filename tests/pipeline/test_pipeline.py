@@ -351,8 +351,9 @@ def test_the_budget_is_checked_before_the_data_is_touched() -> None:
     ],
 )
 def test_wrong_settings_are_refused_before_the_data_is_opened(wrong: dict[str, object], schema: Schema) -> None:
+    asked = {"epsilon": 2.0, "delta": 1e-6, **wrong}
     with pytest.raises(ConfigError):
-        synthesize("/no/such/file.csv", schema, **{"epsilon": 2.0, "delta": 1e-6, **wrong})  # type: ignore[arg-type]
+        synthesize("/no/such/file.csv", schema, settings=Settings.of(**asked))
 
 
 def test_an_unconfirmed_draft_is_refused(schema: Schema) -> None:

@@ -72,7 +72,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     ],
 )
 def test_there_and_back(model: str, rule: str, people: pa.Table, schema: Schema, tmp_path: Path) -> None:
-    release = synthesize(people, schema, epsilon=1.0, delta=1e-6, weights=rule, model=model, **options_of(model))
+    asked = Settings.of(epsilon=1.0, delta=1e-6, weights=rule, model=model, **options_of(model))
+    release = synthesize(people, schema, settings=asked)
     check_there_and_back(release, people, tmp_path)
     assert release.plan.scorer.name == ("random" if rule == "random" else "rarity")
 
@@ -82,7 +83,7 @@ def test_there_and_back_with_an_outlier_epsilon_and_public_rows(
     model: str, people: pa.Table, schema: Schema, tmp_path: Path
 ) -> None:
     asked = {"epsilon": 2.0, "delta": 1e-6, "outlier_epsilon": 1.0, "public_rows": 400}
-    release = synthesize(people, schema, model=model, **asked, **options_of(model))
+    release = synthesize(people, schema, settings=Settings.of(model=model, **asked, **options_of(model)))
     assert release.plan.ceiling < 1
     check_there_and_back(release, people, tmp_path)
 
@@ -91,9 +92,8 @@ def test_there_and_back_with_an_outlier_epsilon_and_public_rows(
 @pytest.mark.parametrize("model", list(MODELS))
 def test_there_and_back_without_a_label(model: str, people: pa.Table, tmp_path: Path) -> None:
     schema = parse_schema(ALL_TYPES.replace('label = "smoker"', ""))
-    check_there_and_back(
-        synthesize(people, schema, epsilon=1.0, model=model, **options_of(model)), people, tmp_path
-    )
+    asked = Settings.of(epsilon=1.0, model=model, **options_of(model))
+    check_there_and_back(synthesize(people, schema, settings=asked), people, tmp_path)
 
 
 def check_there_and_back(release: Release, table: pa.Table, folder: Path) -> None:
