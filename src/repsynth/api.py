@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from repsynth.data.reading import READING, Reading, taken_from
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
-from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import PARTS, Settings, keywords, read_settings, with_given
+from repsynth.planning.warnings import plan_warnings
 from repsynth.schema import Schema, load_schema, schema_to_dict
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.expected import Expected
     from repsynth.release.release import Release
-    from repsynth.scoring.borrowed import Borrowed
+    from repsynth.scoring.transfer import PriorScores
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +50,7 @@ def plan(
     schema: Schema | str | Path,
     *,
     settings: Settings | str | Path | None = None,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
+    scores_from: "Release | PriorScores | str | Path | None" = None,
     **knobs: Any,
 ) -> Plan:
     """What a run with these settings would measure and cost; no data is opened.
@@ -76,7 +76,7 @@ def synthesize(
     dataset: str | None = None,
     engine: str | None = None,
     cluster: Any = None,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
+    scores_from: "Release | PriorScores | str | Path | None" = None,
     **knobs: Any,
 ) -> "Release":
     """Read a table once, spend the budget, and return a differentially private release.
@@ -116,7 +116,7 @@ def synthesize(
     from repsynth.pipeline.run import run
 
     made, reading = _planned(schema, settings, scores_from, knobs)
-    known = cautions(made, made.public_rows)
+    known = plan_warnings(made, made.public_rows)
     for text in known:
         warnings.warn(text, RepsynthWarning, stacklevel=2)
     source = open_source(table, reading)
@@ -321,7 +321,7 @@ def audit(
     *,
     settings: Settings | str | Path | None = None,
     runs: int = 100_000,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
+    scores_from: "Release | PriorScores | str | Path | None" = None,
     **knobs: Any,
 ) -> "Iterator[Finding]":
     """Attack the mechanism and compare with its claims, on a table or on one made up from the schema.
@@ -356,7 +356,7 @@ def attack(
     jobs: int = 1,
     seed: int = 0,
     power: bool = False,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
+    scores_from: "Release | PriorScores | str | Path | None" = None,
     **knobs: Any,
 ) -> "Exposure":
     """Attack records of a table as strangers could, and see who would be found: PRIVATE, and nothing is released.
@@ -423,10 +423,10 @@ def _schema(schema: Schema | str | Path) -> Schema:
     return schema if isinstance(schema, Schema) else load_schema(schema)
 
 
-def _borrowed(source: "Release | Borrowed | str | Path | None") -> "Borrowed | None":
-    from repsynth.scoring.borrowed import Borrowed
+def _borrowed(source: "Release | PriorScores | str | Path | None") -> "PriorScores | None":
+    from repsynth.scoring.transfer import PriorScores
 
-    if source is None or isinstance(source, Borrowed):
+    if source is None or isinstance(source, PriorScores):
         return source
     from repsynth.release.folder import borrow
 

@@ -17,9 +17,9 @@ from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.errors import SchemaError
 from repsynth.pipeline.run import run
-from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.planning.warnings import plan_warnings
 from repsynth.schema import Boolean, Category, Schema, schema_from_dict, schema_to_dict
 
 FAMILIES, EACH = 8, 25
@@ -176,7 +176,7 @@ def test_families_are_warned_of_by_their_own_size() -> None:
             Schema(one_row_per_person=True, columns=(column, Boolean(name="owner"))),
             Settings.of(epsilon=1.0, model="mst"),
         )
-        return any("fewer records per value" in said for said in cautions(plan, rows))
+        return any("fewer records per value" in said for said in plan_warnings(plan, rows))
 
     plain = Category(name="code", values=CODES)
     assert warned(plain, 3000)

@@ -36,9 +36,9 @@ from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError,
 from repsynth.models.base import Round
 from repsynth.pipeline.payment import open_payer
 from repsynth.pipeline.run import run
-from repsynth.planning.cautions import written_cautions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings, settings_to_toml
+from repsynth.planning.warnings import written_warnings
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.release.describe import release_data
@@ -115,7 +115,7 @@ def synthesize(options: argparse.Namespace) -> None:
             f"{why}. The budget is spent and the release is in {folder}: "
             f"draw a table with repsynth sample {folder} -o FILE"
         ) from None
-    warnings = [*release.warnings, *written_cautions(output, written.apostrophes)]
+    warnings = [*release.warnings, *written_warnings(output, written.apostrophes)]
     warnings += release.support().cautions(written.rows)
     where = {"release": str(folder), "output": str(output), "rows": written.rows}
     print_result(
@@ -145,7 +145,7 @@ def sample(options: argparse.Namespace) -> None:
         options, release, options.output, options.rows, ignore_rules=ignored, drawn=drawn, **asked
     )
     support = release.support(ignored)
-    warnings = [*written_cautions(options.output, written.apostrophes)]
+    warnings = [*written_warnings(options.output, written.apostrophes)]
     if options.given is None:
         warnings += support.cautions(written.rows)
 

@@ -2,5 +2,5 @@
 
 settings   Python keywords, flags and plan.toml follow from them
 plan       the charges of a run, its weight rule and its training
-cautions   what a user should know of a plan, in words
+warnings   what a user should know of a plan, in words
 """

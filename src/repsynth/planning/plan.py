@@ -12,8 +12,8 @@ from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
 from repsynth.models.marginal.model import Aim
 from repsynth.models.naive_bayes import NaiveBayes
-from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.settings import PARTS, Settings
+from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.privacy.gaussian import mu_of
@@ -23,8 +23,8 @@ from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Schema, check_unit, schema_from_dict, schema_to_dict
 from repsynth.scoring.base import Scorer
-from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import COUNT, SCORES, look_shares
+from repsynth.scoring.transfer import PriorScores
 from repsynth.scoring.weights import RULES, Rule, Targeted, check_rule
 
 
@@ -42,7 +42,7 @@ class Plan:
     """The largest weight above the threshold that meets the asked outlier ε."""
     training: SampledEvent | None = None
     """The rounds of training, with the noise that the rest of the budget allows, where the model is trained."""
-    borrowed: Borrowed | None = None
+    borrowed: PriorScores | None = None
     """Score function and threshold, where they come from an earlier release."""
 
     @cached_property
@@ -107,10 +107,10 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know, in words; how many records there are counts where it is declared."""
-        return (*cautions(self, self.public_rows), *csv_cautions(self.schema))
+        return (*plan_warnings(self, self.public_rows), *csv_warnings(self.schema))
 
 
-def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = None) -> Plan:
+def make_plan(schema: Schema, settings: Settings, borrowed: PriorScores | None = None) -> Plan:
     """Check the settings, name the default model where none is named, and split the budget. With `borrowed`
     scores, none of it goes to scoring.
 
@@ -189,7 +189,7 @@ def default_weights(schema: Schema, settings: Settings, budget: Budget) -> Targe
     return Targeted(float(np.clip(math.ceil(200 * noise / outliers) / 100, plain.outlier_weight, 0.5)))
 
 
-def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Settings:
+def _settings_with(borrowed: PriorScores, schema: Schema, settings: Settings) -> Settings:
     """The settings of a run whose scores come from elsewhere: what these decide cannot be asked for otherwise."""
     borrowed.check_schema(schema)
     fraction, default = borrowed.threshold.fraction, Settings()

@@ -8,7 +8,7 @@ import msgspec
 from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Model
-from repsynth.planning.cautions import csv_cautions
+from repsynth.planning.warnings import csv_warnings
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, row_meaning
@@ -75,7 +75,7 @@ def release_data(release: Release) -> dict[str, Any]:
             for s in privacy.distribution()
         ],
         "expected_errors": _expected(release),
-        "warnings": [*release.warnings, *csv_cautions(release.schema)],
+        "warnings": [*release.warnings, *csv_warnings(release.schema)],
     }
 
 

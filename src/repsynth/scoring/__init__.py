@@ -3,7 +3,7 @@
 base         the protocol of a scorer;  rarity, pairwise, random: the scorers
 threshold    where outliers begin: a noisy histogram of the scores, by label where the noise allows
 weights      from scores to weights: the rules
-borrowed     scores and threshold of an earlier release
+transfer     scores and threshold of an earlier release
 stage        stage 1 from start to end, and what it hands over
 
 A new scorer is one file and one line below.

@@ -16,7 +16,6 @@ from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge, SampledEvent
 from repsynth.schema import Schema
 from repsynth.scoring.base import Score, Scorer
-from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.threshold import (
     ScoreHistogram,
     ShiftedScore,
@@ -25,6 +24,7 @@ from repsynth.scoring.threshold import (
     solve_rule,
     with_threshold,
 )
+from repsynth.scoring.transfer import PriorScores
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 COUNT, SCORES = "count", "scores"
@@ -79,7 +79,7 @@ class StageOne:
     looks: Mapping[str, Look]
     histograms: Histograms
     """The coarse histograms, refined by all looks."""
-    borrowed: Borrowed | None = None
+    borrowed: PriorScores | None = None
     """Where score and threshold came from, where they were not measured here."""
 
     @property
@@ -154,7 +154,7 @@ class RunPlan(Protocol):
     def max_model_mb(self) -> int: ...
 
     @property
-    def borrowed(self) -> Borrowed | None: ...
+    def borrowed(self) -> PriorScores | None: ...
 
 
 def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None]) -> StageOne:

@@ -19,7 +19,7 @@ from repsynth.scoring.weights import WeightFunction
 
 
 @dataclass(frozen=True)
-class Borrowed:
+class PriorScores:
     """What is taken from an earlier release: all that is needed to score a record."""
 
     digest: str

@@ -21,7 +21,7 @@ _NAMED = 3
 _FORMULAS = "which a spreadsheet would run as formulas"
 
 
-def cautions(plan: "Plan", rows: float | None) -> tuple[str, ...]:
+def plan_warnings(plan: "Plan", rows: float | None) -> tuple[str, ...]:
     """What to know of a run of this plan; `rows` is the number of records: expected, declared or released, None
     where nobody knows.
 
@@ -29,7 +29,7 @@ def cautions(plan: "Plan", rows: float | None) -> tuple[str, ...]:
     >>> from repsynth.planning.settings import Settings
     >>> region = Category(name="region", values=("north", "south"))
     >>> schema = Schema(columns=(Id(name="person"), region), one_row_per_person=True)
-    >>> cautions(make_plan(schema, Settings.of(epsilon=1.0)), rows=1000)
+    >>> plan_warnings(make_plan(schema, Settings.of(epsilon=1.0)), rows=1000)
     ("column 'person' is not learned but numbered anew: 1, 2, 3, ...",)
     """
     found = [] if rows is None else [*_of_size(plan, rows)]
@@ -45,10 +45,10 @@ def cautions(plan: "Plan", rows: float | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def csv_cautions(schema: Schema) -> tuple[str, ...]:
+def csv_warnings(schema: Schema) -> tuple[str, ...]:
     """What of a schema a CSV file cannot hold as it is.
 
-    >>> csv_cautions(Schema(columns=(Category(name="region", values=("north", "south")),)))
+    >>> csv_warnings(Schema(columns=(Category(name="region", values=("north", "south")),)))
     ()
     """
     from repsynth.data.write import takes_apostrophe
@@ -67,10 +67,10 @@ def csv_cautions(schema: Schema) -> tuple[str, ...]:
     return (f"a CSV file gets apostrophes before names or values of {some_columns(names, None)}, {_FORMULAS}",)
 
 
-def written_cautions(path: Path, apostrophes: Mapping[str, int]) -> tuple[str, ...]:
+def written_warnings(path: Path, apostrophes: Mapping[str, int]) -> tuple[str, ...]:
     """What was changed in a file that was written: how many cells of which columns have got an apostrophe.
 
-    >>> written_cautions(Path("out.csv"), {"note": 12})[0][:58]
+    >>> written_warnings(Path("out.csv"), {"note": 12})[0][:58]
     "out.csv: an apostrophe stands before 12 cells of column 'n"
     """
     if not apostrophes:
