@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
-from repsynth.columns.adaptive_histogram import to_simplex
+from repsynth.columns.estimation import to_simplex
 from repsynth.columns.groups import NONE, Groups
 from repsynth.data.records import Records
 from repsynth.models.clipping import clipped

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from repsynth.arrays import Floats
-from repsynth.columns.mixture import posterior_means
+from repsynth.columns.estimation import posterior_means
 
 _VARIANCES = 4.0 ** np.arange(-3, 7)
 """Of the components, in units of the noise's variance, for a cell of mean size."""

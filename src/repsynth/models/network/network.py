@@ -22,8 +22,7 @@ from scipy.special import log_softmax, softmax
 
 from repsynth.arrays import Bools, Floats, Int32s, Ints
 from repsynth.columns.groups import NONE, Groups, choose_groups, pairs_with_label
-from repsynth.columns.quotas import GOLDEN
-from repsynth.columns.value_sampler import Shape, shapes_of, values_of
+from repsynth.columns.value_sampler import GOLDEN, Shape, shapes_of, values_of
 from repsynth.data.records import Records
 from repsynth.models.completing import Completed, draw_each, effective_size, with_given
 from repsynth.scoring.stage import StageOne
