@@ -73,7 +73,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "scoring.base": ("tests/scoring/test_weights.py", "tests/scoring/test_threshold_by_label.py", *GUARANTEE),
     "scoring.transfer": ("tests/release/test_borrowed.py",),
     "scoring.pairwise": PAIRS,
-    "scoring.random": ("tests/scoring/test_weights.py", "tests/curator/test_dossier.py"),
     "scoring.rarity": GUARANTEE,
     "scoring.stage": ("tests/columns/test_looks_of_a_run.py", "tests/scoring/test_threshold_by_label.py"),
     "scoring.threshold": (

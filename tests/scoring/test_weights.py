@@ -11,8 +11,7 @@ from repsynth.errors import ConfigError
 from repsynth.planning.settings import Settings
 from repsynth.schema import Boolean
 from repsynth.scoring.base import NAT
-from repsynth.scoring.random import Random
-from repsynth.scoring.rarity import make_rarity
+from repsynth.scoring.rarity import Random, make_rarity
 from repsynth.scoring.threshold import ScoreBins, Threshold, choose_score_bins
 from repsynth.scoring.weights import (
     FULL,

@@ -15,8 +15,7 @@ from repsynth.models.registry import MODELS
 from repsynth.schema.parse import read_toml
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import Scorer
-from repsynth.scoring.random import Random
-from repsynth.scoring.rarity import Rarity
+from repsynth.scoring.rarity import Random, Rarity
 from repsynth.scoring.weights import RULES, Rule, Targeted
 
 BUDGET, OUTLIERS, SPLIT, MODEL = (

@@ -16,7 +16,7 @@ from repsynth.privacy.shown import at_most
 from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
-from repsynth.scoring.pairwise import CHOICE, PAIRS
+from repsynth.scoring.pairwise import PAIRS, SELECTION
 from repsynth.scoring.stage import COUNT, SCORES
 from repsynth.scoring.weights import RULES
 
@@ -25,7 +25,7 @@ _STAGE_ONE = {
     COARSE: "histogram of every column",
     REFINED: "weighted histograms of numbers, in finer cells where records are",
     FINE: "the same once more, finer",
-    CHOICE: "which pairs of columns depend on each other",
+    SELECTION: "which pairs of columns depend on each other",
     PAIRS: "two-way tables of these pairs, for scores",
     SCORES: "histogram of the scores",
 }
