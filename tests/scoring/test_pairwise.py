@@ -300,7 +300,7 @@ def test_the_lowest_score_is_that_of_some_record() -> None:
     generator, groups = np.random.default_rng(1), np.array([0, 1, 2, 0, 1])
     for _ in range(5):
         spreads = tuple(
-            replace(spread, apart=generator.integers(0, 5 * NAT, 5), of_cell=groups, masses=np.ones(3))
+            replace(spread, rarity=generator.integers(0, 5 * NAT, 5), of_cell=groups, masses=np.ones(3))
             for spread in score.spreads
         )
         gains = tuple(generator.integers(-NAT, 3 * NAT, (3, 3)) for _ in score.gains)

@@ -1,9 +1,9 @@
-"""The only door to the data: noisy sums, noisy choices and rounds of training, each checked and charged.
+"""The only access to the data: noisy sums, noisy selections and rounds of training, each checked and charged.
 
-`Meter.measure` checks that the budget covers the charge, has the engine add the statistic up in exact integers,
-adds noise, and keeps the event. Everything that happens to a result afterwards is post-processing. Where several
-rows may be one person's, the engine sees to it that all of them count as some rows at most, and a person's part in
-a sum is as many times that of a row.
+`Meter.measure` checks that the budget covers the charge, has the engine sum the statistic in exact integers, adds
+noise, and records the event. Everything after that is post-processing. If a person may have several rows, the
+engine limits their contribution to `rows_per_person` rows, and the sensitivity is that many times the sensitivity
+of a row.
 """
 
 import math
@@ -27,7 +27,7 @@ from repsynth.privacy.pld import is_training
 
 @dataclass
 class Meter:
-    """Spends a budget of `mu` on an engine's data, one measurement after the other, and remembers each.
+    """Spend a privacy budget of `mu` on noisy measurements and record one event per measurement.
 
     >>> from repsynth.data.records import Records
     >>> from repsynth.engines.local import LocalEngine
@@ -43,12 +43,12 @@ class Meter:
     entropy: Entropy = os.urandom
     events: list[Event] = field(default_factory=list)
     delta: float | None = None
-    """Where the loss of a training is compared with the budget's: it is not Gaussian."""
+    """The δ at which the loss of a training, which is not Gaussian, is compared with the budget."""
     planned: Mapping[str, Charge] | None = None
-    """The charges of a plan: nothing else is measured, and nobody pays in full where the plan says otherwise."""
+    """The charges of a plan. No other measurement is allowed, and none charges records in full unless planned."""
 
     def measure(self, statistic: Statistic, *, mu: float) -> Ints:
-        """A noisy sum of the statistic over the data, charged `mu`; refused if the budget is short."""
+        """Return a noisy sum of the statistic, charged `mu`; refuse it if the budget does not cover it."""
         sensitivity = statistic.sensitivity * self.engine.rows_per_person
         sigma = sigma_for(sensitivity, mu)
         self._check(GaussianEvent(statistic.name, sensitivity, sigma, statistic.weighted))
@@ -66,19 +66,19 @@ class Meter:
         return noisy
 
     def choose(self, choice: Choice, *, mu: float) -> tuple[int, ...]:
-        """The candidates chosen by the exponential mechanism, charged `mu` in all; it may stop early.
+        """Return the candidates that the exponential mechanism selects, charged `mu` in total.
 
-        The sum and the utilities stay in here. A choice to stop leaves the charge as it is.
+        The sum and the utilities are not released. Stopping early does not reduce the charge.
         """
         eta = mu / (MU_PER_ETA * math.sqrt(choice.rounds)) * (1 - 1e-13)
         event = ExponentialEvent(choice.name, eta, choice.rounds, choice.weighted)
         self._check(event)
         total, units = self.engine.sum(choice), self.engine.units
-        largest = choice.unit * units * self.engine.rows_per_person  # by which a person moves a utility
+        largest = choice.unit * units * self.engine.rows_per_person  # a person changes a utility by at most this
         chosen: tuple[int, ...] = ()
         while len(chosen) < choice.rounds:
             utilities = choice.utilities(total, chosen, units=units)
-            able = np.flatnonzero(utilities > OUT)  # which ones are out depends on earlier choices alone
+            able = np.flatnonzero(utilities > OUT)  # depends on earlier selections alone
             picked = choose_exponential(utilities[able], unit=largest, eta=eta, entropy=self.entropy)
             if able[picked] == 0:
                 break
@@ -87,18 +87,16 @@ class Meter:
         return chosen
 
     def train(self, rounds: Rounds, event: SampledEvent) -> None:
-        """Carry out the rounds of a training.
+        """Run all rounds of a training.
 
-        All of them are charged before the first one: a training that is cut short has spent the whole. Which
-        records take part in a round, and how many, stays in here.
+        All rounds are charged before the first one, so an interrupted training has spent its whole charge. The
+        sample of a round and its size are not released.
         """
         sensitivity = rounds.sensitivity * self.engine.rows_per_person
         if event.sensitivity < sensitivity or event.weighted > rounds.weighted:
-            raise ConfigError(
-                f"{rounds.name}: planned for a smaller part of a record than it has; nothing measured"
-            )
+            raise ConfigError(f"{rounds.name}: its sensitivity is larger than planned; nothing was measured")
         if not is_training(rate=event.rate, noise=event.noise, rounds=event.rounds):
-            raise ConfigError(f"{rounds.name}: this cannot be accounted for; nothing was measured")
+            raise ConfigError(f"{rounds.name}: no accountant covers this training; nothing was measured")
         if not isinstance(self.engine, LocalEngine):
             raise ConfigError(f"{rounds.name}: a training runs on one machine; nothing was measured")
         self._check(event)
@@ -118,7 +116,7 @@ class Meter:
 
     def _check(self, planned: Event) -> None:
         spent = Loss.of([*self.events, planned])
-        # Rounding towards privacy costs some 1e-15 per event; a plan that fits the budget still fits.
+        # Every event is rounded up by about 1e-15; a plan that fits the budget must still fit.
         if spent.mu is not None:
             fits = spent.mu <= self.mu * (1 + 1e-12)
         else:
@@ -134,7 +132,7 @@ class Meter:
 
 
 def sigma_for(sensitivity: float, mu: float) -> float:
-    """The noise that makes a measurement cost at most `mu`, with room for every rounding behind it.
+    """Return the noise for which a measurement costs at most `mu`, after all roundings.
 
     >>> sigma_for(1.0, 0.5) >= 2.0
     True
