@@ -96,7 +96,7 @@ def test_the_number_of_records_counts_where_it_is_declared() -> None:
 
 def test_ids_are_said_to_be_numbered_anew() -> None:
     assert plan_of(Id(name="person")).warnings == (
-        "column 'person' is not learned but numbered anew: 1, 2, 3, ...",
+        "column 'person' is not learned; the ids are numbered 1, 2, 3, ...",
     )
     (said,) = plan_of(Id(name="person"), Id(name="visit")).warnings
     assert "columns 'person', 'visit' are not learned" in said
@@ -148,7 +148,7 @@ def test_synthesize_warns_once_of_each_where_it_was_called(seeded: None) -> None
 def test_what_is_known_before_stops_a_run_where_warnings_are_errors() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(RepsynthWarning, match="numbered anew"):
+        with pytest.raises(RepsynthWarning, match="ids are numbered"):
             repsynth.synthesize("no such file.csv", WITH_ID, epsilon=8.0)
 
 

@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from repsynth.columns.cells import (
     MOST_FINE_CELLS,
     Bins,
     divided,
-    is_divisible,
     read_bins,
     roundness_of,
 )
@@ -40,15 +38,6 @@ PARTS = {REFINED: 20, FINE: 200}
 _ABOVE_NOISE = 3.0  # cells with more standard deviations of noise are divided
 
 
-class Cells(Protocol):
-    """A public cell for every record."""
-
-    @property
-    def count(self) -> int: ...
-
-    def of(self, records: Records) -> Ints: ...
-
-
 @dataclass(frozen=True)
 class ColumnHistograms:
     """The statistic: each record adds one to one cell of every column.
@@ -59,7 +48,7 @@ class ColumnHistograms:
     [1, 2, 0]
     """
 
-    bins: tuple[Cells, ...]
+    bins: tuple[Bins, ...]
     name: str = COARSE
     unit: int = 1
     weighted: bool = False
@@ -216,7 +205,7 @@ class Histograms:
 
         If no cell is to be divided, all divisible columns take part, because a look has to be measured.
         """
-        possible = [i for i, bins in enumerate(self.bins) if is_divisible(bins.column)]
+        possible = [i for i, bins in enumerate(self.bins) if bins.divisible]
         least, parts = _ABOVE_NOISE * sigma, PARTS[name]
         finer = {
             i: divided(bins := self.bins[i], self._levels[i][: bins.numbers], least=least, parts=parts)
@@ -287,7 +276,7 @@ def dump_look(name: str, look: Look) -> Arrays:
 
 def load_look(name: str, before: Histograms, arrays: Arrays, *, sigma: float, unit: int) -> Look:
     """Return a look from an untrusted file."""
-    key, possible = name.split()[0], [i for i, bins in enumerate(before.bins) if is_divisible(bins.column)]
+    key, possible = name.split()[0], [i for i, bins in enumerate(before.bins) if bins.divisible]
     columns = tuple(ints(arrays[f"{key}_columns"], most=len(before.bins) - 1).tolist())
     known = len(columns) > 0 and list(columns) == sorted(set(possible) & set(columns))
     require(known, "its histograms refine other columns than it has")

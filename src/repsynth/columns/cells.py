@@ -46,6 +46,8 @@ class Bins:
     """The first position after each cell of numbers."""
     widths: Ints
     """The number of positions in each cell of numbers."""
+    divisible: bool
+    """Whether later looks may divide the cells."""
     families: Ints | None = None
     """The family of each value, where the schema declares families."""
 
@@ -55,7 +57,7 @@ class Bins:
         size, declared = column.size, column.families if isinstance(column, Category) else None
         families = None if declared is None else np.array(declared, dtype=np.int64)
         none = np.zeros(0, dtype=np.int64)
-        return cls(column, None, size + 1, size, 0, none, none, families)
+        return cls(column, None, size + 1, size, 0, none, none, False, families)
 
     @classmethod
     def at(cls, column: Numeric, starts: Ints) -> "Bins":
@@ -69,7 +71,8 @@ class Bins:
         inside = np.unique(starts[(starts > 0) & (starts <= steps)]).astype(np.int64)
         edges = np.concatenate([[0], inside, [steps + 1]]).astype(np.int64)
         every = np.concatenate([edges[:-1], steps + 1 + np.arange(special)])
-        return cls(column, every, len(every) + 1, len(every), len(edges) - 1, edges[1:], np.diff(edges))
+        divisible = steps + 1 > FEWEST_CELLS
+        return cls(column, every, len(every) + 1, len(every), len(edges) - 1, edges[1:], np.diff(edges), divisible)
 
     def of(self, records: Records) -> Ints:
         """Return the cell of each record."""

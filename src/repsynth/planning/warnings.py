@@ -30,7 +30,7 @@ def plan_warnings(plan: "Plan", rows: float | None) -> tuple[str, ...]:
     >>> region = Category(name="region", values=("north", "south"))
     >>> schema = Schema(columns=(Id(name="person"), region), one_row_per_person=True)
     >>> plan_warnings(make_plan(schema, Settings.of(epsilon=1.0)), rows=1000)
-    ("column 'person' is not learned but numbered anew: 1, 2, 3, ...",)
+    ("column 'person' is not learned; the ids are numbered 1, 2, 3, ...",)
     """
     found = [] if rows is None else [*_of_size(plan, rows)]
     if plan.schema.measured is not None:
@@ -41,7 +41,7 @@ def plan_warnings(plan: "Plan", rows: float | None) -> tuple[str, ...]:
         found.append("small weights are assigned at random: outliers are not protected")
     ids = [f"'{column.name}'" for column in plan.schema.columns if isinstance(column, Id) and not column.is_text]
     if ids:
-        found.append(f"{some_columns(ids)} not learned but numbered anew: 1, 2, 3, ...")
+        found.append(f"{some_columns(ids)} not learned; the ids are numbered 1, 2, 3, ...")
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ Scores are integers in units of 2⁻¹⁶ nats. They are never released, because
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from repsynth.arrays import Arrays, Floats, Ints
+from repsynth.arrays import Arrays, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.records import Records
 from repsynth.knobs import Knobs
@@ -16,21 +16,10 @@ from repsynth.schema import Schema
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Chosen, Statistic
     from repsynth.mechanism.meter import Meter
+    from repsynth.scoring.rarity import SumTails
 
 NAT = 2**16
 """Score units in one nat."""
-
-
-class Tails(Protocol):
-    """Bounds on the score of each record before the noise is drawn: for the guaranteed loss."""
-
-    def lower(self, records: Records, chance: "float | Floats") -> Floats:
-        """Return for each record a lower bound on its score, in nats, that fails with at most this chance."""
-        ...
-
-    def exceed(self, records: Records, levels: Floats) -> Floats:
-        """Return an upper bound on the chance that each record reaches each level, in nats: (records, levels)."""
-        ...
 
 
 class Score(Protocol):
@@ -48,7 +37,7 @@ class Score(Protocol):
 
     def of(self, records: Records) -> Ints: ...
 
-    def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> "SumTails | None":
         """Return bounds for the table with these true counts, or None if there are none.
 
         They also hold without any one record or person, who adds at most `most` to a cell.

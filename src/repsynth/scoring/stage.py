@@ -149,7 +149,7 @@ def measure_looks(
 def _measure_look(
     meter: Meter, histograms: Histograms, name: str, charge: Charge, score: Score, weights: WeightFunction
 ) -> Look:
-    divisible = sum(is_divisible(bins.column) for bins in histograms.bins)
+    divisible = sum(bins.divisible for bins in histograms.bins)
     columns, bins = histograms.to_divide(name, sigma_for(math.sqrt(divisible), charge.per_row))
     statistic = WeightedHistograms(bins, score, weights, name)
     noisy = meter.measure(statistic, mu=charge.mu)

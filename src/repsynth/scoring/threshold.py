@@ -27,11 +27,12 @@ from repsynth.columns.cells import MOST_CELLS
 from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
-from repsynth.scoring.base import NAT, Score, Tails
+from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Chosen, Statistic
+    from repsynth.scoring.rarity import SumTails
 
 READABLE = 200.0
 """With this many records, in units of a bin's noise, counts are read: noise moves the fraction by about .03."""
@@ -202,7 +203,7 @@ class ShiftedScore:
         moved: Ints = self.score.of(records) + self.shifts[row_of(records, self.label)]
         return moved
 
-    def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
+    def tails(self, exact: Histograms, most: float = 1.0) -> "SumTails | None":
         """Return the bounds of the score without the shift, which depends on other noise."""
         return self.score.tails(exact, most)
 
