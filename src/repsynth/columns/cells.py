@@ -1,8 +1,8 @@
 """Cells of one column: declared values, or intervals between round numbers; special values; one for missing.
 
 The first cells follow from the schema and the noise level alone. Later looks divide the cells in which a noisy
-histogram shows records. They divide them at round numbers, and each round number gets a cell of its own, because
-people round what they report.
+histogram shows records. They divide them at round numbers, and each round number has its own cell, because people
+round what they report.
 """
 
 import math
@@ -151,7 +151,7 @@ def public_cells(column: Numeric, most: int) -> Bins:
 def divided(bins: Bins, counts: Floats, *, least: float, parts: int) -> Bins:
     """Return finer cells: cells with more than `least` records are divided into about `parts` at round numbers.
 
-    Each of these round numbers gets a cell of its own. `counts` has the records in each cell of numbers.
+    Each of these round numbers has its own cell. `counts` has the records in each cell of numbers.
 
     >>> from repsynth.schema import Integer
     >>> pay = Bins.at(Integer(name="pay", min=0, max=999), np.array([0, 100, 500]))

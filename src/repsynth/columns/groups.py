@@ -126,8 +126,7 @@ def how_many(rows: float, noise: float, labels: int) -> int:
 
 
 def how_many_coarse(rows: float, noise: float) -> int:
-    """Return the number of coarse groups: at least eight, and so many that noise adds a twentieth of the records
-    to a three-way table.
+    """Return the number of coarse groups: at least eight, until noise adds 1/20 of the records to a 3-way table.
 
     >>> how_many_coarse(30_000, 40.0), how_many_coarse(1_000_000, 40.0)
     (8, 10)

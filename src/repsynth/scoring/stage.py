@@ -179,7 +179,7 @@ class WeightedHistograms:
 
     @property
     def sensitivity(self) -> float:
-        """One cell of each column at full weight."""
+        """Exact: one cell of each column at full weight."""
         return FULL * math.sqrt(len(self.bins))
 
     def total(self, records: Records) -> Ints:
