@@ -15,35 +15,30 @@ from repsynth.models.naive_bayes import NaiveBayes
 from repsynth.planning.settings import PARTS, Settings
 from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.budget import Budget, make_budget
-from repsynth.privacy.events import Charge, SampledEvent
+from repsynth.privacy.events import Charge
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
 from repsynth.privacy.neighbours import LEAST_DELTA
 from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Schema, check_unit, schema_from_dict, schema_to_dict
-from repsynth.scoring.base import Scorer
-from repsynth.scoring.stage import COUNT, SCORES, look_shares
+from repsynth.scoring.stage import COUNT, SCORES, RunPlan, look_shares
 from repsynth.scoring.transfer import PriorScores
 from repsynth.scoring.weights import RULES, Rule, Targeted, check_rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(RunPlan):
     """The measurements, weights and training of a run. A release contains its plan, not later defaults."""
 
-    schema: Schema
     settings: Settings
     budget: Budget
-    charges: dict[str, Charge]
-    """The charge of each measurement, in order: stage 1, then the model."""
-    rule: Rule
-    ceiling: float
-    """The largest weight above the threshold that meets the requested outlier ε."""
-    training: SampledEvent | None = None
-    """The rounds of a trained model, with the noise that the rest of the budget allows."""
-    borrowed: PriorScores | None = None
-    """Score function and threshold of an earlier release, if the run uses them."""
+
+    def __post_init__(self) -> None:
+        for name in ("scorer", "public_rows", "outlier_fraction", "max_lost_mass", "max_model_mb"):
+            object.__setattr__(self, name, getattr(self.settings, name))
+        object.__setattr__(self, "delta", self.budget.delta)
+        object.__setattr__(self, "scale", self.budget.mu)
 
     @cached_property
     def loss(self) -> Loss:
@@ -65,26 +60,6 @@ class Plan:
         return _model(self.settings)
 
     @property
-    def scorer(self) -> Scorer:
-        return self.settings.scorer
-
-    @property
-    def public_rows(self) -> int | None:
-        return self.settings.public_rows
-
-    @property
-    def outlier_fraction(self) -> float:
-        return self.settings.outlier_fraction
-
-    @property
-    def max_lost_mass(self) -> float | None:
-        return self.settings.max_lost_mass
-
-    @property
-    def max_model_mb(self) -> int:
-        return self.settings.max_model_mb
-
-    @property
     def mu(self) -> float | None:
         """The whole budget in Gaussian DP; None for a trained model, whose loss is not Gaussian."""
         return None if self.training else self.budget.mu
@@ -93,15 +68,6 @@ class Plan:
     def rho(self) -> float | None:
         """The whole budget in zero-concentrated DP; None for a trained model."""
         return None if self.training else self.budget.rho
-
-    @property
-    def scale(self) -> float:
-        """The μ with the budget's ε at its δ: charges are shares of its square. It does not bound a training."""
-        return self.budget.mu
-
-    @property
-    def delta(self) -> float:
-        return self.budget.delta
 
     @property
     def warnings(self) -> tuple[str, ...]:

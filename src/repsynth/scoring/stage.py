@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,47 +32,30 @@ LOOKS = REFINED, FINE
 _LOOK_SHARE = 0.05  # of μ², for each look
 
 
-class RunPlan(Protocol):
-    """The part of a `Plan` that scoring and models read; they cannot import it."""
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """The part of a plan that scoring and models read; `planning.plan.Plan` completes it."""
 
-    @property
-    def schema(self) -> Schema: ...
+    schema: Schema
+    charges: dict[str, Charge]
+    """The charge of each measurement, in order: stage 1, then the model."""
+    rule: Rule
+    ceiling: float
+    """The largest weight above the threshold that meets the requested outlier ε."""
+    training: SampledEvent | None = None
+    """The rounds of a trained model, with the noise that the rest of the budget allows."""
+    borrowed: PriorScores | None = None
+    """Score function and threshold of an earlier release, if the run uses them."""
 
-    @property
-    def charges(self) -> Mapping[str, Charge]: ...
-
-    @property
-    def training(self) -> SampledEvent | None: ...
-
-    @property
-    def scorer(self) -> Scorer: ...
-
-    @property
-    def rule(self) -> Rule: ...
-
-    @property
-    def ceiling(self) -> float: ...
-
-    @property
-    def delta(self) -> float: ...
-
-    @property
-    def scale(self) -> float: ...
-
-    @property
-    def public_rows(self) -> int | None: ...
-
-    @property
-    def outlier_fraction(self) -> float: ...
-
-    @property
-    def max_lost_mass(self) -> float | None: ...
-
-    @property
-    def max_model_mb(self) -> int: ...
-
-    @property
-    def borrowed(self) -> PriorScores | None: ...
+    # Copied from the settings and the budget.
+    scorer: Scorer = field(init=False, repr=False)
+    public_rows: int | None = field(init=False, repr=False)
+    outlier_fraction: float = field(init=False, repr=False)
+    max_lost_mass: float | None = field(init=False, repr=False)
+    max_model_mb: int = field(init=False, repr=False)
+    delta: float = field(init=False, repr=False)
+    scale: float = field(init=False, repr=False)
+    """The μ with the budget's ε at its δ: charges are shares of its square. It does not bound a training."""
 
 
 OnStep = Callable[[str], None]
