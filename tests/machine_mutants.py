@@ -71,9 +71,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "columns.adaptive_histogram": ("tests/columns/test_adaptive_histogram.py", "tests/release/test_looks.py"),
     "columns.cells": ("tests/columns/test_cells.py",),
     "scoring.base": ("tests/scoring/test_weights.py", "tests/scoring/test_threshold_by_label.py", *GUARANTEE),
-    "scoring.borrowed": ("tests/release/test_borrowed.py",),
+    "scoring.transfer": ("tests/release/test_borrowed.py",),
     "scoring.pairwise": PAIRS,
-    "scoring.random": ("tests/scoring/test_weights.py", "tests/curator/test_dossier.py"),
     "scoring.rarity": GUARANTEE,
     "scoring.stage": ("tests/columns/test_looks_of_a_run.py", "tests/scoring/test_threshold_by_label.py"),
     "scoring.threshold": (

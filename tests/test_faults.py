@@ -147,9 +147,9 @@ FAULTS = [
     ),
     Fault(
         "a look is weighted by scores that no threshold has moved",
-        "scoring.stage:measure_stage_one",
-        "_measure_look(meter, histograms, name, charges[name], score, weights)",
-        "_measure_look(meter, histograms, name, charges[name], getattr(score, 'score', score), weights)",
+        "scoring.stage:measure_looks",
+        "_measure_look(meter, histograms, name, plan.charges[name], score, weights)",
+        "_measure_look(meter, histograms, name, plan.charges[name], getattr(score, 'score', score), weights)",
         LOOKS + "test_a_look_is_measured_once_at_its_charge_and_its_noise_is_known",
     ),
     Fault(
@@ -196,7 +196,7 @@ FAULTS = [
     ),
     Fault(
         "the first cells follow from the true number of records",
-        "scoring.stage:measure_stage_one",
+        "scoring.stage:measure_columns",
         "first_cells(schema, rows=rows, sigma=sigma)",
         "first_cells(schema, rows=float(meter.engine.sum(Count())[0]), sigma=sigma)",
         LOOKS + "test_the_cells_of_a_look_follow_from_what_was_released",

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from repsynth.schema import parse_schema as parse_schema
     from repsynth.schema.sdv import to_sdv as to_sdv
     from repsynth.scoring.pairwise import Pairwise as Pairwise
-    from repsynth.scoring.random import Random as Random
+    from repsynth.scoring.rarity import Random as Random
     from repsynth.scoring.rarity import Rarity as Rarity
     from repsynth.scoring.weights import Cap as Cap
     from repsynth.scoring.weights import Equalize as Equalize
@@ -76,8 +76,7 @@ _PLACES = {
     "schema": "Schema load_schema parse_schema",
     "schema.sdv": "to_sdv",
     "scoring.pairwise": "Pairwise",
-    "scoring.random": "Random",
-    "scoring.rarity": "Rarity",
+    "scoring.rarity": "Random Rarity",
     "scoring.weights": "Cap Equalize HingeExp Removal Targeted Uniform",
 }
 _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from repsynth.data.reading import AS_USUAL, Reading
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
-from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings, read_settings, with_given
+from repsynth.planning.warnings import plan_warnings
 from repsynth.schema import Schema, load_schema, schema_to_dict
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from repsynth.release.expected import Expected
     from repsynth.release.release import Release
     from repsynth.scoring.base import Scorer
-    from repsynth.scoring.borrowed import Borrowed
+    from repsynth.scoring.transfer import PriorScores
     from repsynth.scoring.weights import Rule
 
 ReadOptions = Reading
@@ -59,7 +59,7 @@ def plan(
     outlier_epsilon: float | None = None,
     outlier_fraction: float | None = None,
     settings: Settings | str | Path | None = None,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
+    scores_from: "Release | PriorScores | str | Path | None" = None,
     read: ReadOptions = AS_USUAL,
 ) -> Plan:
     """Show what a run would measure and cost. No data is opened.
@@ -106,7 +106,7 @@ def synthesize(
     outlier_epsilon: float | None = None,
     outlier_fraction: float | None = None,
     settings: Settings | str | Path | None = None,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
+    scores_from: "Release | PriorScores | str | Path | None" = None,
     read: ReadOptions = AS_USUAL,
     rows: int | None = None,
     ledger: "str | Path | Ledger | None" = None,
@@ -153,7 +153,7 @@ def synthesize(
     from repsynth.pipeline.run import run
 
     made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
-    known = cautions(made, made.public_rows)
+    known = plan_warnings(made, made.public_rows)
     for text in known:
         warnings.warn(text, RepsynthWarning, stacklevel=2)
     payer = open_payer(ledger, dataset)
@@ -388,7 +388,7 @@ def audit(
     model: "str | Model | None" = None,
     weights: "str | Rule | None" = None,
     settings: Settings | str | Path | None = None,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
+    scores_from: "Release | PriorScores | str | Path | None" = None,
     read: ReadOptions = AS_USUAL,
     runs: int = 100_000,
     on_step: OnStep = _silent,
@@ -423,7 +423,7 @@ def attack(
     model: "str | Model | None" = None,
     weights: "str | Rule | None" = None,
     settings: Settings | str | Path | None = None,
-    scores_from: "Release | Borrowed | str | Path | None" = None,
+    scores_from: "Release | PriorScores | str | Path | None" = None,
     read: ReadOptions = AS_USUAL,
     targets: int = 100,
     runs: int = 64,
@@ -500,10 +500,10 @@ def _schema(schema: Schema | str | Path) -> Schema:
     return schema if isinstance(schema, Schema) else load_schema(schema)
 
 
-def _borrowed(source: "Release | Borrowed | str | Path | None") -> "Borrowed | None":
-    from repsynth.scoring.borrowed import Borrowed
+def _borrowed(source: "Release | PriorScores | str | Path | None") -> "PriorScores | None":
+    from repsynth.scoring.transfer import PriorScores
 
-    if source is None or isinstance(source, Borrowed):
+    if source is None or isinstance(source, PriorScores):
         return source
     from repsynth.release.folder import borrow
 

@@ -21,7 +21,7 @@ from unittest import mock
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from repsynth.columns import adaptive_histogram, quotas
+from repsynth.columns import adaptive_histogram, value_sampler
 from repsynth.data.sources import open_source
 from repsynth.evaluation.matrix import records_of
 from repsynth.models import statistics
@@ -66,18 +66,22 @@ def from_margins(stage: Any, domain: Any, measured: Any, _: tree.Tree) -> weight
 GENERATOR = np.random.default_rng()
 
 
-def at_random(line: quotas.Line, *_: Any) -> np.ndarray:
+def at_random(line: value_sampler.Line, *_: Any) -> np.ndarray:
     return GENERATOR.random(len(line.records))
 
 
-def random_levels(line: quotas.Line, *_: Any) -> np.ndarray:
+def random_levels(line: value_sampler.Line, *_: Any) -> np.ndarray:
     return GENERATOR.integers(0, 2**32, len(line.records), dtype=np.uint32)
 
 
 SWITCHES: dict[str, tuple[str, str, list[tuple[Any, str, Any]]]] = {
     "label tables as differences": ("mst", "plain counts", [(LabelTables, "of", plain_counts)]),
     "mixture in shrinkage": ("mst", "one factor per table", [(m, "shrunk", one_factor) for m in (tree, pool)]),
-    "even quotas": ("mst", "random", [(quotas.Line, "places", at_random), (quotas.Line, "round", random_levels)]),
+    "even quotas": (
+        "mst",
+        "random",
+        [(value_sampler.Line, "places", at_random), (value_sampler.Line, "round", random_levels)],
+    ),
     "mean weights from model records": (
         "mst",
         "from margins",

@@ -234,7 +234,7 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
         from repsynth.engines.codes import Codes
         from repsynth.models.statistics import Tables
         from repsynth.schema import Category, Schema
-        from repsynth.scoring.random import RandomScore
+        from repsynth.scoring.rarity import RandomScore
         from repsynth.scoring.weights import FULL, WeightFunction
 
         columns = [

@@ -306,7 +306,7 @@ def codes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-KNOWN = ["'code' (3,000 values)", "without a label", "'person' is not learned but numbered anew"]
+KNOWN = ["'code' (3,000 values)", "without a label", "'person' is not learned; the ids are numbered"]
 """What is known before a run."""
 
 

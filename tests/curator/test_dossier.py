@@ -152,7 +152,7 @@ def test_what_the_guarantee_fails_with_is_taken_from_delta(
     assert np.all(guaranteed < release.privacy.epsilon)
 
 
-@pytest.mark.filterwarnings("ignore:the small weights are dealt out at random")
+@pytest.mark.filterwarnings("ignore:small weights are assigned at random")
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -278,7 +278,7 @@ def test_nested_columns_are_refused() -> None:
         draft(pa.table({"a": [[1], [2]]}), label=None)
 
 
-@pytest.mark.filterwarnings("ignore:with the measuring of its schema")
+@pytest.mark.filterwarnings("ignore:the run and the measured schema")
 def test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger.db")
     ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-9))
@@ -302,7 +302,7 @@ def test_the_ledger_pays_before_the_table_is_read_and_for_what_went_wrong(tmp_pa
         measure_schema(people(), epsilon=2.0, delta=1e-9, one_row_per_person=True, ledger=ledger)
 
 
-@pytest.mark.filterwarnings("ignore:with the measuring of its schema")
+@pytest.mark.filterwarnings("ignore:the run and the measured schema")
 def test_a_release_counts_what_its_schema_has_cost(tmp_path: Path) -> None:
     schema = parse_schema(drafted())
     assert schema.measured is not None
@@ -430,7 +430,7 @@ def test_failures_of_drafts_add_up_until_their_part_of_delta_is_spent(tmp_path: 
         ledger.reserve("data", {}, what="a draft", measured=measured[2])
 
 
-@pytest.mark.filterwarnings("ignore:with the measuring of its schema")
+@pytest.mark.filterwarnings("ignore:the run and the measured schema")
 def test_a_ledger_that_did_not_pay_for_the_schema_pays_with_the_first_run_and_no_other(tmp_path: Path) -> None:
     schema = parse_schema(drafted())
     ledger = Ledger.create(tmp_path / "ledger.db")
@@ -461,7 +461,7 @@ def test_each_dataset_of_a_ledger_pays_for_a_measured_schema(tmp_path: Path) -> 
         assert second.loss.mu == pytest.approx(0.01)
 
 
-@pytest.mark.filterwarnings("ignore:with the measuring of its schema")
+@pytest.mark.filterwarnings("ignore:the run and the measured schema")
 def test_what_a_plan_says_of_records_and_outliers_counts_the_schema() -> None:
     schema = parse_schema(drafted())
     made = plan(schema, epsilon=1.0, delta=1e-6, outlier_epsilon=0.6, model="naive-bayes")
@@ -492,7 +492,7 @@ def test_the_command_writes_a_schema_that_the_next_one_takes(
     assert "What it cannot find: values in fewer than about" in shown
     assert "free text" not in shown.replace("names, free text or many codes", "")
     assert main(["plan", "--schema", "schema.toml", "--epsilon", "1"]) == 0
-    assert "in all" in capsys.readouterr().out
+    assert "the run and the measured schema together" in capsys.readouterr().out
     again = [
         "schema",
         "people.csv",

@@ -20,9 +20,9 @@ from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError
 from repsynth.pipeline.run import run
-from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.release import release as release_module
 from repsynth.schema import Boolean, Id, Schema, schema_from_dict, schema_to_dict
 from repsynth.schema.formats import FAKES, SYMBOLS, IdFormat, escaped
@@ -168,8 +168,8 @@ def test_a_format_without_enough_room_is_refused_before_anything_is_spent(
     with pytest.raises(ConfigError, match="room for 10"):
         release.sample(11)
     plan = make_plan(short, Settings.of(epsilon=1.0))
-    assert any("room for 10 different ids" in said for said in cautions(plan, 5000))
-    assert not any("room" in said for said in cautions(plan, 10))
+    assert any("room for 10 different ids" in said for said in plan_warnings(plan, 5000))
+    assert not any("room" in said for said in plan_warnings(plan, 10))
     (tmp_path / "people.csv").write_text("code,smoker\n" + "P1,true\n" * 30, encoding="utf-8")
     schema = 'one_row_per_person = true\n[columns.code]\ntype = "id"\nformat = "P#"\n'
     schema += '[columns.smoker]\ntype = "boolean"\n'
@@ -226,7 +226,7 @@ def test_ids_are_written_to_files(tmp_path: Path) -> None:
     parquet = pq.read_table(tmp_path / "out.parquet")["code"].to_pylist()
     assert all(re.fullmatch(r"=\d\d-\d\d", text) for text in parquet)
     assert (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()[1].startswith(f'"\'{parquet[0]}"')
-    assert "'code'" in csv_cautions(release.schema)[0]
+    assert "'code'" in csv_warnings(release.schema)[0]
 
 
 # --- Faker ------------------------------------------------------------------------------------------------

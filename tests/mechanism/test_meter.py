@@ -32,13 +32,6 @@ class Unread:
         pytest.fail("the data was read")
 
 
-def test_what_the_budget_does_not_cover_is_not_measured() -> None:
-    meter = Meter(Unread(), mu=0.5)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="the budget does not cover it"):
-        meter.measure(Count(), mu=0.51)
-    assert meter.events == []
-
-
 def test_measurements_add_up_to_the_budget_and_no_further() -> None:
     meter = Meter(ENGINE, mu=0.5)
     meter.measure(Count(), mu=0.3)

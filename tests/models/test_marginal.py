@@ -14,9 +14,9 @@ from scipy.special import ndtri, softmax
 from scipy.stats import chisquare
 
 from repsynth import datasets, synthesize
-from repsynth.columns.adaptive_histogram import Histograms, merge_neighbours
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
-from repsynth.columns.groups import NONE, choose_groups, coarser, probabilities_within
+from repsynth.columns.groups import NONE, choose_groups, coarser, merge_neighbours, probabilities_within
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
@@ -125,13 +125,13 @@ def test_choosing_is_charged_in_full_stops_by_itself_and_is_refused_beyond_the_b
 
 def test_neighbours_merge_until_they_hold_enough_and_spikes_stand_alone() -> None:
     counts = np.array([5.0, 5.0, 5.0, 100.0, 1.0, 9.0, 9.0, 2.0])
-    assert merge_neighbours(counts, 10.0, 50.0).tolist() == [0, 0, 1, 2, 3, 3, 4, 4]
-    assert merge_neighbours(np.array([1.0]), 10.0, 50.0).tolist() == [0]
+    assert merge_neighbours(counts, 10.0).tolist() == [0, 0, 1, 2, 3, 3, 4, 4]
+    assert merge_neighbours(np.array([1.0]), 10.0).tolist() == [0]
 
 
-@given(st.lists(st.floats(-50, 500), min_size=1, max_size=60), st.floats(1, 300), st.floats(1, 300))
-def test_groups_are_intervals_without_gaps(counts: list[float], least: float, spike: float) -> None:
-    groups = merge_neighbours(np.array(counts), least, spike)
+@given(st.lists(st.floats(-50, 500), min_size=1, max_size=60), st.floats(1, 300))
+def test_groups_are_intervals_without_gaps(counts: list[float], least: float) -> None:
+    groups = merge_neighbours(np.array(counts), least)
     assert groups[0] == 0
     assert set(np.diff(groups)) <= {0, 1}
 

@@ -332,7 +332,7 @@ def test_the_account_refuses_a_training_that_does_not_fit(people: pa.Table, sche
     meter = Meter(LocalEngine([]), plan.scale, delta=1e-6)
     with pytest.raises(ConfigError, match="does not cover"):
         meter.train(training, less)
-    with pytest.raises(ConfigError, match="smaller part of a record"):
+    with pytest.raises(ConfigError, match="larger than planned"):
         meter.train(training, structs.replace(plan.training, sensitivity=1.0))
     assert meter.events == []
 

@@ -297,7 +297,7 @@ def test_a_training_is_planned_for_persons() -> None:
             for each in (table, table.filter(pa.compute.invert(mine)))
         ]
         assert np.linalg.norm((sums[0] - sums[1]).astype(np.float64)) <= UNITS * three.training.sensitivity
-    with pytest.raises(ConfigError, match="planned for a smaller part"):
+    with pytest.raises(ConfigError, match="larger than planned"):
         Meter(LocalEngine([], person=three.schema.person), three.scale, delta=three.delta).train(
             rounds,  # type: ignore[arg-type]
             one.training,

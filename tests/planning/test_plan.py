@@ -1,6 +1,7 @@
 """A plan keeps what it promises: the whole budget, and the asked outlier ε."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from repsynth.privacy.events import GaussianEvent
 from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
 from repsynth.schema import Boolean, Category, Column, Id, Integer, Schema, parse_schema
+from repsynth.scoring.rarity import Rarity
 
 SCHEMA = parse_schema(ALL_TYPES)
 SHORT = {"epochs": 1.0, "sampling_rate": 0.5}
@@ -85,6 +87,15 @@ def test_the_default_weight_is_gentler_for_few_public_rows_unless_one_is_named()
     assert weight(public_rows=300, outlier_weight=0.2) == 0.2
     assert weight(public_rows=300, weights="targeted") == 0.2
     assert weight(public_rows=300, max_lost_mass=0.1) == 0.2
+
+
+def test_the_default_weight_follows_the_fraction_of_prior_scores() -> None:
+    def prior(fraction: float) -> Any:
+        return SimpleNamespace(threshold=SimpleNamespace(fraction=fraction), scorer=Rarity(), check_schema=print)
+
+    settings = Settings.of(epsilon=1.0, delta=1e-9, public_rows=50_000)
+    weights = [make_plan(SCHEMA, settings, prior(part)).rule.weight(1.0, 1.0) for part in (0.3, 0.1, 0.01)]
+    assert 0.2 <= weights[0] < weights[1] <= weights[2] == 0.5
 
 
 def test_who_pays_in_full_is_planned_as_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,7 @@ from repsynth.knobs import Knob, knobs_of
 from repsynth.models.registry import MODELS
 from repsynth.planning.settings import PARTS, Settings, keywords, read_settings, settings_to_toml, with_given
 from repsynth.schema import Category, Integer, Schema, parse_schema
-from repsynth.scoring.base import NAT
-from repsynth.scoring.weights import RULES, Rule, make_weights
+from repsynth.scoring.weights import RULES, Rule
 
 
 def test_every_knob_is_a_keyword_a_flag_and_has_a_description() -> None:
@@ -75,7 +74,7 @@ def test_a_model_is_a_name_or_an_object_and_its_knobs_may_stand_beside_it() -> N
         Settings.of(epsilon=1.0, model="autoregressive", epochs=3),
         Settings.of(epsilon=1.0, model=repsynth.Autoregressive(epochs=3)),
     ]
-    assert made[0] == made[1]
+    assert made[0] == made[1] == Settings.of(epsilon=1.0, epochs=3)
     release = repsynth.synthesize(make_people(60), parse_schema(ALL_TYPES), epsilon=3.0, model=repsynth.Mst())
     assert release.plan.model == repsynth.Mst()
     with pytest.raises(ConfigError, match="give epochs to the model itself"):
@@ -108,16 +107,8 @@ def test_a_wrong_knob_is_one_clear_line(knobs: dict[str, Any], message: str) -> 
 
 def test_numbers_of_numpy_are_kept_as_plain_ones() -> None:
     settings = Settings.of(epsilon=np.float64(1), public_rows=np.int64(500), outlier_epsilon=np.float32(0.5))
-    assert [type(v) for v in (settings.epsilon, settings.public_rows, settings.outlier_epsilon)] == [
-        float,
-        int,
-        float,
-    ]
-
-
-def test_random_weights_are_targeted_ones_dealt_out_at_random() -> None:
-    dealt = Settings.of(weights="random")
-    assert (dealt.weights, dealt.scorer) == (repsynth.Targeted(), repsynth.Random())
+    kinds = [type(v) for v in (settings.epsilon, settings.public_rows, settings.outlier_epsilon)]
+    assert kinds == [float, int, float]
 
 
 @pytest.mark.parametrize(
@@ -151,15 +142,6 @@ def test_the_registries_hold_what_they_name() -> None:
             assert registry.load(registry.dump(kind())) == kind()
 
 
-class Rising(Rule, frozen=True):
-    """Outliers weigh most."""
-
-    name: ClassVar[str] = "rising"
-
-    def weight(self, above: Floats, span: float) -> Floats:
-        return np.where(above > 2, 1.0, 0.5)
-
-
 class Secret(Rule, frozen=True):
     """A field that is no knob."""
 
@@ -176,52 +158,39 @@ class Impostor(repsynth.Targeted, frozen=True):
 
 def test_settings_made_in_python_are_checked_as_those_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = parse_schema(ALL_TYPES)
-    for rule in (Rising(), Impostor()):
-        with pytest.raises(ConfigError, match="cannot be saved with a release"):
-            repsynth.plan(schema, settings=Settings(epsilon=1.0, weights=rule))
-    monkeypatch.setitem(RULES, "rising", Rising)
-    with pytest.raises(ConfigError, match="larger weights to larger scores"):
-        repsynth.plan(schema, epsilon=1.0, weights="rising")
+    with pytest.raises(ConfigError, match="cannot be saved with a release"):
+        repsynth.plan(schema, settings=Settings(epsilon=1.0, weights=Impostor()))
     monkeypatch.setitem(RULES, "secret", Secret)
     with pytest.raises(ConfigError, match="power is no knob"):
         repsynth.plan(schema, epsilon=1.0, weights="secret")
 
 
-def test_weights_never_rise_whatever_the_rule_says() -> None:
-    weights = make_weights(Rising(), threshold=0, lowest=0)
-    assert np.all(np.diff(weights.of(np.arange(-10, 20) * NAT)) <= 0)
-
-
 NUMBER = Integer(name="a", min=0, max=9)
 
 
+def categories(*values: str, missing: bool = False) -> tuple[Integer, Category]:
+    return NUMBER, Category(name="b", values=values, missing=missing)
+
+
 @pytest.mark.parametrize(
-    "schema",
+    ("columns", "label"),
     [
-        Schema(one_row_per_person=True, columns=(NUMBER, Category(name="b", values=()))),
-        Schema(one_row_per_person=True, columns=(Integer(name="a", min=9, max=0),)),
-        Schema(one_row_per_person=True, columns=(Integer(name="a", min=9, max=9),)),
-        Schema(one_row_per_person=True, columns=(Integer(name="a", min=0, max=2**64),)),
-        Schema(one_row_per_person=True, columns=(NUMBER, NUMBER)),
-        Schema(one_row_per_person=True, columns=(NUMBER, Category(name="b", values=(" u", "v")))),
-        Schema(one_row_per_person=True, columns=(NUMBER, Category(name="b", values=("v", "v")))),
-        Schema(one_row_per_person=True, columns=(NUMBER, Category(name="b", values=("v",))), label="b"),
-        Schema(
-            one_row_per_person=True,
-            columns=(NUMBER, Category(name="b", values=("u", "v"), missing=True)),
-            label="b",
-        ),
-        Schema(one_row_per_person=True, columns=(NUMBER,), label="z"),
+        (categories(), None),
+        ((Integer(name="a", min=9, max=0),), None),
+        ((Integer(name="a", min=9, max=9),), None),
+        ((Integer(name="a", min=0, max=2**64),), None),
+        ((NUMBER, NUMBER), None),
+        (categories(" u", "v"), None),
+        (categories("v", "v"), None),
+        (categories("v"), "b"),
+        (categories("u", "v", missing=True), "b"),
+        ((NUMBER,), "z"),
     ],
     ids=range(10),
 )
-def test_a_schema_made_in_python_is_checked_as_that_of_a_file(schema: Schema) -> None:
+def test_a_schema_made_in_python_is_checked_as_that_of_a_file(columns: Any, label: str | None) -> None:
     with pytest.raises(SchemaError):
-        repsynth.plan(schema, epsilon=1.0)
-
-
-def test_a_setting_of_one_model_chooses_it() -> None:
-    assert Settings.of(epsilon=1.0, epochs=3).model == repsynth.Autoregressive(epochs=3)
+        repsynth.plan(Schema(one_row_per_person=True, columns=columns, label=label), epsilon=1.0)
 
 
 def test_a_file_may_leave_the_model_open(tmp_path: Path) -> None:

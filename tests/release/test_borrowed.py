@@ -65,7 +65,7 @@ def test_scoring_costs_nothing_and_the_model_gets_what_it_would_have_cost(lender
         make_plan(SCHEMA, Settings.of(mu=0.5, model="naive-bayes", scorer="pairwise")),
         later(earlier("pairwise"), model="naive-bayes"),
     )
-    assert set(own.charges) - set(free.charges) == {"pair choice", "pairs", "scores"}
+    assert set(own.charges) - set(free.charges) == {"pair selection", "pairs", "scores"}
     assert free.charges["sums"].mu > own.charges["sums"].mu
     assert free.loss.floor_mu < make_plan(SCHEMA, Settings.of(mu=0.5, model="naive-bayes")).loss.floor_mu
     assert later(lender, outlier_epsilon=1.0).ceiling > 0
@@ -282,7 +282,7 @@ def test_the_command_line_shows_it_everywhere(
 def test_an_earlier_release_cannot_hide_what_its_scores_cost(how: str, tmp_path: Path) -> None:
     """Somebody who was in both tables would be told too small a loss."""
     release = run(later(earlier("pairwise", model="naive-bayes")), open_source(NOW), noise_seed=5)
-    own = ("pair choice", "pairs")
+    own = ("pair selection", "pairs")
     folder = rewritten(release, tmp_path / "release", {})
     Release.load(folder)
     text = json.loads((folder / "release.json").read_text())

@@ -63,7 +63,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return folder_of
 
 
-@pytest.mark.filterwarnings("ignore:the small weights are dealt out at random")
+@pytest.mark.filterwarnings("ignore:small weights are assigned at random")
 @pytest.mark.parametrize(
     ("rule", "model"),
     [

@@ -13,7 +13,8 @@ from repsynth.errors import ConfigError, ReleaseError
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.schema import parse_schema
-from repsynth.scoring.weights import RULES, Rule, fault_of
+from repsynth.scoring.base import NAT
+from repsynth.scoring.weights import RULES, Rule, fault_of, make_weights
 
 
 class Custom(Rule, frozen=True):
@@ -124,6 +125,11 @@ def test_a_wrong_rule_is_refused_and_nothing_is_spent(
         )
     assert "nothing was spent" in str(refusal.value).lower()
     assert not ledger.balance("data").spendings
+
+
+def test_weights_never_rise_whatever_the_rule_says() -> None:
+    weights = make_weights(Rising(), threshold=0, lowest=0)
+    assert np.all(np.diff(weights.of(np.arange(-10, 20) * NAT)) <= 0)
 
 
 def test_every_rule_that_comes_along_is_one() -> None:

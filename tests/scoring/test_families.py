@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from repsynth import Release, parse_schema
 from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms
 from repsynth.columns.cells import Bins
+from repsynth.columns.estimation import by_family
 from repsynth.columns.groups import choose_groups, groups_of_families
-from repsynth.columns.hierarchy import by_family
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.errors import SchemaError
+from repsynth.mechanism.kernels import Chosen
 from repsynth.pipeline.run import run
-from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.planning.warnings import plan_warnings
 from repsynth.schema import Boolean, Category, Schema, schema_from_dict, schema_to_dict
 
 FAMILIES, EACH = 8, 25
@@ -132,7 +133,7 @@ def test_a_record_still_counts_once() -> None:
     statistic = ColumnHistograms((Bins.discrete(CODE),))
     assert statistic.sensitivity == 1.0
     records = Records(rows=len(CODES), codes={"code": np.arange(len(CODES))})
-    assert (statistic.each(records).sum(axis=1) == 1).all()
+    check_contribution(statistic, records)
 
 
 # --- models -----------------------------------------------------------------------------------------------
@@ -166,8 +167,7 @@ def test_models_learn_families_and_draw_all_of_their_values(model: str, missing:
     assert len(set(drawn["code"].to_pylist())) > 0.9 * len(CODES)
     records = Records(rows=40, codes={"code": np.arange(-1, 39), "owner": np.arange(40) % 2})
     for kernel in release.kernels().values():
-        if hasattr(kernel, "each"):
-            check_contribution(kernel, records)
+        check_contribution(kernel.choice if isinstance(kernel, Chosen) else kernel, records)
 
 
 def test_families_are_warned_of_by_their_own_size() -> None:
@@ -176,7 +176,7 @@ def test_families_are_warned_of_by_their_own_size() -> None:
             Schema(one_row_per_person=True, columns=(column, Boolean(name="owner"))),
             Settings.of(epsilon=1.0, model="mst"),
         )
-        return any("fewer records per value" in said for said in cautions(plan, rows))
+        return any("fewer records per value" in said for said in plan_warnings(plan, rows))
 
     plain = Category(name="code", values=CODES)
     assert warned(plain, 3000)

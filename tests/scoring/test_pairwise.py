@@ -33,7 +33,7 @@ from repsynth.privacy.events import GaussianEvent
 from repsynth.release.format import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.base import NAT
-from repsynth.scoring.pairwise import CHOICE, PAIRS, PairChoice, Pairwise, PairwiseScore, make_score, spread_of
+from repsynth.scoring.pairwise import PAIRS, SELECTION, PairChoice, Pairwise, PairwiseScore, make_score, spread_of
 from repsynth.scoring.weights import FULL
 
 SCHEMA = parse_schema(ALL_TYPES)
@@ -101,7 +101,7 @@ def test_its_noise_has_the_claimed_scale() -> None:
 
 def test_every_record_pays_in_full_for_the_choice_and_the_tables() -> None:
     plan = make()
-    own = [plan.charges[name] for name in (CHOICE, PAIRS)]
+    own = [plan.charges[name] for name in (SELECTION, PAIRS)]
     assert [charge.weighted for charge in own] == [False, False]
     assert [charge.choice for charge in own] == [True, False]
     assert sum((charge.mu / plan.mu) ** 2 for charge in own) == pytest.approx(0.02)
@@ -131,13 +131,9 @@ def test_a_rare_combination_of_ordinary_values_stands_out() -> None:
     assert abs(found["rarity"][0]) < found["rarity"][1]
 
 
-def test_the_pair_that_depends_most_on_each_other_is_chosen_first() -> None:
-    assert twins_score().tables.pairs[0] == (0, 1)
-
-
 def test_no_pair_closes_a_circle() -> None:
     score = run(make(mu=300.0), open_source(make_people(2000)), noise_seed=1).stage.unmoved_score
-    choice = score.kernels()[CHOICE].choice  # type: ignore[union-attr]
+    choice = score.kernels()[SELECTION].choice  # type: ignore[union-attr]
     assert isinstance(choice, PairChoice)
     total = choice.total(records_of(make_people(50), SCHEMA))
     pairs = choice.tables.pairs
@@ -157,7 +153,7 @@ def test_a_score_is_the_sum_of_its_tables() -> None:
     _, score = scored()
     records = records_of(make_people(300, 7), SCHEMA)
     cell = [bins.of(records) for bins in score.tables.cells]
-    expected = sum(spread.apart[c] / NAT for spread, c in zip(score.spreads, cell, strict=True))
+    expected = sum(spread.rarity[c] / NAT for spread, c in zip(score.spreads, cell, strict=True))
     for (a, b), gain in zip(score.tables.pairs, score.gains, strict=True):
         of_a, of_b = (score.tables.groups[i][cell[i]] for i in (a, b))
         expected = expected - gain[of_a, of_b] / NAT
@@ -168,6 +164,7 @@ def test_a_score_is_the_sum_of_its_tables() -> None:
 def test_what_a_table_says_of_its_margins_counts_for_nothing() -> None:
     """The histograms know them better: a table that is the product but for its margins tells of no dependence."""
     score = twins_score()
+    assert score.tables.pairs[0] == (0, 1)  # the pair that depends most on each other
     a, b = (score.spreads[i].masses for i in (0, 1))
     generator = np.random.default_rng(1)
     rows, columns = generator.integers(-99, 99, len(a)), generator.integers(-99, 99, len(b))
@@ -183,9 +180,9 @@ def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
     records = records_of(make_people(300, 7), SCHEMA)
     assert np.array_equal(release.score.of(records), again.score.of(records))
     assert release.score.of(records).min() >= release.score.lowest
-    assert again.kernels().keys() == release.kernels().keys() >= {CHOICE, PAIRS}
+    assert again.kernels().keys() == release.kernels().keys() >= {SELECTION, PAIRS}
     named = run(make(public_rows=3000, mu=3.0), open_source(make_people(3000)), noise_seed=2)
-    assert "chosen in the run" in (why_none(named) or "")
+    assert "selected during the run" in (why_none(named) or "")
 
 
 @pytest.mark.parametrize(
@@ -198,8 +195,8 @@ def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
         ("pair_counts", lambda a: a[:-1]),
         ("pair_groups_0", lambda a: a * 2),
         ("pair_gain_0", lambda a: a + 2**41),
-        ("apart_1", lambda a: a[1:]),
-        ("apart_1", lambda a: a.astype(np.float64)),
+        ("pair_rarity_1", lambda a: a[1:]),
+        ("pair_rarity_1", lambda a: a.astype(np.float64)),
         ("cell_starts_0", lambda a: a[::-1].copy()),
     ],
 )
@@ -235,7 +232,7 @@ def test_the_kernel_rarity_of_a_category_in_closed_form() -> None:
     counts = np.zeros(bins.count, dtype=np.int64)
     counts[:2] = 9000, 1000
     spread = spread_of(Histograms((bins,), counts, 1e-3, 10_000.0), 0, groups=9)
-    assert spread.apart[:2] / NAT == pytest.approx(
+    assert spread.rarity[:2] / NAT == pytest.approx(
         -np.log([0.9 + 0.1 * np.exp(-3.4), 0.1 + 0.9 * np.exp(-3.4)]), rel=1e-3
     )
 
@@ -246,7 +243,7 @@ def test_a_number_is_rarer_the_farther_it_is_from_all_others() -> None:
     counts = np.zeros(bins.count, dtype=np.int64)
     counts[1] = 10_000
     spread = spread_of(Histograms((bins,), counts, 1e-3, 10_000.0), 0, groups=9)
-    numbers = spread.apart[: spread.cells.numbers] / NAT
+    numbers = spread.rarity[: spread.cells.numbers] / NAT
     nearest = int(np.argmin(numbers))
     assert np.all(np.diff(numbers[nearest:]) >= 0)
     assert np.all(np.diff(numbers[: nearest + 1]) <= 0)
@@ -277,7 +274,7 @@ def test_a_table_that_hardly_varies_is_saved_and_loaded(tmp_path: Path) -> None:
 
 def test_no_number_of_rows_makes_a_utility_overflow() -> None:
     _, score = scored()
-    huge = PairChoice.of(score.spreads, 10.0**12, score.kernels()[CHOICE].choice.rounds)  # type: ignore[union-attr]
+    huge = PairChoice.of(score.spreads, 10.0**12, score.kernels()[SELECTION].choice.rounds)  # type: ignore[union-attr]
     none, one = (huge.total(records_of(make_people(rows), SCHEMA)) for rows in (0, 1))
     moved = np.abs(huge.utilities(one, ()) - huge.utilities(none, ()))
     assert moved.max() <= huge.unit
@@ -300,12 +297,12 @@ def test_the_lowest_score_is_that_of_some_record() -> None:
     generator, groups = np.random.default_rng(1), np.array([0, 1, 2, 0, 1])
     for _ in range(5):
         spreads = tuple(
-            replace(spread, apart=generator.integers(0, 5 * NAT, 5), of_cell=groups, masses=np.ones(3))
+            replace(spread, rarity=generator.integers(0, 5 * NAT, 5), of_cell=groups, masses=np.ones(3))
             for spread in score.spreads
         )
         gains = tuple(generator.integers(-NAT, 3 * NAT, (3, 3)) for _ in score.gains)
         cells = np.indices((5,) * score.columns).reshape(score.columns, -1)
-        found = np.sum([spread.apart[c] for spread, c in zip(spreads, cells, strict=True)], axis=0)
+        found = np.sum([spread.rarity[c] for spread, c in zip(spreads, cells, strict=True)], axis=0)
         for (a, b), gain in zip(score.tables.pairs, gains, strict=True):
             found -= gain[groups[cells[a]], groups[cells[b]]]
         assert replace(score, spreads=spreads, gains=gains).lowest == found.min()
@@ -314,12 +311,12 @@ def test_the_lowest_score_is_that_of_some_record() -> None:
 def test_the_choice_that_an_audit_attacks_is_the_one_that_was_made(tmp_path: Path) -> None:
     release, measured = record_run(make(mu=5.0), make_people(1000))
     made = {m.event.name: m for m in measured}
-    total, ran = made[CHOICE].exact, made[CHOICE].statistic
+    total, ran = made[SELECTION].exact, made[SELECTION].statistic
     assert isinstance(ran, PairChoice)
     for each in (release, repsynth.Release.load(release.save(tmp_path / "release"))):
-        again = each.kernels()[CHOICE]
+        again = each.kernels()[SELECTION]
         assert isinstance(again, Chosen)
-        assert again.chosen == made[CHOICE].noisy
+        assert again.chosen == made[SELECTION].noisy
         assert len(again.chosen) >= 2
         assert (again.choice.rounds, again.choice.unit) == (ran.rounds, ran.unit)
         for k in range(ran.rounds):

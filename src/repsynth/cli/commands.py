@@ -24,8 +24,8 @@ from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, check_table_path, write_table
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.evaluation.written import evaluation_data
-from repsynth.planning.cautions import written_cautions
 from repsynth.planning.settings import settings_to_toml
+from repsynth.planning.warnings import written_warnings
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.release.describe import release_data
@@ -156,7 +156,7 @@ def synthesize(options: given.Synthesize) -> Answer:
             f"{why}. The budget is spent and the release is in {folder}: "
             f"draw a table with repsynth sample {folder} -o FILE"
         ) from None
-    warnings = [*release.warnings, *written_cautions(output, written.apostrophes)]
+    warnings = [*release.warnings, *written_warnings(output, written.apostrophes)]
     warnings += release.support().cautions(written.rows)
     where = {"release": str(folder), "output": str(output), "rows": written.rows}
     return Answer(
@@ -185,7 +185,7 @@ def sample(options: given.Sample) -> Answer:
         options, release, options.output, options.rows, ignore_rules=ignored, drawn=drawn, **asked
     )
     support, completed = release.support(ignored), options.given_rows is not None
-    warnings = [*written_cautions(options.output, written.apostrophes)]
+    warnings = [*written_warnings(options.output, written.apostrophes)]
     if not completed:
         warnings += support.cautions(written.rows)
 

@@ -23,8 +23,8 @@ from repsynth.evaluation.measures import Measure, show
 from repsynth.evaluation.written import GROUP_HEADERS, group_row, measure_row
 from repsynth.knobs import knobs_of
 from repsynth.mechanism.meter import sigma_for
-from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.plan import Plan
+from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.events import Charge, Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.ledger import Balance
 from repsynth.privacy.loss import Loss
@@ -124,7 +124,7 @@ def release(console: Console, release: Release) -> None:
     console.print(f"Model: {release.plan.model.name}.\n")
     _print_borrowed(console, release)
     _print_outliers(console, release)
-    warnings(console, [*release.warnings, *csv_cautions(release.schema)])
+    warnings(console, [*release.warnings, *csv_warnings(release.schema)])
 
 
 def _print_unit(console: Console, schema: Schema) -> None:
@@ -392,7 +392,7 @@ def _warnings(plan: Plan, rows: int) -> list[str]:
             f"a run takes about {seconds / 60:,.0f} minutes of one core; leave out columns that nobody needs, or "
             "see what another --model takes"
         )
-    return [*cautions(plan, rows), *long, *csv_cautions(plan.schema)]
+    return [*plan_warnings(plan, rows), *long, *csv_warnings(plan.schema)]
 
 
 def _outlier_weight(plan: Plan) -> float:

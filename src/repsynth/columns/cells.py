@@ -1,12 +1,12 @@
 """Cells of one column: declared values, or intervals between round numbers; special values; one for missing.
 
-The first cells follow from the schema and the noise level alone. Later ones divide them where a noisy histogram
-shows records, at round numbers that get a cell of their own: people round what they report, and codes are round.
+The first cells follow from the schema and the noise level alone. Later looks divide the cells in which a noisy
+histogram shows records. They divide them at round numbers, and each round number has its own cell, because people
+round what they report.
 """
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,33 +15,49 @@ from numpy.typing import NDArray
 from repsynth.arrays import Floats, Ints
 from repsynth.data.positions import interval_of, positions_of
 from repsynth.data.records import MISSING, Records
-from repsynth.schema import Datetime, Discrete, Numeric, Schema
+from repsynth.schema import Category, Datetime, Discrete, Numeric, Schema
 from repsynth.storage.checks import ints, require
 
 FEWEST_CELLS, MOST_CELLS = 8, 48
-MOST_FINE_CELLS = 2**14  # of a column: a bound on memory
-_NOISE_PER_CELL = 4.0  # records in a first cell, in units of its noise, were all cells equally full
-_NARROW = 1024  # values of a column whose first cells have equal width
-_AMOUNT = 1e5  # from there on, numbers of both signs have cells by magnitude: they are amounts
-_DECADES = 10  # powers of ten below the larger bound that have cells of their own
+MOST_FINE_CELLS = 2**14  # per column, which bounds the memory
+NOISE_PER_CELL = 4.0  # records per first cell, in units of its noise
+_NARROW = 1024  # columns with fewer values have first cells of equal width
+_AMOUNT = 1e5  # bounds of both signs beyond this are amounts, whose cells grow with the magnitude
+_DECADES = 10  # powers of ten below the larger bound that have cells
 
 
 @dataclass(frozen=True)
 class Bins:
-    """The cells of one column; the last one counts the missing.
+    """The cells of one column: numbers or values, then special values, then one for missing.
 
-    `starts` holds the first position of each cell of a numeric column, the special values' own cells behind the
-    others, and is None for a discrete one.
+    `starts` holds the first position of each cell of a numeric column, without the one for missing. It is None for
+    a discrete column, whose cells are its codes.
     """
 
     column: Discrete | Numeric
     starts: Ints | None
     count: int
+    """The number of cells, including the one for missing."""
+    values: int
+    """The number of cells without the one for missing."""
+    numbers: int
+    """The number of cells that hold numbers or times."""
+    ends: Ints
+    """The first position after each cell of numbers."""
+    widths: Ints
+    """The number of positions in each cell of numbers."""
+    divisible: bool
+    """Whether later looks may divide the cells."""
+    families: Ints | None = None
+    """The family of each value, where the schema declares families."""
 
     @classmethod
     def discrete(cls, column: Discrete) -> "Bins":
         """Return one cell per declared value."""
-        return cls(column, None, column.size + 1)
+        size, declared = column.size, column.families if isinstance(column, Category) else None
+        families = None if declared is None else np.array(declared, dtype=np.int64)
+        none = np.zeros(0, dtype=np.int64)
+        return cls(column, None, size + 1, size, 0, none, none, False, families)
 
     @classmethod
     def at(cls, column: Numeric, starts: Ints) -> "Bins":
@@ -51,52 +67,30 @@ class Bins:
         >>> Bins.at(Integer(name="age", min=0, max=9, special=("?",)), np.array([5, 99, 0])).starts.tolist()
         [0, 5, 10]
         """
-        inside = np.unique(starts[(starts > 0) & (starts <= column.steps)]).astype(np.int64)
-        special = column.steps + 1 + np.arange(len(column.special))
-        every = np.concatenate([[0], inside, special]).astype(np.int64)
-        return cls(column, every, len(every) + 1)
-
-    @property
-    def values(self) -> int:
-        """The number of cells without the one for missing."""
-        return self.count - 1
-
-    @cached_property
-    def numbers(self) -> int:
-        """The number of cells that hold numbers or times and no special value; numeric columns only."""
-        assert isinstance(self.column, Numeric)
-        return self.values - len(self.column.special)
-
-    @cached_property
-    def ends(self) -> Ints:
-        """The first position behind each cell of numbers; numeric columns only."""
-        assert self.starts is not None
-        assert isinstance(self.column, Numeric)
-        return np.append(self.starts[1 : self.numbers], self.column.steps + 1)
-
-    @cached_property
-    def widths(self) -> Ints:
-        """The number of positions in each cell of numbers; numeric columns only."""
-        assert self.starts is not None
-        return self.ends - self.starts[: self.numbers]
+        steps, special = column.steps, len(column.special)
+        inside = np.unique(starts[(starts > 0) & (starts <= steps)]).astype(np.int64)
+        edges = np.concatenate([[0], inside, [steps + 1]]).astype(np.int64)
+        every = np.concatenate([edges[:-1], steps + 1 + np.arange(special)])
+        divisible = steps + 1 > FEWEST_CELLS
+        return cls(column, every, len(every) + 1, len(every), len(edges) - 1, edges[1:], np.diff(edges), divisible)
 
     def of(self, records: Records) -> Ints:
+        """Return the cell of each record."""
         return records.look_up(self.column.name, self.of_codes, self.starts)
 
     def of_codes(self, codes: Ints) -> Ints:
         found = codes if self.starts is None else interval_of(codes, self.starts)
-        return np.where(codes == MISSING, self.count - 1, found)
+        return np.where(codes == MISSING, self.values, found)
 
     def parents(self, coarse: "Bins") -> Ints:
-        """Return for each cell of numbers the cell of `coarse` that it is part of."""
+        """Return for each cell of numbers the cell of `coarse` that contains it."""
         assert self.starts is not None
         assert coarse.starts is not None
-        starts = coarse.starts[: coarse.numbers]
-        return np.searchsorted(starts, self.starts[: self.numbers], side="right") - 1
+        return np.searchsorted(coarse.starts[: coarse.numbers], self.starts[: self.numbers], side="right") - 1
 
 
 def first_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Bins, ...]:
-    """Return the public cells of every learned column; the more records per noise, the finer.
+    """Return the public cells of every learned column. They are finer where there are more records per noise.
 
     >>> from repsynth.schema import Number
     >>> schema = Schema(columns=(Number(name="pay", min=0.0, max=1e6),))
@@ -111,8 +105,8 @@ def first_cells(schema: Schema, *, rows: float, sigma: float) -> tuple[Bins, ...
 
 
 def how_many_cells(rows: float, sigma: float) -> int:
-    """Return the number of first cells that a numeric column gets, about."""
-    cells = float(f"{rows / (_NOISE_PER_CELL * sigma):.6g}")  # the same, however the noise was rounded
+    """Return the approximate number of first cells of a numeric column."""
+    cells = float(f"{rows / (NOISE_PER_CELL * sigma):.6g}")  # does not depend on how the noise was rounded
     return int(np.clip(cells, FEWEST_CELLS, MOST_CELLS))
 
 
@@ -122,40 +116,42 @@ def is_divisible(column: Discrete | Numeric) -> bool:
 
 
 def public_cells(column: Numeric, most: int) -> Bins:
-    """Return cells of equal width and, where bounds are wide, as many by magnitude. Both bounds and zero get cells
-    of their own: zeros, or "500 and more", are a case apart.
+    """Return cells of equal width and, where the bounds are wide, as many that grow with the magnitude.
+
+    Both bounds and zero have cells of their own, because values such as "500 and more" are often frequent.
 
     >>> from repsynth.schema import Integer
     >>> (public_cells(Integer(name="pay", min=-10, max=2000), 8).starts - 10).tolist()
     [-10, -9, -1, 0, 1, 10, 100, 1000, 2000]
     """
-    if column.steps < most:
-        return Bins.at(column, np.arange(column.steps + 1))
-    own = [0, 1, column.steps]
+    steps = column.steps
+    if steps < most:
+        return Bins.at(column, np.arange(steps + 1))
+    own = [0, 1, steps]
     if isinstance(column, Datetime):
-        return Bins.at(column, np.concatenate([own, _round_positions(column, 0, column.steps + 1, most)]))
+        return Bins.at(column, np.concatenate([own, _round_positions(column, 0, steps + 1, most)]))
     largest, smallest = max(abs(column.min), abs(column.max)), min(abs(column.min), abs(column.max))
     both = column.min < 0 < column.max
     if both:
         zero = int(positions_of(np.zeros(1), column)[0])
         own += [zero, zero + 1]
-    if (smallest > largest / 10 and not (both and largest > _AMOUNT)) or column.steps < _NARROW:
-        return Bins.at(column, np.concatenate([own, _round_positions(column, 0, column.steps + 1, most)]))
+    if (smallest > largest / 10 and not (both and largest > _AMOUNT)) or steps < _NARROW:
+        return Bins.at(column, np.concatenate([own, _round_positions(column, 0, steps + 1, most)]))
     top = math.floor(math.log10(largest))
     low = max(math.floor(math.log10(column.unit) + 1e-9), top - _DECADES)
-    per_decade = most / ((top - low + 1) * (2 if both else 1))
-    each = int(np.clip(per_decade, 1, 9))
-    digits = np.unique(np.rint(10 ** (np.arange(each) / each))) if each < 9 else np.arange(1, 10)
+    per_decade = int(np.clip(most / ((top - low + 1) * (2 if both else 1)), 1, 9))
+    even = np.unique(np.rint(10 ** (np.arange(per_decade) / per_decade)))
+    digits = np.arange(1, 10) if per_decade == 9 else even
     sizes = np.array([float(f"{digit}e{power}") for power in range(low, top + 1) for digit in digits])
     edges = np.concatenate([-sizes, sizes])
-    edges = edges[(edges > column.min) & (edges < column.max)]
-    even = _round_positions(column, 0, column.steps + 1, most // 2)
-    return Bins.at(column, np.concatenate([positions_of(edges, column), even, own]))
+    edges = positions_of(edges[(edges > column.min) & (edges < column.max)], column)
+    return Bins.at(column, np.concatenate([edges, _round_positions(column, 0, steps + 1, most // 2), own]))
 
 
 def divided(bins: Bins, counts: Floats, *, least: float, parts: int) -> Bins:
-    """Return finer cells: each with more than `least` records is divided into about `parts` at round numbers, and
-    each of these numbers gets a cell of its own. `counts` are those of the cells of numbers.
+    """Return finer cells: cells with more than `least` records are divided into about `parts` at round numbers.
+
+    Each of these round numbers has its own cell. `counts` has the records in each cell of numbers.
 
     >>> from repsynth.schema import Integer
     >>> pay = Bins.at(Integer(name="pay", min=0, max=999), np.array([0, 100, 500]))
@@ -180,8 +176,9 @@ def divided(bins: Bins, counts: Floats, *, least: float, parts: int) -> Bins:
 
 
 def roundness_of(bins: Bins, parents: Ints) -> Ints:
-    """Return how round the number of each cell is that has one only and is part of a wider one: the last of 1, 5,
-    10, 50, 100, ... units that it is a multiple of, by its place in this list; -1 for other cells.
+    """Return how round the number of each single-number cell is, if the cell is part of a wider one; else -1.
+
+    Roundness is the index of the last of 1, 5, 10, 50, 100, ... units that divides the number.
 
     >>> from repsynth.schema import Integer
     >>> pay = Bins.at(Integer(name="pay", min=0, max=999), np.array([0, 1, 50, 51, 60, 61, 100]))
@@ -207,13 +204,15 @@ def roundness_of(bins: Bins, parents: Ints) -> Ints:
 def _round_positions(
     column: Numeric, start: int, end: int, parts: int, digits: tuple[int, ...] = (1, 2, 5)
 ) -> Ints:
-    """Return the positions of about `parts` round numbers from `start` up to `end`: multiples of 1, 2 or 5 times a
-    power of ten. Numbers are computed as their decimal notation is read, so that 0.3 lies where 0.3 lies."""
+    """Return the positions of about `parts` round numbers from `start` up to `end`.
+
+    They are multiples of one of the `digits` times a power of ten, computed as their decimal notation is read.
+    """
     if isinstance(column, Datetime):
         low, high, unit = float(start), float(end), 1.0
     else:
-        low, high = (column.min + position * column.unit for position in (start, end))
         unit = float(column.unit)
+        low, high = column.min + start * unit, column.min + end * unit
     digit, power = _round_step((high - low) / parts, unit, digits)
     times = np.arange(math.ceil(low / (digit * 10.0**power) - 1e-9), math.floor(high / (digit * 10.0**power)) + 1)
     numbers: Floats = times.astype(np.float64) * digit

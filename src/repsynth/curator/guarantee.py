@@ -26,7 +26,8 @@ from repsynth.engines.local import LocalEngine
 from repsynth.privacy.events import GaussianEvent
 from repsynth.release.release import Release
 from repsynth.schema import Schema
-from repsynth.scoring.base import NAT, Tails
+from repsynth.scoring.base import NAT
+from repsynth.scoring.rarity import SumTails
 from repsynth.scoring.stage import SCORES
 from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width, row_of, rows_of
 from repsynth.scoring.weights import FULL
@@ -106,7 +107,7 @@ def _of_persons(data: Sequence[Records], schema: Schema) -> tuple[Ints, Ints]:
 
 
 def _highest_thresholds(
-    release: Release, data: Sequence[Records], tails: Tails, low: Floats, chance: float, labels: Ints
+    release: Release, data: Sequence[Records], tails: SumTails, low: Floats, chance: float, labels: Ints
 ) -> Floats:
     """Return for each record a level, in nats, that the threshold of its label exceeds with at most this chance.
     For a person with several `labels`, it is the chance that any of their thresholds does."""
@@ -211,7 +212,7 @@ class _Reaching:
 
 
 def _count(
-    data: Sequence[Records], groups: Sequence[Ints], rows: int, tails: Tails, levels: Floats, most: float
+    data: Sequence[Records], groups: Sequence[Ints], rows: int, tails: SumTails, levels: Floats, most: float
 ) -> list[_Reaching]:
     """Return the bounds for the records of each of `rows` groups."""
     records = np.zeros(rows)

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from scipy.special import ndtri
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.columns.adaptive_histogram import occupied
+from repsynth.columns.estimation import occupied
 from repsynth.curator.infer import (
     MARKERS,
     PERSONAL,

@@ -1,10 +1,9 @@
-"""What can be asked of data: sums, choices and rounds of training.
+"""The queries that data answers: sums, selections and rounds of training.
 
-A `Statistic` is a public function of one record, summed up and released with noise. A `Choice` is a sum that is
-not released: what is released is which candidate's utility, a function of the sum, came out highest in the
-exponential mechanism. `Rounds` are sums over random samples of the records, each by a function that the earlier
-rounds have taught. Each says whether a record's part in it is scaled by its weight; where it is not, every
-record pays in full.
+A `Statistic` is a public function of one record; its sum is released with noise. A `Choice` is a sum that is not
+released: the exponential mechanism releases a candidate by its utility, a function of the sum. `Rounds` are sums
+over random samples of the records, where each function depends on the results of earlier rounds. Each query says
+whether a record's part is scaled by its weight; otherwise every record pays in full.
 """
 
 from collections.abc import Iterator
@@ -18,13 +17,13 @@ from repsynth.data.records import Records
 from repsynth.engines.base import Kernel
 
 FINEST = 2**22
-"""The largest `unit` of a statistic: known before a run, so that noise that does not fit is refused in time."""
+"""The largest `unit` of a statistic. It is known before a run, so noise that overflows is refused in time."""
 
 
 class Summed(Protocol):
-    """What all three have: a name, grid units, and whether a record's part is scaled by its weight.
+    """The common part: a name, grid units, and whether a record's part is scaled by its weight.
 
-    Sums, sensitivity and noise are in grid units; `unit` of them count as one record.
+    Sums, sensitivity and noise are in grid units; one record is `unit` of them.
     """
 
     @property
@@ -38,7 +37,7 @@ class Summed(Protocol):
 
 
 class Statistic(Summed, Protocol):
-    """A public function of one record, with integer values, summed over a batch of records."""
+    """The sum over a batch of a public function of one record with integer values."""
 
     @property
     def sensitivity(self) -> float:
@@ -49,27 +48,34 @@ class Statistic(Summed, Protocol):
 
 
 class Choice(Summed, Protocol):
-    """Some choices in a row, each by utilities that are a function of one sum over records and of the earlier
-    choices. One record moves every utility by at most `unit`, whatever was chosen before; by at most its weight
-    times `unit` if the choice is weighted."""
+    """A sequence of selections by utilities, which depend on one sum over records and on the earlier selections.
+
+    One record changes every utility by at most `unit`, whatever was selected before; by at most its weight times
+    `unit` if the choice is weighted.
+    """
 
     @property
     def rounds(self) -> int:
-        """How many choices are made at most."""
+        """The largest number of selections."""
         ...
 
     def total(self, records: Records) -> Ints: ...
 
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
-        """The utility of stopping, then that of each candidate; a candidate that is out has none: `OUT`. The sum
-        and all utilities are in `units`; one record that counts in full moves each by `units` times `unit`."""
+        """Return the utility of stopping, then that of each candidate; `OUT` excludes a candidate.
+
+        The sum and all utilities are in `units`: one record that counts in full is `units` times `unit`.
+        """
         ...
 
 
 @runtime_checkable
 class Rounds(Summed, Protocol):
-    """A training: in every round a sum over a sample, by a public function of one record that follows from what
-    was released before, earlier rounds included. `unit` is the clip norm of one record in grid units."""
+    """A training: each round sums a public function of one record over a sample.
+
+    The function depends on released values, including earlier rounds. `unit` is the clip norm of one record in
+    grid units.
+    """
 
     @property
     def sensitivity(self) -> float:
@@ -77,32 +83,32 @@ class Rounds(Summed, Protocol):
         ...
 
     def parts(self, records: Records) -> Int32s:
-        """(records, values): all that each record's part in any round is made of."""
+        """Return (records, values): the inputs of every round's function."""
         ...
 
     def kernel(self) -> Kernel:
-        """The function of this round, on rows of `parts`."""
+        """Return the function of this round, on rows of `parts`."""
         ...
 
     def advance(self, noisy: Ints) -> None:
-        """Learn from the noisy sum: the next round has another function."""
+        """Update the function with the noisy sum."""
         ...
 
     def examples(self) -> Iterator[Kernel]:
-        """Functions of some rounds, for an audit: those of the first one and of the released parameters."""
+        """Return the functions of the first round and of the released parameters, for an audit."""
         ...
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A choice that was made, and what came out of it."""
+    """A choice and its result."""
 
     choice: Choice
     chosen: tuple[int, ...]
 
 
 OUT = -(2**62)
-"""The utility of what cannot be chosen."""
+"""The utility of a candidate that cannot be selected."""
 
 
 @dataclass(frozen=True)

@@ -160,11 +160,11 @@ class Meter:
         event = ExponentialEvent(choice.name, eta, choice.rounds, choice.weighted)
         self._check(event)
         total, units = self.engine.sum(choice), self.engine.units
-        largest = choice.unit * units * self.engine.rows_per_person  # by which a person moves a utility
+        largest = choice.unit * units * self.engine.rows_per_person  # a person changes a utility by at most this
         chosen: tuple[int, ...] = ()
         while len(chosen) < choice.rounds:
             utilities = choice.utilities(total, chosen, units=units)
-            able = np.flatnonzero(utilities > OUT)  # which ones are out depends on earlier choices alone
+            able = np.flatnonzero(utilities > OUT)  # depends on earlier selections alone
             picked = choose_exponential(utilities[able], unit=largest, eta=eta, entropy=self.entropy)
             if able[picked] == 0:
                 break
@@ -180,11 +180,9 @@ class Meter:
         """
         sensitivity = rounds.sensitivity * self.engine.rows_per_person
         if event.sensitivity < sensitivity or event.weighted > rounds.weighted:
-            raise ConfigError(
-                f"{rounds.name}: planned for a smaller part of a record than it has; nothing measured"
-            )
+            raise ConfigError(f"{rounds.name}: its sensitivity is larger than planned; nothing was measured")
         if not is_training(rate=event.rate, noise=event.noise, rounds=event.rounds):
-            raise ConfigError(f"{rounds.name}: this cannot be accounted for; nothing was measured")
+            raise ConfigError(f"{rounds.name}: no accountant covers this training; nothing was measured")
         if not isinstance(self.engine, LocalEngine):
             raise ConfigError(f"{rounds.name}: a training runs on one machine; nothing was measured")
         self._check(event)

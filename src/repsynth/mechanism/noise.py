@@ -1,12 +1,11 @@
-"""The only module that draws noise, and the exponential mechanism's choices.
+"""The only module that draws noise and the selections of the exponential mechanism.
 
-A measurement of integers gets a Gaussian *rounded to integers*. For an integer x,
-round(x + N) = x + round(N), so the released value is post-processing of the continuous Gaussian
-mechanism and its Gaussian-DP account holds exactly; so it is for fractions x whose sum with N is
-rounded. What remains is to draw round(N) exactly, which
-floating point does not: here the uniform variable is a bit string that is extended until it decides
-the rounded value, so no draw depends on an approximation. A fast float path decides almost all draws
-with certified room for its error; the rest go through arbitrary precision.
+A measurement of integers gets a Gaussian *rounded to integers*. For an integer x, round(x + N) = x + round(N),
+so the released value is post-processing of the continuous Gaussian mechanism, and its Gaussian-DP account holds
+exactly. The same holds for fractions x whose sum with N is rounded. round(N) must be drawn exactly, which
+floating point does not do. Here the uniform variable is a bit string that is extended until it determines the
+rounded value. A fast float path with a certified error bound decides almost all draws; arbitrary precision
+decides the rest.
 """
 
 import math
@@ -23,22 +22,22 @@ from repsynth.errors import ConfigError
 from repsynth.privacy.events import GaussianEvent, SelectionEvent
 
 Entropy = Callable[[int], bytes]
-"""Gives that many fresh random bytes. `os.urandom`, the operating system's generator, in the product."""
+"""Returns that many random bytes. The product uses `os.urandom`, the operating system's generator."""
 
 LARGEST_SIGMA = 2.0**52
 """Noise beyond this would not fit 64-bit integers."""
 
 _DIGIT = 64
-# scipy's ndtri is good to about 1e-15 relative; a thousandfold of that still decides nearly all draws.
+# The relative error of scipy's ndtri is about 1e-15; with 1000 times that, nearly all draws are still decided.
 _NDTRI_ERROR = 1e-12
-# Below this tail probability the 63 bits of the first digit no longer fix the quantile well.
+# Below this tail probability the 63 bits of the first digit are too few to determine the quantile.
 _SHORT_TAIL = 2.0**-24
-# Exponents are exact to 1e-16 of at most some 1e3, and sums of up to 1e5 masses lose no more.
+# Exponents up to about 1e3 have a relative error of 1e-16, and sums of up to 1e5 masses lose no more.
 _CHOICE_ERROR = 1e-9
 
 
 def seeded_entropy(seed: int) -> Entropy:
-    """Bytes that anybody who knows the seed can draw again: for experiments, never for a release.
+    """Return reproducible bytes, which anyone who knows the seed can predict: for experiments only.
 
     >>> seeded_entropy(1)(4) == seeded_entropy(1)(4)
     True
@@ -56,8 +55,9 @@ def add_gaussian(
     units: int = 1,
     entropy: Entropy = os.urandom,
 ) -> tuple[Ints, GaussianEvent]:
-    """Noisy values, and the event that says what they cost. Where values are in `units`, so many make one: what
-    comes back is the nearest whole number to their quotient with noise.
+    """Return noisy values and the event with their cost.
+
+    Values are in 1/`units`: the result is the nearest integer to values / units + noise.
 
     >>> noisy, event = add_gaussian(np.array([10, 20]), name="count", sensitivity=1.0, sigma=1e-6)
     >>> noisy.tolist(), event.name
@@ -74,8 +74,8 @@ def add_gaussian(
     else:
         rest = (values % units).ravel() / units
         noise = rounded_gaussian(sigma, values.size, entropy, rest).reshape(values.shape)
-        # A sum that exceeds 64 bits has lost multiples of 2⁶⁴, and its quotient multiples of 2⁶⁴/units. Left out
-        # of every result, they make no difference between two tables.
+        # A sum beyond 64 bits is off by multiples of 2⁶⁴, and its quotient by multiples of 2⁶⁴/units. Reduce every
+        # result by them, so that they make no difference between two tables.
         whole = 2**64 // units
         noisy = (values // units + noise + whole // 2) % whole - whole // 2
     return noisy, GaussianEvent(name, sensitivity, sigma, weighted)
@@ -84,9 +84,9 @@ def add_gaussian(
 def select_counts(
     counts: Ints, *, name: str, columns: int, sigma: float, threshold: int, entropy: Entropy = os.urandom
 ) -> tuple[Ints, SelectionEvent]:
-    """The noisy counts of values that occur, 0 where they do not reach the threshold, and the event.
+    """Return the noisy counts of values that occur, 0 below the threshold, and the event.
 
-    What is below must not leave the process, nor how many values there were.
+    The caller must not release the values below the threshold, nor the number of values.
 
     >>> noisy, event = select_counts(np.array([9, 1]), name="values", columns=1, sigma=1e-6, threshold=5)
     >>> noisy.tolist(), event.threshold
@@ -99,11 +99,10 @@ def select_counts(
 
 
 def rounded_gaussian(sigma: float, size: int, entropy: Entropy = os.urandom, offset: Floats | float = 0.0) -> Ints:
-    """Exact independent draws of round(c + σ Z), Z standard normal and c an `offset` from 0 to 1, a float that is
-    exact.
+    """Return exact independent draws of round(c + σ Z), Z standard normal and c the exact `offset` from 0 to 1.
 
-    One bit is the sign; the other 63 are the first digits of the tail probability P in (0, 1/2), and
-    |Z| is its quantile. The magnitude is certain where the quantile stands clear of a half-integer.
+    One bit is the sign. The other 63 are the first digits of the tail probability P in (0, 1/2), whose quantile is
+    |Z|. The magnitude is certain if the quantile is far enough from a half-integer.
 
     >>> rounded_gaussian(1e-9, 3).tolist(), rounded_gaussian(1e-9, 2, offset=np.array([0.25, 0.75])).tolist()
     ([0, 0, 0], [0, 1])
@@ -113,7 +112,7 @@ def rounded_gaussian(sigma: float, size: int, entropy: Entropy = os.urandom, off
     tail_digits = digits & np.uint64(2**63 - 1)
     tail = (tail_digits + 0.5) * 2.0**-_DIGIT
     quantile = -ndtri(tail)
-    towards = np.broadcast_to(sign * offset, size)  # how far the offset goes the way of the sign
+    towards = np.broadcast_to(sign * offset, size)  # the offset in the direction of the sign
     value = sigma * quantile + (0.5 + towards)
     magnitude = np.floor(value)
     error = sigma * (_NDTRI_ERROR * (1 + quantile) + 2.0**-41) + 4e-16 * np.abs(value)
@@ -127,10 +126,10 @@ def rounded_gaussian(sigma: float, size: int, entropy: Entropy = os.urandom, off
 
 
 def choose_exponential(utilities: Ints, *, unit: int, eta: float, entropy: Entropy = os.urandom) -> int:
-    """An index, drawn with probability proportional to exp(η/2 × utility/unit), exactly.
+    """Return an index drawn with probability exactly proportional to exp(η/2 × utility/unit).
 
-    The uniform variable is a bit string, as for Gaussian noise: floats decide where it stands clear of a
-    boundary between two indices, arbitrary precision and more bits do where it does not.
+    The uniform variable is a bit string, as for Gaussian noise. Floats decide if it is far enough from a boundary
+    between two indices; otherwise arbitrary precision and more bits do.
 
     >>> choose_exponential(np.array([0, 10**9, 5]), unit=1, eta=1.0)
     1
@@ -156,13 +155,13 @@ def choose_exponential(utilities: Ints, *, unit: int, eta: float, entropy: Entro
 
 
 def _first_above(masses: list[mpmath.mpf], level: mpmath.mpf) -> int:
-    """The index of the first partial sum above the level; the last one at the end."""
+    """Return the index of the first partial sum above the level, or the last index."""
     above = (index for index, reached in enumerate(accumulate(masses)) if reached > level)
     return next(above, len(masses) - 1)
 
 
 def _decide(sigma: float, numerator: int, entropy: Entropy, towards: float = 0.0) -> int:
-    """The magnitude, by extending P = numerator / 2^bits with fresh bits until both its ends agree."""
+    """Return the magnitude: extend P = numerator / 2^bits with fresh bits until both its ends agree."""
     bits = _DIGIT
     while True:
         with mpmath.workprec(2 * bits + 64):
@@ -176,8 +175,10 @@ def _decide(sigma: float, numerator: int, entropy: Entropy, towards: float = 0.0
 
 
 def _cell(sigma: float, tail: mpmath.mpf, towards: float = 0.0) -> int:
-    """The integer k with Q((k + ½ − c)/σ) < tail ≤ Q((k − ½ − c)/σ), Q the normal upper tail and c how far the
-    offset goes `towards` it; of those for which that is a tail of at most a half."""
+    """Return the integer k with Q((k + ½ − c)/σ) < tail ≤ Q((k − ½ − c)/σ), where Q is the normal upper tail.
+
+    c is the offset `towards` k. Only integers whose tail is at most 1/2 are considered.
+    """
 
     def upper_tail(k: int) -> mpmath.mpf:
         return mpmath.erfc((k - mpmath.mpf(0.5) - towards) / (mpmath.mpf(sigma) * mpmath.sqrt(2))) / 2

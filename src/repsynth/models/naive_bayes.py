@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from repsynth.arrays import Arrays, Floats, Ints
-from repsynth.columns.adaptive_histogram import Histograms, to_simplex
+from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
+from repsynth.columns.estimation import to_simplex
 from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_families, pairs_with_label
-from repsynth.columns.quotas import Line, systematic
-from repsynth.columns.value_sampler import Shape
+from repsynth.columns.value_sampler import Line, Shape, systematic
 from repsynth.data.records import Records
 from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.completing import Completed, draw_each, with_given

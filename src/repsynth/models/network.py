@@ -19,8 +19,7 @@ from msgspec import Meta
 
 from repsynth.arrays import Arrays, Bools, Floats, Int32s, Ints
 from repsynth.columns.groups import NONE, Groups, choose_groups, pairs_with_label, read_groups
-from repsynth.columns.quotas import GOLDEN
-from repsynth.columns.value_sampler import Shape, shapes_of, values_of
+from repsynth.columns.value_sampler import GOLDEN, Shape, shapes_of, values_of
 from repsynth.data.records import Records
 from repsynth.errors import ConfigError
 from repsynth.models.base import Hooks, Made, Model, Resources, StoredModel, run_seconds

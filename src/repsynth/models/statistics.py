@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
-from repsynth.columns.adaptive_histogram import to_simplex
+from repsynth.columns.estimation import to_simplex
 from repsynth.columns.groups import NONE, Groups, choose_groups, coarser, how_many, how_many_coarse, of_finer
 from repsynth.data.records import Records
 from repsynth.scoring.base import Score

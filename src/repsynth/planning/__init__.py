@@ -1,6 +1,6 @@
-"""What a run will measure and what it will cost, worked out before any data is opened.
+"""Plan a run before any data is opened: what it measures and what it costs.
 
-settings   Python keywords, flags and plan.toml follow from them
+settings   the settings of a run, as keywords and in plan.toml
 plan       the charges of a run, its weight rule and its training
-cautions   what a user should know of a plan, in words
+warnings   warnings about a plan, with remedies
 """

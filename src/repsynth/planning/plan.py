@@ -12,52 +12,47 @@ from repsynth.errors import ConfigError, SchemaError
 from repsynth.models.base import Model
 from repsynth.models.marginal.model import Aim
 from repsynth.models.naive_bayes import NaiveBayes
-from repsynth.planning.cautions import cautions, csv_cautions
 from repsynth.planning.settings import PARTS, Settings
+from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.budget import Budget, make_budget
-from repsynth.privacy.events import Charge, SampledEvent
+from repsynth.privacy.events import Charge
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
 from repsynth.privacy.neighbours import LEAST_DELTA
 from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.privacy.shown import at_most
 from repsynth.schema import Schema, check_unit, schema_from_dict, schema_to_dict
-from repsynth.scoring.base import Scorer
-from repsynth.scoring.borrowed import Borrowed
-from repsynth.scoring.stage import COUNT, SCORES, look_shares
+from repsynth.scoring.stage import COUNT, SCORES, RunPlan, look_shares
+from repsynth.scoring.transfer import PriorScores
 from repsynth.scoring.weights import RULES, Rule, Targeted, check_rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a run will do. A release carries its plan, so that it is read by its own and not by later defaults."""
+class Plan(RunPlan):
+    """The measurements, weights and training of a run. A release contains its plan, not later defaults."""
 
-    schema: Schema
     settings: Settings
     budget: Budget
-    charges: dict[str, Charge]
-    """Each measurement by name, in order: stage 1's, then those of the model."""
-    rule: Rule
-    ceiling: float
-    """The largest weight above the threshold that meets the asked outlier ε."""
-    training: SampledEvent | None = None
-    """The rounds of training, with the noise that the rest of the budget allows, where the model is trained."""
-    borrowed: Borrowed | None = None
-    """Score function and threshold, where they come from an earlier release."""
+
+    def __post_init__(self) -> None:
+        for name in ("scorer", "public_rows", "outlier_fraction", "max_lost_mass", "max_model_mb"):
+            object.__setattr__(self, name, getattr(self.settings, name))
+        object.__setattr__(self, "delta", self.budget.delta)
+        object.__setattr__(self, "scale", self.budget.mu)
 
     @cached_property
     def loss(self) -> Loss:
-        """What a record loses, by its weight."""
+        """The loss of a record, by its weight."""
         return Loss.of([*self.charges.values(), *([self.training] if self.training else [])])
 
     @property
     def whole_loss(self) -> Loss:
-        """What a person loses with what the schema has cost before, where that was measured."""
+        """The loss of a person, including the cost of a measured schema."""
         return self.loss.after(Loss.of_schema(self.schema), self.delta)
 
     @property
     def steps(self) -> list[str]:
-        """The names of everything that will be charged, in order."""
+        """The names of all charges, in order."""
         return [*self.charges, *([self.training.name] if self.training else [])]
 
     @property
@@ -65,54 +60,25 @@ class Plan:
         return _model(self.settings)
 
     @property
-    def scorer(self) -> Scorer:
-        return self.settings.scorer
-
-    @property
-    def public_rows(self) -> int | None:
-        return self.settings.public_rows
-
-    @property
-    def outlier_fraction(self) -> float:
-        return self.settings.outlier_fraction
-
-    @property
-    def max_lost_mass(self) -> float | None:
-        return self.settings.max_lost_mass
-
-    @property
-    def max_model_mb(self) -> int:
-        return self.settings.max_model_mb
-
-    @property
     def mu(self) -> float | None:
-        """The whole budget in Gaussian DP; None where a model is trained, whose loss is not Gaussian."""
+        """The whole budget in Gaussian DP; None for a trained model, whose loss is not Gaussian."""
         return None if self.training else self.budget.mu
 
     @property
     def rho(self) -> float | None:
-        """The whole budget in zero-concentrated DP, where it is Gaussian."""
+        """The whole budget in zero-concentrated DP; None for a trained model."""
         return None if self.training else self.budget.rho
 
     @property
-    def scale(self) -> float:
-        """The μ that has the budget's ε at its δ: charges are shares of its square. With a training, which is not
-        Gaussian, it bounds nothing."""
-        return self.budget.mu
-
-    @property
-    def delta(self) -> float:
-        return self.budget.delta
-
-    @property
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know, in words; how many records there are counts where it is declared."""
-        return (*cautions(self, self.public_rows), *csv_cautions(self.schema))
+        """The warnings about this plan; those about the size need a declared number of records."""
+        return (*plan_warnings(self, self.public_rows), *csv_warnings(self.schema))
 
 
-def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = None) -> Plan:
-    """Check the settings, name the default model where none is named, and split the budget. With `borrowed`
-    scores, none of it goes to scoring.
+def make_plan(schema: Schema, settings: Settings, borrowed: PriorScores | None = None) -> Plan:
+    """Check the settings, choose the default model and weights if none are named, and split the budget.
+
+    With `borrowed` scores, scoring costs nothing.
 
     >>> from repsynth.schema import Boolean
     >>> schema = Schema(columns=(Boolean(name="smoker"),), one_row_per_person=True)
@@ -129,15 +95,15 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
         public_rows=settings.public_rows,
     )
     model = settings.model or default_model(schema)
+    if borrowed is not None:
+        settings = _settings_with(borrowed, schema, settings)
     weights = settings.weights or default_weights(schema, settings, budget)
     settings = msgspec.structs.replace(settings, model=model, weights=weights)
     rounds = model.rounds()
     if rounds is not None and settings.epsilon is None:
         raise ConfigError(
-            f"what training costs has no exact mu or rho; give the budget of the model {model.name} as epsilon"
+            f"the cost of training has no exact mu or rho; give the budget of the model {model.name} as epsilon"
         )
-    if borrowed is not None:
-        settings = _settings_with(borrowed, schema, settings)
     _check(schema, settings, budget)
     charges = make_charges(schema, settings, budget, scored=borrowed is None)
     plan = Plan(
@@ -162,15 +128,16 @@ def make_plan(schema: Schema, settings: Settings, borrowed: Borrowed | None = No
 
 
 def default_model(schema: Schema) -> Model:
-    """The model of a run that names none: `aim`, which needs two columns, or else `naive-bayes`."""
+    """Return the default model: `aim`, or `naive-bayes` for a single column."""
     return Aim() if len(schema.learned) > 1 else NaiveBayes()
 
 
 def default_weights(schema: Schema, settings: Settings, budget: Budget) -> Targeted:
-    """Return the weights of a run that names none: 0.2 above the threshold, and up to 0.5 where few records are
-    declared.
+    """Return the default weights: 0.2 above the threshold, and up to 0.5 if few records are declared public.
 
-    The outliers' mean count in a table of eight by eight cells must reach two standard deviations of its noise.
+    In a table of eight by eight cells, the outliers' mean weighted count should be two standard deviations of the
+    noise. The rule depends on public numbers alone: the schema, the budget, and the declared number of records.
+    Without a declared number the weight is 0.2, so declaring it never lowers a weight.
 
     >>> from repsynth.schema import Boolean
     >>> schema = Schema(columns=(Boolean(name="smoker"), Boolean(name="old")))
@@ -189,8 +156,8 @@ def default_weights(schema: Schema, settings: Settings, budget: Budget) -> Targe
     return Targeted(float(np.clip(math.ceil(200 * noise / outliers) / 100, plain.outlier_weight, 0.5)))
 
 
-def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Settings:
-    """The settings of a run whose scores come from elsewhere: what these decide cannot be asked for otherwise."""
+def _settings_with(borrowed: PriorScores, schema: Schema, settings: Settings) -> Settings:
+    """Return the settings with the scorer and fraction of prior scores; refuse any that contradict them."""
     borrowed.check_schema(schema)
     fraction, default = borrowed.threshold.fraction, Settings()
     if settings.scorer not in (default.scorer, borrowed.scorer):
@@ -199,16 +166,16 @@ def _settings_with(borrowed: Borrowed, schema: Schema, settings: Settings) -> Se
         raise ConfigError(
             "the threshold comes from an earlier release; leave the outlier fraction out. Nothing was spent"
         )
-    if not _rule(settings).uses_threshold:
+    if settings.weights is not None and not settings.weights.uses_threshold:
         raise ConfigError(
-            f"{_rule(settings).name} weights do not depend on scores: there is nothing to take from an earlier "
+            f"{settings.weights.name} weights do not depend on scores: there is nothing to take from an earlier "
             "release. Nothing was spent"
         )
     return msgspec.structs.replace(settings, scorer=borrowed.scorer, outlier_fraction=fraction)
 
 
 def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: bool = True) -> dict[str, Charge]:
-    """The μ of every measurement but training; those of scores only where these are made here."""
+    """Return the charge of every measurement except training; without `scored`, scoring has none."""
     model = _model(settings)
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer, rows = settings.scorer, schema.rows_per_person
@@ -229,7 +196,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     whole = math.fsum(share.share for share in second)
 
     def mu(share: float) -> float:
-        # Slightly less than the whole, so that no rounding on the way can exceed it.
+        # Slightly below the whole budget, so that no rounding exceeds it.
         return budget.mu * math.sqrt(share) * (1 - 1e-12)
 
     charges = {
@@ -243,17 +210,17 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
 
 
 def _model(settings: Settings) -> Model:
-    assert settings.model is not None  # a plan's settings name it
+    assert settings.model is not None  # a plan names it
     return settings.model
 
 
 def _rule(settings: Settings) -> Rule:
-    assert settings.weights is not None  # a plan's settings name it
+    assert settings.weights is not None  # a plan names them
     return settings.weights
 
 
 def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
-    """The weight at which a record loses exactly the asked ε, everything included."""
+    """Return the weight at which the whole loss of a record is the requested ε."""
     delta, loss = plan.delta, plan.whole_loss
     smallest = float(loss.epsilon_at(0.0, delta))
     allowed = mu_of(outlier_epsilon, delta - loss.failure) ** 2 - loss.floor_mu**2
@@ -289,7 +256,7 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
     least = 2 * SMALLEST_DELTA if _model(settings).rounds() else 0.0
     if schema.measured is not None and max(schema.measured.failure, least / 2) > budget.delta / 2:
         raise ConfigError(
-            f"the schema was measured with a chance of {at_most(schema.measured.failure, 3)} to fail, which "
+            f"the measurement of the schema fails with probability {at_most(schema.measured.failure, 3)}, which "
             f"leaves too little of δ = {at_most(budget.delta, 3)}; give a delta of at least "
             f"{at_most(max(2 * schema.measured.failure, least), 3)}. Nothing was spent"
         )
@@ -316,7 +283,7 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
 
 
 def _check_lost_mass(settings: Settings) -> None:
-    """What decides the weights must be one thing."""
+    """Refuse a limit on lost mass beside another setting that decides the weights."""
     rule, most = _rule(settings), settings.max_lost_mass
     if most is None:
         return
@@ -335,7 +302,7 @@ def _check_lost_mass(settings: Settings) -> None:
 
 
 def _check_that_a_release_could_be_loaded(schema: Schema, settings: Settings) -> None:
-    """Objects made in Python may hold what a file cannot, or what a schema file would be refused for."""
+    """Refuse Python objects that a file cannot hold or that a schema file could not declare."""
     for part, registry in PARTS.items():
         registry.make(getattr(settings, part))
     if Settings.load(settings.dump()) != settings:

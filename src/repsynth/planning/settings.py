@@ -1,4 +1,4 @@
-"""The settings of a run, each written once, and the same as a file: `plan.toml`."""
+"""The settings of a run, and their file `plan.toml`."""
 
 import json
 import tomllib
@@ -15,8 +15,7 @@ from repsynth.models.registry import MODELS
 from repsynth.schema.parse import read_toml
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import Scorer
-from repsynth.scoring.random import Random
-from repsynth.scoring.rarity import Rarity
+from repsynth.scoring.rarity import Random, Rarity
 from repsynth.scoring.weights import RULES, Rule, Targeted
 
 BUDGET, OUTLIERS, SPLIT, MODEL = (
@@ -25,10 +24,10 @@ BUDGET, OUTLIERS, SPLIT, MODEL = (
     "split of the budget (shares of mu²)",
     "model",
 )
-"""Groups of knobs, as `--help` shows them."""
+"""The groups of settings in `--help`."""
 
 PARTS: dict[str, Registry[Any]] = {"weights": RULES, "scorer": SCORERS, "model": MODELS}
-"""The settings that come in kinds, with knobs of their own."""
+"""The settings that are objects with their own settings."""
 
 _MOST_BYTES = 2**20
 _BUDGETS = ("epsilon", "mu", "rho")
@@ -40,7 +39,7 @@ def _knob(group: str, description: str, **bounds: Any) -> Meta:
 
 
 class Settings(Knobs, frozen=True, kw_only=True):
-    """Everything about a run but the data and its schema. Shares are shares of μ².
+    """All settings of a run except the data and its schema. Shares are shares of μ².
 
     >>> Settings.of(epsilon=1.0, model="mst", gamma=2.0, weights="hinge-exp").weights
     HingeExp(gamma=2.0)
@@ -70,7 +69,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
         ),
     ] = None
     weights: Rule | None = None
-    """None where none is named: the plan takes the default for its budget and number of records."""
+    """None means the default for the budget and the declared number of records."""
     scorer: Scorer = Rarity()
     outlier_epsilon: Annotated[
         float | None, _knob(OUTLIERS, "bring every record above the threshold to at most this", metavar="E", gt=0)
@@ -82,7 +81,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
         float | None,
         _knob(
             OUTLIERS,
-            "make weights as small as a mean lost weight of at most this allows, by the released scores",
+            "use the strongest weights whose estimated mean loss is at most M",
             metavar="M",
             gt=0,
             le=0.5,
@@ -98,19 +97,19 @@ class Settings(Knobs, frozen=True, kw_only=True):
         float, _knob(SPLIT, "for the number of records, unless it is public", metavar="S", ge=1e-6, le=0.9)
     ] = 0.005
     model: Model | None = None
-    """None where none is named: the plan takes the default for its schema."""
+    """None means the default for the schema."""
     max_model_mb: Annotated[
         int, _knob(MODEL, "memory for the tables of mst and aim, or a network", metavar="MB", ge=1, le=10**6)
     ] = 1000
 
     @classmethod
     def of(cls, **knobs: Any) -> "Settings":
-        """Settings from keywords; a knob of a model, scorer or weight rule may stand beside its name.
+        """Return settings from keywords, including the settings of a model, scorer or weight rule.
 
         None means the default.
         """
         knobs = {name: value for name, value in knobs.items() if value is not None}
-        if knobs.get("weights") == "random":  # an ablation: the weights of `targeted`, dealt out at random
+        if knobs.get("weights") == "random":  # an ablation: `targeted` weights with random scores
             if knobs.get("scorer", "random") not in ("random", Random()):
                 raise ConfigError(
                     "random weights have random scores; leave the scorer out, or choose other weights"
@@ -120,7 +119,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
         for part, registry in PARTS.items():
             mine = {name: knobs.pop(name) for name in list(knobs) if name not in own and name in registry.knobs()}
             default = cls.__struct_defaults__[cls.__struct_fields__.index(part)]
-            if mine and part not in knobs:  # a knob of its own names a part that would be chosen later
+            if mine and part not in knobs:  # such a setting determines a part that is not named
                 named = Targeted() if part == "weights" else default
                 knobs[part] = named.name if named else registry.owner(next(iter(mine)))
             if part in knobs:
@@ -130,14 +129,14 @@ class Settings(Knobs, frozen=True, kw_only=True):
         return cls(**knobs)
 
     def dump(self) -> dict[str, Any]:
-        """As plain data; what is left open is left out."""
+        """Return plain data without the settings that are None."""
         own = {knob.name: getattr(self, knob.name) for knob in knobs_of(type(self))}
         parts = {part: registry.dump(value) for part, registry in PARTS.items() if (value := getattr(self, part))}
         return {name: value for name, value in own.items() if value is not None} | parts
 
     @classmethod
     def load(cls, table: dict[str, Any]) -> "Settings":
-        """From plain data, which may be a stranger's."""
+        """Return settings from plain data, which is untrusted."""
         parts = {
             part: registry.load(table[part] if isinstance(table[part], dict) else {"name": table[part]})
             for part, registry in PARTS.items()
@@ -147,7 +146,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
 
 
 def keywords() -> dict[str, Knob]:
-    """Every knob that is not a part, by name: the settings' own, and those of all kinds of parts."""
+    """Return every setting that is not a part, by name, including those of all parts."""
     found = {knob.name: knob for knob in knobs_of(Settings)}
     for registry in PARTS.values():
         found |= {name: knob for name, (knob, _) in registry.knobs().items()}
@@ -155,7 +154,7 @@ def keywords() -> dict[str, Knob]:
 
 
 def settings_to_toml(settings: Settings) -> str:
-    """The text of a `plan.toml`.
+    """Return the text of a `plan.toml`.
 
     >>> print(settings_to_toml(Settings.of(epsilon=1.0, delta=1e-6)).splitlines()[2])
     epsilon = 1.0  # total privacy loss; 1 is strong, 10 is weak
@@ -179,7 +178,7 @@ def _lines(knobs: tuple[Knob, ...], values: Any) -> list[str]:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The keywords that a `plan.toml` holds, checked when settings are made of them."""
+    """Return the keywords in a `plan.toml`. `Settings.of` checks them."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ConfigError(f"{shown(path)}: larger than 1 MB; is this a plan?")
@@ -203,8 +202,10 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def with_given(kept: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The keywords of a file and those given beside it, which count more: another budget takes the place of the
-    file's, another part that of the file's with all its knobs, and a knob alone that of the file's part.
+    """Return the keywords of a file, overridden by those `given`.
+
+    A given budget replaces the file's. A given part replaces the file's part with all its settings; a single
+    setting of a part changes only that one.
 
     >>> kept = {"epsilon": 1.0, "weights": PARTS["weights"].make("hinge-exp", gamma=2.0)}
     >>> with_given(kept, {"rho": 0.1, "gamma": 3.0})

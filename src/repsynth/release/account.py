@@ -13,9 +13,9 @@ from repsynth.privacy.loss import Loss
 from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.privacy.shown import percent_at_most
 from repsynth.scoring.base import NAT
-from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import SCORES
 from repsynth.scoring.threshold import Threshold
+from repsynth.scoring.transfer import PriorScores
 from repsynth.scoring.weights import FULL, WeightFunction
 
 
@@ -73,7 +73,7 @@ class Privacy:
     rows: float
     threshold: Threshold | None
     weights: WeightFunction
-    borrowed: Borrowed | None = None
+    borrowed: PriorScores | None = None
     """Where scores and threshold came from; fractions of records are then those of that table."""
     schema_loss: Loss = field(default_factory=lambda: Loss(0.0, 0.0))
     """What measuring the schema on the same table cost, and the chance that two persons are taken for one."""

@@ -8,7 +8,7 @@ import msgspec
 from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Model
-from repsynth.planning.cautions import csv_cautions
+from repsynth.planning.warnings import csv_warnings
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, row_meaning
@@ -16,7 +16,7 @@ from repsynth.privacy.shown import at_most
 from repsynth.release.expected import expected_errors
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
-from repsynth.scoring.pairwise import CHOICE, PAIRS
+from repsynth.scoring.pairwise import PAIRS, SELECTION
 from repsynth.scoring.stage import COUNT, SCORES
 from repsynth.scoring.weights import RULES
 
@@ -25,7 +25,7 @@ _STAGE_ONE = {
     COARSE: "histogram of every column",
     REFINED: "weighted histograms of numbers, in finer cells where records are",
     FINE: "the same once more, finer",
-    CHOICE: "which pairs of columns depend on each other",
+    SELECTION: "which pairs of columns depend on each other",
     PAIRS: "two-way tables of these pairs, for scores",
     SCORES: "histogram of the scores",
 }
@@ -75,7 +75,7 @@ def release_data(release: Release) -> dict[str, Any]:
             for s in privacy.distribution()
         ],
         "expected_errors": _expected(release),
-        "warnings": [*release.warnings, *csv_cautions(release.schema)],
+        "warnings": [*release.warnings, *csv_warnings(release.schema)],
     }
 
 

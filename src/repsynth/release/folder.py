@@ -20,7 +20,7 @@ from repsynth.arrays import Arrays
 from repsynth.errors import ConfigError, ReleaseError, RepsynthError, has_controls, shown
 from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, borrowed_from, describe
 from repsynth.release.release import Release
-from repsynth.scoring.borrowed import Borrowed
+from repsynth.scoring.transfer import PriorScores
 from repsynth.storage.atomic import hidden, sync
 
 _MOST_BYTES = 2**28
@@ -101,7 +101,7 @@ def load_release(folder: Path) -> Release:
         _damaged(folder, "its parts do not fit each other")
 
 
-def borrow(source: Release | str | Path) -> Borrowed:
+def borrow(source: Release | str | Path) -> PriorScores:
     """Take the scores and the threshold of a release, or of its folder, which is checked in every part.
 
     >>> from repsynth import datasets, synthesize

@@ -27,9 +27,9 @@ from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Schema, schema_from_dict, schema_to_dict
-from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import COUNT, LOOKS, SCORES, StageOne, weights_of
 from repsynth.scoring.threshold import Threshold, follows, rows_of, with_threshold
+from repsynth.scoring.transfer import PriorScores
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage.checks import ints, positive, require
 
@@ -143,10 +143,10 @@ def _stage_arrays(stage: StageOne) -> Arrays:
 
 def borrowed_from(
     stage: StageOne, plan: Plan, events: tuple[Event, ...], digest: str, described: dict[str, Any]
-) -> Borrowed:
+) -> PriorScores:
     """Return the scores of a release with a threshold, from its parts."""
     assert stage.threshold is not None
-    return Borrowed(
+    return PriorScores(
         digest=digest,
         schema=stage.schema,
         scorer=plan.scorer,
@@ -180,7 +180,7 @@ def assemble(file: ReleaseFile, arrays: Arrays) -> Release:
     )
 
 
-def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> Borrowed | None:
+def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> PriorScores | None:
     """Check the release that scores came from like any other, except for its model, which is not there."""
     if file.scores_from is None:
         return None

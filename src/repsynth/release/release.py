@@ -23,8 +23,8 @@ from repsynth.data.records import Records
 from repsynth.errors import ConfigError, RepsynthWarning
 from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
 from repsynth.models.base import ModelRelease, Sampler
-from repsynth.planning.cautions import cautions, some
 from repsynth.planning.plan import Plan
+from repsynth.planning.warnings import plan_warnings, some
 from repsynth.privacy.events import Event
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import at_most
@@ -238,7 +238,7 @@ class Release:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know of the release, in words; all of it may be published."""
-        return (*cautions(self.plan, self.rows), *self._unread(), *self._labels_that_count_less())
+        return (*plan_warnings(self.plan, self.rows), *self._unread(), *self._labels_that_count_less())
 
     def _unread(self) -> Iterator[str]:
         sigma = self.stage.coarse.sigma

@@ -21,9 +21,9 @@ from repsynth.errors import ConfigError
 from repsynth.models.base import Model
 from repsynth.models.network import Autoregressive
 from repsynth.models.registry import MODELS
-from repsynth.planning.cautions import cautions, csv_cautions, fewest
 from repsynth.planning.plan import Plan, default_model, make_charges
 from repsynth.planning.settings import Settings, settings_to_toml
+from repsynth.planning.warnings import csv_warnings, fewest, plan_warnings
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import LEAST_DELTA
@@ -73,7 +73,7 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
         "models": {name: _model(schema, settings, model) for name, model in models.items()},
         "rules": {rule.name: {"threshold": rule.uses_threshold, "at": _at_threshold(rule)} for rule in rules},
         "bins": _bins(schema),
-        "csv": list(csv_cautions(schema)),
+        "csv": list(csv_warnings(schema)),
         "toml": _toml(settings, models, rules),
         "start": _start(schema, settings, release),
         "release": None if release is None else _released(schema, release),
@@ -178,7 +178,7 @@ def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
         plan = _tiny_plan(schema, settings, model)
     except ConfigError as error:
         return found | {"refused": str(error)}
-    found["cautions"] = list(cautions(plan, None))
+    found["cautions"] = list(plan_warnings(plan, None))
     return found | {"noisy": _noisy(plan)}
 
 

@@ -24,8 +24,7 @@ from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeri
 from repsynth.schema.columns import plain_number
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.pairwise import PairwiseScore
-from repsynth.scoring.random import SPAN, RandomScore
-from repsynth.scoring.rarity import RarityScore
+from repsynth.scoring.rarity import SPAN, RandomScore, RarityScore
 from repsynth.scoring.threshold import ShiftedScore
 from repsynth.scoring.weights import FULL, STEP
 
@@ -194,7 +193,7 @@ def _(score: PairwiseScore) -> dict[str, Any]:
     return {
         "kind": "pairwise",
         "cells": [_table(spread.cells) for spread in score.spreads],
-        "apart": [spread.apart.tolist() for spread in score.spreads],
+        "apart": [spread.rarity.tolist() for spread in score.spreads],
         "groups": [spread.of_cell.tolist() for spread in score.spreads],
         "pairs": [list(pair) for pair in score.tables.pairs],
         "gains": [each.tolist() for each in score.gains],

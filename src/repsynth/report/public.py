@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 import repsynth
-from repsynth.planning.cautions import csv_cautions
+from repsynth.planning.warnings import csv_warnings
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons, row_meaning
 from repsynth.privacy.shown import at_most, fixed_at_most
@@ -87,7 +87,7 @@ def public_facts(release: Release, folder: Path) -> PublicFacts:
         ),
         notes=expected.notes,
         known=tuple(_known(release)),
-        warnings=(*release.warnings, *csv_cautions(release.schema)),
+        warnings=(*release.warnings, *csv_warnings(release.schema)),
         origin=tuple(_origin(release, folder)),
         calculator=_calculator(release),
         persons="" if release.schema.person is None else of_persons(release.schema.person),

@@ -1,18 +1,18 @@
-"""Stage 1: who is an outlier. Every record pays for it in full.
+"""Stage 1: score every record and derive its weight. Every record pays for it in full.
 
-base         the protocol of a scorer;  rarity, pairwise, random: the scorers
-threshold    where outliers begin: a noisy histogram of the scores, by label where the noise allows
-weights      from scores to weights: the rules
-borrowed     scores and threshold of an earlier release
-stage        stage 1 from start to end, and what it hands over
+base         the protocols of scorers and scores
+rarity       the default scorer and random scores;  pairwise: scores of pairs of columns
+threshold    the score above which records are outliers, for each label where the noise allows
+weights      the weight rules: from scores to weights
+transfer     score function and threshold of an earlier release
+stage        stage 1 from start to end
 
-A new scorer is one file and one line below.
+A new scorer is one module and one entry below.
 """
 
 from repsynth.knobs import Registry
 from repsynth.scoring.base import Scorer
 from repsynth.scoring.pairwise import Pairwise
-from repsynth.scoring.random import Random
-from repsynth.scoring.rarity import Rarity
+from repsynth.scoring.rarity import Random, Rarity
 
 SCORERS: Registry[Scorer] = Registry("scorer", [Rarity, Pairwise, Random])

@@ -1,13 +1,12 @@
-"""The protocol of a scorer: settings that make a released, public score function of a record.
+"""The protocols of stage 1: a scorer has settings and makes a released, public score function of a record.
 
-Scores are integers in units of 2⁻¹⁶ nats. They are never released: a score is a function of the release and of
-the record.
+Scores are integers in units of 2⁻¹⁶ nats. They are never released, because they depend on the record.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from repsynth.arrays import Arrays, Floats, Ints
+from repsynth.arrays import Arrays, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data.records import Records
 from repsynth.knobs import Knobs
@@ -17,21 +16,10 @@ from repsynth.schema import Schema
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Chosen, Statistic
     from repsynth.mechanism.meter import Meter
+    from repsynth.scoring.rarity import SumTails
 
 NAT = 2**16
 """Score units in one nat."""
-
-
-class Tails(Protocol):
-    """Bounds on the score of each record before the noise is drawn, for the guaranteed loss."""
-
-    def lower(self, records: Records, chance: "float | Floats") -> Floats:
-        """Return for each record a score, in nats, that it falls below with at most this chance."""
-        ...
-
-    def exceed(self, records: Records, levels: Floats) -> Floats:
-        """Return the largest chance that each record reaches each level, in nats: (records, levels)."""
-        ...
 
 
 class Score(Protocol):
@@ -49,27 +37,29 @@ class Score(Protocol):
 
     def of(self, records: Records) -> Ints: ...
 
-    def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
-        """Return bounds that hold on the table with these true counts, and without any record or person, who adds
-        at most `most` to a cell; None where there are none."""
+    def tails(self, exact: Histograms, most: float = 1.0) -> "SumTails | None":
+        """Return bounds for the table with these true counts, or None if there are none.
+
+        They also hold without any one record or person, who adds at most `most` to a cell.
+        """
         ...
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
-        """Return the public functions that the scorer itself measured or chose by, by charge."""
+        """Return the public functions behind the scorer's own measurements, by charge."""
         ...
 
     def dump(self) -> Arrays:
-        """Return what has to be kept beside the histograms."""
+        """Return the arrays to store with the histograms."""
         ...
 
 
 class Scorer(Knobs, frozen=True):
-    """How records are scored. A new scorer is one file and one line in `SCORERS`."""
+    """How records are scored. A new scorer is one module and one entry in `SCORERS`."""
 
     choices: ClassVar[frozenset[str]] = frozenset()
-    """Which of its own measurements are choices."""
+    """The names of its own measurements that are selections."""
     no_bounds: ClassVar[str | None] = None
-    """Why its scores have no bounds before a run; None if they have."""
+    """Why its scores have no bounds before a run; None if they do."""
 
     @property
     def targets_outliers(self) -> bool:
@@ -77,11 +67,11 @@ class Scorer(Knobs, frozen=True):
         return True
 
     def shares(self, schema: Schema) -> Mapping[str, float]:
-        """Return its own measurements, as shares of μ² taken from that of the histograms; all are unweighted."""
+        """Return the shares of μ² of its own measurements, out of the histograms' share; all are unweighted."""
         return {}
 
     def sensitivity(self, schema: Schema, name: str) -> float:
-        """Return an upper bound on the sensitivity of one of its own measurements: for display."""
+        """Return an upper bound on the sensitivity of one of its own measurements, for display."""
         return 1.0
 
     def measure(

@@ -1,15 +1,15 @@
-"""A scorer that also finds rare combinations of ordinary values, in two-way tables of a few pairs of columns.
+"""A scorer that also finds rare combinations of common values, in two-way tables of a few pairs of columns.
 
-    pair choice   choose pairs of columns that depend on each other                 (charge)
-    pairs         measure their tables, in coarse groups of values                  (charge)
+    pair selection   select pairs of columns that depend on each other                 (charge)
+    pairs            measure their tables, in coarse groups of values                  (charge)
 
     s(z) = Σ over columns of a(z's value) − Σ over pairs of g(z's two values)
 
-Rarity is smoothed by a Gaussian kernel: a = −log E exp(−λ d), where d is the squared distance to the value of a
-random record of the released histogram. Numbers are in standard deviations, and two categories are 2 apart, as in
-one-hot space. g is the interaction: the log of how much more frequent such pairs of values are than the product of
-their margins, shrunk by its noise. The pairs form a forest, so that no dependence is counted twice (Chow and Liu
-1968). Tables and sums are integers, so a score does not depend on how the records are batched.
+The rarity a is smoothed by a Gaussian kernel: a = −log E exp(−λ d), where d is the squared distance to the value
+of a random record of the released histogram. Numbers are in standard deviations; the squared distance of two
+categories is 2, as in one-hot space. The interaction g is the log ratio of the pair's frequency to the product
+of its margins, shrunk by its noise. The pairs form a forest, so that no dependence counts twice (Chow and Liu
+1968). Tables and sums are integers, so a score does not depend on the batch.
 """
 
 import math
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
-from repsynth.columns.cells import Bins
+from repsynth.columns.cells import MOST_CELLS, Bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.schema import Numeric, Schema
@@ -36,26 +36,28 @@ if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Chosen, Statistic
     from repsynth.mechanism.meter import Meter
 
-CHOICE, PAIRS = "pair choice", "pairs"
+SELECTION, PAIRS = "pair selection", "pairs"
 Pair = tuple[int, int]
 
 UNIT = 2**12
 """Units in a factor of 1: smoothing matrices are integers, so utilities have an exact sensitivity."""
 
 _MOST, _HIGHEST = 2**50, 2**62  # of an expected count and of a utility: 64 bits do not overflow
-_SHARPNESS = 1.7  # λ, chosen on six tables; six values of λ combined find no more outliers
-_CELLS, _REACH = 192, 6.0  # cells of numbers, and how many standard deviations they reach beyond the records
-_GROUPS, _MOST_CELLS = 20, 2_000_000  # groups of a column, and cells of all tables: the memory of the choice
-_CHOICE_PART = 0.2  # of the share of the pairs
-_RECORDS = 40.0  # per pair, in units of the noise of one table: fewer show no interaction
+_INVERSE_BANDWIDTH = 1.7  # λ, chosen on six tables; combining six values of λ finds no more outliers
+_CELLS = 4 * MOST_CELLS  # cells of numbers
+_REACH = 6.0  # standard deviations that these cells extend beyond the records
+_GROUPS = 20  # groups of a column
+_MOST_CELLS = 2**21  # cells of all tables: the memory of the selection
+_SELECTION_PART = 0.2  # of the share of the pairs
+_RECORDS = 2.0 * _GROUPS  # per pair, by a cell's noise: twice the noise of a whole table in L2 norm
 
 
 class Pairwise(Scorer, frozen=True):
-    """How far the nearest records are, by the histograms and two-way tables of a few pairs of columns."""
+    """Smoothed rarity in the histograms and in two-way tables of a few pairs of columns."""
 
     name: ClassVar[str] = "pairwise"
-    choices: ClassVar[frozenset[str]] = frozenset({CHOICE})
-    no_bounds: ClassVar[str | None] = "the pairs of columns that scores look at are chosen in the run"
+    choices: ClassVar[frozenset[str]] = frozenset({SELECTION})
+    no_bounds: ClassVar[str | None] = "the pairs of columns in the scores are selected during the run"
     pair_share: Annotated[
         float, Meta(ge=1e-6, le=0.5, description="of the score share, for tables of pairs of columns")
     ] = 0.02
@@ -63,10 +65,10 @@ class Pairwise(Scorer, frozen=True):
     def shares(self, schema: Schema) -> Mapping[str, float]:
         if _features(schema) < 2:
             return {}
-        return {CHOICE: self.pair_share * _CHOICE_PART, PAIRS: self.pair_share * (1 - _CHOICE_PART)}
+        return {SELECTION: self.pair_share * _SELECTION_PART, PAIRS: self.pair_share * (1 - _SELECTION_PART)}
 
     def sensitivity(self, schema: Schema, name: str) -> float:
-        """Return that of as many tables as may be chosen: one cell of each."""
+        """Return the sensitivity of the largest number of tables: one cell of each."""
         return math.sqrt(_features(schema) - 1) if name == PAIRS else 1.0
 
     def measure(
@@ -78,13 +80,13 @@ class Pairwise(Scorer, frozen=True):
         charge = charges[PAIRS]
         rounds = int(np.clip(rows * charge.per_row / _RECORDS, 1, len(spreads) - 1))
         choice = PairChoice.of(spreads, rows, rounds)
-        chosen = meter.choose(choice, mu=charges[CHOICE].mu)
+        chosen = meter.choose(choice, mu=charges[SELECTION].mu)
         tables = PairTables.of(spreads, [choice.tables.pairs[k] for k in chosen], PAIRS)
         noisy = meter.measure(tables, mu=charge.mu)
         return make_score(spreads, chosen, noisy, tables.sensitivity / charge.per_row, rows)
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "PairwiseScore":
-        """Return the score of an untrusted file: its look-up tables, for pairs that can be chosen."""
+        """Return the score of an untrusted file: its look-up tables, for pairs that a run can select."""
         spreads = tuple(s.read(i, arrays) for i, s in enumerate(make_spreads(histograms, label)))
         chosen, candidates = ints(arrays["pair_chosen"], most=2**40).tolist(), all_pairs(len(spreads))
         require(all(0 <= k < len(candidates) for k in chosen), "a pair of columns is unknown")
@@ -99,61 +101,61 @@ class Pairwise(Scorer, frozen=True):
 
 @dataclass(frozen=True)
 class Spread:
-    """What the released histogram says about a column."""
+    """The smoothed rarity of a column's cells, and its groups in two-way tables: from the released histogram."""
 
     cells: Bins
-    apart: Ints
+    rarity: Ints
     """a of each cell, in score units."""
     of_cell: Ints
     """The group of each cell in two-way tables."""
     masses: Floats
-    """Of the groups."""
+    """The mass of each group."""
     close: Floats
     """exp(−λ d), averaged over the records of two groups."""
 
     @classmethod
     def of(cls, cells: Bins, masses: Floats, middles: Floats, of_cell: Ints, rows: float) -> "Spread":
-        """Make it from the mass and the group of each cell, and the middles of numbers in standard deviations.
+        """Make a spread from the mass and group of each cell, and the middles of numbers in standard deviations.
 
-        No value is rarer than a single record, so a column whose spread the noise hides does not decide alone.
+        No value is rarer than a single record. So a column whose spread is within the noise does not dominate.
         """
-        k, off = len(middles), math.exp(-2 * _SHARPNESS)  # numbers; exp(−λ d) of two other values
-        numbers = np.exp(-_SHARPNESS * (middles[:, None] - middles) ** 2)
+        k, off = len(middles), math.exp(-2 * _INVERSE_BANDWIDTH)  # numbers; exp(−λ d) of two other values
+        numbers = np.exp(-_INVERSE_BANDWIDTH * (middles[:, None] - middles) ** 2)
         near = masses + off * (masses.sum() - masses)
         near[:k] = numbers @ masses[:k] + off * masses[k:].sum()
-        apart = np.floor(-np.log(np.maximum(near, 1 / rows)) * NAT).astype(np.int64)
+        rarity = np.floor(-np.log(np.maximum(near, 1 / rows)) * NAT).astype(np.int64)
         within = np.zeros((int(of_cell.max()) + 1, cells.count))
         within[of_cell, np.arange(cells.count)] = masses + 1e-12
         within /= within.sum(axis=1, keepdims=True)
         close = off + within[:, :k] @ (numbers - off) @ within[:, :k].T
         close += (1 - off) * (within[:, k:] @ within[:, k:].T)
-        return cls(cells, apart, of_cell, np.bincount(of_cell, masses).astype(float), close)
+        return cls(cells, rarity, of_cell, np.bincount(of_cell, masses).astype(float), close)
 
     def read(self, i: int, arrays: Arrays) -> "Spread":
-        """Return it with the scores of an untrusted file: they must follow, but for a rounded unit."""
+        """Return it with the scores of an untrusted file: they must follow from it, up to one rounded unit."""
         column = self.cells.column
         if isinstance(column, Numeric):
             starts = arrays[f"cell_starts_{i}"]
             require(np.array_equal(self.cells.starts, starts), "its cells do not follow from its histograms")  # type: ignore[arg-type]
         of_cell = ints(arrays[f"pair_groups_{i}"], self.cells.count, most=2**20)
         require(np.array_equal(of_cell, self.of_cell), "its groups do not follow from its histograms")
-        apart = ints(arrays[f"apart_{i}"], self.cells.count, most=2**40)
-        require(bool(np.all(np.abs(apart - self.apart) <= 1)), "its scores do not follow from its histograms")
-        return replace(self, apart=np.minimum(apart, self.apart))
+        rarity = ints(arrays[f"pair_rarity_{i}"], self.cells.count, most=2**40)
+        require(bool(np.all(np.abs(rarity - self.rarity) <= 1)), "its scores do not follow from its histograms")
+        return replace(self, rarity=np.minimum(rarity, self.rarity))
 
 
 def make_spreads(histograms: Histograms, label: str | None) -> tuple[Spread, ...]:
-    """Return the spreads of all columns but the label: post-processing."""
+    """Return the spreads of all columns except the label: post-processing."""
     features = [i for i, bins in enumerate(histograms.bins) if bins.column.name != label]
     groups = math.isqrt(_MOST_CELLS // max(len(all_pairs(len(features))), 1))
     return tuple(spread_of(histograms, i, int(np.clip(groups, 2, _GROUPS))) for i in features)
 
 
 def spread_of(histograms: Histograms, column: int, groups: int) -> Spread:
-    """Return the spread of a column over about `groups` groups.
+    """Return the spread of a column with about `groups` groups.
 
-    Numbers have cells of equal width and groups of equal mass. The most frequent categories have their own groups,
-    and the others share one.
+    Numbers have cells of equal width and groups of equal mass. The most frequent categories have their own groups;
+    the others share one.
     """
     bins, absent = histograms.bins[column], histograms.absent_fraction(column)
     masses = np.append(histograms.probabilities[column] * (1 - absent), absent)
@@ -223,10 +225,10 @@ class PairTables:
 
 @dataclass(frozen=True)
 class PairChoice:
-    """The choice of the pairs whose smoothed table is farthest from the product of its margins.
+    """The selection of the pairs whose smoothed table is farthest from the product of its margins.
 
-    `smooth` holds for each column a public integer matrix whose columns add up to `UNIT` at most. So one record
-    moves a smoothed table by at most `UNIT`² in all its cells together, and every utility by no more.
+    `smooth` has for each column a public integer matrix whose columns sum to at most `UNIT`. So one record changes
+    the cells of a smoothed table by at most `UNIT`² in total, and every utility by no more.
     """
 
     tables: PairTables
@@ -234,30 +236,32 @@ class PairChoice:
     expected: tuple[Ints, ...]
     """The smoothed product of the released margins of each pair: public."""
     rounds: int
-    name: str = CHOICE
+    name: str = SELECTION
     unit: int = UNIT**2
     weighted: bool = False
 
     @classmethod
     def of(cls, spreads: Sequence[Spread], rows: float, rounds: int) -> "PairChoice":
-        """Return the choice among all pairs: it follows from the released histograms."""
+        """Return the selection among all pairs, which follows from the released histograms."""
         smooth = [np.floor(s.close / s.close.sum(axis=0) * UNIT).astype(np.int64) for s in spreads]
         margins = [each @ (s.masses * math.sqrt(rows)) for each, s in zip(smooth, spreads, strict=True)]
         pairs = all_pairs(len(spreads))
         products = (np.clip(np.outer(margins[a], margins[b]), 0.0, _MOST) for a, b in pairs)
         expected = tuple(np.rint(product).astype(np.int64) for product in products)
-        return cls(PairTables.of(spreads, pairs, CHOICE), tuple(smooth), expected, rounds)
+        return cls(PairTables.of(spreads, pairs, SELECTION), tuple(smooth), expected, rounds)
 
     def total(self, records: Records) -> Ints:
         return self.tables.total(records)
 
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
-        """Return each pair's distance from independence. A pair that would close a circle is out, and so is
-        stopping while another pair is left."""
+        """Return each pair's distance from independence.
+
+        A pair that would close a circle is out, and so is stopping while another pair is left.
+        """
         from repsynth.mechanism.kernels import OUT
 
         pairs = self.tables.pairs
-        # Python's integers where 64 bits may not do. Utilities are cut off, which moves no two of them apart.
+        # Python's integers if 64 bits may overflow. Cutting utilities off increases no difference.
         if units > 1 and int(total.max(initial=0)) >= 2**26:
             total = total.astype(object)
         distances = [
@@ -271,11 +275,11 @@ class PairChoice:
 
 @dataclass(frozen=True)
 class PairwiseScore:
-    """The released score function of the features: look-up tables in score units. The label is not scored."""
+    """The released score function of all columns except the label: look-up tables in score units."""
 
     spreads: tuple[Spread, ...]
     gains: tuple[Ints, ...]
-    """g of each two groups of every pair."""
+    """g of every two groups of each pair."""
     chosen: tuple[int, ...]
     counts: Ints
     rows: float
@@ -293,7 +297,7 @@ class PairwiseScore:
         """Exact: eliminate a column with a single pair left, until no pair is left."""
         least = [np.full(len(spread.masses), 2**62) for spread in self.spreads]
         for each, spread in zip(least, self.spreads, strict=True):
-            np.minimum.at(each, spread.of_cell, spread.apart)
+            np.minimum.at(each, spread.of_cell, spread.rarity)
         left = dict(zip(self.tables.pairs, self.gains, strict=True))
         while left:
             ends = [i for pair in left for i in pair]
@@ -307,14 +311,14 @@ class PairwiseScore:
         score, group = np.zeros(records.rows, dtype=np.int64), []
         for spread in self.spreads:
             cell = spread.cells.of(records)
-            score += spread.apart[cell]
+            score += spread.rarity[cell]
             group.append(spread.of_cell[cell])
         for (a, b), gain in zip(self.tables.pairs, self.gains, strict=True):
             score -= gain[group[a], group[b]]
         return score
 
     def tails(self, exact: Histograms, most: float = 1.0) -> None:
-        """Return None: which pairs are used, and in which groups, depends on the noise."""
+        """Return None: the pairs and their groups depend on the noise."""
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
         from repsynth.mechanism.kernels import Chosen
@@ -322,12 +326,12 @@ class PairwiseScore:
         if not self.chosen:
             return {}
         choice = PairChoice.of(self.spreads, self.rows, len(self.chosen))
-        return {CHOICE: Chosen(choice, self.chosen), PAIRS: self.tables}
+        return {SELECTION: Chosen(choice, self.chosen), PAIRS: self.tables}
 
     def dump(self) -> Arrays:
         arrays: Arrays = {"pair_chosen": np.array(self.chosen, dtype=np.int64), "pair_counts": self.counts}
         for i, spread in enumerate(self.spreads):
-            arrays |= {f"apart_{i}": spread.apart, f"pair_groups_{i}": spread.of_cell}
+            arrays |= {f"pair_rarity_{i}": spread.rarity, f"pair_groups_{i}": spread.of_cell}
             if spread.cells.starts is not None:
                 arrays[f"cell_starts_{i}"] = spread.cells.starts
         return arrays | {f"pair_gain_{k}": gain.ravel() for k, gain in enumerate(self.gains)}
@@ -336,7 +340,7 @@ class PairwiseScore:
 def make_score(
     spreads: tuple[Spread, ...], chosen: tuple[int, ...], noisy: Ints, sigma: float, rows: float
 ) -> PairwiseScore:
-    """Return the score function of what was released: post-processing."""
+    """Return the score function of released values: post-processing."""
     tables = PairTables.of(spreads, [all_pairs(len(spreads))[k] for k in chosen], PAIRS)
     gains = tuple(
         np.floor(gain_of(spreads[a], spreads[b], table, sigma, rows) * NAT).astype(np.int64)
@@ -346,10 +350,10 @@ def make_score(
 
 
 def gain_of(one: Spread, other: Spread, table: Ints, sigma: float, rows: float) -> Floats:
-    """Return g of each two groups, in nats.
+    """Return g of every two groups, in nats.
 
-    The histograms know the margins better than the table does, so its margins are taken out, and with them their
-    noise. No more records can be close to both values than to either.
+    The histograms know the margins better than the table, so the table's margins are removed, with their noise. No
+    more records are close to both values than to either of them.
     """
     product = rows * np.outer(one.masses, other.masses)
     expected = one.close @ product @ other.close.T

@@ -1,14 +1,15 @@
-"""The default scorer: sum over the columns how rare the record's cell is.
+"""Scorers that need the coarse histograms alone: rarity, the default, and random scores, an ablation.
 
     s(z) = Σ over columns of −log(max(count, noise / 2) / rows)
 
 `count` is the released count of the record's cell and `noise` its standard deviation. Half the noise is the
-smallest count that is used, so a cell that the noise happens to empty cannot outweigh all other columns.
+smallest count in use, so a cell that the noise empties cannot outweigh all other columns.
 
-The counts of different columns have independent noise. So the score of a record is a sum of independent parts,
-whose distributions are known before the noise is drawn: `SumTails` bounds it for the guaranteed loss.
+The counts of different columns have independent noise. A score is therefore a sum of independent parts, whose
+distributions are known before the noise is drawn. `SumTails` bounds it for the guaranteed loss.
 """
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter
 
 STEP = 1 / 128
-"""The grid of a column's part of a score, in nats. Rounding to it favours the bound, so any step is safe."""
+"""The grid of a column's part of a score, in nats. Values are rounded in favour of the bound; any step is safe."""
 
-_SLOPES = np.geomspace(0.5, 256.0, 20)  # the λ to choose from; any choice is safe
+_SLOPES = np.geomspace(0.5, 256.0, 20)  # candidates for λ; any choice is safe
 
 
 class Rarity(Scorer, frozen=True):
@@ -47,7 +48,7 @@ class Rarity(Scorer, frozen=True):
         return make_rarity(histograms, label)
 
     def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RarityScore":
-        """Return the score of an untrusted file: it must follow from its histograms, but for a rounded unit."""
+        """Return the score of an untrusted file. It must follow from the histograms, up to one rounded unit."""
         again = make_rarity(histograms, label)
         rarity = []
         for i, own in enumerate(again.rarity):
@@ -127,10 +128,10 @@ def rarity_of(counts: Floats, noise: float, rows: float) -> Floats:
 
 @dataclass(frozen=True)
 class Part:
-    """Bounds on what one column can add to a score, before the noise is drawn.
+    """Bounds on one column's part of a score, before the noise is drawn.
 
     `below` bounds the chance of less than each value of `grid`, `above` the chance of at least that value. Both
-    have one row per different true count; `kinds` is the row of each cell.
+    have one row per distinct true count; `kinds` has the row of each cell.
     """
 
     bins: Bins
@@ -157,7 +158,7 @@ def _part(exact: Histograms, i: int, grid: Floats, most: float) -> Part:
 
 
 def _grid(exact: Histograms, places: Sequence[int]) -> Floats:
-    """Return a grid over all that a cell can add, except for noise of more than ten standard deviations."""
+    """Return a grid over all values of a part, except for noise beyond ten standard deviations."""
     most = max(exact.noisy(i).max() for i in places) + 0.5 + 10 * exact.sigma
     low, high = rarity_of(np.array([most, 0.0]), exact.sigma, exact.rows)
     steps = np.arange(math.floor(low / STEP), math.floor(high / STEP) + 2)
@@ -166,21 +167,21 @@ def _grid(exact: Histograms, places: Sequence[int]) -> Floats:
 
 @dataclass(frozen=True)
 class SumTails:
-    """Tail bounds of a sum of independent parts, by Chernoff's bound.
+    """Tail bounds on a sum of independent parts, by Chernoff's bound.
 
-    P[s < x] ≤ exp(λx) Π E exp(−λ rᵢ) for every λ > 0, and likewise for the upper tail. All parts share one grid.
-    No part reaches the last value of the grid. A part that may be below the first value counts as a failure.
+    P[s < x] ≤ exp(λx) Π E exp(−λ rᵢ) for every λ > 0, and likewise for the upper tail. All parts share one grid,
+    and no part reaches its last value. A part below the first value counts as a failure.
     """
 
     columns: tuple[Part, ...]
 
     def lower(self, records: Records, chance: float | Floats) -> Floats:
-        """Return for each record a score, in nats, that it falls below with at most this chance."""
+        """Return for each record a lower bound on its score, in nats, that fails with at most this chance."""
         moments, lost = self._moments(records, -1)
         left = np.maximum(chance - lost, 0.0)
         with np.errstate(divide="ignore"):
             found: Floats = ((np.log(left)[:, None] - moments) / _SLOPES).max(axis=1)
-        found -= (len(self.columns) + 1) / NAT  # every column's part is rounded down to a unit
+        found -= (len(self.columns) + 1) / NAT  # each part is rounded down to a unit
         return found
 
     def exceed(self, records: Records, levels: Floats) -> Floats:
@@ -209,7 +210,7 @@ class SumTails:
 
 
 def _log_moments(grid: Floats, masses: Floats, side: int) -> Floats:
-    """Return log Σ mass × exp(± λ x), (rows, λ), with x at that end of each step that makes it larger."""
+    """Return log Σ mass × exp(± λ x), (rows, λ), with x at the end of each step that makes it larger."""
     ends = grid[1:] if side > 0 else grid[:-1]
     found = np.empty((len(masses), len(_SLOPES)))
     for row, mass in enumerate(masses):
@@ -218,3 +219,66 @@ def _log_moments(grid: Floats, masses: Floats, side: int) -> Floats:
         highest = exponents.max(axis=1, keepdims=True)
         found[row] = (highest + np.log(np.exp(exponents - highest).sum(axis=1, keepdims=True)))[:, 0]
     return found
+
+
+# Random scores
+
+SPAN = 8 * NAT
+"""Random scores are below it; any span works."""
+
+
+class Random(Scorer, frozen=True):
+    """A hash of the record as its score: the ablation that shows what targeting outliers is worth."""
+
+    name: ClassVar[str] = "random"
+
+    @property
+    def targets_outliers(self) -> bool:
+        return False
+
+    def measure(
+        self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
+    ) -> "RandomScore":
+        """Return hashes with a salt from the released counts: public, and different in every release."""
+        return self.load(histograms, label, {})
+
+    def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RandomScore":
+        columns = tuple(dict.fromkeys(b.column.name for b in histograms.bins if b.column.name != label))
+        digest = hashlib.sha256(histograms.counts.tobytes()).digest()
+        return RandomScore(columns, int.from_bytes(digest[:8], "little"))
+
+
+@dataclass(frozen=True)
+class RandomScore:
+    """Uniform over eight nats, by mixing the bits of a record's codes (splitmix64)."""
+
+    names: tuple[str, ...]
+    salt: int
+    lowest: int = 0
+
+    @property
+    def columns(self) -> int:
+        return len(self.names)
+
+    def of(self, records: Records) -> Ints:
+        return _hashed([records.codes[name] for name in self.names], records.rows, self.salt)
+
+    def tails(self, exact: Histograms, most: float = 1.0) -> None:
+        """Return None: the salt depends on all the noise."""
+
+    def kernels(self) -> "Mapping[str, Statistic]":
+        return {}
+
+    def dump(self) -> Arrays:
+        """Return nothing; the salt follows from the histograms."""
+        return {}
+
+
+def _hashed(columns: Sequence[Ints], rows: int, salt: int) -> Ints:
+    mixed = np.full(rows, salt, dtype=np.uint64)
+    for codes in columns:
+        mixed = (mixed ^ codes.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    return (mixed % np.uint64(SPAN)).astype(np.int64)

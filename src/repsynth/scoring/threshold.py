@@ -1,15 +1,15 @@
-"""The threshold above which records are outliers, read off a noisy histogram of the scores.
+"""The threshold above which records are outliers, from a noisy histogram of the scores.
 
-The histogram is measured and charged. It is also the public picture of who is at risk. The threshold leaves the
-requested fraction of the records above it.
+The histogram is measured and charged, and it is the public picture of who is at risk. The requested fraction of
+the records is above the threshold.
 
-With many records it is read off the noisy counts, whose bins have a fixed width. With few records it is fitted:
-the bins lie at quantiles of the scores of records drawn from the released histograms, and the real distribution
-is taken for theirs, shifted and stretched on the logit scale.
+With many records the threshold is read off the noisy counts; the bins have a fixed width. With few records it is
+fitted: the bins are quantiles of the scores of records drawn from the released histograms, and the real
+distribution is assumed to be theirs, shifted and stretched on the logit scale.
 
-What predicts the label is often rare, so a single threshold would put most of a rare label above it and weaken
-the signal. Where the noise allows, the histogram has a row for each label, at the same charge, and each label has
-its own threshold. The scores of a label are shifted, so that one number serves for all.
+Values that predict the label are often rare, so a single threshold would put most of a rare label above it and
+weaken the signal. Where the noise allows, the histogram has a row for each label, at the same charge, and each
+label has its own threshold. The scores of a label are shifted, so that one number is the threshold of all labels.
 """
 
 import math
@@ -23,28 +23,30 @@ from scipy.special import expit, logit
 
 from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.cells import MOST_CELLS
 from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Discrete
-from repsynth.scoring.base import NAT, Score, Tails
+from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Chosen, Statistic
+    from repsynth.scoring.rarity import SumTails
 
 READABLE = 200.0
-"""Records in units of a bin's noise from which on counts are read: noise then moves the fraction by some .03."""
+"""With this many records, in units of a bin's noise, counts are read: noise moves the fraction by about .03."""
 
-MOST_BINS = 48
-"""Bins of a histogram that is read; the guarantee takes the noise of all of them together."""
+FEW = READABLE / 4
+"""With this many records, in units of a bin's noise, a label's own threshold is read."""
 
-FEW = 50.0
-"""The records of a label, in units of a bin's noise, from which on its own threshold is read."""
+MOST_BINS = MOST_CELLS
+"""The largest number of bins of a histogram that is read; the guarantee uses the noise of all of them together."""
 
 CAP = 1 / 3
-"""Of the fraction: the records that stand out most in the whole table are outliers, whatever their label."""
+"""The part of the fraction that is above all thresholds: the highest scores are outliers, whatever the label."""
 
-_LABELS = 20.0  # mean records per label, in units of a bin's noise, from which on labels have rows of their own
+_LABELS = READABLE / 10  # mean records per label, in units of a bin's noise, from which on labels have rows
 _DRAWN = 20_000  # records drawn from the histograms: sampling moves a fraction by .003
 _ABOVE = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])  # drawn fractions above the edges of a histogram to fit
 _SHIFT_SD, _STRETCH_SD = 1.0, 0.3  # prior of the fit: shift in logits, log stretch
@@ -54,8 +56,8 @@ _SHIFT_SD, _STRETCH_SD = 1.0, 0.3  # prior of the fit: shift in logits, log stre
 class ScoreHistogram:
     """The statistic: each record adds one to the bin of its score.
 
-    There is a bin below the first of the `edges`, one between each two, and one from the last edge on. With a
-    `label`, every label has its own row of bins, and so have records whose label cannot be read.
+    The `edges` separate the bins; the first and the last bin are unbounded. With a `label`, every label has its
+    own row of bins, and there is one more row for records whose label cannot be read.
     """
 
     score: Score
@@ -68,23 +70,10 @@ class ScoreHistogram:
 
     def total(self, records: Records) -> Ints:
         """Return the counts, label by label."""
-        return np.bincount(self._bin(records), minlength=self._bins)
-
-    def each(self, records: Records) -> Ints:
-        """Return what each record adds: (records, bins)."""
-        added = np.zeros((records.rows, self._bins), dtype=np.int64)
-        added[np.arange(records.rows), self._bin(records)] = 1
-        return added
-
-    @property
-    def _bins(self) -> int:
-        return (len(self.edges) + 1) * (1 if self.label is None else rows_of(self.label))
-
-    def _bin(self, records: Records) -> Ints:
-        bins = self._cut.of(self.score.of(records)) + 1
+        count, bins = len(self.edges) + 1, self._cut.of(self.score.of(records)) + 1
         if self.label is None:
-            return bins
-        return row_of(records, self.label) * (len(self.edges) + 1) + bins
+            return np.bincount(bins, minlength=count)
+        return np.bincount(row_of(records, self.label) * count + bins, minlength=count * rows_of(self.label))
 
     @cached_property
     def _cut(self) -> Cut:
@@ -92,7 +81,7 @@ class ScoreHistogram:
 
 
 def row_of(records: Records, label: Discrete) -> Ints:
-    """Return the row of each record in a histogram by label; the last one where the label cannot be read."""
+    """Return the row of each record in a histogram by label: the last one if the label cannot be read."""
     codes = records.codes[label.name]
     return np.where(codes == MISSING, label.size, codes)
 
@@ -111,8 +100,9 @@ def rows_of(label: Discrete) -> int:
 class Threshold:
     """A released threshold, the noisy histogram behind it, and the fraction of records at or above it.
 
-    `counts` has one row, or one per label; then `shifts` is added to the scores of each label, so that `value` is
-    the threshold of all. `fraction_error` is one standard deviation of the fraction, from the noise alone.
+    `counts` has one row, or one per label. In the second case `shifts` is added to the scores of each label, so
+    that `value` is the threshold of all labels. `fraction_error` is the fraction's standard deviation due to the
+    noise.
     """
 
     value: int
@@ -123,18 +113,18 @@ class Threshold:
     shifts: Ints | None = None
 
     def moved_edges(self, row: int) -> Ints:
-        """Return the edges of a row's bins, shifted as its scores are."""
+        """Return the edges of a row's bins with the shift of its scores."""
         return self.edges if self.shifts is None else self.edges + self.shifts[row]
 
     def mean_weight(self, weights: WeightFunction) -> float:
         """Estimate the mean weight of the records at or above the threshold.
 
-        Counts are taken to fall with the score (isotonic regression). Cut off at zero bin by bin, the noise of
-        empty bins would add up to many records of small weight.
+        Counts are assumed to fall with the score (isotonic regression). With counts cut off at zero bin by bin,
+        the noise of empty bins would look like many records of small weight.
         """
         from scipy.optimize import isotonic_regression  # the command line starts without it
 
-        records = weighed = 0.0
+        records = weighted = 0.0
         for row, noisy in enumerate(self.counts):
             edges = self.moved_edges(row)
             starts, ends = np.maximum(edges, self.value), np.append(edges[1:], 2 * edges[-1] - edges[0])
@@ -143,15 +133,15 @@ class Threshold:
                 falling = isotonic_regression(noisy[1:][above].astype(np.float64), increasing=False).x
                 counts = np.maximum(falling, 0.0)
                 records += float(counts.sum())
-                weighed += float(counts @ weights.of((starts + ends)[above] // 2)) / FULL
-        return weighed / records if records else float(weights.of(np.array([self.value]))[0]) / FULL
+                weighted += float(counts @ weights.of((starts + ends)[above] // 2)) / FULL
+        return weighted / records if records else float(weights.of(np.array([self.value]))[0]) / FULL
 
 
 def lost_mass(threshold: Threshold, weights: WeightFunction) -> float:
-    """Estimate 1 − mean weight, from the released histogram of the scores: post-processing.
+    """Estimate 1 − mean weight from the released histogram of the scores: post-processing.
 
-    The fraction above the threshold is the requested one, or more if the noisy histogram says so, as it may where
-    labels have their own thresholds or many records share a score.
+    The fraction above the threshold is the requested one, or that of the noisy histogram if it is clearly larger.
+    It can be larger if labels have their own thresholds or many records share a score.
     """
     above = sum(
         _above(threshold.moved_edges(row), counts.astype(np.float64), threshold.value)
@@ -195,7 +185,7 @@ def _above(edges: Ints, counts: Floats, value: int) -> float:
 
 @dataclass(frozen=True)
 class ShiftedScore:
-    """A score plus the released shift of the record's label."""
+    """A score plus the released shift of its record's label."""
 
     score: Score
     label: Discrete
@@ -213,8 +203,8 @@ class ShiftedScore:
         moved: Ints = self.score.of(records) + self.shifts[row_of(records, self.label)]
         return moved
 
-    def tails(self, exact: Histograms, most: float = 1.0) -> Tails | None:
-        """Return the bounds of the unshifted score: the shifts depend on other noise."""
+    def tails(self, exact: Histograms, most: float = 1.0) -> "SumTails | None":
+        """Return the bounds of the score without the shift, which depends on other noise."""
         return self.score.tails(exact, most)
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
@@ -234,7 +224,7 @@ def with_threshold(score: Score, threshold: Threshold | None, label: Discrete | 
 
 @dataclass(frozen=True)
 class ScoreBins:
-    """The edges of the score histogram, whether its counts are read or fitted, and the label that has rows."""
+    """The edges of the score histogram, whether counts are read or fitted, and the label of its rows."""
 
     edges: Ints
     readable: bool
@@ -261,11 +251,11 @@ def choose_score_bins(
 ) -> ScoreBins:
     """Choose the bins for the noise `sigma`, from the released histograms: post-processing.
 
-    Edges to be read are multiples of a step that depends on the number of columns alone, from the lowest possible
-    score on. Real scores spread wider than drawn ones, whose columns are independent, so the edges reach twice as
+    Edges to be read are multiples of a step that depends on the number of columns alone; they begin at the lowest
+    possible score. Drawn records have independent columns, so real scores spread wider: the edges reach twice as
     far above the median.
     """
-    # A fixed seed: the same release always has the same edges.
+    # With a fixed seed the same release always has the same edges.
     drawn = score.of(histograms.draw(_DRAWN, np.random.default_rng(0)))
     signal = histograms.rows / sigma
     if not _tells_labels(label, signal):
@@ -281,12 +271,12 @@ def choose_score_bins(
 
 
 def _tells_labels(label: Discrete | None, signal: float) -> bool:
-    """Return whether `signal`, the records in units of a bin's noise, is enough for a histogram by label."""
+    """Return whether the records, in units of a bin's noise, are enough for a histogram by label."""
     return label is not None and signal >= _LABELS * label.size
 
 
 def _apart(edges: Ints) -> Ints:
-    """Separate equal quantiles: all but one of them move below the score that many records have.
+    """Separate equal quantiles: all but the last move below the common score.
 
     >>> _apart(np.array([5, 5, 5, 9])).tolist()
     [3, 4, 5, 9]
@@ -306,13 +296,13 @@ def bin_width(columns: int) -> int:
 
 
 def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
-    """Return whether a threshold from a file is the one that follows from its own histogram.
+    """Return whether a threshold from a file follows from its histogram.
 
-    Another processor may round a logarithm differently, so values may differ by a thousandth of a nat.
+    Processors round logarithms differently, so values may differ by a thousandth of a nat.
     """
     by = label if threshold.shifts is not None else None
     readable = rows / sigma >= READABLE
-    # Whether labels have rows follows from public numbers; the noise in the file is rounded.
+    # Public numbers determine whether labels have rows; the noise in the file is rounded.
     if (by is not None) not in {_tells_labels(label, off * rows / sigma) for off in (1 - 1e-9, 1 + 1e-9)}:
         return False
     if len(threshold.edges) >= MOST_BINS if readable else len(threshold.edges) != len(_ABOVE):
@@ -330,10 +320,10 @@ def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete 
 
 
 def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
-    """Read a threshold for each label, from a histogram with a row for each.
+    """Read a threshold for each label from a histogram by label.
 
-    A label with few records has the common threshold. None lies above the one that leaves a third of the fraction
-    above it in the whole table.
+    A label with few records has the common threshold. No threshold is above the score that a third of the fraction
+    exceeds in the whole table.
     """
     noisy, pooled = counts.astype(np.float64), counts.sum(axis=0).astype(np.float64)
     total = max(float(pooled.sum()), 1.0)
@@ -350,9 +340,10 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
 
 
 def _read(edges: Ints, counts: Floats, *, fraction: float, rows: float, sigma: float) -> tuple[int, float]:
-    """Interpolate in the noisy numbers of records above each edge, searched from the top down.
+    """Return the threshold and the error of its fraction, by interpolation of the noisy counts above each edge.
 
-    So the threshold is never above the lowest edge from which on all numbers stay below the target.
+    The search goes from the top down, so the threshold is never above the lowest edge from which on all these
+    counts are below the target.
     """
     above = np.cumsum(counts[::-1])[::-1][1:]  # records at or above each edge
     target = fraction * rows
@@ -368,7 +359,7 @@ def _read(edges: Ints, counts: Floats, *, fraction: float, rows: float, sigma: f
 
 
 def _fit_by_label(edges: Ints, counts: Ints, *, fraction: float, rows: float, sigma: float) -> Threshold:
-    """Fit the distribution of all records, then that of each label with another shift."""
+    """Fit the distribution of all records, then only the shift of each label."""
     noisy = counts.astype(np.float64)
     every = _Fit.of(noisy.sum(axis=0), rows=rows, sigma=sigma * math.sqrt(len(noisy)))
     common, highest = every.value(edges, fraction), every.value(edges, fraction * CAP)
@@ -379,8 +370,10 @@ def _fit_by_label(edges: Ints, counts: Ints, *, fraction: float, rows: float, si
 
 @dataclass(frozen=True)
 class _Fit:
-    """logit(real fraction above) = shift + stretch × logit(drawn fraction above): a grid of fits and their losses,
-    each minus twice the log of the posterior."""
+    """A grid of fits of logit(real fraction above) = shift + stretch × logit(drawn fraction above).
+
+    A loss is minus twice the log of the posterior.
+    """
 
     shifts: Floats
     log_stretches: Floats
@@ -395,7 +388,7 @@ class _Fit:
         return cls(shifts, log_stretches, prior)._to(counts, rows, sigma)
 
     def shifted(self, counts: Floats, *, rows: float, sigma: float) -> "_Fit":
-        """Return the best fit with another shift, to the counts of some of the records."""
+        """Fit another shift to the counts of some of the records, with the best stretch."""
         further = np.linspace(-4, 4, 81)
         stretches = np.full(len(further), self.log_stretches[self._best])
         prior = (further / _SHIFT_SD) ** 2
@@ -412,22 +405,22 @@ class _Fit:
         return int(np.argmin(self.losses))
 
     def _wanted(self, fraction: float) -> float:
-        """Return the logit of the drawn fraction above the score that this real fraction is above."""
+        """Return the logit of the drawn fraction that corresponds to this real fraction."""
         best = self._best
         return float((logit(fraction) - self.shifts[best]) / np.exp(self.log_stretches[best]))
 
     def value(self, edges: Ints, fraction: float) -> int:
-        """Return the score that this fraction of the records is above."""
+        """Return the score that this fraction of the records exceeds."""
         return int(_extrapolate(self._wanted(fraction), logit(_ABOVE)[::-1], edges[::-1].astype(np.float64)))
 
     def error(self, fraction: float) -> float:
-        """Return one standard deviation of the fraction that is above it."""
+        """Return the standard deviation of the fraction above that score."""
         plausible = np.exp(-(self.losses - self.losses.min()) / 2)
         fractions = expit(self.shifts + np.exp(self.log_stretches) * self._wanted(fraction))
         return math.sqrt(float(plausible @ (fractions - fraction) ** 2 / plausible.sum()))
 
 
 def _extrapolate(x: float, xs: Floats, ys: Floats) -> float:
-    """Interpolate linearly, and continue in a straight line beyond both ends (`xs` rising)."""
+    """Interpolate linearly, and extrapolate beyond both ends (`xs` rising)."""
     k = int(np.clip(np.searchsorted(xs, x), 1, len(xs) - 1))
     return float(ys[k - 1] + (ys[k] - ys[k - 1]) * (x - xs[k - 1]) / (xs[k] - xs[k - 1]))

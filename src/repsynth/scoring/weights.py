@@ -21,39 +21,39 @@ FULL = 2**12
 STEP = NAT // 64
 """Score units in a step of the table of weights."""
 
-_STEPS = 64 * 64  # of the table: 64 nats; higher scores share the last weight
+_STEPS = 64 * 64  # of the table: 64 nats; higher scores have the last weight
 _SPANS = (0.0, 1 / 64, 0.3, 1.0, 2.7, 8.0, 19.3, 40.0, 97.0)  # spans at which a custom rule is tried
 
 
 class Rule(Knobs, frozen=True):
-    """A weight rule; by default every record has weight 1. A new rule is one class and one line in `RULES`.
+    """A weight rule; the default is weight 1 for every record. A new rule is one class and one entry in `RULES`.
 
     `above` is the score minus the threshold, `span` the threshold minus the lowest possible score, both in nats.
     Weights never rise with the score.
     """
 
     uses_threshold: ClassVar[bool] = True
-    """Whether the threshold has to be measured."""
+    """Whether the rule needs a threshold."""
     from_lowest: ClassVar[bool] = False
-    """Whether weights fall from the lowest possible score on, instead of from the threshold on."""
+    """Whether weights fall from the lowest possible score on, not from the threshold on."""
     by_distance: ClassVar[bool] = False
-    """Whether a weight depends on the distance from the threshold alone, so that it can be guaranteed."""
+    """Whether a weight depends only on the distance from the threshold, so that it can be guaranteed."""
     strength: ClassVar[str | None] = None
-    """The knob that `of_strength` sets, where there is one."""
+    """The setting that `of_strength` changes, if there is one."""
     equalizes: ClassVar[bool] = False
-    """Whether the model should give all records the same influence."""
+    """Whether the model gives all records the same influence."""
 
     def weight(self, above: Floats, span: float) -> Floats:
         """Return the weights at these scores."""
         return np.ones_like(above)
 
     def at_most(self, weight: float) -> "Rule":
-        """Return the rule for a ceiling on the weights above the threshold; most rules are cut off as they are."""
+        """Return the rule for a ceiling on the weights above the threshold. Most rules are cut off unchanged."""
         return self
 
     def of_strength(self, strength: float) -> "Rule":
-        """Return the rule of this strength, from 0 (weights of about 1) to 1 (as small as they get); weights never
-        rise with the strength."""
+        """Return the rule of this strength, from 0 (weights near 1) to 1 (the smallest weights), without ever
+        raising a weight as the strength grows."""
         raise TypeError(f"{type(self).__name__} has no strength")
 
 
@@ -69,7 +69,7 @@ class Uniform(Rule, frozen=True):
 
 
 class Equalize(Rule, frozen=True):
-    """Every record has the same influence: the model clips all contributions to the smallest one.
+    """The same influence for every record: the model clips all contributions to the smallest one.
 
     >>> Equalize().uses_threshold
     False
@@ -101,9 +101,9 @@ class HingeExp(Rule, frozen=True):
 
 
 class Cap(Rule, frozen=True):
-    """τ / (s + τ), the score s counted from the lowest possible one, τ the threshold on that scale.
+    """τ / (s + τ), where the score s and the threshold τ are measured from the lowest possible score.
 
-    The most ordinary record has weight 1, a record at the threshold one half.
+    The most ordinary record has weight 1, a record at the threshold 1/2.
 
     >>> Cap().weight(np.array([-8.0, 0.0, 8.0]), span=8.0).round(3).tolist()
     [1.0, 0.5, 0.333]
@@ -118,8 +118,9 @@ class Cap(Rule, frozen=True):
 
 
 class Targeted(Rule, frozen=True):
-    """1 up to the threshold and a single smaller weight above it, so all outliers have the same loss (REPS,
-    Proposition 1). A requested outlier ε determines the weight; the default is a fifth.
+    """1 up to the threshold and one smaller weight above it, so all outliers have the same loss (REPS, Prop. 1).
+
+    A requested outlier ε determines the weight; the default is 1/5.
 
     >>> Targeted().weight(np.array([-1.0, 1.0, 9.0]), span=8.0).tolist()
     [1.0, 0.2, 0.2]
@@ -178,7 +179,7 @@ class WeightFunction:
 
     @property
     def weighted(self) -> bool:
-        """Whether some record may weigh less than others."""
+        """Whether some weights are below 1."""
         return bool(self.table.min() < FULL)
 
     def of(self, scores: Ints) -> Ints:
@@ -187,15 +188,14 @@ class WeightFunction:
         return np.where(step < 0, FULL, self.table[np.maximum(step, 0)])
 
     def is_about(self, other: "WeightFunction") -> bool:
-        """Return whether it is the same function up to one unit: another processor may round differently."""
+        """Return whether it is the same function up to one unit, because processors round differently."""
         if abs(self.start - other.start) > 1 or max(len(self.table), len(other.table)) > _STEPS:
             return False
         starts = np.arange(_STEPS) * STEP
         return bool(np.all(np.abs(self.of(self.start + starts) - other.of(other.start + starts)) <= 1))
 
     def or_larger(self, other: "WeightFunction") -> "WeightFunction":
-        """Return the larger of two weights at every score, for functions that are about the same: the loss stated
-        from it is never too small.
+        """Return the larger weight at every score of two similar functions, so that a loss is never understated.
 
         >>> one, other = WeightFunction(0, np.array([7, 5])), WeightFunction(0, np.array([7, 6]))
         >>> one.or_larger(other).table.tolist()
@@ -215,7 +215,7 @@ def make_weights(rule: Rule, *, threshold: int, lowest: int, ceiling: float = 1.
     """
     start = min(lowest, threshold) if rule.from_lowest else threshold
     ends = start + (np.arange(_STEPS) + 1) * STEP
-    ends[-1] = start + 2**50  # the last step holds every score beyond
+    ends[-1] = start + 2**50  # the last step has all higher scores
     weights = rule.weight((ends - threshold) / NAT, max(threshold - lowest, 0) / NAT)
     capped = np.where(ends > threshold, np.minimum(weights, ceiling), weights)
     # NaN from a rule counts as weight 0.
@@ -239,11 +239,11 @@ def check_rule(rule: Rule) -> None:
 
 
 def fault_of(rule: Rule) -> str | None:
-    """Return what is wrong with a rule, as words that follow its name; None if nothing is.
+    """Return what is wrong with a rule, as words that follow its name, or None.
 
     >>> fault_of(Cap())
     """
-    ends = np.append((np.arange(_STEPS) + 1) / 64, 2.0**50 / NAT)  # as weights are tabulated from the threshold on
+    ends = np.append((np.arange(_STEPS) + 1) / 64, 2.0**50 / NAT)  # the scores at which weights are tabulated
     seen = []
     for span in _SPANS:
         above = np.concatenate([np.arange(-span, 0.0, 1 / 64), ends])

@@ -14,11 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.columns.adaptive_histogram import Histograms, to_simplex
+from repsynth.columns.adaptive_histogram import Histograms
+from repsynth.columns.estimation import posterior_means, to_simplex
 from repsynth.columns.groups import Groups
-from repsynth.columns.mixture import posterior_means
-from repsynth.columns.quotas import Line, Quotas, systematic
-from repsynth.columns.value_sampler import Shape, shapes_of, values_of
+from repsynth.columns.value_sampler import Line, Quotas, Shape, shapes_of, systematic, values_of
 from repsynth.data.records import Records, join
 from repsynth.models.completing import Completed, draw_each, with_given
 from repsynth.models.statistics import Domain, NoisyTable, Pair, by_precision

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.cells import Bins
-from repsynth.columns.quotas import Line, Quotas
-from repsynth.columns.value_sampler import Shape
+from repsynth.columns.value_sampler import Line, Quotas, Shape
 from repsynth.schema import Integer, Number
 
 TOP = 2**32

@@ -1,6 +1,6 @@
-"""What a user should know of a run, in words: what will happen, and what to do about it.
+"""Warnings about a run, with remedies.
 
-All of it follows from the public schema, the settings and a number of records, so it may be published.
+They follow from the public schema, the settings and a number of records, so they may be published.
 """
 
 import math
@@ -17,38 +17,38 @@ from repsynth.schema.formats import IdFormat
 if TYPE_CHECKING:
     from repsynth.planning.plan import Plan
 
-_NAMED = 3
 _FORMULAS = "which a spreadsheet would run as formulas"
 
 
-def cautions(plan: "Plan", rows: float | None) -> tuple[str, ...]:
-    """What to know of a run of this plan; `rows` is the number of records: expected, declared or released, None
-    where nobody knows.
+def plan_warnings(plan: "Plan", rows: float | None) -> tuple[str, ...]:
+    """Return the warnings about a run of this plan.
+
+    `rows` is the expected, declared or released number of records, None if it is unknown.
 
     >>> from repsynth.planning.plan import make_plan
     >>> from repsynth.planning.settings import Settings
     >>> region = Category(name="region", values=("north", "south"))
     >>> schema = Schema(columns=(Id(name="person"), region), one_row_per_person=True)
-    >>> cautions(make_plan(schema, Settings.of(epsilon=1.0)), rows=1000)
-    ("column 'person' is not learned but numbered anew: 1, 2, 3, ...",)
+    >>> plan_warnings(make_plan(schema, Settings.of(epsilon=1.0)), rows=1000)
+    ("column 'person' is not learned; the ids are numbered 1, 2, 3, ...",)
     """
     found = [] if rows is None else [*_of_size(plan, rows)]
     if plan.schema.measured is not None:
         whole, delta = at_most(plan.whole_loss.epsilon(plan.delta)), at_most(plan.delta, 3)
-        found.append(f"with the measuring of its schema the table has lost ε = {whole} at δ = {delta} in all")
+        found.append(f"the run and the measured schema together cost ε = {whole} at δ = {delta}")
     found += plan.model.cautions(plan.schema)
     if not plan.scorer.targets_outliers:
-        found.append("the small weights are dealt out at random: outliers are not protected")
+        found.append("small weights are assigned at random: outliers are not protected")
     ids = [f"'{column.name}'" for column in plan.schema.columns if isinstance(column, Id) and not column.is_text]
     if ids:
-        found.append(f"{some_columns(ids)} not learned but numbered anew: 1, 2, 3, ...")
+        found.append(f"{some_columns(ids)} not learned; the ids are numbered 1, 2, 3, ...")
     return tuple(found)
 
 
-def csv_cautions(schema: Schema) -> tuple[str, ...]:
-    """What of a schema a CSV file cannot hold as it is.
+def csv_warnings(schema: Schema) -> tuple[str, ...]:
+    """Return the warnings about names and values that a CSV file cannot hold unchanged.
 
-    >>> csv_cautions(Schema(columns=(Category(name="region", values=("north", "south")),)))
+    >>> csv_warnings(Schema(columns=(Category(name="region", values=("north", "south")),)))
     ()
     """
     from repsynth.data.write import takes_apostrophe
@@ -67,10 +67,10 @@ def csv_cautions(schema: Schema) -> tuple[str, ...]:
     return (f"a CSV file gets apostrophes before names or values of {some_columns(names, None)}, {_FORMULAS}",)
 
 
-def written_cautions(path: Path, apostrophes: Mapping[str, int]) -> tuple[str, ...]:
-    """What was changed in a file that was written: how many cells of which columns have got an apostrophe.
+def written_warnings(path: Path, apostrophes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the warnings about changed cells in a written file: those that start with an apostrophe.
 
-    >>> written_cautions(Path("out.csv"), {"note": 12})[0][:58]
+    >>> written_warnings(Path("out.csv"), {"note": 12})[0][:58]
     "out.csv: an apostrophe stands before 12 cells of column 'n"
     """
     if not apostrophes:
@@ -81,7 +81,7 @@ def written_cautions(path: Path, apostrophes: Mapping[str, int]) -> tuple[str, .
 
 
 def some_columns(names: Sequence[str], verbs: tuple[str, str] | None = ("is", "are")) -> str:
-    """The start of a sentence about some columns.
+    """Return the start of a sentence about some columns.
 
     >>> some_columns(["a"]), some_columns(list("abcdef"), None)
     ('column a is', 'columns a, b, c and 3 more')
@@ -92,14 +92,14 @@ def some_columns(names: Sequence[str], verbs: tuple[str, str] | None = ("is", "a
 
 
 def some(names: Sequence[str]) -> str:
-    """The first few names, and how many there are besides."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    """Return the first three names and the number of the others."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
 
 
 def fewest(column: Category) -> float:
-    """So many records, in units of the noise of a bin, must be there on average for each value; in families, for
-    the sum over each of them.
+    """Return the smallest number of records, in units of a bin's noise, at which a column is not mostly noise.
+
+    The mean value, or the sum over a mean family, then has as many records as its noise.
 
     >>> fewest(Category(name="code", values=("A1", "A2", "B1", "B2")))
     4.0
@@ -109,9 +109,8 @@ def fewest(column: Category) -> float:
 
 
 def _of_size(plan: "Plan", rows: float) -> Iterator[str]:
-    """What the noise leaves of so many records."""
+    """Yield the warnings that depend on the number of records."""
     sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[COARSE].per_row)
-    # Of a value with fewer records than its noise nothing is learned; on average, all values are such.
     noisy = [c for c in plan.schema.learned if isinstance(c, Category) and rows < sigma * fewest(c)]
     if rows < 4 * sigma:
         yield (

@@ -11,8 +11,8 @@ import repsynth
 from repsynth.errors import RepsynthWarning
 from repsynth.mechanism.meter import sigma_for
 from repsynth.pipeline.run import run
-from repsynth.planning.cautions import cautions, csv_cautions, some_columns
 from repsynth.planning.plan import Plan
+from repsynth.planning.warnings import csv_warnings, plan_warnings, some_columns
 from repsynth.schema import Boolean, Category, Id, Integer, Schema
 
 AGE, SMOKER = Integer(name="age", min=18, max=99), Boolean(name="smoker")
@@ -34,7 +34,7 @@ def noise_of(plan: Plan) -> float:
 def test_an_ordinary_plan_has_no_cautions() -> None:
     for model in ("naive-bayes", "mst"):
         plan = plan_of(category("region", 5), model=model, public_rows=20_000)
-        assert cautions(plan, 20_000) == plan.warnings == ()
+        assert plan_warnings(plan, 20_000) == plan.warnings == ()
 
 
 def test_without_a_label_a_model_that_needs_one_says_so() -> None:
@@ -48,23 +48,23 @@ def test_without_a_label_a_model_that_needs_one_says_so() -> None:
 
 
 def test_values_with_fewer_records_than_their_noise_are_named() -> None:
-    (said,) = cautions(plan_of(category("code", 3000)), 3000)
+    (said,) = plan_warnings(plan_of(category("code", 3000)), 3000)
     assert said.startswith("column 'code' (3,000 values) has fewer records per value")
-    assert cautions(plan_of(category("code", 3000), delta=1e-9), 3_000_000) == ()
+    assert plan_warnings(plan_of(category("code", 3000), delta=1e-9), 3_000_000) == ()
 
 
 def test_the_noise_alone_decides_what_is_mostly_noise() -> None:
     plan = plan_of(category("code", 50))
     limit = 50 * noise_of(plan)
-    assert cautions(plan, 1.01 * limit) == ()
-    assert "'code' (50 values)" in cautions(plan, 0.99 * limit)[0]
+    assert plan_warnings(plan, 1.01 * limit) == ()
+    assert "'code' (50 values)" in plan_warnings(plan, 0.99 * limit)[0]
     larger = plan_of(category("code", 50), epsilon=2.0)
-    assert cautions(larger, 0.99 * limit) == ()
+    assert plan_warnings(larger, 0.99 * limit) == ()
 
 
 def test_of_many_columns_a_few_are_named() -> None:
     plan = plan_of(*(category(f"c{k}", 900) for k in range(5)))
-    (said,) = cautions(plan, 3000)
+    (said,) = plan_warnings(plan, 3000)
     assert "'c0' (900 values), 'c1' (900 values), 'c2' (900 values) and 2 more have" in said
     assert "c3" not in said
     assert some_columns(["a", "b", "c"]) == "columns a, b, c are"
@@ -72,21 +72,21 @@ def test_of_many_columns_a_few_are_named() -> None:
 
 def test_where_noise_drowns_all_no_column_is_singled_out() -> None:
     plan = plan_of(category("code", 3000), model="naive-bayes")
-    (said,) = cautions(plan, 3 * noise_of(plan))
+    (said,) = plan_warnings(plan, 3 * noise_of(plan))
     assert said.startswith("noise drowns the data")
-    assert "noise drowns" not in " ".join(cautions(plan, 5 * noise_of(plan)))
+    assert "noise drowns" not in " ".join(plan_warnings(plan, 5 * noise_of(plan)))
 
 
 def test_a_delta_beyond_one_over_the_records_is_warned_of() -> None:
     plan = plan_of(delta=1e-3)
-    assert any("delta is larger" in said for said in cautions(plan, 2000))
-    assert not any("delta is larger" in said for said in cautions(plan, 900))
+    assert any("delta is larger" in said for said in plan_warnings(plan, 2000))
+    assert not any("delta is larger" in said for said in plan_warnings(plan, 900))
 
 
 def test_what_a_model_says_of_the_size_joins_the_list() -> None:
     plan = plan_of(model="mst")
-    assert any("naive-bayes does better" in said for said in cautions(plan, 150))
-    assert not any("naive-bayes does better" in said for said in cautions(plan, 15_000))
+    assert any("naive-bayes does better" in said for said in plan_warnings(plan, 150))
+    assert not any("naive-bayes does better" in said for said in plan_warnings(plan, 15_000))
 
 
 def test_the_number_of_records_counts_where_it_is_declared() -> None:
@@ -96,7 +96,7 @@ def test_the_number_of_records_counts_where_it_is_declared() -> None:
 
 def test_ids_are_said_to_be_numbered_anew() -> None:
     assert plan_of(Id(name="person")).warnings == (
-        "column 'person' is not learned but numbered anew: 1, 2, 3, ...",
+        "column 'person' is not learned; the ids are numbered 1, 2, 3, ...",
     )
     (said,) = plan_of(Id(name="person"), Id(name="visit")).warnings
     assert "columns 'person', 'visit' are not learned" in said
@@ -118,7 +118,7 @@ def test_random_weights_are_said_to_protect_nobody() -> None:
     ],
 )
 def test_what_a_csv_file_cannot_hold_is_known_from_the_schema(column: Category | Integer, told: bool) -> None:
-    assert bool(csv_cautions(Schema(one_row_per_person=True, columns=(AGE, column)))) is told
+    assert bool(csv_warnings(Schema(one_row_per_person=True, columns=(AGE, column)))) is told
     assert any("apostrophes" in said and column.name in said for said in plan_of(column).warnings) is told
 
 
@@ -148,7 +148,7 @@ def test_synthesize_warns_once_of_each_where_it_was_called(seeded: None) -> None
 def test_what_is_known_before_stops_a_run_where_warnings_are_errors() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(RepsynthWarning, match="numbered anew"):
+        with pytest.raises(RepsynthWarning, match="ids are numbered"):
             repsynth.synthesize("no such file.csv", WITH_ID, epsilon=8.0)
 
 
