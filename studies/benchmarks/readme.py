@@ -20,6 +20,7 @@ RESULTS = (
     "protection",
     "frontier",
     "models",
+    "columns",
     "synthesizers",
     "values",
     "growth",
