@@ -21,6 +21,7 @@ RESULTS = (
     "frontier",
     "models",
     "columns",
+    "codes",
     "synthesizers",
     "values",
     "growth",
