@@ -16,7 +16,19 @@ from typing import Any
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"
 _NO_BENCHMARK = {"__init__", "judge", "readme"}
-RESULTS = ("protection", "frontier", "synthesizers", "values", "growth", "scale", "persons", "ablation")
+RESULTS = (
+    "protection",
+    "frontier",
+    "models",
+    "columns",
+    "codes",
+    "synthesizers",
+    "values",
+    "growth",
+    "scale",
+    "persons",
+    "ablation",
+)
 HEADINGS = {"cpu": "CPU s", "GB": "boosting"}
 MEASURES = ("cpu", "LR", "GB", "1-way", "2-way", "k-marginal")
 TITLES = {"adult": "Adult", "nist": "NIST national", "bikes": "bikes"}
