@@ -37,7 +37,6 @@ from repsynth.engines.work import (
     added,
     carried_out,
     picked,
-    settled,
 )
 from repsynth.errors import ConfigError, DataError
 from repsynth.mechanism.kernels import Count
@@ -86,15 +85,11 @@ class PretendedParts:
     def __len__(self) -> int:
         return len(self.parts)
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "PretendedParts":
-        asked = list(self._each(ask))
-        columns = [[picked(found, hand) for found in asked] for hand in range(hands)]
-        replied = list(PretendedParts(self.cluster, list(map(cloudpickle.dumps, columns)))._each(reply))
-        told = [
-            settled(_sent(settle), cloudpickle.loads(part), [picked(found, number) for found in replied], number)
-            for number, part in enumerate(self.parts)
-        ]
-        return PretendedParts(self.cluster, [cloudpickle.dumps(found) for found in told])
+    def shuffled(self, split: Task, join: Task, places: int) -> "PretendedParts":
+        messages = list(self._each(split))
+        columns = [[picked(found, place) for found in reversed(messages)] for place in range(places)]
+        joined = PretendedParts(self.cluster, list(map(cloudpickle.dumps, columns)))._each(join)
+        return PretendedParts(self.cluster, list(map(cloudpickle.dumps, joined)))
 
     def added(self, task: Task) -> Any:
         found = list(self._each(task))
@@ -282,7 +277,7 @@ class Lying:
     def __len__(self) -> int:
         return 2
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "Lying":
+    def shuffled(self, split: Task, join: Task, places: int) -> "Lying":
         return self
 
     def added(self, task: Task) -> Any:
@@ -317,6 +312,7 @@ def test_what_a_worker_raises_comes_back_as_one_line_without_data() -> None:
     assert "ValueError" in found.message
     assert "\n" not in found.message
     assert carried_out(fails, Failed("before"), 0) == Failed("before")
+    assert carried_out(fails, [0, Failed("one of them")], 0) == Failed("one of them")
     assert added([np.zeros(1), Failed("one"), Failed("two")]) == Failed("one")
 
 

@@ -16,13 +16,13 @@ from repsynth.data.fingerprints import SEED_BYTES
 from repsynth.data.records import UNITS, Records, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
-from repsynth.engines.counting import Ask, ByCount, EncodeOwned, FirstCount, Reply, Settle
+from repsynth.engines.counting import EncodePersons, FirstVersion, OfVersion, Settle, SplitRows
 from repsynth.engines.work import EncodeCompact, Failed, Look, Task, Total
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Person, Schema
 
 FAN_IN = 8  # how many sums are added by one task
-HANDS = 32  # by how many tasks persons are counted at most: each part sends something to each of them
+PLACES = 64  # parts of a table with persons at most: each partition sends a message to each of them
 
 
 class Parts(Protocol):
@@ -34,12 +34,9 @@ class Parts(Protocol):
         """What a task finds in each part, added up in a tree; why, where one failed."""
         ...
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "Parts":
-        """Exchange messages between parts, and keep what each part makes of the answers.
-
-        `ask` turns a part into one question per hand. `reply` turns the questions to one hand, in the order of the
-        parts, into one answer each. `settle` turns a part and its answers, in the order of the hands, into the
-        new part."""
+    def shuffled(self, split: Task, join: Task, places: int) -> "Parts":
+        """Shuffle the table into new parts. `split` turns a part into one message for each place, and `join` turns
+        the messages to one place, in any order, into a new part. The old parts are let go."""
         ...
 
 
@@ -74,11 +71,10 @@ class ClusterEngine:
             if framed:
                 return cls(cluster.frame(source, EncodeCompact(schema)))
             return cls(_pieces(cluster, source, cluster.encoding(schema)))
-        encode = EncodeOwned(schema, person, os.urandom(SEED_BYTES))
-        owned = cluster.frame(source, encode) if framed else _pieces(cluster, source, encode)
-        hands = min(len(owned), HANDS)
-        settled = owned.exchanged(Ask(hands), Reply(person.rows, len(owned)), Settle(schema), hands)
-        return cls(settled, person)
+        encode = EncodePersons(schema, person, os.urandom(SEED_BYTES))
+        rows = cluster.frame(source, encode) if framed else _pieces(cluster, source, encode)
+        places = min(len(rows), PLACES)
+        return cls(rows.shuffled(SplitRows(places), Settle(schema, person.rows, len(rows)), places), person)
 
     @property
     def rows_per_person(self) -> int:
@@ -89,12 +85,12 @@ class ClusterEngine:
         return 1 if self.person is None else UNITS
 
     @cached_property
-    def _count(self) -> int:
-        """By which count of persons the first part goes: those that go by another one are refused in every sum."""
-        return int(sum_of(self.parts, FirstCount())[0])
+    def _version(self) -> int:
+        """The version of the table that the first part has seen: each sum refuses parts of another one."""
+        return int(sum_of(self.parts, FirstVersion())[0])
 
     def _checked(self, task: Task) -> Task:
-        return task if self.person is None else ByCount(self._count, task)
+        return task if self.person is None else OfVersion(self._version, task)
 
     def sum(self, kernel: Kernel) -> Ints:
         return sum_of(self.parts, self._checked(Total(kernel)), like=kernel.total(no_records()))

@@ -1,13 +1,13 @@
-"""Persons on a cluster: the workers find out among themselves whose rows are in several parts.
+"""Count the rows of persons on a cluster, whose partitions hold rows of the same persons.
 
-Each part sends the fingerprints of its persons, with their numbers of rows, to some `hands` (reducers). The
-fingerprint decides which hand, so one hand hears everything about a person. It adds up, and tells each part the
-factor of each of its persons. Neither ids nor fingerprints reach the process that holds the budget. That process
-draws the key of the fingerprints for each run and sends it with the tasks.
+The rows are shuffled by the keyed fingerprints of their ids, so all rows of a person meet in one place. There they
+are counted and get their factor. Rows without an id are persons of their own. They go to a place by the number of
+their partition. Neither ids nor fingerprints reach the process that holds the budget. That process draws the key
+for each run and sends it with the tasks.
 
-A part may be made again after its table changed. So a part compares itself with what the hands were told about it,
-and each answer has a digest of everything its hand was told. Unless all parts go by the same count, the run is
-refused, because a person could count too much.
+A partition may be made again after its table changed. So each message carries a digest of its whole partition, and
+each place combines the digests into the version of the table that it has seen. A sum over several versions is
+refused.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from repsynth.arrays import Ints
 from repsynth.data.encode import encode_batch
 from repsynth.data.fingerprints import UNREAD, Expanded, Fingerprints, Prints, Run, changed, id_texts, states_of
-from repsynth.data.records import UNITS, factors_of
-from repsynth.engines.codes import Codes, Part, Waiting
+from repsynth.data.records import UNITS, factors_of, no_records
+from repsynth.engines.codes import Codes, Part
 from repsynth.engines.shelf import Array
-from repsynth.engines.work import Compact, EncodeCompact, Failed, Silent, Task, counted_once
+from repsynth.engines.work import Compact, EncodeCompact, Silent, Task, counted_once
 from repsynth.errors import DataError
 from repsynth.schema import Person, Schema
 
@@ -33,27 +33,43 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Owned(Silent):
-    """The records of a part as they come, and the fingerprints of their ids."""
+class PersonRows(Silent):
+    """Rows, and the fingerprints of their ids."""
 
-    chunks: tuple[dict[str, Array], ...]
-    states: NDArray[np.int8]
-    """0 for a row that has an id, or what there is in its place."""
-    prints: Prints  # of those that have one
+    codes: dict[str, Array]
+    states: NDArray[np.int8]  # 0 for a row with an id, else `NOBODY` or `UNREAD`
+    prints: Prints  # zeros for a row without an id
 
-    def __sizeof__(self) -> int:  # by which a cluster decides where to work
-        codes = sum(array.nbytes for chunk in self.chunks for array in chunk.values())
-        return codes + self.states.nbytes + self.prints.first.nbytes + self.prints.second.nbytes
+    def __sizeof__(self) -> int:  # a cluster plans by it
+        arrays = (*self.codes.values(), self.states, self.prints.first, self.prints.second)
+        return sum(array.nbytes for array in arrays)
 
-    def run(self) -> Run:
-        """The persons of this part. Where their first rows are does not matter here."""
-        ones = np.ones(len(self.prints.first), dtype=np.int64)
-        return Run.of(self.prints, ones, np.zeros_like(ones))
+    @classmethod
+    def joined(cls, parts: "Sequence[PersonRows]") -> "PersonRows":
+        codes = {name: np.concatenate([part.codes[name] for part in parts]) for name in parts[0].codes}
+        states = np.concatenate([part.states for part in parts])
+        return cls(codes, states, Prints.joined([part.prints for part in parts]))
+
+    def take(self, rows: Ints) -> "PersonRows":
+        codes = {name: each[rows] for name, each in self.codes.items()}
+        return PersonRows(codes, self.states[rows], self.prints.take(rows))
+
+    def persons(self) -> Run:
+        prints = self.prints.take(np.flatnonzero(self.states == 0))
+        ones = np.ones(len(prints.first), dtype=np.int64)
+        return Run.of(prints, ones, np.zeros_like(ones))
+
+    def factors(self, most: int) -> Ints:
+        """Return what each row counts, if at most `most` rows of a person count."""
+        factors, persons = np.where(self.states == UNREAD, 0, UNITS), self.persons()
+        known = np.flatnonzero(self.states == 0)
+        factors[known] = factors_of(persons.rows, most)[persons.find(self.prints.take(known))]
+        return factors
 
 
 @dataclass(frozen=True)
-class EncodeOwned(EncodeCompact):
-    """The records of a part, and whose they are: the seed is the same for all parts of a run."""
+class EncodePersons(EncodeCompact):
+    """Encode rows with the fingerprints of their ids. All partitions of a run share the seed."""
 
     person: Person
     seed: bytes = field(repr=False)
@@ -62,134 +78,94 @@ class EncodeOwned(EncodeCompact):
     def columns(self) -> list[str]:
         return [*super().columns, self.person.column]
 
-    def of(self, batches: "Iterable[pa.RecordBatch]") -> Owned:
-        fingerprints = Fingerprints(Expanded(self.seed))
-        codes = Codes(self.schema, workers=1)
-        chunks, states, prints = [], [np.zeros(0, dtype=np.int8)], []
+    def of(self, batches: "Iterable[pa.RecordBatch]") -> PersonRows:
+        fingerprints, codes = Fingerprints(Expanded(self.seed)), Codes(self.schema, workers=1)
+        found = [PersonRows(codes.compact(no_records()), np.zeros(0, np.int8), Prints.joined([]))]
         for batch in batches:
-            chunks.append(codes.compact(encode_batch(batch, self.schema)))
             texts = id_texts(batch.column(self.person.column))
-            states.append(states_of(texts).astype(np.int8))
-            prints.append(fingerprints.of(texts.take(np.flatnonzero(states[-1] == 0))))
-        return Owned(tuple(chunks), np.concatenate(states), Prints.joined(prints))
+            states = states_of(texts).astype(np.int8)
+            known = np.flatnonzero(states == 0)
+            prints = np.zeros((2, len(states)), dtype=np.uint64)
+            made = fingerprints.of(texts.take(known))
+            prints[:, known] = made.first, made.second
+            found.append(PersonRows(codes.compact(encode_batch(batch, self.schema)), states, Prints(*prints)))
+        return PersonRows.joined(found)
 
 
 @dataclass(frozen=True, repr=False)
-class Question(Silent):
-    """Some persons of a part."""
+class Message(Silent):
+    """The rows of one partition that belong to one place."""
 
     part: int
-    persons: Run
+    digest: bytes  # of the whole partition
+    rows: PersonRows
 
     def __sizeof__(self) -> int:
-        return 4 * self.persons.rows.nbytes
-
-    def digest(self) -> bytes:
-        """Of who is there, with how many rows."""
-        arrays = (self.persons.prints.first, self.persons.prints.second, self.persons.rows)
-        return _digest(array.tobytes() for array in arrays)
-
-
-@dataclass(frozen=True, repr=False)
-class Answer(Silent):
-    """What a row of each of these persons counts."""
-
-    factors: NDArray[np.int16]
-    asked: bytes  # the digest of the question
-    count: bytes  # A digest of all questions to the same hand
-
-    def __sizeof__(self) -> int:
-        return self.factors.nbytes
+        return self.rows.__sizeof__()
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What a part asks each of the hands."""
+class SplitRows:
+    """SplitRows the rows of a partition into one message for each place."""
 
-    hands: int
+    places: int
 
-    def __call__(self, owned: Owned, number: int) -> list[Question]:
-        return [Question(number, persons) for persons in owned.run().cut(self.hands)]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a hand answers to the questions of all parts, in their order."""
-
-    most: int  # how many rows of a person count
-    parts: int
-
-    def __call__(self, questions: Sequence[Question | Failed], hand: int) -> list[Answer] | Failed:
-        """Each part must have asked once."""
-        asked = [each for each in questions if isinstance(each, Question)]
-        for each in questions:
-            if isinstance(each, Failed):
-                return each
-        if [each.part for each in asked] != list(range(self.parts)):
-            raise DataError("the cluster did not count each part once; nothing of it is used")
-        whole = Run.joined([each.persons for each in asked]).merged()
-        factors = factors_of(whole.rows, self.most).astype(np.int16)
-        digests = [each.digest() for each in asked]
-        count = _digest(digests)
-        found = (whole.find(each.persons.prints) for each in asked)
-        return [Answer(factors[at], own, count) for at, own in zip(found, digests, strict=True)]
+    def __call__(self, rows: PersonRows, number: int) -> list[Message]:
+        places = np.uint64(self.places)
+        place = (((rows.prints.first >> np.uint64(32)) * places) >> np.uint64(32)).astype(np.int64)
+        place[rows.states != 0] = number % self.places  # in whatever order the partition is read
+        persons, without_id = rows.persons(), np.sort(rows.states[rows.states != 0])
+        digest = _digest(
+            each.tobytes() for each in (persons.prints.first, persons.prints.second, persons.rows, without_id)
+        )
+        return [Message(number, digest, rows.take(np.flatnonzero(place == k))) for k in range(self.places)]
 
 
 @dataclass(frozen=True)
 class Settle:
-    """The records of a part by what they count."""
+    """Join the messages to one place, which are one from each partition, and give each row its factor."""
 
     schema: Schema
+    most: int  # how many rows of a person count
+    parts: int
 
-    def __call__(self, told: tuple[Owned, Sequence[Answer]], number: int) -> Compact:
-        owned, answers = told
-        run = owned.run()
-        asked = [Question(number, persons).digest() for persons in run.cut(len(answers))]
-        if asked != [answer.asked for answer in answers]:
-            raise changed()
-        factors = _factors(owned, run, answers)
-        chunks: list[Part] = []
-        waiting, start = Waiting(lambda parts: chunks.append(Part.joined(parts))), 0
-        for codes in owned.chunks:
-            stop = start + len(next(iter(codes.values())))
-            waiting.add(_by_factor(codes, factors[start:stop]))
-            start = stop
-        waiting.put_all()
-        count = _digest(answer.count for answer in answers)
-        return Compact(self.schema, tuple(chunks), int.from_bytes(count[:8], "little") >> 2)
+    def __call__(self, messages: Sequence[Message], number: int) -> Compact:
+        ordered = sorted(messages, key=lambda message: message.part)
+        if [message.part for message in ordered] != list(range(self.parts)):
+            raise DataError("the cluster did not count each part once; nothing of it is used")
+        rows = PersonRows.joined([message.rows for message in ordered])
+        version = _digest(message.digest for message in ordered)
+        return Compact(self.schema, _by_factor(rows, self.most), int.from_bytes(version[:8], "little") >> 2)
 
 
-def _factors(owned: Owned, run: Run, answers: Sequence[Answer]) -> Ints:
-    """What each row counts; those without an id are persons of their own."""
-    factors = np.where(owned.states == UNREAD, 0, UNITS)
-    known, at = np.flatnonzero(owned.states == 0), run.find(owned.prints)
-    factors[known] = np.concatenate([answer.factors for answer in answers])[at]
-    return factors
-
-
-def _by_factor(codes: dict[str, Array], factors: Ints) -> Iterable[Part]:
-    for factor in np.unique(factors):
-        rows = np.flatnonzero(factors == factor)
-        yield Part(int(factor), {name: each[rows] for name, each in codes.items()})
+def _by_factor(rows: PersonRows, most: int) -> tuple[Part, ...]:
+    factors = rows.factors(most)
+    order = np.argsort(factors, kind="stable")
+    values, starts = np.unique(factors[order], return_index=True)
+    groups = np.split(order, starts[1:]) if len(values) else []
+    return tuple(
+        Part(int(factor), {name: each[group] for name, each in rows.codes.items()})
+        for factor, group in zip(values, groups, strict=True)
+    )
 
 
 @dataclass(frozen=True)
-class FirstCount:
-    """By which count the first part goes; nothing of the others."""
+class FirstVersion:
+    """Return the table's version that the first part has seen, and 0 for the others."""
 
     def __call__(self, records: Compact, number: int) -> Ints:
-        return counted_once(np.array([0 if number else records.count]))
+        return counted_once(np.array([0 if number else records.version]))
 
 
 @dataclass(frozen=True)
-class ByCount:
-    """A task for parts that go by one count, and no other."""
+class OfVersion:
+    """Run a task on parts that have seen this version of the table, and refuse others."""
 
-    count: int
+    version: int
     task: Task
 
     def __call__(self, records: Compact, number: int) -> Any:
-        if records.count != self.count:
+        if records.version != self.version:
             raise changed()
         return self.task(records, number)
 

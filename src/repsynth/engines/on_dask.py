@@ -20,8 +20,8 @@ from repsynth.data.sources import Source
 from repsynth.data.sources.base import check_storage
 from repsynth.data.sources.frames import open_pandas
 from repsynth.engines.clusters import FAN_IN, ClusterEngine, Parts
-from repsynth.engines.counting import EncodeOwned
-from repsynth.engines.work import Encode, EncodeCompact, Failed, Made, Task, added, carried_out, picked, settled
+from repsynth.engines.counting import EncodePersons
+from repsynth.engines.work import Encode, EncodeCompact, Failed, Made, Task, added, carried_out, picked
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
@@ -127,7 +127,7 @@ class DaskCluster:
         partitions = self.client.compute(source.frame[encode.columns].to_delayed(), retries=3)
         return self._kept(carried_out, _Declared(encode, source.frame[encode.columns].dtypes), partitions)
 
-    def _kept(self, function: Callable[..., Any], task: Task, futures: list[Future]) -> "DaskParts":
+    def _kept(self, function: Callable[..., Any], task: Task, futures: Sequence[Any]) -> "DaskParts":
         found = self._each(function, task, futures)
         self.mine.extend(found)
         return DaskParts(self, found)
@@ -162,17 +162,15 @@ class DaskParts:
     def __len__(self) -> int:
         return len(self.futures)
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> Parts:
-        """From worker to worker; the parts as they were are let go."""
-        cluster, parts = self.cluster, len(self)
-        asked = cluster._each(carried_out, ask, self.futures)
-        questions = [cluster._map(picked, asked, [hand] * parts) for hand in range(hands)]
-        replied = cluster._each(carried_out, reply, questions)
-        answers = [cluster._map(picked, replied, [part] * hands) for part in range(parts)]
-        found = cluster._each(settled, settle, self.futures, answers)
+    def shuffled(self, split: Task, join: Task, places: int) -> Parts:
+        """By tasks, as Dask shuffles: split each part, pick each message, join those to a place. What is lost with
+        a worker is made again."""
+        cluster = self.cluster
+        messages = cluster._each(carried_out, split, self.futures)
+        picks = [cluster._map(picked, messages, [place] * len(self)) for place in range(places)]
         before = {each.key for each in self.futures}
-        cluster.mine[:] = [*(each for each in cluster.mine if each.key not in before), *found]
-        return DaskParts(cluster, found)
+        cluster.mine[:] = [each for each in cluster.mine if each.key not in before]
+        return cluster._kept(carried_out, join, picks)
 
     def added(self, task: Task) -> Any:
         cluster = self.cluster
@@ -211,7 +209,7 @@ class _Declared:
     def __call__(self, frame: Any, number: int) -> Any:
         """One missing id makes floats of a partition's whole numbers, and ids that lost digits tell persons no
         longer apart: a partition in which ids have another type than was declared is not read."""
-        if isinstance(self.encode, EncodeOwned):
+        if isinstance(self.encode, EncodePersons):
             own = self.encode.person.column
             if frame[own].dtype != self.types[own]:
                 raise DataError(

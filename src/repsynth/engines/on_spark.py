@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from threading import Event, Timer, current_thread, main_thread
 from typing import Any
@@ -26,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from repsynth.data.sources import Source
 from repsynth.engines.clusters import ClusterEngine, Parts
-from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out, picked, settled
+from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out, picked
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
@@ -199,7 +198,7 @@ class SparkCluster:
         return self.keep(encoded.map(lambda row: pickle.loads(row.part)), count)
 
     def keep(self, parts: "RDD[Any]", count: int) -> "SparkParts":
-        """In memory alone: what does not fit is made again, and no disk gets to see it."""
+        """Keep in memory what fits, and make the rest again."""
         kept = parts.persist(StorageLevel.MEMORY_ONLY)
         self.mine.append(kept)
         return SparkParts(self, kept, count)
@@ -254,29 +253,19 @@ class SparkParts:
     def __len__(self) -> int:
         return self.count
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> Parts:
-        """By two shuffles: their files lie on the executors' disks until they are let go."""
+    def shuffled(self, split: Task, join: Task, places: int) -> Parts:
+        """By Spark's own shuffle: its files are on the executors' disks until the parts are let go."""
 
-        def dealt(number: int, found: Iterator[Any]) -> Iterator[Any]:
-            for asked in found:
-                for hand in range(hands):
-                    yield hand, (number, picked(asked, hand))
+        def dealt(found: Any) -> Iterator[Any]:
+            return ((place, picked(found, place)) for place in range(places))
 
-        def replied(hand: int, questions: Iterator[Any]) -> Iterator[Any]:
-            asked = sorted((each for _, each in questions), key=itemgetter(0))
-            answers = carried_out(reply, [question for _, question in asked], hand)
-            for place, (number, _) in enumerate(asked):
-                yield number, (hand, picked(answers, place))
+        def joined(place: int, messages: Iterator[Any]) -> Iterator[Any]:
+            yield carried_out(join, [message for _, message in messages], place)
 
-        def gathered(answers: Iterator[Any]) -> Iterator[Any]:
-            yield [answer for _, answer in sorted((each for _, each in answers), key=itemgetter(0))]
-
-        def after(number: int, told: Iterator[Any]) -> Iterator[Any]:
-            return (settled(settle, held, answers, number) for held, answers in told)
-
-        questions = self._each(ask).mapPartitionsWithIndex(dealt).partitionBy(hands, int)
-        answers = questions.mapPartitionsWithIndex(replied).partitionBy(self.count, int).mapPartitions(gathered)
-        return self.cluster.keep(self.parts.zip(answers).mapPartitionsWithIndex(after), self.count)
+        messages = self._each(split).flatMap(dealt).partitionBy(places, int)
+        self.cluster.mine[:] = [each for each in self.cluster.mine if each is not self.parts]
+        self.parts.unpersist()
+        return self.cluster.keep(messages.mapPartitionsWithIndex(joined), places)
 
     def added(self, task: Task) -> Any:
         try:

@@ -4,7 +4,7 @@ Codes stay where they were made: where a part is carried to another worker, it i
 fails does not raise, because clusters write what is raised, and what it was raised from, into their logs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -36,20 +36,15 @@ Task = Callable[[Any, int], Any]  # A function of what a worker holds of a part,
 
 def carried_out(task: Task, held: Any, number: int) -> Any:
     """What a task finds, or why it did not. No message of other libraries is passed on: it may quote a cell."""
-    if isinstance(held, Failed):
-        return held
+    for each in held if isinstance(held, list) else [held]:
+        if isinstance(each, Failed):
+            return each
     try:
         return task(held.value if isinstance(held, Made) else held, number)
     except RepsynthError as error:
         return Failed(str(error))
     except Exception as error:
         return Failed(f"a worker failed ({type(error).__name__}); its message may quote data and was dropped")
-
-
-def settled(task: Task, held: Any, answers: Sequence[Any], number: int) -> Any:
-    """What a task makes of a part and of the answers that it got; why, where there is one that failed."""
-    failed = next((each for each in (held, *answers) if isinstance(each, Failed)), None)
-    return failed or carried_out(task, (held, answers), number)
 
 
 def picked(found: Any, place: int) -> Any:
@@ -103,7 +98,7 @@ class Compact(Silent):
 
     schema: Schema
     chunks: tuple[Part, ...]
-    count: int = 0  # where several may be one person's: a number for how all of them were counted
+    version: int = 0  # of the table, where several records may belong to one person
 
     def __sizeof__(self) -> int:  # by which a cluster decides where to work
         return sum(array.nbytes for part in self.chunks for array in part.codes.values())
