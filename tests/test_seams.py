@@ -26,8 +26,8 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data import sources, write
 from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records, no_records
+from repsynth.data.source import File
 from repsynth.data.sources import Source, open_source
-from repsynth.data.sources.base import File
 from repsynth.engines import opening as engine_names
 from repsynth.engines.base import Kernel
 from repsynth.mechanism.meter import Meter

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from repsynth.data.reading import READING, Reading, taken_from
+from repsynth.data.reading import READING, ReadOptions, taken_from
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
 from repsynth.planning.cautions import cautions
 from repsynth.planning.plan import Plan, make_plan
@@ -395,7 +395,7 @@ def need_scikit_learn() -> None:
 
 def _planned(
     schema: Schema | str | Path, settings: Any, scores_from: Any, knobs: dict[str, Any]
-) -> tuple[Plan, Reading]:
+) -> tuple[Plan, ReadOptions]:
     reading = taken_from(knobs)
     made = make_plan(reading.declared(_schema(schema)), _settings(settings, knobs), _borrowed(scores_from))
     return made, reading
@@ -407,7 +407,7 @@ def _release(release: "Release | str | Path") -> "Release":
     return release if isinstance(release, Release) else Release.load(release)
 
 
-def _reading(how: dict[str, Any]) -> Reading:
+def _reading(how: dict[str, Any]) -> ReadOptions:
     """How to read a table, by keywords; there are no others."""
     reading = taken_from(how)
     for name in how:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from repsynth import Budget, Schema, datasets, parse_schema, synthesize
 from repsynth.data.persons import Persons
-from repsynth.engines.counting import EncodePersons, Settle, SplitRows
+from repsynth.engines.persons import EncodePersons, Settle, SplitRows
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.matrix import records_of
 from repsynth.schema import Id, Person

@@ -199,7 +199,7 @@ def encode(task: dict[str, Any], path: Path) -> dict[str, Any]:
     """Reading and encoding alone."""
     from repsynth.data.encode import EncodedTable
     from repsynth.data.sources import open_source
-    from repsynth.engines.codes import Codes
+    from repsynth.engines.column_store import Codes
     from repsynth.schema import schema_from_dict
 
     schema = schema_from_dict(schema_of(task["columns"]))
@@ -231,7 +231,7 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
         from repsynth.columns.groups import Groups
         from repsynth.data.encode import EncodedTable
         from repsynth.data.sources import open_source
-        from repsynth.engines.codes import Codes
+        from repsynth.engines.column_store import Codes
         from repsynth.models.marginal.tables import Tables
         from repsynth.schema import Category, Schema
         from repsynth.scoring.random import RandomScore

@@ -26,10 +26,11 @@ from hypothesis import strategies as st
 
 from repsynth import synthesize
 from repsynth.curator.check import check_table
+from repsynth.data import frames
 from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.records import join
-from repsynth.data.sources import Source, check_columns, frames, open_source
-from repsynth.data.sources.base import kind_of, reads_as_text
+from repsynth.data.source import kind_of, reads_as_text
+from repsynth.data.sources import Source, check_columns, open_source
 from repsynth.errors import DataError
 from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, Person, Schema, parse_schema
 

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from repsynth.data import fingerprints, persons
 from repsynth.data.fingerprints import Expanded, Fingerprints, Prints
 from repsynth.data.persons import Persons, PersonTable
-from repsynth.data.reading import Reading
+from repsynth.data.reading import ReadOptions
 from repsynth.data.records import ALONE, UNITS, factors_of
+from repsynth.data.source import Source
 from repsynth.data.sources import check_columns, open_source
-from repsynth.data.sources.base import Source
 from repsynth.errors import DataError
 from repsynth.schema import Boolean, Id, Person, Schema
 
@@ -268,7 +268,7 @@ def test_bytes_that_the_encoding_does_not_know_count_nothing(tmp_path: Path) -> 
     (records,) = PersonTable(open_source(path), SCHEMA)
     assert records.whose is not None
     assert records.whose.factors.tolist() == [0, 0, UNITS]
-    (records,) = PersonTable(open_source(path, Reading(encoding="latin-1")), SCHEMA)
+    (records,) = PersonTable(open_source(path, ReadOptions(encoding="latin-1")), SCHEMA)
     assert records.whose is not None
     assert records.whose.factors.tolist() == [UNITS] * 3
 

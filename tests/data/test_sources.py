@@ -16,8 +16,8 @@ from conftest import make_people
 
 from repsynth import Release, synthesize
 from repsynth.data.records import Records
+from repsynth.data.source import reads_as_text
 from repsynth.data.sources import check_columns, open_source
-from repsynth.data.sources.base import reads_as_text
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import DataError
 from repsynth.schema import Schema, parse_schema

@@ -15,11 +15,12 @@ from checks import same_release
 from conftest import make_people
 from test_clusters import MODELS, SCHEMA, Pretended, PretendedParts, check_same_bits, cloudpickle, connect, plan_of
 
+from repsynth.data import arrow, csv, frames
 from repsynth.data.records import UNITS
-from repsynth.data.sources import arrow_files, csv, frames, open_source
+from repsynth.data.sources import open_source
 from repsynth.engines import clusters, opening
-from repsynth.engines.counting import EncodePersons, PersonRows, Settle, SplitRows
-from repsynth.engines.work import Task
+from repsynth.engines.persons import EncodePersons, PersonRows, Settle, SplitRows
+from repsynth.engines.tasks import Task
 from repsynth.errors import DataError
 from repsynth.mechanism.kernels import Count
 from repsynth.pipeline.run import run
@@ -50,7 +51,7 @@ def visit_files(folder: Path) -> dict[str, Any]:
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{connect.__module__}:connect")
-    monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
+    monkeypatch.setattr(arrow, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
     monkeypatch.setattr(csv, "RANGE", 9000)
     monkeypatch.setattr(clusters, "PLACES", 3)

@@ -23,12 +23,13 @@ from conftest import ALL_TYPES, make_people
 import repsynth
 from repsynth import Budget, Ledger
 from repsynth.arrays import Ints
+from repsynth.data import arrow, csv, frames
 from repsynth.data.records import Records
-from repsynth.data.sources import Source, arrow_files, csv, frames, open_source
+from repsynth.data.sources import Source, open_source
 from repsynth.engines import opening
 from repsynth.engines.clusters import ClusterEngine, sum_of
-from repsynth.engines.codes import Part
-from repsynth.engines.work import (
+from repsynth.engines.column_store import Part
+from repsynth.engines.tasks import (
     Compact,
     EncodeCompact,
     Failed,
@@ -122,7 +123,7 @@ def connect(cluster: Any, source: Source) -> Iterator[Pretended]:
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{__name__}:connect")
-    monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
+    monkeypatch.setattr(arrow, "PIECE_ROWS", 150)
     monkeypatch.setattr(frames, "PIECE_ROWS", 150)
     monkeypatch.setattr(csv, "RANGE", 9000)
     return HERE
@@ -437,6 +438,6 @@ def test_any_csv_file_in_parts_has_the_rows_of_the_whole(tmp_path: Path, monkeyp
 def test_sum_of_nothing_asked_is_empty() -> None:
     """A look that sees nothing is still counted."""
     parts = Pretended().spread([lambda: np.zeros(0, dtype=np.int64)] * 3)
-    from repsynth.engines.work import Look
+    from repsynth.engines.tasks import Look
 
     assert sum_of(parts, Look(3)).size == 0

@@ -25,10 +25,10 @@ PARENT = """
 import json, os, resource, signal, sys, tempfile
 from repsynth.cli import main
 from repsynth.data import write
-from repsynth.engines import codes
+from repsynth.engines import column_store
 from repsynth.models.network.training import Training
 from repsynth.release import release
-import repsynth.data.sources.csv, repsynth.engines.local, repsynth.release.folder
+import repsynth.data.csv, repsynth.engines.local, repsynth.release.folder
 
 def end(how):
     if how == "full":  # no file may grow beyond this: what a full disk does, in any folder

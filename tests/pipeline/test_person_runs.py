@@ -22,8 +22,8 @@ from repsynth.curator.dossier import dossier
 from repsynth.data.persons import PersonTable
 from repsynth.data.records import ALONE, UNITS, Records, Whose, join
 from repsynth.data.sources import open_source
-from repsynth.engines import codes
-from repsynth.engines.codes import Codes
+from repsynth.engines import column_store
+from repsynth.engines.column_store import Codes
 from repsynth.engines.local import LocalEngine, PersonHeld
 from repsynth.errors import ConfigError, LedgerError, ReleaseError, SchemaError
 from repsynth.mechanism.kernels import Count
@@ -175,7 +175,7 @@ def test_sums_do_not_depend_on_how_a_table_is_cut() -> None:
 def test_rows_that_wait_keep_what_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where few count the same, those of many factors are put aside at a time."""
     table, schema = visits(400), schema_of(1)
-    monkeypatch.setattr(codes, "_WAITING", 100)
+    monkeypatch.setattr(column_store, "_WAITING", 100)
     whole = open_source(table)
     small = dataclasses.replace(
         whole, batches=lambda columns: (b for b in table.select(list(columns)).to_batches(max_chunksize=23))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from repsynth.arrays import Floats
 from repsynth.data.decode import decode
-from repsynth.data.record_rules import with_following
+from repsynth.data.derived import with_following
 from repsynth.data.records import MISSING, UNITS, Records, Whose, factors_of, join
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine

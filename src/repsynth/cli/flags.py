@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from repsynth.data.reading import READING, Reading
+from repsynth.data.reading import READING, ReadOptions
 from repsynth.engines.opening import Place
 from repsynth.knobs import Knob, Registry, knobs_of
 from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
@@ -41,7 +41,7 @@ def add_table(parser: argparse.ArgumentParser, *names: str, help: str, **options
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    _add_all(parser.add_argument_group("the table"), knobs_of(Reading))
+    _add_all(parser.add_argument_group("the table"), knobs_of(ReadOptions))
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +52,8 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     _add_all(parser, knobs_of(Place))
 
 
-def reading_of(options: argparse.Namespace) -> Reading:
-    return Reading(**given_reading(options))
+def reading_of(options: argparse.Namespace) -> ReadOptions:
+    return ReadOptions(**given_reading(options))
 
 
 def given_reading(options: argparse.Namespace) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from repsynth.arrays import Floats
 from repsynth.curator.profile import Look, quoted
 from repsynth.data.encode import read_numbers, read_seconds
-from repsynth.data.notation import Notation
+from repsynth.data.values import Notation
 from repsynth.schema.formats import DateFormat
 
 _TRIED = 2_000

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Floats, Ints
+from repsynth.data.cells import CELLS, read_cells
 from repsynth.data.encode import plain_array, read_numbers, read_text
+from repsynth.data.source import cell_type, is_text, other_mark, say_delimiter
 from repsynth.data.sources import Source
-from repsynth.data.sources.base import cell_type, is_text, other_mark, say_delimiter
-from repsynth.data.sources.cells import CELLS, read_cells
 from repsynth.errors import CONTROLS, DataError, printable
 from repsynth.privacy.budget import DEFAULT_DELTA
 from repsynth.privacy.gaussian import group_epsilon

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.anew import make_ids
-from repsynth.data.notation import EPOCH, Notation, date_format, has_form, numbers_of, special_values
+from repsynth.data.ids import make_ids
 from repsynth.data.positions import seconds_at, usual, values_at
 from repsynth.data.records import MISSING, Records
-from repsynth.data.sources.base import is_text
+from repsynth.data.source import is_text
+from repsynth.data.values import EPOCH, Notation, date_format, has_form, numbers_of, special_values
 from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import is_whole_number
 

@@ -15,7 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.notation import (
+from repsynth.data.cells import CELLS, read_cell
+from repsynth.data.positions import positions_of
+from repsynth.data.records import MISSING, Records
+from repsynth.data.source import is_number, is_text
+from repsynth.data.sources import Source
+from repsynth.data.values import (
     EPOCH,
     ISO_TIME,
     ODD_NUMBER,
@@ -27,11 +32,6 @@ from repsynth.data.notation import (
     seconds_of,
     special_seconds,
 )
-from repsynth.data.positions import positions_of
-from repsynth.data.records import MISSING, Records
-from repsynth.data.sources import Source
-from repsynth.data.sources.base import is_number, is_text
-from repsynth.data.sources.cells import CELLS, read_cell
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
 from repsynth.schema.formats import DateFormat

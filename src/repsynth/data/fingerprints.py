@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Ints
 from repsynth.data.encode import plain_array, read_text
-from repsynth.data.notation import NULLS, ODD_NUMBER, odd_whole
+from repsynth.data.values import NULLS, ODD_NUMBER, odd_whole
 from repsynth.errors import DataError
 
 NOBODY, UNREAD = -1, -2

@@ -14,7 +14,7 @@ from repsynth.arrays import Bools, Ints
 from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.fingerprints import UNREAD, Fingerprints, Run, changed, id_texts, states_of
 from repsynth.data.records import ALONE, Records, Whose, factors_of
-from repsynth.data.sources.base import Source
+from repsynth.data.source import Source
 from repsynth.schema import Person
 
 _TOGETHER = 2**20  # rows whose fingerprints are sorted at a time

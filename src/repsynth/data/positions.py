@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.notation import EPOCH, special_values
 from repsynth.data.records import MISSING
+from repsynth.data.values import EPOCH, special_values
 from repsynth.schema import Datetime, Integer, Number, Numeric
 from repsynth.schema.columns import exactly
 

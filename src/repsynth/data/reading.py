@@ -24,10 +24,10 @@ def _knob(description: str, metavar: str, **more: str) -> msgspec.Meta:
     return msgspec.Meta(description=description, extra={"metavar": metavar, **more})
 
 
-class Reading(Knobs, frozen=True):
+class ReadOptions(Knobs, frozen=True):
     """How to read a table; what is left open follows from its name or its file.
 
-    >>> Reading(delimiter="tab").delimiter
+    >>> ReadOptions(delimiter="tab").delimiter
     '\\t'
     """
 
@@ -75,7 +75,7 @@ class Reading(Knobs, frozen=True):
         """The schema, in which number columns have this decimal mark; what a column declares counts more.
 
         >>> column = Number(name="pay", min=0.0, max=9.0)
-        >>> Reading(decimal=",").declared(Schema(columns=(column,))).columns[0].decimal
+        >>> ReadOptions(decimal=",").declared(Schema(columns=(column,))).columns[0].decimal
         ','
         """
         if self.decimal in (None, "."):
@@ -87,14 +87,14 @@ class Reading(Knobs, frozen=True):
         return replace(schema, columns=tuple(columns))
 
 
-READING = tuple(knob.name for knob in knobs_of(Reading))
+READING = tuple(knob.name for knob in knobs_of(ReadOptions))
 
-AS_USUAL = Reading()
+AS_USUAL = ReadOptions()
 
 
-def taken_from(knobs: dict[str, Any]) -> Reading:
+def taken_from(knobs: dict[str, Any]) -> ReadOptions:
     """The reading that keywords ask for; they are taken out of the others."""
-    return Reading(**{name: knobs.pop(name) for name in READING if name in knobs})
+    return ReadOptions(**{name: knobs.pop(name) for name in READING if name in knobs})
 
 
 def _check_encoding(name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repsynth.data.sources.base import is_text
+from repsynth.data.source import is_text
 from repsynth.errors import ConfigError, shown
 from repsynth.storage.atomic import check_place, unnamed
 from repsynth.threads import how_many_workers, in_order

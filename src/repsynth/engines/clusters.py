@@ -16,8 +16,8 @@ from repsynth.data.fingerprints import SEED_BYTES
 from repsynth.data.records import UNITS, Records, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
-from repsynth.engines.counting import EncodePersons, FirstVersion, OfVersion, Settle, SplitRows
-from repsynth.engines.work import EncodeCompact, Failed, Look, Task, Total
+from repsynth.engines.persons import EncodePersons, FirstVersion, OfVersion, Settle, SplitRows
+from repsynth.engines.tasks import EncodeCompact, Failed, Look, Task, Total
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Person, Schema
 

@@ -13,8 +13,8 @@ from repsynth.data.persons import PersonTable
 from repsynth.data.records import UNITS, Records, Whose, no_records
 from repsynth.data.sources import Source
 from repsynth.engines.base import Kernel
-from repsynth.engines.codes import Codes
-from repsynth.engines.shelf import Shelf
+from repsynth.engines.column_store import Codes
+from repsynth.engines.spill import Spill
 from repsynth.privacy.events import RATE_UNIT
 from repsynth.schema import Person, Schema
 
@@ -91,9 +91,9 @@ class Held:
     ends: Ints
 
     @classmethod
-    def of(cls, pieces: Iterable[Int32s], shelf: Shelf | None = None) -> "Held":
+    def of(cls, pieces: Iterable[Int32s], shelf: Spill | None = None) -> "Held":
         """Put the pieces aside on a shelf as they come; without one, keep them in memory."""
-        put = (shelf or Shelf(limit=2**63)).put
+        put = (shelf or Spill(limit=2**63)).put
         kept, sizes = zip(*((put(piece), len(piece)) for piece in pieces), strict=True)
         return cls(kept, np.cumsum(np.array(sizes, dtype=np.int64)))
 

@@ -19,8 +19,8 @@ ENGINES: dict[str, str] = {"local": "repsynth.engines.local:LocalEngine"}
 """Engines of this process: "module:class", imported when it is needed."""
 
 CLUSTERS: dict[str, str] = {
-    "dask": "repsynth.engines.on_dask:connect",
-    "spark": "repsynth.engines.on_spark:connect",
+    "dask": "repsynth.engines.dask:connect",
+    "spark": "repsynth.engines.spark:connect",
 }
 """Kinds of clusters: "module:function". The function is a context manager whose value opens sources."""
 

@@ -19,10 +19,10 @@ Array = NDArray[Any]
 MEMORY = 192 * 2**20  # bytes that are kept in memory
 
 
-class Shelf:
+class Spill:
     """Arrays that were put aside; several threads may use it.
 
-    >>> shelf = Shelf(limit=8)
+    >>> shelf = Spill(limit=8)
     >>> small, large = shelf.put(np.arange(3, dtype=np.int16)), shelf.put(np.arange(4, dtype=np.int16))
     >>> small().tolist(), large().tolist(), shelf.in_file
     ([0, 1, 2], [0, 1, 2, 3], 8)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from repsynth.data.sources.base import BATCH_ROWS, Ask, Source
-from repsynth.data.sources.cells import CELLS, read_cells
+from repsynth.data.cells import CELLS, read_cells
+from repsynth.data.source import BATCH_ROWS, Ask, Source
 from repsynth.errors import DataError
 
 PIECE_ROWS = 2**18  # rows of a piece

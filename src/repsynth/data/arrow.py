@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from repsynth.data.sources.base import (
+from repsynth.data.source import (
     BATCH_ROWS,
     UNREADABLE,
     Ask,

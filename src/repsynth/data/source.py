@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from repsynth.arrays import Ints
-from repsynth.data.notation import NULLS, Notation, date_format, numbers_of
-from repsynth.data.reading import AS_USUAL, Reading
-from repsynth.data.sources.cells import CELLS, kinds_of_cells
+from repsynth.data.cells import CELLS, kinds_of_cells
+from repsynth.data.reading import AS_USUAL, ReadOptions
+from repsynth.data.values import NULLS, Notation, date_format, numbers_of
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 
@@ -31,10 +31,10 @@ class File:
 
     path: Path
     place: str
-    reading: Reading = AS_USUAL
+    reading: ReadOptions = AS_USUAL
 
     @classmethod
-    def at(cls, path: Path, reading: Reading = AS_USUAL) -> "File":
+    def at(cls, path: Path, reading: ReadOptions = AS_USUAL) -> "File":
         return cls(path, shown(path), reading)
 
 

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from repsynth.data.sources import Source
 from repsynth.engines.clusters import ClusterEngine, Parts
-from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out, picked
+from repsynth.engines.tasks import EncodeCompact, Failed, Task, added, carried_out, picked
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 

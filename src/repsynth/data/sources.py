@@ -10,51 +10,51 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from repsynth.data.reading import AS_USUAL, Reading
-from repsynth.data.sources.base import File, Source, check_columns, other_mark
-from repsynth.data.sources.folders import is_pattern, join_sources, open_folder, open_pattern
-from repsynth.data.sources.sql import is_address, parse_address
+from repsynth.data.folders import is_pattern, join_sources, open_folder, open_pattern
+from repsynth.data.reading import AS_USUAL, ReadOptions
+from repsynth.data.source import File, Source, check_columns, other_mark
+from repsynth.data.sql import is_address, parse_address
 from repsynth.errors import ConfigError, DataError, has_controls, printable, shown
 
 __all__ = ["ADDRESSES", "FILES", "OBJECTS", "Source", "check_columns", "is_text_file", "open_source"]
 
-_CSV = "repsynth.data.sources.csv:open_csv"
-_STATISTICS = "repsynth.data.sources.office:open_statistics"
-_SQLITE = "repsynth.data.sources.sql:open_sqlite"
-_DUCKDB = "repsynth.data.sources.sql:open_duckdb"
+_CSV = "repsynth.data.csv:open_csv"
+_STATISTICS = "repsynth.data.office:open_statistics"
+_SQLITE = "repsynth.data.sql:open_sqlite"
+_DUCKDB = "repsynth.data.sql:open_duckdb"
 
 FILES: dict[str, str] = {
     ".csv": _CSV,
-    ".parquet": "repsynth.data.sources.arrow_files:open_parquet",
-    ".pq": "repsynth.data.sources.arrow_files:open_parquet",
+    ".parquet": "repsynth.data.arrow:open_parquet",
+    ".pq": "repsynth.data.arrow:open_parquet",
     ".tsv": _CSV,
     **{f"{text}.{packed}": _CSV for text in (".csv", ".tsv") for packed in ("gz", "bz2", "zst")},
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "repsynth.data.sources.arrow_files:open_ipc"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "repsynth.data.arrow:open_ipc"),
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), _SQLITE),
     ".duckdb": _DUCKDB,
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.sources.office:open_excel"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.office:open_excel"),
     **dict.fromkeys((".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), _STATISTICS),
 }
 """Who opens a file, by its suffix: "module:function", imported when it is needed."""
 
 ADDRESSES: dict[str, str] = {
-    "postgresql": "repsynth.data.sources.sql:open_postgresql",
-    "postgres": "repsynth.data.sources.sql:open_postgresql",
+    "postgresql": "repsynth.data.sql:open_postgresql",
+    "postgres": "repsynth.data.sql:open_postgresql",
 }
 """Who opens an address, by what stands before ://."""
 
 OBJECTS: dict[str, str] = {
-    "pyarrow.Table": "repsynth.data.sources.frames:open_arrow",
-    "pyarrow.RecordBatch": "repsynth.data.sources.frames:open_arrow",
-    "pandas.DataFrame": "repsynth.data.sources.frames:open_pandas",
-    "polars.DataFrame": "repsynth.data.sources.frames:open_polars",
-    "dask.DataFrame": "repsynth.data.sources.frames:open_dask",
-    "pyspark.DataFrame": "repsynth.data.sources.frames:open_spark",
+    "pyarrow.Table": "repsynth.data.frames:open_arrow",
+    "pyarrow.RecordBatch": "repsynth.data.frames:open_arrow",
+    "pandas.DataFrame": "repsynth.data.frames:open_pandas",
+    "polars.DataFrame": "repsynth.data.frames:open_polars",
+    "dask.DataFrame": "repsynth.data.frames:open_dask",
+    "pyspark.DataFrame": "repsynth.data.frames:open_spark",
 }
 """Who opens an object, by its library and type."""
 
 
-def open_source(table: Any, reading: Reading = AS_USUAL) -> Source:
+def open_source(table: Any, reading: ReadOptions = AS_USUAL) -> Source:
     """Open a data frame (pandas, polars, Dask or Spark), an Arrow table, the path of a file or a folder, a pattern
     such as data/*.parquet, a list of these, or the address of a database; what is open already stays so.
 
@@ -86,7 +86,7 @@ def is_text_file(text: str | Path) -> bool:
     return not is_address(str(text)) and any(FILES.get(end) == _CSV for end in _endings(Path(text)))
 
 
-def _open(table: Any, reading: Reading) -> Source:
+def _open(table: Any, reading: ReadOptions) -> Source:
     if isinstance(table, str | Path):
         return _open_path(str(table), reading)
     if isinstance(table, list | tuple) and table and all(isinstance(part, str | Path) for part in table):
@@ -100,7 +100,7 @@ def _open(table: Any, reading: Reading) -> Source:
     )
 
 
-def _open_path(text: str, reading: Reading) -> Source:
+def _open_path(text: str, reading: ReadOptions) -> Source:
     if is_address(text):
         return _open_address(text, reading)
     path = Path(text)
@@ -120,7 +120,7 @@ def _open_path(text: str, reading: Reading) -> Source:
     return _open_file(File.at(path, reading))
 
 
-def _open_address(text: str, reading: Reading) -> Source:
+def _open_address(text: str, reading: ReadOptions) -> Source:
     address = parse_address(text, reading)
     if address.scheme not in ADDRESSES:
         raise DataError(f"no table can be read from {address.scheme}://; use {':// or '.join(ADDRESSES)}://")

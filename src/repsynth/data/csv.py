@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from repsynth.arrays import Ints
-from repsynth.data.sources.base import UNREADABLE, Ask, File, Source, State, quietly, state_of, unchanged
+from repsynth.data.source import UNREADABLE, Ask, File, Source, State, quietly, state_of, unchanged
 from repsynth.errors import DataError
 
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}

@@ -13,10 +13,10 @@ import numpy as np
 
 from repsynth.arrays import Ints
 from repsynth.data.encode import EncodedTable, encode_batch
+from repsynth.data.source import Reader
 from repsynth.data.sources import Source
-from repsynth.data.sources.base import Reader
 from repsynth.engines.base import Kernel
-from repsynth.engines.codes import Codes, Part
+from repsynth.engines.column_store import Codes, Part
 from repsynth.errors import RepsynthError
 from repsynth.schema import Schema
 

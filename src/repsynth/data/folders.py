@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from repsynth.data.sources.base import Ask, Reader, Source
+from repsynth.data.source import Ask, Reader, Source
 from repsynth.errors import DataError, printable, shown
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from repsynth import Release, parse_schema, synthesize
 from repsynth.cli import main
-from repsynth.data.anew import check_ids, make_ids, shuffled
 from repsynth.data.decode import decode
+from repsynth.data.ids import check_ids, make_ids, shuffled
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError

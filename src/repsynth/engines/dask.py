@@ -16,12 +16,12 @@ from typing import Any
 import cloudpickle
 from distributed import Client, Future, LocalCluster
 
+from repsynth.data.frames import open_pandas
+from repsynth.data.source import check_storage
 from repsynth.data.sources import Source
-from repsynth.data.sources.base import check_storage
-from repsynth.data.sources.frames import open_pandas
 from repsynth.engines.clusters import FAN_IN, ClusterEngine, Parts
-from repsynth.engines.counting import EncodePersons
-from repsynth.engines.work import Encode, EncodeCompact, Failed, Made, Task, added, carried_out, picked
+from repsynth.engines.persons import EncodePersons
+from repsynth.engines.tasks import Encode, EncodeCompact, Failed, Made, Task, added, carried_out, picked
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 

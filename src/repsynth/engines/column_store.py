@@ -21,7 +21,7 @@ from repsynth.data.encode import EncodedTable
 from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, OfCode, Records, Whose, no_records
 from repsynth.engines.base import Kernel
-from repsynth.engines.shelf import MEMORY, Array, Shelf
+from repsynth.engines.spill import MEMORY, Array, Spill
 from repsynth.schema import Discrete, Schema
 from repsynth.threads import how_many_workers, in_order
 
@@ -57,7 +57,7 @@ class Codes:
 
     def __init__(self, schema: Schema, *, workers: int | None = None, memory: int = MEMORY) -> None:
         self.rows = 0
-        self.shelf = Shelf(memory)
+        self.shelf = Spill(memory)
         self._sizes = {c.name: c.size if isinstance(c, Discrete) else c.positions for c in schema.learned}
         self.workers = workers or how_many_workers()
         self.on_rows: Callable[[int], None] = lambda rows: None
@@ -201,7 +201,7 @@ class _Pass:
         sizes: dict[str, int],
         starts: dict[str, Ints],
         samples: dict[str, Ints],
-        shelf: Shelf,
+        shelf: Spill,
     ) -> None:
         self.tabulated = {name for name, size in sizes.items() if size <= min(_TABULATED, rows)}
         self.sizes, self.starts, self.samples, self.shelf = sizes, starts, samples, shelf

@@ -12,8 +12,9 @@ from urllib.parse import parse_qsl, quote
 
 import pyarrow as pa
 
-from repsynth.data.reading import Reading
-from repsynth.data.sources.base import (
+from repsynth.data.cells import read_cells
+from repsynth.data.reading import ReadOptions
+from repsynth.data.source import (
     BATCH_ROWS,
     UNREADABLE,
     Errors,
@@ -24,7 +25,6 @@ from repsynth.data.sources.base import (
     quietly,
     steady,
 )
-from repsynth.data.sources.cells import read_cells
 from repsynth.errors import ConfigError, DataError, RepsynthWarning, printable, shown
 
 _ADDRESS = re.compile(
@@ -78,17 +78,17 @@ class Address(NamedTuple):
     scheme: str
     full: str
     place: str
-    reading: Reading
+    reading: ReadOptions
 
 
 def is_address(text: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
 
 
-def parse_address(text: str, reading: Reading) -> Address:
+def parse_address(text: str, reading: ReadOptions) -> Address:
     """Parse an address such as postgresql://host/database?table=people; its table or query overrides `reading`.
 
-    >>> parse_address("postgresql://me:secret@host/db?table=people&sslmode=require", Reading()).place
+    >>> parse_address("postgresql://me:secret@host/db?table=people&sslmode=require", ReadOptions()).place
     'the PostgreSQL address'
     """
     found = _ADDRESS.fullmatch(text)
@@ -104,7 +104,7 @@ def parse_address(text: str, reading: Reading) -> Address:
     replaced = _KNOBS.values() if own else ()
     kept = {name: getattr(reading, name) for name in reading.given if name not in replaced}
     full = f"{start}?{rest}" if rest else start
-    return Address(found["scheme"], full, shown(text), Reading(**kept | own))
+    return Address(found["scheme"], full, shown(text), ReadOptions(**kept | own))
 
 
 def open_sqlite(file: File) -> Source:
@@ -264,7 +264,7 @@ def _source(engine: str, names: Sequence[str], types: Sequence[pa.DataType], rea
     return Source(engine.lower(), tuple(names), tuple(types), read, place=place, takes=takes)
 
 
-def _rows_of(reading: Reading, place: str, tables: Sequence[str] | None) -> str:
+def _rows_of(reading: ReadOptions, place: str, tables: Sequence[str] | None) -> str:
     """Return what follows FROM: the table or query that was asked for, or else the only table. `tables` is None
     where it is not known which there are."""
     if reading.query is not None:

@@ -22,9 +22,9 @@ from repsynth.arrays import Ints
 from repsynth.data.encode import encode_batch
 from repsynth.data.fingerprints import UNREAD, Expanded, Fingerprints, Prints, Run, changed, id_texts, states_of
 from repsynth.data.records import UNITS, factors_of, no_records
-from repsynth.engines.codes import Codes, Part
-from repsynth.engines.shelf import Array
-from repsynth.engines.work import Compact, EncodeCompact, Silent, Task, counted_once
+from repsynth.engines.column_store import Codes, Part
+from repsynth.engines.spill import Array
+from repsynth.engines.tasks import Compact, EncodeCompact, Silent, Task, counted_once
 from repsynth.errors import DataError
 from repsynth.schema import Person, Schema
 

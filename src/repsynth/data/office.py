@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from repsynth.data.sources.base import BATCH_ROWS, UNREADABLE, File, Source, lacks_extra, quietly, steady
-from repsynth.data.sources.cells import read_cell, read_cells
+from repsynth.data.cells import read_cell, read_cells
+from repsynth.data.source import BATCH_ROWS, UNREADABLE, File, Source, lacks_extra, quietly, steady
 from repsynth.errors import ConfigError, DataError, printable
 
 # --- workbooks ---
