@@ -59,7 +59,7 @@ HEAVY = {
     "dask": set(),
     "distributed": {"engines.dask"},
     "cloudpickle": {"engines.dask"},
-    "pyspark": {"engines.spark", "data.frames"},
+    "pyspark": {"engines.spark", "data.arrow"},
     "argcomplete": {"cli"},
     "rich": {"cli"},
 }
@@ -160,7 +160,7 @@ def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
     assert users == {
         *("mechanism.noise", "mechanism.meter", "mechanism.scout", "pipeline.run", "curator.private_schema"),
-        *("data.persons", "engines.clusters"),  # the key of the fingerprints
+        *("engines.local", "engines.clusters"),  # the key of the fingerprints
     }
     assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
 
@@ -185,7 +185,6 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     rows completed brings them."""
     readers = {
         "data.encode",
-        "data.persons",
         "engines.local",
         *("engines.tasks", "engines.persons"),
         "curator.check",

@@ -24,7 +24,7 @@ report       a release as a page for people: one for everybody, one for the cura
 cli          the command line
 
 A run:      cli -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
-A sample:   release.load -> models (sampler) -> data.decode -> data.write
+A sample:   release.load -> models (sampler) -> data.write -> data.write
 An attack:  scoring.stage -> models -> attacks.observing, many times -> attacks.exposure
 An audit:   pipeline.run -> release.kernels -> auditing.audit -> auditing.bounds
 """

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth import Budget, Schema, datasets, parse_schema, synthesize
-from repsynth.data.persons import Persons
+from repsynth.engines.local import Persons
 from repsynth.engines.persons import EncodePersons, Settle, SplitRows
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.matrix import records_of

@@ -172,8 +172,7 @@ def fit(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def draw(task: dict[str, Any], path: Path) -> dict[str, Any]:
     """A sample that is written, and what pyarrow takes to write the same table alone."""
-    from repsynth.data.decode import arrow_schema
-    from repsynth.data.write import write_table
+    from repsynth.data.write import arrow_schema, write_table
 
     release, _, _ = release_of(task["model"], 14, path)
     out, rows = path.with_name(f"drawn{task['suffix']}"), task["rows"]

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from repsynth import synthesize
 from repsynth.curator.check import check_table
-from repsynth.data import frames
+from repsynth.data import arrow
 from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.records import join
 from repsynth.data.source import kind_of, reads_as_text
@@ -736,7 +736,7 @@ def test_a_table_of_several_chunks_in_which_one_record_is_a_word(tmp_path: Path)
 
 
 def test_a_word_in_a_later_batch_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "BATCH_ROWS", 4)
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 4)
     column = Category(name="a", values=("1", "x"))
     assert accepts(open_source(pd.DataFrame({"a": [1] * 9}, dtype=object)), column)
     for place in (0, 4, 8):

@@ -15,10 +15,11 @@ from checks import same_release
 from conftest import make_people
 from test_clusters import MODELS, SCHEMA, Pretended, PretendedParts, check_same_bits, cloudpickle, connect, plan_of
 
-from repsynth.data import arrow, csv, frames
+import repsynth.engines
+from repsynth.data import arrow, csv
 from repsynth.data.records import UNITS
 from repsynth.data.sources import open_source
-from repsynth.engines import clusters, opening
+from repsynth.engines import clusters
 from repsynth.engines.persons import EncodePersons, PersonRows, Settle, SplitRows
 from repsynth.engines.tasks import Task
 from repsynth.errors import DataError
@@ -50,9 +51,9 @@ def visit_files(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{connect.__module__}:connect")
+    monkeypatch.setitem(repsynth.engines.CLUSTERS, "pretended", f"{connect.__module__}:connect")
     monkeypatch.setattr(arrow, "PIECE_ROWS", 150)
-    monkeypatch.setattr(frames, "PIECE_ROWS", 150)
+    monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 150)
     monkeypatch.setattr(csv, "RANGE", 9000)
     monkeypatch.setattr(clusters, "PLACES", 3)
     return Pretended()

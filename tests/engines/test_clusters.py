@@ -21,12 +21,12 @@ from checks import same_release
 from conftest import ALL_TYPES, make_people
 
 import repsynth
+import repsynth.engines
 from repsynth import Budget, Ledger
 from repsynth.arrays import Ints
-from repsynth.data import arrow, csv, frames
+from repsynth.data import arrow, csv
 from repsynth.data.records import Records
 from repsynth.data.sources import Source, open_source
-from repsynth.engines import opening
 from repsynth.engines.clusters import ClusterEngine, sum_of
 from repsynth.engines.column_store import Part
 from repsynth.engines.tasks import (
@@ -122,9 +122,9 @@ def connect(cluster: Any, source: Source) -> Iterator[Pretended]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{__name__}:connect")
+    monkeypatch.setitem(repsynth.engines.CLUSTERS, "pretended", f"{__name__}:connect")
     monkeypatch.setattr(arrow, "PIECE_ROWS", 150)
-    monkeypatch.setattr(frames, "PIECE_ROWS", 150)
+    monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 150)
     monkeypatch.setattr(csv, "RANGE", 9000)
     return HERE
 
@@ -367,7 +367,7 @@ def test_a_place_that_is_none_is_refused_before_anything_is_spent(
 
 @pytest.mark.parametrize("name", ["dask", "spark"])
 def test_a_library_that_is_not_there_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(opening.CLUSTERS, name, "repsynth.engines.nowhere:connect")
+    monkeypatch.setitem(repsynth.engines.CLUSTERS, name, "repsynth.engines.nowhere:connect")
     with pytest.raises(ConfigError, match=rf"needs more packages; pip install 'repsynth\[{name}\]'"):
         run(plan_of("naive-bayes"), open_source(make_people(50)), engine=name)
 

@@ -23,14 +23,13 @@ from repsynth.arrays import Int32s, Ints
 from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.columns.cells import Bins, divided, public_cells
 from repsynth.data.encode import EncodedTable
-from repsynth.data.positions import Cut, interval_of
 from repsynth.data.records import Records
 from repsynth.data.sources import Source, open_source
+from repsynth.data.values import Cut, interval_of
+from repsynth.engines import ENGINES
 from repsynth.engines import column_store as codes_module
-from repsynth.engines.column_store import Codes
+from repsynth.engines.column_store import Codes, Spill
 from repsynth.engines.local import Held, LocalEngine
-from repsynth.engines.opening import ENGINES
-from repsynth.engines.spill import Spill
 from repsynth.errors import DataError
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.noise import seeded_entropy
@@ -184,7 +183,7 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(tmp_path: Path, monkey
 def test_nothing_is_left_behind_however_a_run_ends(how: signal.Signals, tmp_path: Path) -> None:
     code = """
 import signal, time, numpy as np
-from repsynth.engines.spill import Spill
+from repsynth.engines.column_store import Spill
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 shelf = Spill(limit=0)
 kept = shelf.put(np.arange(10_000))

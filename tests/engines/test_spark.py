@@ -28,7 +28,7 @@ from test_clusters import (
 )
 
 import repsynth
-from repsynth.data import arrow, csv, frames
+from repsynth.data import arrow, csv
 from repsynth.data.encode import encode_batch
 from repsynth.data.source import kind_of, reads_as_text
 from repsynth.data.sources import check_columns, open_source
@@ -47,7 +47,7 @@ Session = Any
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow, "PIECE_ROWS", 300)
-    monkeypatch.setattr(frames, "PIECE_ROWS", 300)
+    monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 300)
     monkeypatch.setattr(csv, "RANGE", 25_000)
     tables(tmp_path)
     visit_files(tmp_path)

@@ -28,10 +28,9 @@ from rich.text import Text
 from repsynth import api, datasets
 from repsynth.cli import render
 from repsynth.cli.flags import given_settings, reading_of
-from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import is_text_file, open_source
-from repsynth.data.write import Written, check_table_path, write_table
-from repsynth.engines.opening import CLUSTERS
+from repsynth.data.write import Written, arrow_schema, check_table_path, write_table
+from repsynth.engines import CLUSTERS
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.models.base import Round
 from repsynth.pipeline.payment import open_payer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from repsynth.data.reading import READING, ReadOptions
-from repsynth.engines.opening import Place
+from repsynth.engines import Place
 from repsynth.knobs import Knob, Registry, knobs_of
 from repsynth.planning.settings import BUDGET, MODEL, OUTLIERS, PARTS, SPLIT, Settings, keywords
 

@@ -10,8 +10,8 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.columns.groups import Groups, probabilities_within
 from repsynth.columns.quotas import Levels, Line, Quotas
-from repsynth.data.positions import usual
 from repsynth.data.records import MISSING, Records
+from repsynth.data.values import usual
 from repsynth.schema import Numeric
 
 

@@ -29,9 +29,8 @@ from repsynth.columns.adaptive_histogram import occupied
 from repsynth.curator.draft import schema_text
 from repsynth.curator.infer import MARKERS, PERSONAL, Decision, is_named, not_learned, words_of
 from repsynth.curator.profile import percent, quoted, some
-from repsynth.data.cells import CELLS
 from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.source import check_type, is_text, kind_of
+from repsynth.data.source import CELLS, check_type, is_text, kind_of
 from repsynth.data.sources import Source, open_source
 from repsynth.data.values import NULLS, Notation
 from repsynth.errors import ConfigError, DataError, LedgerError, has_controls

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.cells import CELLS, read_cells
 from repsynth.data.encode import plain_array, read_numbers, read_text
-from repsynth.data.source import cell_type, is_text, other_mark, say_delimiter
+from repsynth.data.source import CELLS, cell_type, is_text, other_mark, read_cells, say_delimiter
 from repsynth.data.sources import Source
 from repsynth.errors import CONTROLS, DataError, printable
 from repsynth.privacy.budget import DEFAULT_DELTA

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.positions import positions_of, seconds_at, values_at
 from repsynth.data.records import MISSING, Records
+from repsynth.data.values import positions_of, seconds_at, values_at
 from repsynth.schema import Datetime, Discrete, Follows, Id, Integer, Number, Numeric, Schema
 from repsynth.schema.conditions import Among, Both, Compared, Condition, Either, IsMissing, Not
 from repsynth.schema.rules import total_of

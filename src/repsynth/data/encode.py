@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.cells import CELLS, read_cell
-from repsynth.data.positions import positions_of
 from repsynth.data.records import MISSING, Records
-from repsynth.data.source import is_number, is_text
+from repsynth.data.source import CELLS, is_number, is_text, read_cell
 from repsynth.data.sources import Source
 from repsynth.data.values import (
     EPOCH,
@@ -29,6 +27,7 @@ from repsynth.data.values import (
     date_format,
     numbers_of,
     odd_number,
+    positions_of,
     seconds_of,
     special_seconds,
 )

@@ -17,8 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from repsynth.data.cells import read_cell, read_cells
-from repsynth.data.source import BATCH_ROWS, UNREADABLE, File, Source, lacks_extra, quietly, steady
+from repsynth.data.source import (
+    BATCH_ROWS,
+    UNREADABLE,
+    File,
+    Source,
+    lacks_extra,
+    quietly,
+    read_cell,
+    read_cells,
+    steady,
+)
 from repsynth.errors import ConfigError, DataError, printable
 
 # --- workbooks ---

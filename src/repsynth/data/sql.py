@@ -12,7 +12,6 @@ from urllib.parse import parse_qsl, quote
 
 import pyarrow as pa
 
-from repsynth.data.cells import read_cells
 from repsynth.data.reading import ReadOptions
 from repsynth.data.source import (
     BATCH_ROWS,
@@ -23,6 +22,7 @@ from repsynth.data.source import (
     Source,
     lacks_extra,
     quietly,
+    read_cells,
     steady,
 )
 from repsynth.errors import ConfigError, DataError, RepsynthWarning, printable, shown

@@ -1,17 +1,24 @@
-"""How numbers and times stand in text cells, and how they are written there again."""
+"""The values of a column: how numbers and times are written, and their positions on the public grid."""
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from repsynth.arrays import Floats, Ints
+from repsynth.data.records import MISSING
 from repsynth.schema import Datetime, Integer, Number, Numeric
-from repsynth.schema.columns import plain_number
+from repsynth.schema.columns import exactly, plain_number
 from repsynth.schema.formats import DateFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 ISO_TIME = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T]{_CLOCK})?$"
@@ -176,3 +183,207 @@ def _keeps(text: str) -> bool:
     except ValueError:
         return text.strip().lower() not in NULLS and _HEX.fullmatch(text.strip()) is None
     return False
+
+
+# --- positions on the grid ---
+
+_DIGITS = 6
+_EXACT_POWER = 22  # the largest power of ten that float64 holds exactly
+
+_CELLS = 2**15
+_FEW = 4_096  # below so many codes, a table takes longer than a search
+_UNSURE = -2
+_TAILS = 0.002
+
+
+def positions_of(numbers: Floats, column: Integer | Number) -> Ints:
+    """The nearest position of each number; without a grid, the interval that it falls in. What is out of bounds
+    is clipped, what is not finite is missing.
+
+    >>> positions_of(np.array([0.26, 7.0, np.nan]), Number(name="dose", min=0.0, max=1.0, step=0.25)).tolist()
+    [1, 4, -1]
+    """
+    finite = np.isfinite(numbers)
+    known = bool(finite.all())
+    inside = np.clip(numbers if known else np.where(finite, numbers, column.min), column.min, column.max)
+    if isinstance(column, Integer):
+        whole = np.rint(inside) if column.step == 1 else inside
+        positions = np.rint((whole - column.min) / column.step)
+    elif column.on_grid:
+        positions = _nearest(inside, column)
+    else:
+        positions = (inside - column.min) * (column.steps / (column.max - column.min))
+    codes = positions.astype(np.int64)  # none is negative: rounded down
+    return codes if known else np.where(finite, codes, MISSING)
+
+
+def values_at(positions: Ints, column: Integer | Number) -> NDArray[Any]:
+    """The value of each position; without a grid, a round number in its interval or close to it.
+
+    >>> values_at(np.array([0, 3]), Number(name="dose", min=0.0, max=1.0, step=0.25)).tolist()
+    [0.0, 0.75]
+    """
+    if isinstance(column, Integer):
+        return positions * column.step + column.min
+    return _on_grid(positions, column) if column.on_grid else _round_number(positions, column)
+
+
+def seconds_at(positions: Ints, column: Datetime) -> Ints:
+    """The time of each position in seconds since 1970."""
+    return positions * int(column.unit.total_seconds()) + int((column.start - EPOCH).total_seconds())
+
+
+def usual(positions: Ints, column: Numeric) -> Ints:
+    """The positions, but not those whose value would read as a special one: the nearest other one instead.
+
+    >>> usual(np.array([0, 1, 99]), Integer(name="age", min=0, max=99, special=("98", "99"))).tolist()
+    [0, 1, 97]
+    """
+    if not column.special:
+        return positions
+    taken = _taken(column)
+    moved = positions.copy()
+    for position in taken:
+        near = range(1, len(taken) + 1)
+        free = (p for d in near for p in (position - d, position + d) if 0 <= p <= column.steps and p not in taken)
+        moved[positions == position] = next(free, position)
+    return moved
+
+
+def _taken(column: Numeric) -> set[int]:
+    special = _special(column)
+    if isinstance(column, Datetime):
+        unit, (start,) = column.unit.total_seconds(), seconds_at(np.zeros(1, dtype=np.int64), column).tolist()
+        places = [(time - start) / unit for time in special.tolist()]
+        return {int(place) for place in places if place.is_integer() and 0 <= place <= column.steps}
+    if isinstance(column, Number) and not column.on_grid:
+        return set()  # `values_at` sees to it
+    positions = positions_of(special, column)
+    return set(positions[values_at(positions, column) == special].tolist())
+
+
+def _special(column: Numeric) -> Floats:
+    return np.array([value for value in special_values(column) if value is not None], dtype=np.float64)
+
+
+def _nearest(inside: Floats, column: Number) -> Floats:
+    """The position whose value is closest: dividing by 0.1, say, may miss it by one where there are many."""
+    guess = np.rint((inside - column.min) / column.unit)
+    best = np.clip(guess, 0, column.steps)
+    for other in (guess - 1, guess + 1):
+        other = np.clip(other, 0, column.steps)
+        closer = np.abs(_on_grid(other, column) - inside) < np.abs(_on_grid(best, column) - inside)
+        best = np.where(closer, other, best)
+    return best
+
+
+def _on_grid(positions: NDArray[Any], column: Number) -> Floats:
+    """Decimal fractions as float64 reads them when they are written out: 0.3, not 0.1 + 0.2."""
+    exact = exact_grid(column)
+    if exact is None:
+        return np.clip(column.min + positions * column.unit, column.min, column.max)
+    start, step, power = exact
+    values: Floats = (positions * step + start) / power
+    return values
+
+
+def exact_grid(column: Number) -> tuple[int, int, float] | None:
+    """Start and step of a column's grid in whole numbers, and the power of ten that these are to be divided by;
+    None where float64 cannot hold that exactly.
+
+    >>> exact_grid(Number(name="price", min=0.5, max=9.99, decimals=2))
+    (50, 1, 100.0)
+    """
+    low, unit = exactly(column.min).normalize(), exactly(column.unit).normalize()
+    digits = max(0, *(-int(number.as_tuple().exponent) for number in (low, unit)))
+    start, step = int(low.scaleb(digits)), int(unit.scaleb(digits))
+    if digits > _EXACT_POWER or abs(start) + column.steps * step > 2**53:
+        return None
+    return start, step, 10.0**digits
+
+
+def _round_number(positions: Ints, column: Number) -> Floats:
+    """The middle of an interval to six digits: of the range, or of the number itself where that is small, as long
+    as the interval is that narrow. So 0, 0.25 or 30,000 come back as they were."""
+    width = column.max - column.min
+    numbers = column.min + (positions + 0.5) / column.steps * width
+    coarsest, finest = _DIGITS - math.floor(math.log10(width)), math.floor(-math.log10(column.unit))
+    coarser = np.zeros(len(numbers), dtype=np.int8)  # by how many digits than the finest
+    magnitude = np.abs(numbers)
+    for digits in range(finest, coarsest, -1):  # so few that comparing is quicker than a logarithm
+        coarser += magnitude >= 10.0 ** (_DIGITS - digits)
+    counts = finest - np.arange(max(finest - coarsest, 0) + 1)
+    result = _to_digits(numbers, counts, coarser.astype(np.int64))
+    result = np.clip(result + 0.0, column.min, column.max)  # no negative zero
+    if not column.special:
+        return result
+    return np.where(np.isin(result, _special(column)), np.minimum(numbers, column.max - column.unit / 2), result)
+
+
+def _to_digits(numbers: Floats, digits: Ints, which: Ints) -> Floats:
+    """Rounded to decimals, each to those that `which` names, as float64 reads the written number."""
+    times = (10.0 ** np.maximum(digits, 0)).take(which)
+    by = (10.0 ** np.maximum(-digits, 0)).take(which) if digits[-1] < 0 else None
+    units = np.rint(numbers * times if by is None else numbers * times / by)
+    if max(abs(int(digits[0])), abs(int(digits[-1]))) > _EXACT_POWER:
+        pairs = zip(units.tolist(), digits.take(which).tolist(), strict=True)
+        return np.array([float(f"{unit:.0f}e{-count}") for unit, count in pairs], dtype=np.float64)
+    rounded: Floats = units / times
+    return rounded if by is None else rounded * by
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Intervals of codes, each from one of the `starts` to the next.
+
+    Codes are sorted into many cells of equal width, a power of two. All but few cells lie inside one interval, so
+    that the cell decides; only in the others, and beyond the cells, is there a search. Where the cells lie is a
+    matter of speed alone.
+    """
+
+    starts: Ints
+    first: int
+    shift: int
+    table: NDArray[np.int32]
+
+    @classmethod
+    def at(cls, starts: Ints, sample: Ints) -> "Cut":
+        """Cells where most codes of a `sample` are."""
+        seen = np.sort(sample[:: max(len(sample) // 1024, 1)])
+        seen = seen[np.searchsorted(seen, 0) :]
+        low, high = np.quantile(seen, [_TAILS, 1 - _TAILS], method="lower").tolist() if seen.size else (0, 0)
+        shift = max((high - low).bit_length() - _CELLS.bit_length() + 1, 0)
+        cells = low + (np.arange(_CELLS, dtype=np.int64) << shift)
+        begin = np.searchsorted(starts, cells, side="right") - 1
+        end = np.searchsorted(starts, cells + ((1 << shift) - 1), side="right") - 1
+        # The last entry is for what is beyond the cells.
+        table = np.append(np.where(begin == end, begin, _UNSURE), _UNSURE).astype(np.int32)
+        return cls(starts, low, shift, table)
+
+    def of(self, codes: Ints) -> Ints:
+        """The interval of each code, −1 below the first start: `np.searchsorted(starts, codes, "right") - 1`.
+
+        >>> codes = np.array([-1, 0, 4, 5, 99])
+        >>> Cut.at(np.array([0, 5]), codes).of(codes).tolist()
+        [-1, 0, 0, 1, 1]
+        """
+        cells = (codes - self.first).view(np.uint64)  # so that those below are beyond, too
+        np.right_shift(cells, np.uint64(self.shift), out=cells)
+        np.minimum(cells, np.uint64(_CELLS), out=cells)
+        near = self.table.take(cells.view(np.int64))
+        unsure = np.flatnonzero(near == _UNSURE)
+        found = near.astype(np.int64)
+        if unsure.size:
+            found[unsure] = np.searchsorted(self.starts, codes[unsure], side="right") - 1
+        return found
+
+
+def interval_of(codes: Ints, starts: Ints) -> Ints:
+    """The interval of each code between sorted starts, −1 below the first.
+
+    >>> interval_of(np.array([-1, 3, 7]), np.array([0, 5])).tolist()
+    [-1, 0, 1]
+    """
+    if len(codes) < _FEW:
+        return np.searchsorted(starts, codes, side="right") - 1
+    return Cut.at(starts, codes).of(codes)

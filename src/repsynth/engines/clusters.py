@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from repsynth.arrays import Ints
-from repsynth.data.fingerprints import SEED_BYTES
+from repsynth.data.persons import SEED_BYTES
 from repsynth.data.records import UNITS, Records, no_records
 from repsynth.data.sources import Source
-from repsynth.engines.base import Kernel
+from repsynth.engines import Kernel
 from repsynth.engines.persons import EncodePersons, FirstVersion, OfVersion, Settle, SplitRows
 from repsynth.engines.tasks import EncodeCompact, Failed, Look, Task, Total
 from repsynth.errors import ConfigError, DataError

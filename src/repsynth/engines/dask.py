@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle
 from distributed import Client, Future, LocalCluster
 
-from repsynth.data.frames import open_pandas
+from repsynth.data.arrow import open_pandas
 from repsynth.data.source import check_storage
 from repsynth.data.sources import Source
 from repsynth.engines.clusters import FAN_IN, ClusterEngine, Parts

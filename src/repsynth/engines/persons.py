@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Ints
 from repsynth.data.encode import encode_batch
-from repsynth.data.fingerprints import UNREAD, Expanded, Fingerprints, Prints, Run, changed, id_texts, states_of
+from repsynth.data.persons import UNREAD, Expanded, Fingerprints, Prints, Run, changed, id_texts, states_of
 from repsynth.data.records import UNITS, factors_of, no_records
-from repsynth.engines.column_store import Codes, Part
-from repsynth.engines.spill import Array
+from repsynth.engines.column_store import Array, Codes, Part
 from repsynth.engines.tasks import Compact, EncodeCompact, Silent, Task, counted_once
 from repsynth.errors import DataError
 from repsynth.schema import Person, Schema

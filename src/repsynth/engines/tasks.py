@@ -15,7 +15,7 @@ from repsynth.arrays import Ints
 from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.source import Reader
 from repsynth.data.sources import Source
-from repsynth.engines.base import Kernel
+from repsynth.engines import Kernel
 from repsynth.engines.column_store import Codes, Part
 from repsynth.errors import RepsynthError
 from repsynth.schema import Schema

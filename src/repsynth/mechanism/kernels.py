@@ -15,7 +15,7 @@ import numpy as np
 
 from repsynth.arrays import Int32s, Ints
 from repsynth.data.records import Records
-from repsynth.engines.base import Kernel
+from repsynth.engines import Kernel
 
 FINEST = 2**22
 """The largest `unit` of a statistic: known before a run, so that noise that does not fit is refused in time."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from repsynth.arrays import Ints
-from repsynth.engines.base import Engine
+from repsynth.engines import Engine
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import OUT, Choice, Rounds, Statistic
