@@ -31,9 +31,7 @@ from repsynth.engines.clusters import ClusterEngine, sum_of
 from repsynth.engines.column_store import Part
 from repsynth.engines.tasks import (
     Compact,
-    EncodeCompact,
     Failed,
-    Made,
     Task,
     added,
     carried_out,
@@ -66,9 +64,6 @@ class Pretended:
 
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
         return ClusterEngine.on(self, source, schema)
-
-    def encoding(self, schema: Schema) -> Task:
-        return EncodeCompact(schema)
 
     def spread(self, items: Sequence[Any], task: Task | None = None) -> "PretendedParts":
         parts = PretendedParts(self, [cloudpickle.dumps(item) for item in items])
@@ -336,10 +331,7 @@ def test_records_on_a_cluster_are_not_looked_at_one_by_one(pretended: Pretended)
         engine.per_record()
 
 
-def test_codes_are_made_again_and_not_sent() -> None:
-    made = Made(lambda held, number: object(), None, 0)
-    assert made.value is made.value
-    assert cloudpickle.loads(cloudpickle.dumps(made)).value is not made.value
+def test_a_part_shows_no_code() -> None:
     assert "Jane" not in repr(Compact(SCHEMA, (Part(1, {"name": np.array(["Jane"])}),)))
 
 

@@ -51,10 +51,6 @@ class Cluster(Protocol):
         """The encoded records of a data frame that lies there."""
         ...
 
-    def encoding(self, schema: Schema) -> Task:
-        """What makes codes of a piece of a table, as they are kept there."""
-        ...
-
 
 @dataclass(frozen=True)
 class ClusterEngine:
@@ -66,13 +62,11 @@ class ClusterEngine:
     def on(cls, cluster: Cluster, source: Source, schema: Schema) -> "ClusterEngine":
         """A source whose pieces each worker reads by itself. The key by which ids are compared is drawn here, for
         each table that is opened."""
-        person, framed = schema.person, source.frame is not None
+        person = schema.person
+        encode = EncodeCompact(schema) if person is None else EncodePersons(schema, person, os.urandom(SEED_BYTES))
+        rows = _pieces(cluster, source, encode) if source.frame is None else cluster.frame(source, encode)
         if person is None:
-            if framed:
-                return cls(cluster.frame(source, EncodeCompact(schema)))
-            return cls(_pieces(cluster, source, cluster.encoding(schema)))
-        encode = EncodePersons(schema, person, os.urandom(SEED_BYTES))
-        rows = cluster.frame(source, encode) if framed else _pieces(cluster, source, encode)
+            return cls(rows)
         places = min(len(rows), PLACES)
         return cls(rows.shuffled(SplitRows(places), Settle(schema, person.rows, len(rows)), places), person)
 

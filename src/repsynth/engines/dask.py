@@ -21,7 +21,7 @@ from repsynth.data.source import check_storage
 from repsynth.data.sources import Source
 from repsynth.engines.clusters import FAN_IN, ClusterEngine, Parts
 from repsynth.engines.persons import EncodePersons
-from repsynth.engines.tasks import Encode, EncodeCompact, Failed, Made, Task, added, carried_out, picked
+from repsynth.engines.tasks import EncodeCompact, Failed, Task, added, carried_out, picked
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
@@ -108,10 +108,6 @@ class DaskCluster:
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
         return ClusterEngine.on(self, source, schema)
 
-    def encoding(self, schema: Schema) -> Task:
-        """Codes that stay in a worker's process."""
-        return Encode(schema)
-
     def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
         """Each item goes to the worker that gets its part."""
         blobs = [cloudpickle.dumps(item) for item in items]
@@ -120,23 +116,22 @@ class DaskCluster:
             futures = self._map(_unpacked, blobs)
         if task is None:
             return DaskParts(self, futures)
-        return self._kept(Made if isinstance(task, Encode) else carried_out, task, futures)
+        return self._kept(task, futures)
 
     def frame(self, source: Source, encode: EncodeCompact) -> Parts:
         """Encoded partition by partition; they are not kept."""
         partitions = self.client.compute(source.frame[encode.columns].to_delayed(), retries=3)
-        return self._kept(carried_out, _Declared(encode, source.frame[encode.columns].dtypes), partitions)
+        return self._kept(_Declared(encode, source.frame[encode.columns].dtypes), partitions)
 
-    def _kept(self, function: Callable[..., Any], task: Task, futures: Sequence[Any]) -> "DaskParts":
-        found = self._each(function, task, futures)
+    def _kept(self, task: Task, futures: Sequence[Any]) -> "DaskParts":
+        found = self._each(task, futures)
         self.mine.extend(found)
         return DaskParts(self, found)
 
-    def _each(self, function: Callable[..., Any], task: Task, *columns: Sequence[Any]) -> list[Future]:
-        """A function of a task, of what stands in the columns, and of the number of each."""
-        count = len(columns[0])
+    def _each(self, task: Task, parts: Sequence[Any]) -> list[Future]:
+        """Run a task on each part."""
         packed = self._map(_unpacked, [_Packed(cloudpickle.dumps(task))])
-        return self._map(function, packed * count, *columns, range(count))
+        return self._map(carried_out, packed * len(parts), parts, range(len(parts)))
 
     def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Future]:
         """`pure=False`: each call has a name of its own, and results of another run are never taken for it."""
@@ -166,15 +161,15 @@ class DaskParts:
         """By tasks, as Dask shuffles: split each part, pick each message, join those to a place. What is lost with
         a worker is made again."""
         cluster = self.cluster
-        messages = cluster._each(carried_out, split, self.futures)
+        messages = cluster._each(split, self.futures)
         picks = [cluster._map(picked, messages, [place] * len(self)) for place in range(places)]
         before = {each.key for each in self.futures}
         cluster.mine[:] = [each for each in cluster.mine if each.key not in before]
-        return cluster._kept(carried_out, join, picks)
+        return cluster._kept(join, picks)
 
     def added(self, task: Task) -> Any:
         cluster = self.cluster
-        level = cluster._each(carried_out, task, self.futures)
+        level = cluster._each(task, self.futures)
         while len(level) > 1:
             level = cluster._map(added, [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)])
         try:

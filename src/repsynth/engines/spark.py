@@ -174,10 +174,6 @@ class SparkCluster:
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
         return ClusterEngine.on(self, source, schema)
 
-    def encoding(self, schema: Schema) -> Task:
-        """Codes that Spark keeps."""
-        return EncodeCompact(schema)
-
     def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
         """Each item goes with the task of its part."""
         parts = SparkParts(self, self.context.parallelize(items, len(items)), len(items))

@@ -1,20 +1,17 @@
-"""What a worker of a cluster does with its part of a table. Whatever it says is an array of integers, or one line.
+"""Tasks of the workers of a cluster. The result of a task is an array of integers, or a message without data.
 
-Codes stay where they were made: where a part is carried to another worker, it is read again there. A task that
-fails does not raise, because clusters write what is raised, and what it was raised from, into their logs.
+A task that fails does not raise: clusters write what is raised, and its cause, into their logs.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from repsynth.arrays import Ints
-from repsynth.data.encode import EncodedTable, encode_batch
+from repsynth.data.encode import encode_batch
 from repsynth.data.source import Reader
-from repsynth.data.sources import Source
 from repsynth.engines import Kernel
 from repsynth.engines.column_store import Codes, Part
 from repsynth.errors import RepsynthError
@@ -40,7 +37,7 @@ def carried_out(task: Task, held: Any, number: int) -> Any:
         if isinstance(each, Failed):
             return each
     try:
-        return task(held.value if isinstance(held, Made) else held, number)
+        return task(held, number)
     except RepsynthError as error:
         return Failed(str(error))
     except Exception as error:
@@ -57,32 +54,6 @@ def added(parts: Iterable[Any]) -> Any:
     parts = list(parts)
     failed = next((part for part in parts if isinstance(part, Failed)), None)
     return failed or sum(parts[1:], start=parts[0])
-
-
-class Made:
-    """Something that a worker makes when it needs it and keeps; elsewhere, it is made again and not sent."""
-
-    def __init__(self, task: Task, source: Any, number: int) -> None:
-        self._made_of = task, source, number
-
-    @cached_property
-    def value(self) -> Any:
-        task, source, number = self._made_of
-        return task(source, number)
-
-    def __reduce__(self) -> Any:
-        return Made, self._made_of
-
-
-@dataclass(frozen=True)
-class Encode:
-    """The records of a part, in codes that stay in this process."""
-
-    schema: Schema
-
-    def __call__(self, read: Reader, number: int) -> Codes:
-        """One thread: the other parts are the others' work."""
-        return Codes.of(EncodedTable(Source("piece", (), (), read), self.schema), workers=1)
 
 
 class Silent:
@@ -133,7 +104,7 @@ class Total:
 
     kernel: Kernel
 
-    def __call__(self, records: Codes | Compact, number: int) -> Ints:
+    def __call__(self, records: Compact, number: int) -> Ints:
         return counted_once(records.sum(self.kernel))
 
 
