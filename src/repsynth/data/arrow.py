@@ -63,7 +63,7 @@ def open_parquet(file: File) -> Source:
 
 @dataclass(frozen=True)
 class ParquetPiece:
-    """Some row groups of a file; `texts` are its columns of text, `place` is what messages call it."""
+    """Read some row groups of a file. `texts` are its text columns; `place` is its name in messages."""
 
     path: str
     place: str
@@ -83,7 +83,7 @@ class ParquetPiece:
 
 
 def _bundles(rows: Sequence[int]) -> list[tuple[int, ...]]:
-    """Neighbouring row groups together, up to `PIECE_ROWS` of them where one alone has no more."""
+    """Bundle neighbouring row groups up to `PIECE_ROWS` rows."""
     found: list[tuple[int, ...]] = []
     held = 0
     for group, count in enumerate(rows):
@@ -135,7 +135,7 @@ def open_arrow(table: pa.Table | pa.RecordBatch) -> Source:
 
 
 def open_polars(frame: Any) -> Source:
-    """A polars data frame; what Arrow has no type for is read cell by cell."""
+    """Open a polars data frame. Types that Arrow lacks are read cell by cell."""
     strange = {name: read_cells(frame[name]) for name, kind in frame.schema.items() if not _arrow_has(kind)}
     table = frame.drop(list(strange)).to_arrow()
     arrays = [strange[name] if name in strange else table[name] for name in frame.columns]
@@ -143,27 +143,21 @@ def open_polars(frame: Any) -> Source:
 
 
 def open_pandas(frame: Any) -> Source:
-    """A pandas data frame.
-
-    pandas has no type for a column of mixed objects, and Arrow would guess one from all its cells: one
-    cell would then change how the others are read. So each object is read by itself.
-    """
+    """Open a pandas data frame. Objects are read cell by cell: Arrow would infer a type from all of them, so one
+    cell would change how the others are read."""
     arrays = [_from_pandas(frame.iloc[:, position]) for position in range(frame.shape[1])]
     table = pa.Table.from_arrays(arrays, names=[str(name) for name in frame.columns])
     return _from_arrow(table, "pandas")
 
 
 def open_dask(frame: Any) -> Source:
-    """A Dask data frame, whose partitions are pandas data frames: names and dtypes are those that it declares."""
+    """Open a Dask data frame by the names and dtypes that it declares."""
     source = open_pandas(frame._meta)
     return replace(source, batches=_stays, rows=None, pieces=None, engine="dask", frame=frame)
 
 
 def open_spark(frame: Any) -> Source:
-    """A Spark data frame, whose partitions are read as Arrow batches.
-
-    One that may hold other rows each time it is worked out is refused: a person could be in two of its parts.
-    """
+    """Open a Spark data frame. Refuse a nondeterministic one: a person could be in two of its partitions."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -216,7 +210,7 @@ def _from_pandas(series: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _is_typed(dtype: Any) -> bool:
-    """Whether Arrow has such a type, and reads a cell of it as we would read the object."""
+    """Whether Arrow reads a cell of this dtype as `read_cell` reads the object."""
     import pandas
 
     if isinstance(dtype, np.dtype):
@@ -248,7 +242,7 @@ class TablePiece:
         yield from self.table.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)
 
     def __reduce__(self) -> Any:
-        """Without the rows around them, which plain pickling would carry along."""
+        """Leave out the rows outside the slice, which plain pickling would carry along."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as writer:
             writer.write_table(self.table)
@@ -260,6 +254,6 @@ def _piece_of(stream: bytes) -> TablePiece:
 
 
 def _storage(arrow_type: pa.DataType) -> pa.DataType:
-    """The type of a column, none where each cell has its own."""
+    """Return the type of a column; null where each cell has its own."""
     values = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
     return pa.null() if values == CELLS else arrow_type

@@ -1,8 +1,7 @@
-"""Whose a row is: ids become fingerprints under a secret key, and rows with the same fingerprint are one person's.
+"""Identify persons by keyed fingerprints of their ids.
 
-Two ids are equal if their texts are, without the blanks around them; 17 and 17.0 are equal. A row without an id is
-its own person. An id that was not read in full may be anybody's, so its row counts nothing. That happens with a
-wrong encoding, or where a float has lost digits.
+Ids are compared as trimmed text; 17 and 17.0 are equal. A row without an id is its own person. A row whose id was
+not read in full (a wrong encoding, or a float that lost digits) could belong to anybody, so it counts nothing.
 
 Different ids have equal fingerprints with probability 2⁻¹²⁸. A fingerprint is four numbers of 32 bits: the upper
 halves of m₀ + m₁ x₁ + m₂ x₂ + ... modulo 2⁶⁴, where x₁ is the length of the id and the other x are its bytes, four
@@ -29,12 +28,12 @@ from repsynth.data.values import NULLS, ODD_NUMBER, odd_whole
 from repsynth.errors import DataError
 
 NOBODY, UNREAD = -1, -2
-"""In place of a row's person: it has no id, or one that was not read in full."""
+"""Instead of a person's number: the row has no id, or one that was not read in full."""
 
 SEED_BYTES = 32
 
-_LOST = "\ufffd"  # what stands for a character that could not be read
-_DIGITS = {16: 11, 32: 24, 64: 53}  # up to this power of two, floats of so many bits hold all whole numbers
+_LOST = "\ufffd"  # replaces an unreadable character
+_DIGITS = {16: 11, 32: 24, 64: 53}  # floats of this width hold all integers up to this power of two
 _SOME = 2**14  # texts that are hashed at a time: they stay in the cache
 _LIMB = 4  # bytes of an id that are multiplied by one number of the key
 _KEPT = np.array([0, 2**8 - 1, 2**16 - 1, 2**24 - 1, 2**32 - 1], dtype=np.uint32)  # the first bytes of a limb
@@ -43,7 +42,7 @@ Words = NDArray[np.uint64]
 
 
 class Fingerprints:
-    """A secret key, as long as the longest id so far needs; several threads may use it.
+    """Fingerprints under a secret key, which grows with the longest id. Thread-safe.
 
     >>> import os
     >>> prints = Fingerprints(os.urandom)
@@ -90,7 +89,7 @@ class Fingerprints:
 
 
 class Expanded:
-    """Random bytes that follow from a seed, one after the other: whoever has it gets the same.
+    """Expand a seed to a stream of random bytes.
 
     >>> one, two = Expanded(bytes(32)), Expanded(bytes(32))
     >>> one(10) + one(20) == two(30)
@@ -135,7 +134,7 @@ class Run:
 
     @classmethod
     def of(cls, prints: Prints, rows: Ints, first: Ints) -> "Run":
-        """Those with the same fingerprint together."""
+        """Sort persons, and merge those with the same fingerprint."""
         if not len(rows):
             return cls(prints, rows, first)
         order = np.argsort(prints.first)
@@ -150,7 +149,7 @@ class Run:
         return cls(sorted_.take(new), counted, np.minimum.reduceat(first[order], new))
 
     def cut(self, count: int) -> "list[Run]":
-        """In so many pieces, at the same fingerprints as all others."""
+        """Cut into `count` pieces by the first bits of the fingerprint."""
         edges = np.array([(k << 64) // count for k in range(1, count)], dtype=np.uint64)
         ends = np.searchsorted(self.prints.first, edges)
         arrays = (self.prints.first, self.prints.second, self.rows, self.first)
@@ -168,7 +167,7 @@ class Run:
 
     @classmethod
     def gathered(cls, runs: "Iterable[Run]", most: int) -> "Run":
-        """One after the other, as they come: `most` persons at most, for whom there is room from the beginning."""
+        """Concatenate runs of at most `most` persons in all, without a second copy."""
         words, numbers, end = np.empty((2, most), dtype=np.uint64), np.empty((2, most), dtype=np.int64), 0
         for run in runs:
             start, end = end, end + len(run.rows)
@@ -183,7 +182,7 @@ class Run:
         return Run.of(self.prints, self.rows, self.first)
 
     def find(self, asked: Prints) -> Ints:
-        """Where each of some fingerprints is; refused, unless all of them are there."""
+        """Return the position of each fingerprint. Refuse one that is not there."""
         if not len(asked.first):
             return np.zeros(0, dtype=np.int64)
         last = len(self.rows) - 1
@@ -206,7 +205,7 @@ class Run:
 
 
 def _same(ordered: Prints) -> Bools:
-    """Whether each but the first has the fingerprint of the one before."""
+    """Whether each but the first equals the one before."""
     same: Bools = (ordered.first[1:] == ordered.first[:-1]) & (ordered.second[1:] == ordered.second[:-1])
     return same
 
@@ -238,14 +237,14 @@ def id_texts(ids: pa.Array) -> pa.Array:
 
 
 def states_of(texts: pa.Array) -> Ints:
-    """0 for a text that is an id, or what there is in its place."""
+    """Return 0 for an id, else `NOBODY` or `UNREAD`."""
     blank = pc.fill_null(pc.equal(texts, ""), True).to_numpy(zero_copy_only=False)
     unread = pc.fill_null(pc.match_substring(texts, _LOST), False).to_numpy(zero_copy_only=False)
     return np.select([blank, unread], [NOBODY, UNREAD], 0).astype(np.int64)
 
 
 def changed() -> DataError:
-    """What is said of a table whose rows are not those that were counted."""
+    """Make the error for a table whose rows are not those that were counted."""
     return DataError(
         "the table changed while it was read: its persons have other rows than were counted; nothing of it is "
         "used, and what was paid for is spent"
@@ -253,7 +252,7 @@ def changed() -> DataError:
 
 
 def shared_ids(ours: Source, theirs: Source, column: str) -> Bools:
-    """For each of their rows, in order: whether its id is also one of ours.
+    """Return for each row of `theirs` whether its id is also in `ours`.
 
     >>> from repsynth.data.sources import open_source
     >>> tables = (pa.table({"who": ids}) for ids in (["a", "b", None], [" b", None, "c"]))

@@ -1,7 +1,6 @@
-"""How a table is written and where it lies, where neither its name nor its file tells.
+"""Options for reading a table: Python keywords and command-line flags of everything that reads one.
 
-Each is a knob, written once here: a Python keyword of every function that reads a table, and a flag of every
-command that does. It is public knowledge about the file, and says nothing about a cell.
+They are public knowledge about the file and reveal nothing about a cell.
 """
 
 import codecs
@@ -17,7 +16,7 @@ from repsynth.schema import Number, Schema
 
 _TABS = ("\\t", "tab")
 _STATEFUL = re.compile(r"utf.?7|iso.?2022.*|hz.*|.*escape|punycode|idna|undefined|mbcs|oem")
-"""Encodings in which the same bytes mean different things, by what came before: a cell could change others."""
+"""Stateful encodings, in which one cell could change how others are read."""
 
 
 def _knob(description: str, metavar: str, **more: str) -> msgspec.Meta:
@@ -25,7 +24,7 @@ def _knob(description: str, metavar: str, **more: str) -> msgspec.Meta:
 
 
 class ReadOptions(Knobs, frozen=True):
-    """How to read a table; what is left open follows from its name or its file.
+    """How to read a table. Options that are None follow from the file and its name.
 
     >>> ReadOptions(delimiter="tab").delimiter
     '\\t'
@@ -72,7 +71,7 @@ class ReadOptions(Knobs, frozen=True):
         return frozenset(name for name in READING if getattr(self, name) is not None)
 
     def declared(self, schema: Schema) -> Schema:
-        """The schema, in which number columns have this decimal mark; what a column declares counts more.
+        """Return the schema with this decimal mark in number columns that declare none.
 
         >>> column = Number(name="pay", min=0.0, max=9.0)
         >>> ReadOptions(decimal=",").declared(Schema(columns=(column,))).columns[0].decimal
@@ -93,7 +92,7 @@ AS_USUAL = ReadOptions()
 
 
 def taken_from(knobs: dict[str, Any]) -> ReadOptions:
-    """The reading that keywords ask for; they are taken out of the others."""
+    """Take the read options out of some keywords."""
     return ReadOptions(**{name: knobs.pop(name) for name in READING if name in knobs})
 
 

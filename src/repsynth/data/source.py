@@ -26,12 +26,12 @@ Errors = tuple[type[BaseException], ...]
 State = tuple[int, ...]
 Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 Ask = Callable[[Sequence[Callable[[], Ints]]], list[Ints]]
-"""Has functions worked out on the machines of a cluster, each of which finds a few integers."""
+"""Run functions on the workers of a cluster. Each returns a few integers."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file to be opened: what messages call it, and how it is to be read."""
+    """A file to open, its name in messages, and how to read it."""
 
     path: Path
     place: str
@@ -55,23 +55,22 @@ class Source:
     types: tuple[pa.DataType | None, ...]
     batches: Reader
     rows: int | None = None
-    """How many rows there are, where that is known without reading: to show how long it takes, no more."""
+    """The number of rows if known without reading; for progress only."""
     pieces: Callable[[Ask], Sequence[Reader]] | None = None
-    """Parts of the table in order, each of which a machine can read by itself: `batches` of some of the rows. They
-    can be pickled. None where there is one part only: the whole."""
-    files: tuple[str, ...] = ()  # the files that whoever reads it must see
-    engine: str | None = None  # the only engine that reads it, where it lies on a cluster already
+    """Return readers of parts of the table, in order, that can be pickled. None if the table is one part."""
+    files: tuple[str, ...] = ()  # files that all workers must see
+    engine: str | None = None  # the only engine that reads it, for a data frame on a cluster
     frame: Any = None  # the data frame of that engine
 
     place: str = "the table"  # what messages call it: never with a password
 
-    takes: frozenset[str] = frozenset()  # which knobs of a `Reading` have a say in it
+    takes: frozenset[str] = frozenset()  # the read options that apply to it
 
     dropped: Callable[[], int] = lambda: 0
-    """How many rows of the last reading were none, since they had too many or too few cells. PRIVATE."""
+    """The number of malformed rows of the last reading. PRIVATE."""
 
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """For columns of codes, what each stands for, as the file declares it: it says nothing about the rows."""
+    """Declared labels of codes by column. They reveal nothing about the rows."""
 
 
 def check_columns(source: Source, schema: Schema) -> None:
@@ -221,7 +220,7 @@ def _kinds(source: Source, name: str, arrow_type: pa.DataType | None) -> set[str
 
 
 def other_mark(source: Source) -> str | None:
-    """What seems to separate the cells of a CSV file in which there is one column only."""
+    """Return the likely delimiter of a CSV file that was read as one column."""
     if source.kind != "csv" or len(source.names) != 1:
         return None
     return next((mark for mark in ";\t|," if mark in source.names[0]), None)
@@ -235,7 +234,7 @@ def say_delimiter(mark: str) -> str:
 
 
 def check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
-    """Refuse what cannot be read, by its type alone: no cell has a say in it."""
+    """Refuse unreadable types. No cell is looked at."""
     kind = cell_type(arrow_type)
     if pa.types.is_nested(kind):
         raise DataError(f"column '{name}' holds nested values; flatten it into plain columns first")
@@ -244,8 +243,8 @@ def check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
 
 
 def _check_ids(name: str, arrow_type: pa.DataType, source_kind: str) -> None:
-    """Refuse ids of persons that have no exact text. One missing id makes real numbers of whole ones, and long ids
-    of other persons lose digits; only statistics programs store all numbers as real ones."""
+    """Refuse ids of persons without an exact text. One missing id can turn integers into floats, and long ids then
+    lose digits. Only statistics programs store all numbers as floats."""
     kind, types = cell_type(arrow_type), pa.types
     real = types.is_floating(kind) and source_kind != "statistics"
     if real or not (is_number(kind) or _is_string(kind)):
@@ -254,8 +253,7 @@ def _check_ids(name: str, arrow_type: pa.DataType, source_kind: str) -> None:
 
 
 def cell_type(arrow_type: pa.DataType) -> pa.DataType:
-    """The type of the cells, however they are stored: dictionaries and runs of equal cells are no types of
-    their own, nor is text with a name.
+    """Return the type of the cells, without dictionaries, runs of equal cells and extensions of text.
 
     >>> cell_type(pa.dictionary(pa.int8(), pa.run_end_encoded(pa.int32(), pa.string())))
     DataType(string)
@@ -285,7 +283,7 @@ def _is_string(arrow_type: pa.DataType) -> bool:
 def quietly(
     read: Reader, message: str, *, remedy: str = "check that the file is whole", errors: Errors = UNREADABLE
 ) -> Reader:
-    """The messages of Arrow and others quote the cell they fail at; ours do not."""
+    """Replace messages of Arrow and other libraries, which quote cells."""
 
     def reading(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         try:
@@ -310,8 +308,8 @@ def steady(read: Reader, file: File) -> Reader:
 
 
 def unchanged(read: Reader, path: Path, before: State, place: str) -> Reader:
-    """Refuse a file whose state does not start with `before`, before and after each reading. Several readings must
-    find the same table, as each sums over all of it."""
+    """Refuse a file whose state does not start with `before`, before and after each reading, so that all sums are
+    over the same table."""
 
     def check() -> None:
         if state_of(path)[: len(before)] != before:
@@ -339,8 +337,7 @@ CELLS = pa.struct(
         pa.field("is_text", pa.bool_()),
     ]
 )
-"""A column of such cells: each as text; as a number or a time (in seconds since 1970, UTC) where it is one; and
-whether it is a text, in which a number or a time may stand."""
+"""Type of a column of objects: text, number, time (seconds since 1970, UTC), and whether the cell is a text."""
 
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _MOST_EXPONENT = 400
@@ -349,7 +346,7 @@ _ZEROS = re.compile(r"(-?[0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)")
 
 
 class Cell(NamedTuple):
-    """One cell: nothing at all unless something is said of it."""
+    """One cell. The default is a missing cell."""
 
     text: str | None = None
     number: float | None = None
@@ -361,7 +358,7 @@ NOTHING = Cell()
 
 
 def read_cells(values: Iterable[Any]) -> pa.StructArray:
-    """Each object by itself.
+    """Read each object independently of the others.
 
     >>> read_cells([1.0, "1.0", None])[0].as_py()
     {'text': '1', 'number': 1.0, 'seconds': None, 'is_text': False}
@@ -402,7 +399,7 @@ def _parts_known(cells: pa.StructArray) -> list[pa.Array]:
 
 
 def without_zeros(text: str) -> str:
-    """A decimal number without the zeros at its end.
+    """Strip trailing zeros of a decimal number.
 
     >>> [without_zeros(text) for text in ("1.50", "2.00", "-0.0", "100", "1.5 m")]
     ['1.5', '2', '0', '100', '1.5 m']
@@ -438,7 +435,7 @@ def _read_object(value: Any) -> Cell:
 
 
 def _valid(text: str) -> str:
-    """Half a character is none: U+FFFD stands for it, as for bytes that are none."""
+    """Replace lone surrogates by U+FFFD, like invalid bytes."""
     return text if text.isascii() else _HALF.sub("\ufffd", text)
 
 
@@ -448,7 +445,7 @@ def _number(number: float) -> Cell:
 
 
 def _decimal_text(value: Decimal) -> str:
-    """All its digits, but no zeros at the end: 2.50 is 2.5, and 1E+2 is 100."""
+    """Write all digits without trailing zeros: 2.50 is 2.5, and 1E+2 is 100."""
     usual = value.is_finite() and -_MOST_EXPONENT < value.adjusted() < _MOST_EXPONENT
     return without_zeros(f"{value:f}") if usual else str(value)
 
@@ -471,7 +468,7 @@ def _instant(value: datetime | np.datetime64) -> np.datetime64:
 
 
 def _time_text(value: datetime | np.datetime64) -> str | None:
-    """As ISO writes it, None for years that Python does not know."""
+    """Write a time in ISO format; None for years that Python lacks."""
     try:
         time = _as_datetime(value) if isinstance(value, np.datetime64) else value
     except (ValueError, OverflowError):
@@ -486,6 +483,6 @@ def _as_datetime(value: np.datetime64) -> datetime:
 
 
 def _interval_text(value: Any) -> str:
-    """Its ends as they read alone: whole numbers may stand as real ones when others in the column are real."""
+    """Write an interval by its ends as they read alone: integers may be stored as floats."""
     left, right = (read_cell(end).text for end in (value.left, value.right))
     return f"{'[' if value.closed_left else '('}{left}, {right}{']' if value.closed_right else ')'}"

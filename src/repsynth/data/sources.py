@@ -39,13 +39,13 @@ FILES: dict[str, str] = {
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "repsynth.data.office:open_excel"),
     **dict.fromkeys((".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), _STATISTICS),
 }
-"""Who opens a file, by its suffix: "module:function", imported when it is needed."""
+"""Openers by suffix: "module:function", imported when needed."""
 
 ADDRESSES: dict[str, str] = {
     "postgresql": "repsynth.data.sql:open_postgresql",
     "postgres": "repsynth.data.sql:open_postgresql",
 }
-"""Who opens an address, by what stands before ://."""
+"""Openers by scheme."""
 
 OBJECTS: dict[str, str] = {
     "pyarrow.Table": "repsynth.data.arrow:open_arrow",
@@ -55,12 +55,12 @@ OBJECTS: dict[str, str] = {
     "dask.DataFrame": "repsynth.data.arrow:open_dask",
     "pyspark.DataFrame": "repsynth.data.arrow:open_spark",
 }
-"""Who opens an object, by its library and type."""
+"""Openers by library and type."""
 
 
 def open_source(table: Any, reading: ReadOptions = AS_USUAL) -> Source:
-    """Open a data frame (pandas, polars, Dask or Spark), an Arrow table, the path of a file or a folder, a pattern
-    such as data/*.parquet, a list of these, or the address of a database; what is open already stays so.
+    """Open a data frame (pandas, polars, Dask, Spark), an Arrow table, a file, a folder, a pattern such as
+    data/*.parquet, a list of these, or the address of a database. A `Source` is returned as it is.
 
     >>> import pyarrow as pa
     >>> source = open_source(pa.table({"age": [30, 40]}))
@@ -142,7 +142,7 @@ def _open_file(file: File) -> Source:
 
 
 def _endings(path: Path) -> list[str]:
-    """How a name ends, the longer first: .csv.gz and .gz.
+    """Return the endings of a name, the longest first.
 
     >>> _endings(Path("my.people.CSV.gz"))
     ['.csv.gz', '.gz']
@@ -152,7 +152,7 @@ def _endings(path: Path) -> list[str]:
 
 
 def _is_duckdb(path: Path) -> bool:
-    """DuckDB's files often end in .db, too; its mark stands behind a checksum."""
+    """DuckDB files often end in .db, too. Their magic bytes follow a checksum."""
     try:
         with path.open("rb") as file:
             return file.read(12)[8:] == b"DUCK"
@@ -171,13 +171,13 @@ def _opener(place: str) -> Callable[[Any], Source]:
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 _CELL = re.compile(r"([^/=]+)=[^/]*/")
 _NO_HEADER = ("csv", "excel")
-"""Formats whose first line may turn out to be somebody's data: its names are not shown."""
+"""Formats whose first line may be a person's data: messages do not show it."""
 
-Opener = Callable[[Path, str], Source]  # opens a file by its suffix; the text is what messages call it
+Opener = Callable[[Path, str], Source]  # of a file, and its name in messages
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a name stands for several files."""
+    """Whether a name is a glob pattern."""
     return re.search(r"[*?\[]", text) is not None
 
 

@@ -34,13 +34,13 @@ _ADDRESS = re.compile(
     r"(?:/[^?#@\s]*)?"
     r"(?:\?(?P<knobs>[^#@]*))?"
 )
-"""Strict: a password with such marks in it must not be split, and a part of it shown."""
+"""Strict, so that a password with such characters is never split and shown."""
 
 _KNOBS = {"table": "table_name", "query": "query"}
 _ACROSS = re.compile(
     r"\b(limit|offset|fetch|tablesample|sample|over|distinct|group|having|union|intersect|except)\b"
 )
-"""Words with which a row of a query may depend on other rows."""
+"""With these words, a row of a query may depend on other rows."""
 
 _SQLITE_TABLES = (
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -108,7 +108,7 @@ def parse_address(text: str, reading: ReadOptions) -> Address:
 
 
 def open_sqlite(file: File) -> Source:
-    """Open a table or query of an SQLite file. Each cell has its own type there and is read by itself."""
+    """Open a table or query of an SQLite file. Each cell has its own type and is read independently."""
     import sqlite3
 
     def connect() -> Any:
@@ -130,7 +130,7 @@ def open_sqlite(file: File) -> Source:
 
 
 def _array(cells: Sequence[Any]) -> pa.Array:
-    """Cells of one kind as a typed array, which is quicker; a cell reads the same in either."""
+    """Use a typed array for cells of one type. It is faster, and a cell reads the same."""
     kinds = {type(cell) for cell in cells} - {type(None)}
     arrow_type = _SQLITE_TYPES.get(kinds.pop()) if len(kinds) == 1 else None
     return read_cells(cells) if arrow_type is None else pa.array(cells, arrow_type)

@@ -39,8 +39,7 @@ ODD_NUMBER = "^[+-]?(?:0[xXoObB][0-9a-fA-F_]+|[0-9]+(?:_[0-9]+)+(?:[.][0-9]*)?)$
 
 @dataclass(frozen=True)
 class Notation:
-    """What stands before a number and between its digits; `decimals` digits behind the decimal mark, or as many as
-    it takes.
+    """How numbers are written: prefix, marks, and digits after the decimal mark (None: as many as needed).
 
     >>> import pyarrow as pa
     >>> francs = Notation(prefix="CHF ", thousands="'", decimals=2)
@@ -61,11 +60,11 @@ class Notation:
 
     @property
     def is_plain(self) -> bool:
-        """Whether numbers are written as everywhere."""
+        """Whether numbers are in plain notation."""
         return not self.prefix and not self.thousands and self.decimal == "."
 
     def plain(self, texts: "pa.Array") -> "pa.Array":
-        """The numbers among the texts in plain notation, null where a text is none."""
+        """Convert texts to plain notation; null where a text is not a number."""
         import pyarrow.compute as pc  # bins know positions, and the command line starts without Arrow
 
         prefix, thousands, mark = (re.escape(s) for s in (self.prefix.strip(), self.thousands, self.decimal))
@@ -80,7 +79,7 @@ class Notation:
         return texts if self.decimal == "." else pc.replace_substring(texts, self.decimal, ".")
 
     def write(self, number: float) -> str:
-        """A number in this notation: -$5, but EUR -5."""
+        """Write a number: -$5, but EUR -5."""
         if self.decimals is not None:
             text = f"{abs(number):,.{self.decimals}f}"
         else:
@@ -96,7 +95,7 @@ PLAIN = Notation()
 
 
 def seconds_of(text: str, dates: DateFormat | None) -> int | None:
-    """Seconds since 1970 (UTC) of a time in its format, or as ISO writes it; None where it is none."""
+    """Read a time in the given or the ISO format as seconds since 1970 (UTC); None if it is not a time."""
     if dates is not None:
         time = dates.read(text)
         return None if time is None else (time - EPOCH) // timedelta(seconds=1)
@@ -114,18 +113,18 @@ def date_format(column: Datetime) -> DateFormat | None:
 
 
 def special_seconds(column: Datetime) -> list[int | None]:
-    """The special values that are times, in the column's format or in ISO's."""
+    """Read special values as times, in the column's or the ISO format."""
     found = [seconds_of(text, date_format(column)) for text in column.special]
     return [seconds_of(text, None) if s is None else s for text, s in zip(column.special, found, strict=True)]
 
 
 def has_form(column: Numeric) -> bool:
-    """Whether a column's cells stand as text in a form of their own."""
+    """Whether a column declares its own text format."""
     return column.dates is not None if isinstance(column, Datetime) else not Notation.of(column).is_plain
 
 
 def special_values(column: Numeric) -> list[float | None]:
-    """The special values that are numbers, or times in seconds since 1970; None for words."""
+    """Read special values as numbers, or seconds since 1970; None for words."""
     if isinstance(column, Datetime):
         return list(special_seconds(column))
     return [plain_number(text) for text in column.special]
@@ -197,8 +196,8 @@ _TAILS = 0.002
 
 
 def positions_of(numbers: Floats, column: Integer | Number) -> Ints:
-    """The nearest position of each number; without a grid, the interval that it falls in. What is out of bounds
-    is clipped, what is not finite is missing.
+    """Return the nearest position of each number; without a grid, its interval. Numbers out of bounds are clipped,
+    numbers that are not finite are missing.
 
     >>> positions_of(np.array([0.26, 7.0, np.nan]), Number(name="dose", min=0.0, max=1.0, step=0.25)).tolist()
     [1, 4, -1]
@@ -218,7 +217,7 @@ def positions_of(numbers: Floats, column: Integer | Number) -> Ints:
 
 
 def values_at(positions: Ints, column: Integer | Number) -> NDArray[Any]:
-    """The value of each position; without a grid, a round number in its interval or close to it.
+    """Return the value of each position; without a grid, a round number in or near its interval.
 
     >>> values_at(np.array([0, 3]), Number(name="dose", min=0.0, max=1.0, step=0.25)).tolist()
     [0.0, 0.75]
@@ -234,7 +233,7 @@ def seconds_at(positions: Ints, column: Datetime) -> Ints:
 
 
 def usual(positions: Ints, column: Numeric) -> Ints:
-    """The positions, but not those whose value would read as a special one: the nearest other one instead.
+    """Move positions whose value would read as a special value to the nearest other one.
 
     >>> usual(np.array([0, 1, 99]), Integer(name="age", min=0, max=99, special=("98", "99"))).tolist()
     [0, 1, 97]
@@ -267,7 +266,7 @@ def _special(column: Numeric) -> Floats:
 
 
 def _nearest(inside: Floats, column: Number) -> Floats:
-    """The position whose value is closest: dividing by 0.1, say, may miss it by one where there are many."""
+    """Return the closest position. Dividing by the step, such as 0.1, may miss it by one."""
     guess = np.rint((inside - column.min) / column.unit)
     best = np.clip(guess, 0, column.steps)
     for other in (guess - 1, guess + 1):
@@ -278,7 +277,7 @@ def _nearest(inside: Floats, column: Number) -> Floats:
 
 
 def _on_grid(positions: NDArray[Any], column: Number) -> Floats:
-    """Decimal fractions as float64 reads them when they are written out: 0.3, not 0.1 + 0.2."""
+    """Return the floats nearest to the decimal fractions: 0.3, not 0.1 + 0.2."""
     exact = exact_grid(column)
     if exact is None:
         return np.clip(column.min + positions * column.unit, column.min, column.max)
@@ -288,8 +287,8 @@ def _on_grid(positions: NDArray[Any], column: Number) -> Floats:
 
 
 def exact_grid(column: Number) -> tuple[int, int, float] | None:
-    """Start and step of a column's grid in whole numbers, and the power of ten that these are to be divided by;
-    None where float64 cannot hold that exactly.
+    """Return start and step of a grid as integers and their common divisor, a power of ten; None if float64 cannot
+    hold them exactly.
 
     >>> exact_grid(Number(name="price", min=0.5, max=9.99, decimals=2))
     (50, 1, 100.0)
@@ -303,8 +302,8 @@ def exact_grid(column: Number) -> tuple[int, int, float] | None:
 
 
 def _round_number(positions: Ints, column: Number) -> Floats:
-    """The middle of an interval to six digits: of the range, or of the number itself where that is small, as long
-    as the interval is that narrow. So 0, 0.25 or 30,000 come back as they were."""
+    """Round the middle of an interval to six digits of the range, or of the number if it is small and the interval
+    narrow enough. So 0, 0.25 or 30,000 come back as they were."""
     width = column.max - column.min
     numbers = column.min + (positions + 0.5) / column.steps * width
     coarsest, finest = _DIGITS - math.floor(math.log10(width)), math.floor(-math.log10(column.unit))
@@ -321,7 +320,7 @@ def _round_number(positions: Ints, column: Number) -> Floats:
 
 
 def _to_digits(numbers: Floats, digits: Ints, which: Ints) -> Floats:
-    """Rounded to decimals, each to those that `which` names, as float64 reads the written number."""
+    """Round each number to `digits[which]` decimals, exactly as float64 reads the written number."""
     times = (10.0 ** np.maximum(digits, 0)).take(which)
     by = (10.0 ** np.maximum(-digits, 0)).take(which) if digits[-1] < 0 else None
     units = np.rint(numbers * times if by is None else numbers * times / by)
@@ -336,9 +335,8 @@ def _to_digits(numbers: Floats, digits: Ints, which: Ints) -> Floats:
 class Cut:
     """Intervals of codes, each from one of the `starts` to the next.
 
-    Codes are sorted into many cells of equal width, a power of two. All but few cells lie inside one interval, so
-    that the cell decides; only in the others, and beyond the cells, is there a search. Where the cells lie is a
-    matter of speed alone.
+    A table of cells of equal width (a power of two) gives the interval of most codes. A search finds the others.
+    The position of the cells affects speed only.
     """
 
     starts: Ints
@@ -379,7 +377,7 @@ class Cut:
 
 
 def interval_of(codes: Ints, starts: Ints) -> Ints:
-    """The interval of each code between sorted starts, −1 below the first.
+    """Return the interval of each code between sorted starts; −1 below the first.
 
     >>> interval_of(np.array([-1, 3, 7]), np.array([0, 5])).tolist()
     [-1, 0, 1]

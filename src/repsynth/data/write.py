@@ -71,7 +71,7 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def _csv_type(column: Column) -> pa.DataType:
-    """Numbers have all their declared decimals in a CSV file, and times a T before the clock."""
+    """In a CSV file, numbers have all declared decimals and times a T before the clock."""
     plain = arrow_type(column)
     if isinstance(column, Number) and column.decimals and pa.types.is_floating(plain):
         digits = len(str(int(max(abs(column.min), abs(column.max)))))
@@ -104,7 +104,7 @@ def to_kind(table: pa.Table, schema: Schema, kind: Kind) -> Any:
 
 
 def _to_pandas(table: pa.Table, schema: Schema) -> Any:
-    """Whole numbers and booleans are nullable where the schema says `missing`, whatever cells were drawn."""
+    """Make integers and booleans nullable by the schema, not by the cells that were drawn."""
     import pandas
 
     def nullable(kind: pa.DataType) -> Any:
@@ -139,7 +139,7 @@ def _discrete(codes: Ints, column: Discrete, kind: pa.DataType) -> pa.Array:
 
 
 def _numeric(codes: Ints, column: Numeric, kind: pa.DataType) -> pa.Array:
-    """Numbers or times in storage of their own kind or as text, and the special values among them."""
+    """Decode numbers or times, as such or as text, and special values."""
     other = (codes == MISSING) | (codes > column.steps)
     positions = usual(np.where(other, 0, codes) if other.any() else codes, column)
     if is_text(kind):
@@ -165,7 +165,7 @@ def _as_stored(values: Ints | Floats, missing: Bools, kind: pa.DataType) -> pa.A
 
 
 def _texts(positions: Ints, missing: Bools, column: Numeric) -> pa.Array:
-    """What a person would have written: each different value once."""
+    """Write values as text, each distinct value once."""
     distinct, place = np.unique(positions, return_inverse=True)
     if not isinstance(column, Datetime):
         write = Notation.of(column).write
@@ -181,14 +181,14 @@ def _texts(positions: Ints, missing: Bools, column: Numeric) -> pa.Array:
 
 # --- files ---
 
-# What a spreadsheet may run, after blanks and in full width, too; and what of that is only a number or a sign.
+# Text that a spreadsheet may run (also after blanks and in full width), and exceptions: numbers and signs.
 _FORMULA = "^[\\s\\x00\\x{FEFF}]*[=+\\-@\\x{FF1D}\\x{FF0B}\\x{FF0D}\\x{FF20}]|^[\\t\\r\\n]"
 _HARMLESS = "^[+-]?(\\p{Sc}?([0-9][0-9.,'’_ \u00a0\u202f]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|inf)?$"
 
 
 @dataclass(frozen=True)
 class Written:
-    """How many rows a file has got, and how many cells of each column an apostrophe."""
+    """The number of rows written, and of cells with an apostrophe by column."""
 
     rows: int
     apostrophes: Mapping[str, int]
@@ -237,11 +237,11 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
     def ready(self, piece: pa.Table) -> Any:
-        """What is to be written of a piece; several threads may ask at a time."""
+        """Prepare a piece; several threads may call it."""
         ...
 
     def write(self, ready: Any) -> Mapping[str, int] | None:
-        """Write it; and how many cells of which column have got an apostrophe."""
+        """Write a prepared piece. Return the number of apostrophes by column."""
         ...
 
 
@@ -249,9 +249,9 @@ class _ParquetWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
-        # A dictionary of fractions would hold nearly every one of them, and take most of the time.
+        # Most fractions are distinct, so a dictionary would only take time.
         repeated = [field.name for field in schema if not pa.types.is_floating(field.type)]
-        # The least and the largest text would be the same in every piece, and take long.
+        # Minimum and maximum text are slow, and the same in every piece.
         ordered = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
         self._writer = pq.ParquetWriter(
             path, schema, use_dictionary=repeated or False, write_statistics=ordered or False
@@ -266,7 +266,7 @@ class _ParquetWriter:
 
 
 class _CsvWriter:
-    """CSV that no spreadsheet takes for formulas."""
+    """Write CSV without formulas."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         risky = takes_apostrophe(schema.names)
@@ -303,7 +303,7 @@ def _as_csv(table: pa.Table, *, header: bool) -> pa.Buffer:
 
 
 def takes_apostrophe(texts: Sequence[str]) -> list[bool]:
-    """Which texts get an apostrophe in a CSV file.
+    """Return which texts get an apostrophe in a CSV file.
 
     >>> takes_apostrophe(["=A1", "-5", "n/a"])
     [True, False, False]
@@ -312,9 +312,8 @@ def takes_apostrophe(texts: Sequence[str]) -> list[bool]:
 
 
 def _without_formulas(table: pa.Table) -> tuple[pa.Table, Counter[str]]:
-    """A spreadsheet runs a cell that starts with = + - @ as a formula. Such text, and such column names, get an
-    apostrophe before them, unless they are a plain number or sign; the schema may come from somebody else. Beside
-    the table: how many cells of each column have got one."""
+    """Put an apostrophe before text and column names that a spreadsheet would run as formulas: the schema may come
+    from somebody else. Return the table and the number of apostrophes by column."""
     columns, apostrophes = [], Counter[str]()
     for name, column in zip(table.column_names, table.columns, strict=True):
         cells = column.combine_chunks()
@@ -332,7 +331,7 @@ def _without_formulas(table: pa.Table) -> tuple[pa.Table, Counter[str]]:
 
 
 def _quoted(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Texts with an apostrophe where they need one; and which do."""
+    """Return texts with apostrophes, and which texts needed one."""
     if pa.types.is_string_view(texts.type):
         texts = texts.cast(pa.string())
     risky = _risky(texts)

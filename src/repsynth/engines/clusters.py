@@ -1,6 +1,6 @@
-"""An engine on a cluster: tasks go to where the data lies, and arrays of integers come back.
+"""The engine of clusters: tasks go to the workers, and arrays of integers come back.
 
-No record comes here, and no noise is drawn there. What Dask and Spark do differently is behind `Cluster`.
+No record comes to this process, and no worker draws noise. `Cluster` hides the differences of Dask and Spark.
 """
 
 import os
@@ -31,7 +31,7 @@ class Parts(Protocol):
     def __len__(self) -> int: ...
 
     def added(self, task: Task) -> Any:
-        """What a task finds in each part, added up in a tree; why, where one failed."""
+        """Run a task on each part and add the results in a tree. Return `Failed` if one failed."""
         ...
 
     def shuffled(self, split: Task, join: Task, places: int) -> "Parts":
@@ -41,14 +41,14 @@ class Parts(Protocol):
 
 
 class Cluster(Protocol):
-    """Machines that work side by side."""
+    """Workers with parts of tables."""
 
     def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
-        """Things of this process, one for each part, and what a task makes of them."""
+        """Send items to the workers, one for each part, and run a task on them."""
         ...
 
     def frame(self, source: Source, encode: EncodeCompact) -> Parts:
-        """The encoded records of a data frame that lies there."""
+        """Encode a data frame of the cluster."""
         ...
 
 
@@ -56,12 +56,11 @@ class Cluster(Protocol):
 class ClusterEngine:
     parts: Parts
     person: Person | None = None
-    """Where several records may be one person's: all parts are `Compact`, and say what each counts."""
+    """Set where several records may belong to one person. Parts then hold factors."""
 
     @classmethod
     def on(cls, cluster: Cluster, source: Source, schema: Schema) -> "ClusterEngine":
-        """A source whose pieces each worker reads by itself. The key by which ids are compared is drawn here, for
-        each table that is opened."""
+        """Have workers read the pieces of a source. Each table that is opened gets a fresh key for its ids."""
         person = schema.person
         encode = EncodeCompact(schema) if person is None else EncodePersons(schema, person, os.urandom(SEED_BYTES))
         rows = _pieces(cluster, source, encode) if source.frame is None else cluster.frame(source, encode)
@@ -90,12 +89,12 @@ class ClusterEngine:
         return sum_of(self.parts, self._checked(Total(kernel)), like=kernel.total(no_records()))
 
     def per_record(self) -> Iterator[Records]:
-        """Refused: records stay where they are."""
+        """Refuse: records stay on the workers."""
         raise ConfigError("records on a cluster are not looked at one by one; give the table as a file")
 
 
 def _pieces(cluster: Cluster, source: Source, encode: Task) -> Parts:
-    """The encoded records of a source that workers read, or that is sent to them."""
+    """Encode the pieces of a source, which workers read or which are sent to them."""
 
     def ask(looks: Sequence[Callable[[], Ints]]) -> list[Ints]:
         seen = sum_of(cluster.spread(looks), Look(len(looks)))
@@ -106,7 +105,7 @@ def _pieces(cluster: Cluster, source: Source, encode: Task) -> Parts:
 
 
 def sum_of(parts: Parts, task: Task, like: Ints | None = None) -> Ints:
-    """What a task finds in all parts; refused unless it is integers, like these, and each part counts once."""
+    """Sum a task over all parts. Refuse anything but int64 of the right size, with each part counted once."""
     found = parts.added(task)
     if isinstance(found, Failed):
         raise DataError(found.message)

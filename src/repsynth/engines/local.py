@@ -1,4 +1,4 @@
-"""One process: a table is read and encoded once, and every sum runs over its codes."""
+"""The engine of one process: a table is read and encoded once, and every sum runs over its codes."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ from repsynth.privacy.events import RATE_UNIT
 from repsynth.schema import Person, Schema
 
 _TOGETHER = 2**20  # rows whose fingerprints are sorted at a time
-_PIECES = 2**8  # of the sorted persons, each put together by itself
+_PIECES = 2**8  # of the sorted persons, merged one by one
 _START = b"repsynth: first row"  # in the metadata of a batch: where in the table it begins
 
 
@@ -73,7 +73,7 @@ class LocalEngine:
         return total
 
     def held(self, parts: Callable[[Records], Int32s]) -> "Held | PersonHeld":
-        """Return the integers that a training needs of each record; they are put aside where they are many."""
+        """Return the integers that a training needs of each record; large ones spill."""
         nothing, codes = parts(no_records()), self._codes
         found = map(parts, self.data) if codes is None else codes.each(parts)
         if codes is None or codes.rows * nothing.shape[1] * nothing.itemsize <= codes.shelf.limit:
@@ -98,7 +98,7 @@ class Held:
 
     @classmethod
     def of(cls, pieces: Iterable[Int32s], shelf: Spill | None = None) -> "Held":
-        """Put the pieces aside on a shelf as they come; without one, keep them in memory."""
+        """Store the pieces in a spill buffer; without one, in memory."""
         put = (shelf or Spill(limit=2**63)).put
         kept, sizes = zip(*((put(piece), len(piece)) for piece in pieces), strict=True)
         return cls(kept, np.cumsum(np.array(sizes, dtype=np.int64)))
@@ -158,7 +158,7 @@ class PersonHeld:
 
 @dataclass(frozen=True)
 class PersonTable(EncodedTable):
-    """A table in which several rows may be one person's: they are counted before anything else is read."""
+    """A table in which several rows may belong to one person. Rows are counted in a first pass."""
 
     @property
     def person(self) -> Person:
@@ -167,11 +167,11 @@ class PersonTable(EncodedTable):
 
     @cached_property
     def persons(self) -> "Persons":
-        """A pass of its own, over the ids alone."""
+        """Count persons in a pass over the ids."""
         return Persons.counted(batch.column(0) for batch in self.source.batches([self.person.column]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The learned columns and the ids; persons are counted first, by one thread."""
+        """Read the learned columns and the ids, after one thread has counted the persons."""
         self.persons.begin()
         names, start = [*(column.name for column in self.schema.learned), self.person.column], 0
         for batch in self.source.batches(names):
@@ -179,7 +179,7 @@ class PersonTable(EncodedTable):
             start += batch.num_rows
 
     def encode(self, batch: pa.RecordBatch) -> Records:
-        """The records of a batch, with what each counts."""
+        """Encode a batch, with the factor of each record."""
         found = self.persons.find(batch.column(self.person.column))
         self.persons.see(found)
         factors = np.where(found == UNREAD, 0, factors_of(self.persons.rows_of(found), self.person.rows))
@@ -187,12 +187,12 @@ class PersonTable(EncodedTable):
         return replace(encode_batch(batch, self.schema), whose=Whose(places, factors))
 
     def check_whole(self) -> None:
-        """The rows that were read must be those that were counted."""
+        """Refuse rows that are not those that were counted."""
         self.persons.check()
 
 
 class Persons:
-    """The persons of a table, counted once: where each is found, and how many rows each has.
+    """The persons of a table: the first row and the number of rows of each.
 
     >>> persons = Persons.counted([pa.array(["a", "b", "a"]), pa.array(["a", None])])
     >>> persons.rows_of(persons.find(pa.array(["a", "b", None]))).tolist(), persons.count
@@ -220,7 +220,7 @@ class Persons:
         return len(self._run.rows)
 
     def find(self, ids: pa.Array) -> Ints:
-        """The number of each row's person; `NOBODY` where there is no id, `UNREAD` where it is not known."""
+        """Return the number of each row's person; `NOBODY` without an id, `UNREAD` if it was not read in full."""
         texts = id_texts(ids)
         found = states_of(texts)
         known = np.flatnonzero(found == 0)
@@ -230,30 +230,30 @@ class Persons:
         return found
 
     def rows_of(self, found: Ints) -> Ints:
-        """How many rows the person of each row has."""
+        """Return how many rows the person of each row has."""
         if not self.count:
             return np.ones(len(found), dtype=np.int64)
         return np.where(found < 0, 1, self._run.rows.take(found, mode="clip"))
 
     def places_of(self, found: Ints, start: int) -> Ints:
-        """The place of the first row of each row's person; `start` is the place of the first of these rows. A row
-        that is nobody's has one of its own, also if the table comes in another order than it was counted in."""
+        """Return the number of the first row of each row's person, or of the row itself if it has no id.
+
+        `start` is the number of the first of these rows."""
         own = ALONE + start + np.arange(len(found))
         return np.where(found < 0, own, self._run.first.take(found, mode="clip")) if self.count else own
 
     def begin(self) -> None:
-        """All rows are to be read again."""
+        """Start another pass over the rows."""
         with self._lock:
             self._left = self._run.rows.copy()
 
     def see(self, found: Ints) -> None:
-        """Take note of rows that are read again, so that `check` can tell whether they are those counted."""
+        """Record rows that are read, for `check`."""
         with self._lock:
             np.subtract.at(self._left, found[found >= 0], 1)
 
     def check(self) -> None:
-        """Refuse a table that changed between counting and reading: a person with rows that were not counted
-        would count too much."""
+        """Refuse a table that changed after counting: a person with uncounted rows would count too much."""
         with self._lock:
             differ = bool(np.any(self._left))
         if differ:
@@ -261,7 +261,7 @@ class Persons:
 
 
 def _gathered(columns: Iterable[pa.Array]) -> Iterator[tuple[pa.Array, Ints]]:
-    """The ids that there are and their rows, many at a time."""
+    """Iterate over ids and their rows, many at a time."""
     waiting: list[tuple[pa.Array, Ints]] = []
     start = 0
     for ids in columns:

@@ -1,7 +1,7 @@
-"""Spark: each task reads its piece of the table; the codes are kept in the executors' memory, and sums come back.
+"""Spark: each task reads and encodes a piece of the table, executors keep the codes, and sums come back.
 
-Codes that do not fit there, or are lost with an executor, are made again. Nothing is added up in accumulators,
-which would count a task again that was run twice: the sum takes one result of each part.
+Codes that do not fit in memory, or are lost with an executor, are made again. A sum takes one result of each part;
+accumulators would count a task twice that ran twice.
 """
 
 import logging
@@ -39,8 +39,8 @@ _SECONDS_OF_WORKERS = 180  # how long workers have, which may have to be started
 
 @contextmanager
 def connect(cluster: Any, source: Source) -> Iterator["SparkCluster"]:
-    """A master by its URL, a `SparkSession`, the session at hand, or a local one that is stopped at the end. What
-    was kept there is let go."""
+    """Connect to a master's URL, a `SparkSession`, the active session, or a new local one. Release all data on
+    exit."""
     running = SparkSession.getActiveSession() or SparkContext._active_spark_context
     with _interrupted_as_ever(own=running is None):
         session = _session(cluster, source)
@@ -53,14 +53,13 @@ def connect(cluster: Any, source: Source) -> Iterator["SparkCluster"]:
         with suppress(Exception):  # after Ctrl-C, Java may not answer any more
             opened.forget()
             if running is None:
-                session.sparkContext.setLogLevel("OFF")  # of tasks that are ended now, Java would say much
+                session.sparkContext.setLogLevel("OFF")  # Java would log the tasks that end now
                 session.stop()
 
 
 @contextmanager
 def _interrupted_as_ever(own: bool) -> Iterator[None]:
-    """A session that is started here lets Ctrl-C be what it was: Spark's own answer would ask Java for something
-    in the middle of another question, which fails."""
+    """Restore the handler of Ctrl-C. Spark's own calls Java in the middle of another call, which fails."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if own and current_thread() is main_thread():
@@ -69,7 +68,7 @@ def _interrupted_as_ever(own: bool) -> Iterator[None]:
 
 @contextmanager
 def _quiet_bridge() -> Iterator[None]:
-    """Py4J, between Python and Java, prints where Ctrl-C came upon it."""
+    """Drop the stack traces that Py4J logs on Ctrl-C."""
 
     def other(record: logging.LogRecord) -> bool:
         return "py4j" not in record.pathname
@@ -118,7 +117,7 @@ def _session(cluster: Any, source: Source) -> SparkSession:
 
 @contextmanager
 def _this_python() -> Iterator[None]:
-    """A session that is started now has workers of this Python, whatever the environment says."""
+    """Start workers with this Python, whatever the environment says."""
     before = dict(os.environ)
     os.environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     try:
@@ -129,7 +128,7 @@ def _this_python() -> Iterator[None]:
 
 
 def _check_master(master: str) -> None:
-    """Refuse masters of which none answers: Java would try for more than a minute, and say much."""
+    """Refuse masters that do not answer. Java would try for more than a minute."""
     if not master.startswith("spark://"):
         return
     for place in master.removeprefix("spark://").split(","):
@@ -143,7 +142,7 @@ def _check_master(master: str) -> None:
 
 
 def _asked(files: tuple[str, ...]) -> tuple[str | None, bool]:
-    """The version that a worker has, and whether it sees the files."""
+    """Return the version of a worker, and whether it sees the files."""
     try:
         from repsynth import __version__
     except ImportError:
@@ -157,7 +156,7 @@ class SparkCluster:
     mine: "list[RDD[Any]]"  # all that was kept
 
     def check_workers(self) -> None:
-        """Before anything is spent: tasks run, and find the same version."""
+        """Refuse workers that run no task or have another version, before anything is spent."""
         from repsynth import __version__
 
         versions = {version for version, _ in self._ask(())}
@@ -167,7 +166,7 @@ class SparkCluster:
             )
 
     def check(self, source: Source) -> None:
-        """Refuse what the workers cannot read; nothing of it is read yet."""
+        """Refuse files that a worker does not see, without reading them."""
         if source.files and not all(sees for _, sees in self._ask(source.files)):
             raise DataError("a Spark worker does not see the file; put it where all machines have it by this path")
 
@@ -180,7 +179,7 @@ class SparkCluster:
         return self.keep(parts._each(task), len(items)) if task else parts
 
     def frame(self, source: Source, encode: EncodeCompact) -> Parts:
-        """Encoded partition by partition, as Arrow batches."""
+        """Encode partition by partition, as Arrow batches."""
 
         def compact(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             found = carried_out(lambda held, number: encode.of(held), batches, 0)
@@ -200,7 +199,7 @@ class SparkCluster:
         return SparkParts(self, kept, count)
 
     def forget(self) -> None:
-        """Let go of all that was kept."""
+        """Release all data."""
         while self.mine:
             self.mine.pop().unpersist()
 
@@ -250,7 +249,7 @@ class SparkParts:
         return self.count
 
     def shuffled(self, split: Task, join: Task, places: int) -> Parts:
-        """By Spark's own shuffle: its files are on the executors' disks until the parts are let go."""
+        """Use Spark's shuffle. Its files stay on the executors' disks until the parts are released."""
 
         def dealt(found: Any) -> Iterator[Any]:
             return ((place, picked(found, place)) for place in range(places))

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Failed:
-    """In place of a result: a line without data."""
+    """Instead of a result: a message without data."""
 
     message: str
 
 
-Task = Callable[[Any, int], Any]  # A function of what a worker holds of a part, and of the part's number
+Task = Callable[[Any, int], Any]  # of a part and its number
 
 
 def carried_out(task: Task, held: Any, number: int) -> Any:
-    """What a task finds, or why it did not. No message of other libraries is passed on: it may quote a cell."""
+    """Run a task. Return `Failed` instead of raising, without messages of other libraries, which quote cells."""
     for each in held if isinstance(held, list) else [held]:
         if isinstance(each, Failed):
             return each
@@ -45,12 +45,12 @@ def carried_out(task: Task, held: Any, number: int) -> Any:
 
 
 def picked(found: Any, place: int) -> Any:
-    """One of the things that a task found; why, where it failed."""
+    """Return one item of a result; `Failed` stays as it is."""
     return found if isinstance(found, Failed) else found[place]
 
 
 def added(parts: Iterable[Any]) -> Any:
-    """The sum of what some parts said; why, where one of them failed."""
+    """Add results; return the first `Failed` if there is one."""
     parts = list(parts)
     failed = next((part for part in parts if isinstance(part, Failed)), None)
     return failed or sum(parts[1:], start=parts[0])
@@ -65,7 +65,7 @@ class Silent:
 
 @dataclass(frozen=True, repr=False)
 class Compact(Silent):
-    """The records of a part, in codes that can be pickled."""
+    """The encoded records of a part, which can be pickled."""
 
     schema: Schema
     chunks: tuple[Part, ...]
@@ -80,7 +80,7 @@ class Compact(Silent):
 
 @dataclass(frozen=True)
 class EncodeCompact:
-    """The records of a part, to be kept by the cluster."""
+    """Encode the records of a part."""
 
     schema: Schema
 
@@ -99,8 +99,7 @@ class EncodeCompact:
 
 @dataclass(frozen=True)
 class Total:
-    """The sum of a kernel over a part; at the end, a one for the part, so that it can be seen that each counts
-    once."""
+    """Sum a kernel over a part."""
 
     kernel: Kernel
 
@@ -110,7 +109,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Look:
-    """What a worker sees in a range of a file: integers, in the row of the range."""
+    """Look at a range of a file. Return integers in the row of the range."""
 
     ranges: int
 
@@ -122,5 +121,5 @@ class Look:
 
 
 def counted_once(total: Ints) -> Ints:
-    """With a one at the end, for the part."""
+    """Append 1, so that the sum also counts the parts."""
     return np.append(total, 1)
