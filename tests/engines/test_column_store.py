@@ -146,16 +146,16 @@ def test_what_does_not_fit_into_memory_is_in_a_file_that_nobody_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    shelf = Spill(limit=100)
+    spill = Spill(limit=100)
     arrays = [np.arange(k, dtype=np.int32).reshape(-1, 2) for k in (10, 100, 0, 40)]
-    kept = [shelf.put(array) for array in arrays]
-    assert shelf.in_file == 4 * 140
+    kept = [spill.put(array) for array in arrays]
+    assert spill.in_file == 4 * 140
     for get, array in zip(kept, arrays, strict=True):
         assert get().tolist() == array.tolist()
         assert get().shape == array.shape
     if os.name == "posix":
         assert list(tmp_path.iterdir()) == []
-    shelf.close()
+    spill.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -185,8 +185,8 @@ def test_nothing_is_left_behind_however_a_run_ends(how: signal.Signals, tmp_path
 import signal, time, numpy as np
 from repsynth.engines.column_store import Spill
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
-shelf = Spill(limit=0)
-kept = shelf.put(np.arange(10_000))
+spill = Spill(limit=0)
+kept = spill.put(np.arange(10_000))
 print("ready", flush=True)
 time.sleep(60)
 """

@@ -38,9 +38,9 @@ MEMORY = 192 * 2**20  # bytes
 class Spill:
     """Spill buffer: arrays stay in memory up to a limit, then go to an anonymous temporary file. Thread-safe.
 
-    >>> shelf = Spill(limit=8)
-    >>> small, large = shelf.put(np.arange(3, dtype=np.int16)), shelf.put(np.arange(4, dtype=np.int16))
-    >>> small().tolist(), large().tolist(), shelf.in_file
+    >>> spill = Spill(limit=8)
+    >>> small, large = spill.put(np.arange(3, dtype=np.int16)), spill.put(np.arange(4, dtype=np.int16))
+    >>> small().tolist(), large().tolist(), spill.in_file
     ([0, 1, 2], [0, 1, 2, 3], 8)
     """
 
@@ -135,7 +135,7 @@ class Codes:
 
     def __init__(self, schema: Schema, *, workers: int | None = None, memory: int = MEMORY) -> None:
         self.rows = 0
-        self.shelf = Spill(memory)
+        self.spill = Spill(memory)
         self._sizes = {c.name: c.size if isinstance(c, Discrete) else c.positions for c in schema.learned}
         self.workers = workers or how_many_workers()
         self.on_rows: Callable[[int], None] = lambda rows: None
@@ -212,7 +212,7 @@ class Codes:
 
     def _walk(self) -> "_Pass":
         samples = {name: np.concatenate(parts) for name, parts in self._samples.items() if parts}
-        return _Pass(self.rows, self._sizes, self._starts, samples, self.shelf)
+        return _Pass(self.rows, self._sizes, self._starts, samples, self.spill)
 
     def _put(self, parts: "Sequence[Part]") -> None:
         """Store records with the same factor."""
@@ -220,8 +220,8 @@ class Codes:
         self.rows += whole.rows
         for name, codes in whole.codes.items():
             self._samples[name].append(codes[::_SAMPLED].astype(np.int64))
-        kept = {name: self.shelf.put(codes) for name, codes in whole.codes.items()}
-        places = None if whole.places is None else self.shelf.put(whole.places)
+        kept = {name: self.spill.put(codes) for name, codes in whole.codes.items()}
+        places = None if whole.places is None else self.spill.put(whole.places)
         self._chunks.append(_Chunk(whole.rows, kept, whole.factor, places))
 
 
@@ -279,10 +279,10 @@ class _Pass:
         sizes: dict[str, int],
         starts: dict[str, Ints],
         samples: dict[str, Ints],
-        shelf: Spill,
+        spill: Spill,
     ) -> None:
         self.tabulated = {name for name, size in sizes.items() if size <= min(_TABULATED, rows)}
-        self.sizes, self.starts, self.samples, self.shelf = sizes, starts, samples, shelf
+        self.sizes, self.starts, self.samples, self.spill = sizes, starts, samples, spill
         self._asked: list[Ints] = []  # kept, so that no other array can have the id of one
         self._new: dict[str, Ints] = {}
         self._made: dict[Any, Any] = {}
@@ -355,7 +355,7 @@ class _Loaded:
         if name not in self.chunk.cut or self.chunk.cut[name][0] is not starts:
             codes = self.codes(name).astype(np.int64, copy=False)
             found = self.passing.cut(name, starts).of(codes).astype(_type_of(len(starts)))
-            self.chunk.cut[name] = starts, self.passing.shelf.put(found)
+            self.chunk.cut[name] = starts, self.passing.spill.put(found)
             self._arrays[key] = found
         if key not in self._arrays:
             self._arrays[key] = self.chunk.cut[name][1]()

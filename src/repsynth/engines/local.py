@@ -76,10 +76,10 @@ class LocalEngine:
         """Return the integers that a training needs of each record; large ones spill."""
         nothing, codes = parts(no_records()), self._codes
         found = map(parts, self.data) if codes is None else codes.each(parts)
-        if codes is None or codes.rows * nothing.shape[1] * nothing.itemsize <= codes.shelf.limit:
+        if codes is None or codes.rows * nothing.shape[1] * nothing.itemsize <= codes.spill.limit:
             held = Held.of([np.concatenate([nothing, *found])])
         else:
-            held = Held.of(chain([nothing], found), codes.shelf)
+            held = Held.of(chain([nothing], found), codes.spill)
         if self.person is None:
             return held
         owned = codes.whose() if codes else (r.whose for r in self.data if r.whose is not None)
@@ -97,9 +97,9 @@ class Held:
     ends: Ints
 
     @classmethod
-    def of(cls, pieces: Iterable[Int32s], shelf: Spill | None = None) -> "Held":
+    def of(cls, pieces: Iterable[Int32s], spill: Spill | None = None) -> "Held":
         """Store the pieces in a spill buffer; without one, in memory."""
-        put = (shelf or Spill(limit=2**63)).put
+        put = (spill or Spill(limit=2**63)).put
         kept, sizes = zip(*((put(piece), len(piece)) for piece in pieces), strict=True)
         return cls(kept, np.cumsum(np.array(sizes, dtype=np.int64)))
 
