@@ -15,7 +15,7 @@ import pytest
 from postgres import Server
 
 from repsynth.data.encode import encode_batch
-from repsynth.data.reading import Reading
+from repsynth.data.reading import ReadOptions
 from repsynth.data.records import join
 from repsynth.data.sources import Source, check_columns, open_source
 from repsynth.errors import ConfigError, DataError
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     """A table, and how it is to be read."""
 
     table: Any
-    reading: Reading = Reading()
+    reading: ReadOptions = ReadOptions()
 
     @property
     def path(self) -> Path:
@@ -61,7 +61,7 @@ def in_zst(table: pa.Table, folder: Path) -> Place:
 def in_foreign_csv(table: pa.Table, folder: Path) -> Place:
     """As a spreadsheet in some countries saves it."""
     text = csv_bytes(table, ";").decode().encode("utf-16")
-    return Place(written(folder / "t.csv", text), Reading(delimiter=";", encoding="utf-16"))
+    return Place(written(folder / "t.csv", text), ReadOptions(delimiter=";", encoding="utf-16"))
 
 
 def in_parquet(table: pa.Table, folder: Path) -> Place:
@@ -208,7 +208,7 @@ def put(folder: Path, server: Callable[[], Server], kind: str, table: pa.Table, 
         server().store(table, "people")
         if kind == "postgresql":
             return Place(server().address(table="people"))
-        return Place(server().address(), Reading(query="SELECT * FROM people -- all of them;\n"))
+        return Place(server().address(), ReadOptions(query="SELECT * FROM people -- all of them;\n"))
     (folder / where).mkdir(exist_ok=True)
     return FILES[kind](table, folder / where)
 

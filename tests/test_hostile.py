@@ -22,8 +22,9 @@ from strategies import schemas, tables
 import repsynth
 from repsynth import Release, datasets, draft_schema, synthesize
 from repsynth.cli import main
-from repsynth.data.sources import check_columns, office, open_source
-from repsynth.data.sources.base import File
+from repsynth.data import office
+from repsynth.data.source import File
+from repsynth.data.sources import check_columns, open_source
 from repsynth.data.write import write_table
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError, has_controls

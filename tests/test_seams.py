@@ -20,16 +20,16 @@ from conftest import ALL_TYPES, make_people
 from msgspec import Meta
 
 import repsynth
+import repsynth.engines as engine_names
 from repsynth.arrays import Floats, Ints
 from repsynth.cli import main
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.data import sources, write
 from repsynth.data.encode import EncodedTable
 from repsynth.data.records import Records, no_records
+from repsynth.data.source import File
 from repsynth.data.sources import Source, open_source
-from repsynth.data.sources.base import File
-from repsynth.engines import opening as engine_names
-from repsynth.engines.base import Kernel
+from repsynth.engines import Kernel
 from repsynth.mechanism.meter import Meter
 from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.registry import MODELS

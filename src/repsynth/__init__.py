@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev5"
 
 if TYPE_CHECKING:
-    from repsynth.api import ReadOptions as ReadOptions
     from repsynth.api import attack as attack
     from repsynth.api import audit as audit
     from repsynth.api import check_table as check_table
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from repsynth.api import plan as plan
     from repsynth.api import risk as risk
     from repsynth.api import synthesize as synthesize
+    from repsynth.data.reading import ReadOptions as ReadOptions
     from repsynth.errors import ConfigError as ConfigError
     from repsynth.errors import DataError as DataError
     from repsynth.errors import LedgerError as LedgerError
@@ -60,9 +60,10 @@ if TYPE_CHECKING:
     from repsynth.scoring.weights import Uniform as Uniform
 
 _PLACES = {
-    "api": "ReadOptions attack audit check_table draft_schema evaluate expected_errors inspect_release "
+    "api": "attack audit check_table draft_schema evaluate expected_errors inspect_release "
     "measure_schema plan risk synthesize",
     "estimator": "RepsSynthesizer",
+    "data.reading": "ReadOptions",
     "errors": "ConfigError DataError LedgerError ReleaseError RepsynthError RepsynthWarning SchemaError",
     "models.marginal.model": "Aim Mst",
     "models.naive_bayes": "NaiveBayes",

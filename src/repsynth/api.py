@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repsynth.data.reading import AS_USUAL, Reading
+from repsynth.data.reading import AS_USUAL, ReadOptions
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings, read_settings, with_given
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from repsynth.scoring.base import Scorer
     from repsynth.scoring.transfer import PriorScores
     from repsynth.scoring.weights import Rule
-
-ReadOptions = Reading
 
 _COMMON = {"epsilon", "delta", "mu", "rho", "public_rows", "model", "weights", "scorer"}
 _COMMON |= {"outlier_epsilon", "outlier_fraction"}

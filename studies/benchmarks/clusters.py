@@ -24,7 +24,8 @@ import numpy as np
 import psutil
 import pyarrow.parquet as pq
 
-from repsynth.data.sources import arrow_files, open_source
+from repsynth.data import arrow
+from repsynth.data.sources import open_source
 from repsynth.engines import clusters
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
@@ -84,7 +85,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["naive-bayes", "mst"])
     parser.add_argument("--engines", nargs="+", default=["local", "dask", "spark"])
     options = parser.parse_args()
-    arrow_files.PIECE_ROWS = PIECE
+    arrow.PIECE_ROWS = PIECE
     schema, seen = schema_for(options.columns), {}
     sent: list[tuple[int, int]] = []
     original = clusters.sum_of

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth import Budget, Schema, datasets, parse_schema, synthesize
-from repsynth.data.persons import Persons
-from repsynth.engines.counting import Ask, EncodeOwned, Reply, Settle
+from repsynth.engines.local import Persons
+from repsynth.engines.persons import EncodePersons, Settle, SplitRows
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.matrix import records_of
 from repsynth.schema import Id, Person
@@ -128,20 +128,20 @@ def count_in_parts(rows: int) -> None:
         person=Person(column="who"),
     )
     assert schema.person is not None
-    encode = EncodeOwned(schema, schema.person, bytes(32))
+    encode = EncodePersons(schema, schema.person, bytes(32))
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     sizes = [min(2**21, rows - k) for k in range(0, rows, 2**21)]
-    owned = []
+    messages = []
     for number, size in enumerate(sizes):
         ids = (np.arange(number * 2**21, number * 2**21 + size) * 7919) % (2 * rows)
         table = pa.table({"who": pa.array(ids), "on": np.ones(size, dtype=np.bool_)})
-        owned.append(encode.of(table.to_batches(max_chunksize=2**16)))
+        messages.append(SplitRows(len(sizes))(encode.of(table.to_batches(max_chunksize=2**16)), number))
     read = time.process_time()
-    asked = [Ask(len(sizes))(part, number) for number, part in enumerate(owned)]
-    replied = [Reply(1, len(sizes))([each.pop(0) for each in asked], hand) for hand in range(len(sizes))]
-    kept = [Settle(schema)((part, [each[k] for each in replied]), k) for k, part in enumerate(owned)]
+    settle = Settle(schema, 1, len(sizes))
+    kept = [settle([each.pop(0) for each in messages], place) for place in range(len(sizes))]
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{sum(part.rows for part in kept):,} rows in {len(sizes)} parts: read and encoded in ", end="")
+    total = sum(part.rows for each in kept for part in each.chunks)
+    print(f"{total:,} rows in {len(sizes)} parts: read, encoded and split in ", end="")
     print(f"{read - start:.1f} CPU s, counted in {time.process_time() - read:.1f} CPU s, {more:,.0f} MB")
 
 

@@ -172,8 +172,7 @@ def fit(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def draw(task: dict[str, Any], path: Path) -> dict[str, Any]:
     """A sample that is written, and what pyarrow takes to write the same table alone."""
-    from repsynth.data.decode import arrow_schema
-    from repsynth.data.write import write_table
+    from repsynth.data.write import arrow_schema, write_table
 
     release, _, _ = release_of(task["model"], 14, path)
     out, rows = path.with_name(f"drawn{task['suffix']}"), task["rows"]
@@ -196,10 +195,10 @@ def draw(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def encode(task: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Reading and encoding alone."""
+    """ReadOptions and encoding alone."""
     from repsynth.data.encode import EncodedTable
     from repsynth.data.sources import open_source
-    from repsynth.engines.codes import Codes
+    from repsynth.engines.column_store import Codes
     from repsynth.schema import schema_from_dict
 
     schema = schema_from_dict(schema_of(task["columns"]))
@@ -231,7 +230,7 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
         from repsynth.columns.groups import Groups
         from repsynth.data.encode import EncodedTable
         from repsynth.data.sources import open_source
-        from repsynth.engines.codes import Codes
+        from repsynth.engines.column_store import Codes
         from repsynth.models.statistics import Tables
         from repsynth.schema import Category, Schema
         from repsynth.scoring.rarity import RandomScore

@@ -193,7 +193,7 @@ def test_a_person_who_loses_more_than_is_claimed_is_noticed(
 ) -> None:
     if fault == "every row counts in full":
         monkeypatch.setattr(
-            "repsynth.data.persons.factors_of", lambda rows, most: np.full(len(rows), UNITS, dtype=np.int64)
+            "repsynth.engines.local.factors_of", lambda rows, most: np.full(len(rows), UNITS, dtype=np.int64)
         )
     else:
         draw = noise.rounded_gaussian

@@ -22,8 +22,7 @@ from written import README, blocks, run_all
 import repsynth
 from repsynth.cli import main
 from repsynth.cli.options import COMMANDS
-from repsynth.data.decode import arrow_schema
-from repsynth.data.write import write_table
+from repsynth.data.write import arrow_schema, write_table
 from repsynth.pipeline.run import run as run_plan
 from repsynth.schema import load_schema, parse_schema
 

@@ -21,8 +21,8 @@ from repsynth.columns.cells import (
     public_cells,
     read_bins,
 )
-from repsynth.data.positions import positions_of
 from repsynth.data.records import MISSING
+from repsynth.data.values import positions_of
 from repsynth.errors import ReleaseError
 from repsynth.schema import Category, Datetime, Integer, Number, Numeric, Schema
 

@@ -19,7 +19,7 @@ import repsynth
 from repsynth.curator.check import ColumnCheck, FrequentTexts, IdTally, RowLimit, check_table
 from repsynth.data.encode import encode_batch
 from repsynth.data.records import MISSING
-from repsynth.data.sources.base import Source
+from repsynth.data.source import Source
 from repsynth.errors import DataError
 from repsynth.schema import Numeric, Schema, parse_schema
 

@@ -15,9 +15,9 @@ from postgres import PASSWORD, Server
 
 import repsynth
 from repsynth.cli.main import main
-from repsynth.data.reading import Reading
+from repsynth.data.reading import ReadOptions
 from repsynth.data.sources import open_source
-from repsynth.data.sources.sql import parse_address
+from repsynth.data.sql import parse_address
 from repsynth.errors import ConfigError, RepsynthWarning
 from repsynth.pipeline.payment import open_payer
 from repsynth.pipeline.run import run
@@ -90,7 +90,7 @@ def test_tables_and_queries_of_a_database(
     young = people.filter(pc.less(people["age"], 40))
 
     def read(**how: str) -> Codes:
-        return codes_of(open_source(where, Reading(**how)), schema)
+        return codes_of(open_source(where, ReadOptions(**how)), schema)
 
     assert read(table_name="people") == codes_of(open_source(people), schema)
     assert read(query="select * from people where cast(age as integer) < 40") == codes_of(
@@ -131,7 +131,7 @@ def test_a_query_of_duckdb_reaches_no_other_file(tmp_path: Path) -> None:
     put = in_duckdb(pa.table({"a": [1]}), tmp_path)
     written(tmp_path / "other.csv", b"a\n1\n")
     query = f"select * from read_csv('{tmp_path / 'other.csv'}')"
-    assert "cannot run" in message_of(lambda: open_source(put.table, Reading(query=query)))
+    assert "cannot run" in message_of(lambda: open_source(put.table, ReadOptions(query=query)))
 
 
 def test_a_file_of_duckdb_may_end_in_db(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def failing(place: Callable[..., Place], kind: str) -> str:
     where = str(put.table).replace("&table=people", "")
     overflows = "select abs(-9223372036854775807 - 1) + 0 * length(a) as a from people"
     query = overflows if kind == "sqlite" else "select cast(a as integer) as a from people"
-    return message_of(lambda: list(open_source(where, Reading(query=query)).batches(["a"])))
+    return message_of(lambda: list(open_source(where, ReadOptions(query=query)).batches(["a"])))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
@@ -160,15 +160,15 @@ def test_nor_does_one_that_fails_at_a_server(place: Callable[..., Place]) -> Non
 
 
 def test_an_address_is_shown_without_its_password() -> None:
-    address = parse_address("postgresql://me:tr0ub4dor@host:5432/db?table=people&sslmode=require", Reading())
+    address = parse_address("postgresql://me:tr0ub4dor@host:5432/db?table=people&sslmode=require", ReadOptions())
     assert address.place == "the PostgreSQL address"
     assert address.full == "postgresql://me:tr0ub4dor@host:5432/db?sslmode=require"
-    assert address.reading == Reading(table_name="people")
-    own = parse_address("postgresql://host/db?query=select%201", Reading(table_name="other"))
-    assert own.reading == Reading(query="select 1"), "what stands in the address counts more"
+    assert address.reading == ReadOptions(table_name="people")
+    own = parse_address("postgresql://host/db?query=select%201", ReadOptions(table_name="other"))
+    assert own.reading == ReadOptions(query="select 1"), "what stands in the address counts more"
     for text in ("me:a#b@host", "me:a@b@host", "me:a/b@host/db", "me:a?b@host/db", "me:a:b@host", "me:a b@host"):
         with pytest.raises(ConfigError, match="percent-encode") as caught:
-            parse_address(f"postgresql://{text}", Reading())
+            parse_address(f"postgresql://{text}", ReadOptions())
         assert text not in str(caught.value)
 
 

@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from places import SECRET, in_excel, in_spss, message_of
 
-from repsynth.data.sources import Reading, Source, csv, open_source
-from repsynth.data.sources.base import Reader
+from repsynth.data import csv
+from repsynth.data.reading import ReadOptions
+from repsynth.data.source import Reader
+from repsynth.data.sources import Source, open_source
 from repsynth.errors import DataError
 
 
@@ -34,7 +36,7 @@ def test_a_file_in_parts_has_the_rows_of_the_whole(
     path = tmp_path / "t.csv"
     lines = [f"a{delimiter}b", *(f"{i}{delimiter}é" for i in range(20)), ""]
     path.write_bytes("\n".join(lines).encode(encoding))
-    source = open_source(path, Reading(encoding=encoding, delimiter=delimiter))
+    source = open_source(path, ReadOptions(encoding=encoding, delimiter=delimiter))
     pieces = pieces_of(source)
     assert [row for piece in pieces for row in rows_of(source, piece)] == rows_of(source, source.batches)
     assert len(pieces) > 1 or (encoding, delimiter) != ("utf-8", ",")
@@ -147,7 +149,7 @@ def test_columns_of_folders_are_text_in_every_format(kind: str, tmp_path: Path) 
             (folder / "t.csv").write_text(f"n;m\n{number};é\n", encoding="latin-1")
         else:
             {"xlsx": in_excel, "sav": in_spss}[kind](pa.table({"n": [number], "m": ["é"]}), folder)
-    how = Reading(delimiter=";", encoding="latin-1") if kind == "csv" else Reading()
+    how = ReadOptions(delimiter=";", encoding="latin-1") if kind == "csv" else ReadOptions()
     source = open_source(tmp_path, how)
     assert source.names == ("n", "m", "my code")
     assert source.types[2] == pa.string()

@@ -15,11 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, synthesize
-from repsynth.data.decode import Kind, arrow_schema, decode, to_kind
 from repsynth.data.encode import EncodedTable, encode_batch
 from repsynth.data.records import Records, join
 from repsynth.data.sources import check_columns, open_source
-from repsynth.data.write import write_table
+from repsynth.data.write import Kind, arrow_schema, decode, to_kind, write_table
 from repsynth.schema import (
     Boolean,
     Category,

@@ -17,13 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repsynth.data import fingerprints, persons
-from repsynth.data.fingerprints import Expanded, Fingerprints, Prints
-from repsynth.data.persons import Persons, PersonTable
-from repsynth.data.reading import Reading
+from repsynth.data import persons
+from repsynth.data.persons import Expanded, Fingerprints, Prints
+from repsynth.data.reading import ReadOptions
 from repsynth.data.records import ALONE, UNITS, factors_of
+from repsynth.data.source import Source
 from repsynth.data.sources import check_columns, open_source
-from repsynth.data.sources.base import Source
+from repsynth.engines import local
+from repsynth.engines.local import Persons, PersonTable
 from repsynth.errors import DataError
 from repsynth.schema import Boolean, Id, Person, Schema
 
@@ -89,8 +90,8 @@ def test_what_is_not_a_number_and_blanks_are_no_ids() -> None:
 
 
 def test_more_rows_than_are_sorted_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persons, "_TOGETHER", 100)
-    monkeypatch.setattr(fingerprints, "_SOME", 7)
+    monkeypatch.setattr(local, "_TOGETHER", 100)
+    monkeypatch.setattr(persons, "_SOME", 7)
     ids = np.random.default_rng(0).integers(0, 300, 2000)
     columns = [pa.array(part) for part in np.split(ids, 20)]
     assert rows_of(columns) == np.bincount(ids)[ids].tolist()
@@ -164,7 +165,7 @@ def test_keys_are_fresh() -> None:
 
 
 def test_a_seed_gives_the_same_key_however_long_the_ids_are() -> None:
-    """Workers meet ids in another order; another seed gives other fingerprints."""
+    """Workers meet ids in another order; another seed gives other persons."""
     short, long = pa.array(["a7", ""]), pa.array(["x" * 999, "y"])
     one, two, other = (Fingerprints(Expanded(bytes([k] * 32))) for k in (1, 1, 2))
     found = [prints.of(texts).first.tolist() for prints in (one, other) for texts in (short, long)]
@@ -268,7 +269,7 @@ def test_bytes_that_the_encoding_does_not_know_count_nothing(tmp_path: Path) -> 
     (records,) = PersonTable(open_source(path), SCHEMA)
     assert records.whose is not None
     assert records.whose.factors.tolist() == [0, 0, UNITS]
-    (records,) = PersonTable(open_source(path, Reading(encoding="latin-1")), SCHEMA)
+    (records,) = PersonTable(open_source(path, ReadOptions(encoding="latin-1")), SCHEMA)
     assert records.whose is not None
     assert records.whose.factors.tolist() == [UNITS] * 3
 

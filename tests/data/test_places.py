@@ -33,7 +33,7 @@ from postgres import PASSWORD
 import repsynth
 from repsynth.cli.main import main
 from repsynth.curator.infer import make_draft
-from repsynth.data.reading import Reading
+from repsynth.data.reading import ReadOptions
 from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema, parse_schema
@@ -47,8 +47,8 @@ POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.server)
 def test_the_same_codes_from_every_place_however_often_it_is_read(
     kind: str, place: Callable[..., Place], people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("arrow_files", "sql", "office"):  # ten batches, none left over
-        monkeypatch.setattr(f"repsynth.data.sources.{module}.BATCH_ROWS", people.num_rows // 10)
+    for module in ("arrow", "sql", "office"):  # ten batches, none left over
+        monkeypatch.setattr(f"repsynth.data.{module}.BATCH_ROWS", people.num_rows // 10)
     source, expected = place(kind, people).open(), codes_of(open_source(people), schema)
     assert max(max(codes) for codes in expected.values()) > 0
     assert source.names == tuple(people.column_names)
@@ -275,7 +275,8 @@ def test_a_name_that_two_columns_have_is_refused(
     if kind in ("sqlite", "duckdb", "postgresql"):
         put = place(kind, pa.table({"age": [1, 2]}))
         put = put._replace(
-            reading=Reading(query="SELECT age, age FROM people"), table=str(put.table).replace("&table=people", "")
+            reading=ReadOptions(query="SELECT age, age FROM people"),
+            table=str(put.table).replace("&table=people", ""),
         )
     else:
         put = place(kind, pa.Table.from_arrays([pa.array([1, 2])] * 2, names=["age", "age"]))
@@ -388,7 +389,7 @@ def test_what_separates_cells_is_noticed_in_the_header(tmp_path: Path) -> None:
         for act in (lambda source: check_columns(source, schema), make_draft):
             said = message_of(partial(act, open_source(path)))
             assert f"say --delimiter '{shown}' (in Python, delimiter='{shown}')" in said
-        assert codes_of(open_source(path, Reading(delimiter=shown)), schema) == {"a": [1], "b": [0]}
+        assert codes_of(open_source(path, ReadOptions(delimiter=shown)), schema) == {"a": [1], "b": [0]}
     path = written(tmp_path / "t.tsv", b"a,b\n1,0\n")
     assert "say --delimiter ','" in message_of(lambda: check_columns(open_source(path), schema))
 
@@ -405,7 +406,7 @@ def test_how_text_is_stored(tmp_path: Path) -> None:
     ):
         cells = [value for value, _ in zip(("Genève", "Zürich", "Łódź"), codes, strict=False)]
         path = written(tmp_path / "t.csv.gz", gzip.compress("\n".join(["a", *cells]).encode(encoding)))
-        assert codes_of(open_source(path, Reading(encoding=encoding)), schema)["a"] == codes
+        assert codes_of(open_source(path, ReadOptions(encoding=encoding)), schema)["a"] == codes
     path = written(tmp_path / "t.csv", "a\nGenève\n".encode("cp1252"))
     assert codes_of(open_source(path), schema)["a"] == [-1]
     assert "--encoding" in message_of(lambda: make_draft(open_source(path)))
@@ -433,15 +434,15 @@ def test_how_text_is_stored(tmp_path: Path) -> None:
 )
 def test_ways_of_writing_that_there_are_not(how: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Reading(**how)
+        ReadOptions(**how)
     assert message in str(caught.value)
 
 
 def test_what_means_nothing_is_refused(tmp_path: Path) -> None:
     put = in_parquet(make_people(5), tmp_path)
     for how in ({"delimiter": ";"}, {"decimal": ","}, {"encoding": "cp1252"}, {"table_name": "a"}, {"query": "a"}):
-        assert "means nothing there" in message_of(lambda how=how: open_source(put.table, Reading(**how)))
-    assert "means nothing there" in message_of(lambda: open_source(make_people(5), Reading(decimal=",")))
+        assert "means nothing there" in message_of(lambda how=how: open_source(put.table, ReadOptions(**how)))
+    assert "means nothing there" in message_of(lambda: open_source(make_people(5), ReadOptions(decimal=",")))
 
 
 def test_the_decimal_mark_of_a_file(tmp_path: Path) -> None:
@@ -454,7 +455,7 @@ def test_the_decimal_mark_of_a_file(tmp_path: Path) -> None:
         + columns.format("c")
         + 'thousands = ","\n'
     )
-    how = Reading(delimiter=";", decimal=",")
+    how = ReadOptions(delimiter=";", decimal=",")
     codes = codes_of(open_source(path, how), how.declared(schema))
     assert [codes[name][0] for name in "abc"] == [6, 10, 6]
     assert [codes_of(open_source(path, how), schema)[name][0] for name in "ab"] == [-1, -1]
@@ -464,10 +465,10 @@ def test_the_decimal_mark_of_a_file(tmp_path: Path) -> None:
     assert repsynth.check_table(path, schema, read=how).columns[0].unreadable == 0
     thousands = written(tmp_path / "u.csv", b"a\n" + b'"1,234"\n"5,678"\n"2,125"\n' * 9)
     assert 'thousands = ","' in repsynth.draft_schema(thousands)
-    assert 'decimal = ","' in repsynth.draft_schema(thousands, read=Reading(decimal=","))
-    assert "thousands" not in repsynth.draft_schema(thousands, read=Reading(decimal=","))
+    assert 'decimal = ","' in repsynth.draft_schema(thousands, read=ReadOptions(decimal=","))
+    assert "thousands" not in repsynth.draft_schema(thousands, read=ReadOptions(decimal=","))
     whole = written(tmp_path / "v.csv", b"a\n" + b"12\n34\n56\n" * 9)
-    assert repsynth.draft_schema(whole, read=Reading(decimal=",")) == repsynth.draft_schema(whole)
+    assert repsynth.draft_schema(whole, read=ReadOptions(decimal=",")) == repsynth.draft_schema(whole)
 
 
 # --- statistics programs ---
@@ -542,9 +543,9 @@ def test_other_files_of_statistics_programs(tmp_path: Path) -> None:
     pyreadstat.write_sav(frame, str(tmp_path / "t.zsav"), compress=True)
     pyreadstat.write_por(frame.replace("é", "x"), str(tmp_path / "t.por"))
     assert codes_of(open_source(tmp_path / "t.zsav"), schema) == {"A": [1, 2, -1], "B": [0, 1, -1]}
-    assert codes_of(open_source(tmp_path / "t.zsav", Reading(encoding="utf-8")), schema)["B"] == [0, 1, -1]
+    assert codes_of(open_source(tmp_path / "t.zsav", ReadOptions(encoding="utf-8")), schema)["B"] == [0, 1, -1]
     assert codes_of(open_source(tmp_path / "t.por"), schema) == {"A": [1, 2, -1], "B": [1, 1, -1]}
-    assert "means nothing" in message_of(lambda: open_source(tmp_path / "t.por", Reading(encoding="utf-8")))
+    assert "means nothing" in message_of(lambda: open_source(tmp_path / "t.por", ReadOptions(encoding="utf-8")))
 
 
 # --- what is missing ---
@@ -577,13 +578,13 @@ def test_sheets_of_a_workbook(tmp_path: Path) -> None:
     book.save(tmp_path / "t.xlsx")
 
     def said(**how: str) -> str:
-        return message_of(lambda: open_source(tmp_path / "t.xlsx", Reading(**how)))
+        return message_of(lambda: open_source(tmp_path / "t.xlsx", ReadOptions(**how)))
 
     assert "name the sheet with --table (there are people, empty, good)" in said()
     assert "no sheet 'nobody'" in said(table_name="nobody")
     assert "names no column at position 2" in said(table_name="people")
     assert "empty sheet" in said(table_name="empty")
-    assert open_source(tmp_path / "t.xlsx", Reading(table_name="good")).names == ("a", "b")
+    assert open_source(tmp_path / "t.xlsx", ReadOptions(table_name="good")).names == ("a", "b")
 
 
 # --- every command ---
@@ -597,7 +598,7 @@ def test_every_command_and_function_that_reads_a_table_is_told_how(
     shown = capsys.readouterr().out
     assert all(flag in shown for flag in ("--delimiter", "--encoding", "--decimal", "--table", "--query"))
     function = getattr(repsynth, {"schema": "draft_schema", "check": "check_table"}.get(command, command))
-    assert inspect.signature(function).parameters["read"].annotation is Reading
+    assert inspect.signature(function).parameters["read"].annotation is ReadOptions
 
 
 def test_flags_say_how_a_table_is_written_and_where_it_lies(

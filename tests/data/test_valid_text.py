@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from repsynth.data.sources.base import File
-from repsynth.data.sources.csv import _ValidText, open_csv
+from repsynth.data.csv import _ValidText, open_csv
+from repsynth.data.source import File
 
 PARTS = st.sampled_from(
     [b"a,b\n", b"plain text " * 3, "ä€😀".encode(), b"\xff", b"\xe2\x82", b"\xf0\x9f\x98", b"\xef\xbb\xbf"]

@@ -15,12 +15,13 @@ from checks import same_release
 from conftest import make_people
 from test_clusters import MODELS, SCHEMA, Pretended, PretendedParts, check_same_bits, cloudpickle, connect, plan_of
 
-from repsynth.data.fingerprints import Expanded, Fingerprints, Run
+import repsynth.engines
+from repsynth.data import arrow, csv
 from repsynth.data.records import UNITS
-from repsynth.data.sources import arrow_files, csv, frames, open_source
-from repsynth.engines import clusters, opening
-from repsynth.engines.counting import Answer, EncodeOwned, Owned, Question, Reply
-from repsynth.engines.work import Failed, Task
+from repsynth.data.sources import open_source
+from repsynth.engines import clusters
+from repsynth.engines.persons import EncodePersons, PersonRows, Settle, SplitRows
+from repsynth.engines.tasks import Task
 from repsynth.errors import DataError
 from repsynth.mechanism.kernels import Count
 from repsynth.pipeline.run import run
@@ -50,11 +51,11 @@ def visit_files(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{connect.__module__}:connect")
-    monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
-    monkeypatch.setattr(frames, "PIECE_ROWS", 150)
+    monkeypatch.setitem(repsynth.engines.CLUSTERS, "pretended", f"{connect.__module__}:connect")
+    monkeypatch.setattr(arrow, "PIECE_ROWS", 150)
+    monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 150)
     monkeypatch.setattr(csv, "RANGE", 9000)
-    monkeypatch.setattr(clusters, "HANDS", 3)
+    monkeypatch.setattr(clusters, "PLACES", 3)
     return Pretended()
 
 
@@ -96,13 +97,13 @@ def test_all_parts_have_one_key_and_each_run_its_own(
     pretended: Pretended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[bytes] = []
-    whole = EncodeOwned.of
+    whole = EncodePersons.of
 
-    def noted(self: EncodeOwned, batches: Any) -> Owned:
+    def noted(self: EncodePersons, batches: Any) -> PersonRows:
         used.append(self.seed)
         return whole(self, batches)
 
-    monkeypatch.setattr(EncodeOwned, "of", noted)
+    monkeypatch.setattr(EncodePersons, "of", noted)
     seeds = []
     for _ in range(2):
         used.clear()
@@ -115,13 +116,11 @@ def test_all_parts_have_one_key_and_each_run_its_own(
 
 
 def test_nobody_is_shown_the_key_or_a_fingerprint() -> None:
-    encode = EncodeOwned(VISITS, Person(column="person"), b"secret" * 6)
+    encode = EncodePersons(VISITS, Person(column="person"), b"secret" * 6)
     assert "secret" not in repr(encode)
-    held = encode.of(visits(50).to_batches())
-    (persons,) = held.run().cut(1)
-    question = Question(0, persons)
-    (answer,) = Reply(2, 1)([question], 0)  # type: ignore[misc]
-    for each in (held, question, answer):
+    rows = encode.of(visits(50).to_batches())
+    (message,) = SplitRows(1)(rows, 0)
+    for each in (rows, message, Settle(VISITS, 2, 1)([message], 0)):
         assert repr(each) == f"{type(each).__name__}()"
 
 
@@ -134,31 +133,43 @@ def test_ids_and_fingerprints_do_not_come_back(pretended: Pretended) -> None:
         pretended.open(open_source(visits(rows)), VISITS).sum(Count())
         assert all(isinstance(each, np.ndarray) and each.dtype == np.int64 for each in pretended.came_back)
         sizes.append([each.size for each in pretended.came_back])
-    assert sizes == [[2, 2], [2, 2]]  # by which count parts go, and how many records there are
+    assert sizes == [[2, 2], [2, 2]]  # the version of the table, and how many records there are
 
 
 # --- what cannot be counted ---
 
 
-def test_a_hand_counts_each_part_once() -> None:
-    prints = Fingerprints(Expanded(bytes(32))).of(pa.array(["a", "b"]))
-    persons = Run.of(prints, np.ones(2, dtype=np.int64), np.arange(2))
-    one, two = Question(0, persons), Question(1, persons)
-    answers = Reply(1, 2)([one, two], 0)
-    assert [answer.factors.tolist() for answer in answers if isinstance(answer, Answer)] == [[UNITS // 2] * 2] * 2
-    for wrong in ([one], [one, one], [two, one], [one, two, two], []):
+def rows_of(ids: list[str | None]) -> PersonRows:
+    table = visits(len(ids))
+    table = table.set_column(table.column_names.index("person"), "person", pa.array(ids))
+    return EncodePersons(VISITS, Person(column="person"), bytes(32)).of(table.to_batches())
+
+
+def test_a_place_counts_each_part_once() -> None:
+    one, two = (SplitRows(1)(rows_of(["a", "b"]), number)[0] for number in range(2))
+    (part,) = Settle(VISITS, 1, 2)([two, one], 0).chunks
+    assert (part.factor, part.rows) == (UNITS // 2, 4)
+    for wrong in ([one], [one, one], [one, two, two], []):
         with pytest.raises(DataError, match="did not count each part once"):
-            Reply(1, 2)(wrong, 0)
-    assert Reply(1, 2)([one, Failed("the disk is full")], 0) == Failed("the disk is full")
+            Settle(VISITS, 1, 2)(wrong, 0)
+
+
+def test_rows_of_a_person_meet_in_one_place_and_the_others_stay_with_their_part() -> None:
+    first, second = (SplitRows(4)(rows_of(["a", None, "b", None, "c", "a"]), number) for number in range(2))
+    for ours, theirs in zip(first, second, strict=True):
+        shared = [set(each.rows.prints.first[each.rows.states == 0].tolist()) for each in (ours, theirs)]
+        assert shared[0] == shared[1]
+    for number, messages in enumerate((first, second)):
+        assert [np.count_nonzero(each.rows.states) for each in messages] == [2 * (k == number) for k in range(4)]
+        assert sum(len(each.rows.states) for each in messages) == 6
 
 
 @dataclass
 class Forgetful(Pretended):
-    """A cluster that loses its last part once persons were counted, and makes it again, by then another one; with
-    the answers to it, or with those from before."""
+    """A cluster that loses its last place once rows were shuffled, and makes it again from a first part that is
+    another one by then."""
 
-    then: Callable[[Owned], Owned] = lambda owned: owned
-    answers_too: bool = False
+    then: Callable[[PersonRows], PersonRows] = lambda rows: rows
 
     def spread(self, items: Sequence[Any], task: Task | None = None) -> PretendedParts:
         return ForgetfulParts(self, super().spread(items, task).parts)
@@ -166,50 +177,49 @@ class Forgetful(Pretended):
 
 @dataclass
 class ForgetfulParts(PretendedParts):
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> PretendedParts:
-        made = super().exchanged(ask, reply, settle, hands)
+    def shuffled(self, split: Task, join: Task, places: int) -> PretendedParts:
+        made = super().shuffled(split, join, places)
         assert isinstance(self.cluster, Forgetful)
-        last = cloudpickle.dumps(self.cluster.then(cloudpickle.loads(self.parts[-1])))
-        asked = list(self._each(ask))
-        asking = ask if self.cluster.answers_too else lambda owned, number: asked[number]
-        parts = PretendedParts(self.cluster, [*self.parts[:-1], last])
-        again = parts.exchanged(asking, reply, settle, hands)
+        first = cloudpickle.dumps(self.cluster.then(cloudpickle.loads(self.parts[0])))
+        again = PretendedParts(self.cluster, [first, *self.parts[1:]]).shuffled(split, join, places)
         return PretendedParts(self.cluster, [*made.parts[:-1], again.parts[-1]])
 
 
-def _fewer(owned: Owned) -> Owned:
-    """All but the last person's rows."""
-    prints = owned.prints.take(np.arange(len(owned.prints.first) - 1))
-    states = owned.states.copy()
-    states[np.flatnonzero(states == 0)[-1]] = -1
-    return replace(owned, prints=prints, states=states)
+def _fewer(rows: PersonRows) -> PersonRows:
+    """All but the first person's row, which went to another place."""
+    place = SplitRows(3)(rows, 0)[0].rows.prints.first
+    return rows.take(np.flatnonzero(rows.prints.first != place[place != 0][0]))
 
 
-def _reordered(owned: Owned) -> Owned:
-    return replace(owned, prints=owned.prints.take(np.arange(len(owned.prints.first))[::-1]))
+def _no_ids(rows: PersonRows) -> PersonRows:
+    """One row without an id is gone; it went to another place."""
+    return rows.take(np.delete(np.arange(len(rows.states)), np.flatnonzero(rows.states)[0]))
 
 
-@pytest.mark.parametrize("answers_too", [False, True])
-def test_a_part_that_is_another_when_it_is_read_again_is_refused(answers_too: bool, pretended: Pretended) -> None:
-    cluster = Forgetful(then=_fewer, answers_too=answers_too)
+def _reordered(rows: PersonRows) -> PersonRows:
+    return rows.take(np.arange(len(rows.states))[::-1])
+
+
+@pytest.mark.parametrize("then", [_fewer, _no_ids])
+def test_a_part_that_is_another_when_it_is_read_again_is_refused(
+    then: Callable[[PersonRows], PersonRows], pretended: Pretended
+) -> None:
     with pytest.raises(DataError, match="the table changed while it was read"):
-        cluster.open(open_source(visits()), VISITS).sum(Count())
+        Forgetful(then=then).open(open_source(visits()), VISITS).sum(Count())
 
 
-@pytest.mark.parametrize("answers_too", [False, True])
-def test_the_order_in_which_persons_are_counted_does_not_matter(answers_too: bool, pretended: Pretended) -> None:
-    cluster = Forgetful(then=_reordered, answers_too=answers_too)
+def test_the_order_in_which_a_part_is_read_again_does_not_matter(pretended: Pretended) -> None:
     whole = pretended.open(open_source(visits()), VISITS).sum(Count())
-    assert cluster.open(open_source(visits()), VISITS).sum(Count()).tolist() == whole.tolist()
+    assert Forgetful(then=_reordered).open(open_source(visits()), VISITS).sum(Count()).tolist() == whole.tolist()
 
 
-def test_a_part_of_another_count_is_refused_at_any_later_time(pretended: Pretended) -> None:
+def test_a_part_of_another_version_is_refused_at_any_later_time(pretended: Pretended) -> None:
     engine = pretended.open(open_source(visits()), VISITS)
     engine.sum(Count())
     parts = engine.parts
     assert isinstance(parts, PretendedParts)
     last = cloudpickle.loads(parts.parts[-1])
-    parts.parts[-1] = cloudpickle.dumps(replace(last, count=last.count + 1))
+    parts.parts[-1] = cloudpickle.dumps(replace(last, version=last.version + 1))
     with pytest.raises(DataError, match="the table changed while it was read"):
         engine.sum(Count())
 

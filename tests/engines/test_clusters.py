@@ -21,23 +21,21 @@ from checks import same_release
 from conftest import ALL_TYPES, make_people
 
 import repsynth
+import repsynth.engines
 from repsynth import Budget, Ledger
 from repsynth.arrays import Ints
+from repsynth.data import arrow, csv
 from repsynth.data.records import Records
-from repsynth.data.sources import Source, arrow_files, csv, frames, open_source
-from repsynth.engines import opening
+from repsynth.data.sources import Source, open_source
 from repsynth.engines.clusters import ClusterEngine, sum_of
-from repsynth.engines.codes import Part
-from repsynth.engines.work import (
+from repsynth.engines.column_store import Part
+from repsynth.engines.tasks import (
     Compact,
-    EncodeCompact,
     Failed,
-    Made,
     Task,
     added,
     carried_out,
     picked,
-    settled,
 )
 from repsynth.errors import ConfigError, DataError
 from repsynth.mechanism.kernels import Count
@@ -67,9 +65,6 @@ class Pretended:
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
         return ClusterEngine.on(self, source, schema)
 
-    def encoding(self, schema: Schema) -> Task:
-        return EncodeCompact(schema)
-
     def spread(self, items: Sequence[Any], task: Task | None = None) -> "PretendedParts":
         parts = PretendedParts(self, [cloudpickle.dumps(item) for item in items])
         return PretendedParts(self, [cloudpickle.dumps(found) for found in parts._each(task)]) if task else parts
@@ -86,15 +81,11 @@ class PretendedParts:
     def __len__(self) -> int:
         return len(self.parts)
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "PretendedParts":
-        asked = list(self._each(ask))
-        columns = [[picked(found, hand) for found in asked] for hand in range(hands)]
-        replied = list(PretendedParts(self.cluster, list(map(cloudpickle.dumps, columns)))._each(reply))
-        told = [
-            settled(_sent(settle), cloudpickle.loads(part), [picked(found, number) for found in replied], number)
-            for number, part in enumerate(self.parts)
-        ]
-        return PretendedParts(self.cluster, [cloudpickle.dumps(found) for found in told])
+    def shuffled(self, split: Task, join: Task, places: int) -> "PretendedParts":
+        messages = list(self._each(split))
+        columns = [[picked(found, place) for found in reversed(messages)] for place in range(places)]
+        joined = PretendedParts(self.cluster, list(map(cloudpickle.dumps, columns)))._each(join)
+        return PretendedParts(self.cluster, list(map(cloudpickle.dumps, joined)))
 
     def added(self, task: Task) -> Any:
         found = list(self._each(task))
@@ -126,9 +117,9 @@ def connect(cluster: Any, source: Source) -> Iterator[Pretended]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    monkeypatch.setitem(opening.CLUSTERS, "pretended", f"{__name__}:connect")
-    monkeypatch.setattr(arrow_files, "PIECE_ROWS", 150)
-    monkeypatch.setattr(frames, "PIECE_ROWS", 150)
+    monkeypatch.setitem(repsynth.engines.CLUSTERS, "pretended", f"{__name__}:connect")
+    monkeypatch.setattr(arrow, "PIECE_ROWS", 150)
+    monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 150)
     monkeypatch.setattr(csv, "RANGE", 9000)
     return HERE
 
@@ -282,7 +273,7 @@ class Lying:
     def __len__(self) -> int:
         return 2
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "Lying":
+    def shuffled(self, split: Task, join: Task, places: int) -> "Lying":
         return self
 
     def added(self, task: Task) -> Any:
@@ -317,6 +308,7 @@ def test_what_a_worker_raises_comes_back_as_one_line_without_data() -> None:
     assert "ValueError" in found.message
     assert "\n" not in found.message
     assert carried_out(fails, Failed("before"), 0) == Failed("before")
+    assert carried_out(fails, [0, Failed("one of them")], 0) == Failed("one of them")
     assert added([np.zeros(1), Failed("one"), Failed("two")]) == Failed("one")
 
 
@@ -339,10 +331,7 @@ def test_records_on_a_cluster_are_not_looked_at_one_by_one(pretended: Pretended)
         engine.per_record()
 
 
-def test_codes_are_made_again_and_not_sent() -> None:
-    made = Made(lambda held, number: object(), None, 0)
-    assert made.value is made.value
-    assert cloudpickle.loads(cloudpickle.dumps(made)).value is not made.value
+def test_a_part_shows_no_code() -> None:
     assert "Jane" not in repr(Compact(SCHEMA, (Part(1, {"name": np.array(["Jane"])}),)))
 
 
@@ -370,7 +359,7 @@ def test_a_place_that_is_none_is_refused_before_anything_is_spent(
 
 @pytest.mark.parametrize("name", ["dask", "spark"])
 def test_a_library_that_is_not_there_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(opening.CLUSTERS, name, "repsynth.engines.nowhere:connect")
+    monkeypatch.setitem(repsynth.engines.CLUSTERS, name, "repsynth.engines.nowhere:connect")
     with pytest.raises(ConfigError, match=rf"needs more packages; pip install 'repsynth\[{name}\]'"):
         run(plan_of("naive-bayes"), open_source(make_people(50)), engine=name)
 
@@ -441,6 +430,6 @@ def test_any_csv_file_in_parts_has_the_rows_of_the_whole(tmp_path: Path, monkeyp
 def test_sum_of_nothing_asked_is_empty() -> None:
     """A look that sees nothing is still counted."""
     parts = Pretended().spread([lambda: np.zeros(0, dtype=np.int64)] * 3)
-    from repsynth.engines.work import Look
+    from repsynth.engines.tasks import Look
 
     assert sum_of(parts, Look(3)).size == 0

@@ -26,7 +26,8 @@ from test_clusters import (
 
 import repsynth
 from repsynth.cli import main
-from repsynth.data.sources import arrow_files, csv, frames, open_source
+from repsynth.data import arrow, csv
+from repsynth.data.sources import open_source
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan
@@ -43,8 +44,8 @@ Client = Any
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(arrow_files, "PIECE_ROWS", 200)
-    monkeypatch.setattr(frames, "PIECE_ROWS", 300)
+    monkeypatch.setattr(arrow, "PIECE_ROWS", 200)
+    monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 300)
     monkeypatch.setattr(csv, "RANGE", 15_000)
     tables(tmp_path)
     visit_files(tmp_path)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from repsynth.data.records import UNITS, Records, Whose
+from repsynth.engines import check_engine
 from repsynth.engines.local import LocalEngine, PersonHeld, sample_rows
-from repsynth.engines.opening import check_engine
 from repsynth.errors import ConfigError
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.privacy.events import RATE_UNIT

@@ -28,9 +28,10 @@ from test_clusters import (
 )
 
 import repsynth
+from repsynth.data import arrow, csv
 from repsynth.data.encode import encode_batch
-from repsynth.data.sources import arrow_files, check_columns, csv, frames, open_source
-from repsynth.data.sources.base import kind_of, reads_as_text
+from repsynth.data.source import kind_of, reads_as_text
+from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import DataError
 from repsynth.pipeline.run import run
 from repsynth.schema import Schema, parse_schema
@@ -45,8 +46,8 @@ Session = Any
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(arrow_files, "PIECE_ROWS", 300)
-    monkeypatch.setattr(frames, "PIECE_ROWS", 300)
+    monkeypatch.setattr(arrow, "PIECE_ROWS", 300)
+    monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 300)
     monkeypatch.setattr(csv, "RANGE", 25_000)
     tables(tmp_path)
     visit_files(tmp_path)
@@ -280,7 +281,7 @@ def test_without_a_master_a_local_session_is_started(
 def test_workers_of_another_python_are_refused_by_the_name_of_the_setting(spark: None) -> None:
     from unittest.mock import MagicMock
 
-    from repsynth.engines.on_spark import SparkCluster
+    from repsynth.engines.spark import SparkCluster
 
     context = MagicMock()
     for failure, said in (

@@ -25,10 +25,10 @@ PARENT = """
 import json, os, resource, signal, sys, tempfile
 from repsynth.cli import main
 from repsynth.data import write
-from repsynth.engines import codes
+from repsynth.engines import column_store
 from repsynth.models.dp_sgd import Training
 from repsynth.release import release
-import repsynth.data.sources.csv, repsynth.engines.local, repsynth.release.folder
+import repsynth.data.csv, repsynth.engines.local, repsynth.release.folder
 
 def end(how):
     if how == "full":  # no file may grow beyond this: what a full disk does, in any folder
@@ -52,12 +52,12 @@ def run(when, how, folder, scratch, command):
     for name, stream in (("out", 1), ("err", 2)):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    codes.Codes.of.__func__.__kwdefaults__["memory"] = 0
-    codes._BLOCK, release._PIECE = 128, 512
+    column_store.Codes.of.__func__.__kwdefaults__["memory"] = 0
+    column_store._BLOCK, release._PIECE = 128, 512
     if when == "reading":
-        after(codes.Codes, "_part", 1, how)
+        after(column_store.Codes, "_part", 1, how)
     elif when == "measuring":
-        after(codes._Widened, "__init__", 40, how)  # one for each block
+        after(column_store._Widened, "__init__", 40, how)  # one for each block
     elif when == "training":
         after(Training, "advance", 3, how)
     elif when == "writing":

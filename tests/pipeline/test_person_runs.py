@@ -19,12 +19,11 @@ from repsynth.auditing.bounds import Finding, bounds_of, claimed_mu
 from repsynth.auditing.targets import made_up_table, targets_of
 from repsynth.cli import main
 from repsynth.curator.dossier import dossier
-from repsynth.data.persons import PersonTable
 from repsynth.data.records import ALONE, UNITS, Records, Whose, join
 from repsynth.data.sources import open_source
-from repsynth.engines import codes
-from repsynth.engines.codes import Codes
-from repsynth.engines.local import LocalEngine, PersonHeld
+from repsynth.engines import column_store
+from repsynth.engines.column_store import Codes
+from repsynth.engines.local import LocalEngine, PersonHeld, PersonTable
 from repsynth.errors import ConfigError, LedgerError, ReleaseError, SchemaError
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.meter import Meter
@@ -175,7 +174,7 @@ def test_sums_do_not_depend_on_how_a_table_is_cut() -> None:
 def test_rows_that_wait_keep_what_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where few count the same, those of many factors are put aside at a time."""
     table, schema = visits(400), schema_of(1)
-    monkeypatch.setattr(codes, "_WAITING", 100)
+    monkeypatch.setattr(column_store, "_WAITING", 100)
     whole = open_source(table)
     small = dataclasses.replace(
         whole, batches=lambda columns: (b for b in table.select(list(columns)).to_batches(max_chunksize=23))
@@ -458,9 +457,9 @@ def test_an_audit_attacks_persons_and_finds_nothing(model: str) -> None:
 
 
 def test_an_audit_finds_a_factor_that_was_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    from repsynth.data import persons
+    from repsynth.engines import local
 
-    monkeypatch.setattr(persons, "factors_of", lambda rows, most: np.full(len(rows), UNITS))
+    monkeypatch.setattr(local, "factors_of", lambda rows, most: np.full(len(rows), UNITS))
     with repeatable(3):
         found = list(audit(plan_of(1, epsilon=4.0, model="naive-bayes"), visits(60), runs=2000))
     assert any(finding.exceeded for finding in found if finding.target == "canary of many rows")

@@ -24,7 +24,7 @@ from repsynth import Release, datasets, synthesize
 from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.engines.base import Kernel
+from repsynth.engines import Kernel
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError
 from repsynth.mechanism.kernels import Count, Rounds

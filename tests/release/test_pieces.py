@@ -10,8 +10,8 @@ from conftest import ALL_TYPES, make_people, options_of
 
 from repsynth import Release
 from repsynth.data import write
-from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import open_source
+from repsynth.data.write import arrow_schema
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings

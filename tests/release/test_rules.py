@@ -12,7 +12,7 @@ import pytest
 
 from repsynth import Release, parse_schema, synthesize
 from repsynth.cli.main import main
-from repsynth.data.record_rules import with_following
+from repsynth.data.derived import with_following
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repsynth.data.record_rules import holds
+from repsynth.data.derived import holds
 from repsynth.data.records import MISSING, Records
 from repsynth.errors import ConfigError
 from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Number, Schema

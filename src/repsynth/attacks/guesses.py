@@ -12,8 +12,8 @@ import numpy as np
 
 from repsynth.arrays import Bools, Ints
 from repsynth.attacks.victims import Places, Victims
-from repsynth.data.positions import values_at
 from repsynth.data.records import Records, join
+from repsynth.data.values import values_at
 from repsynth.evaluation.matrix import is_number
 from repsynth.evaluation.nearest import nearest_rows
 from repsynth.schema import Datetime, Discrete, Numeric

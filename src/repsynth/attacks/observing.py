@@ -20,7 +20,7 @@ import numpy as np
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.attacks.victims import Victims, coins
 from repsynth.data.records import UNITS, Records, no_records
-from repsynth.engines.base import Kernel
+from repsynth.engines import Kernel
 from repsynth.engines.local import LocalEngine
 from repsynth.evaluation.nearest import make_attacks, nearest
 from repsynth.mechanism.kernels import Statistic

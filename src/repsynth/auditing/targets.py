@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Floats
-from repsynth.data.decode import decode
-from repsynth.data.record_rules import with_following
+from repsynth.data.derived import with_following
 from repsynth.data.records import MISSING, UNITS, Records, Whose, factors_of, join
 from repsynth.data.sources import open_source
+from repsynth.data.write import decode
 from repsynth.engines.local import LocalEngine
 from repsynth.release.release import Release
 from repsynth.schema import Numeric, Person, Schema

@@ -19,9 +19,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from repsynth import api, datasets
 from repsynth.cli import options as given
 from repsynth.cli import render
-from repsynth.data.decode import arrow_schema
 from repsynth.data.sources import is_text_file, open_source
-from repsynth.data.write import Written, check_table_path, write_table
+from repsynth.data.write import Written, arrow_schema, check_table_path, write_table
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.evaluation.written import evaluation_data
 from repsynth.planning.settings import settings_to_toml

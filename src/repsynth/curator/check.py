@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.curator.infer import MARKERS
 from repsynth.curator.profile import Look, numbers_of, percent, quoted, repeating, some, times_of
+from repsynth.data.derived import holds, with_following
 from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.notation import EPOCH, Notation, date_format
-from repsynth.data.positions import seconds_at, values_at
-from repsynth.data.record_rules import holds, with_following
 from repsynth.data.records import MISSING, Records
+from repsynth.data.source import CELLS, is_text
 from repsynth.data.sources import check_columns, open_source
-from repsynth.data.sources.base import is_text
-from repsynth.data.sources.cells import CELLS
+from repsynth.data.values import EPOCH, Notation, date_format, seconds_at, values_at
 from repsynth.schema import (
     Category,
     Datetime,

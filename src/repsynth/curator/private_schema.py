@@ -39,10 +39,9 @@ from repsynth.curator.infer import (
 )
 from repsynth.curator.profile import percent, quoted, some
 from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.notation import NULLS, Notation
+from repsynth.data.source import CELLS, check_type, is_text, kind_of
 from repsynth.data.sources import Source, open_source
-from repsynth.data.sources.base import check_type, is_text, kind_of
-from repsynth.data.sources.cells import CELLS
+from repsynth.data.values import NULLS, Notation
 from repsynth.errors import ConfigError, DataError, LedgerError, has_controls
 from repsynth.mechanism.meter import Meter, RawTable, sigma_for
 from repsynth.mechanism.noise import Entropy

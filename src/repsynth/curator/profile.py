@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.notation import Notation
+from repsynth.data.source import CELLS, cell_type, is_text, other_mark, read_cells, say_delimiter
 from repsynth.data.sources import Source
-from repsynth.data.sources.base import cell_type, is_text, other_mark, say_delimiter
-from repsynth.data.sources.cells import CELLS, read_cells
+from repsynth.data.values import Notation
 from repsynth.errors import CONTROLS, DataError, printable
 from repsynth.privacy.budget import DEFAULT_DELTA
 from repsynth.privacy.gaussian import group_epsilon

@@ -1,8 +1,7 @@
-"""The only gate: every cell becomes a code of a declared value or a position between the bounds.
+"""Encode tables. Every cell becomes the code of a declared value or a position between the bounds.
 
-A special value of a numeric column has its own code behind the positions. What cannot be read (missing, not a
-number, infinite, an unknown category) becomes the sentinel `MISSING`; what is out of bounds is clipped to the
-bound. No value of a cell can raise.
+A special value of a numeric column has a code after the positions. Unreadable cells (missing, not a number,
+infinite, an unknown category) become `MISSING`. Numbers out of bounds are clipped. No cell can raise.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.notation import (
+from repsynth.data.records import MISSING, Records
+from repsynth.data.source import CELLS, is_number, is_text, read_cell
+from repsynth.data.sources import Source
+from repsynth.data.values import (
     EPOCH,
     ISO_TIME,
     ODD_NUMBER,
@@ -24,14 +26,10 @@ from repsynth.data.notation import (
     date_format,
     numbers_of,
     odd_number,
+    positions_of,
     seconds_of,
     special_seconds,
 )
-from repsynth.data.positions import positions_of
-from repsynth.data.records import MISSING, Records
-from repsynth.data.sources import Source
-from repsynth.data.sources.base import is_number, is_text
-from repsynth.data.sources.cells import CELLS, read_cell
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import plain_number
 from repsynth.schema.formats import DateFormat
@@ -61,7 +59,7 @@ class EncodedTable:
         return encode_batch(batch, self.schema)
 
     def check_whole(self) -> None:
-        """Refuse what was read, where all of it together shows that it cannot be used."""
+        """Refuse a table that changed while it was read. Called after the last batch."""
 
 
 def encode_batch(batch: pa.RecordBatch, schema: Schema) -> Records:
@@ -97,7 +95,7 @@ def _encode(array: pa.Array, column: Discrete | Numeric) -> Ints:
 
 
 def plain_array(array: pa.Array) -> pa.Array:
-    """The cells one by one, however they are stored: out of a dictionary, or of runs of equal ones.
+    """Return the cells in plain storage: out of dictionaries, runs of equal cells, extension types and views.
 
     >>> plain_array(pa.array(["a", "b", "a"]).dictionary_encode()).type
     DataType(string)
@@ -137,7 +135,7 @@ def _codes(texts: pa.Array, values: tuple[str, ...]) -> Ints:
 
 
 def _as_written(array: pa.Array, values: tuple[str, ...]) -> Ints | None:
-    """The codes of bytes that all are values as they are declared, so that no cell has to be read; else None."""
+    """Return the codes if all cells are bytes of declared values, else None. A fast path."""
     if not pa.types.is_binary(array.type) or any(value != value.strip() for value in values):
         return None
     found = pc.index_in(array, value_set=pa.array(values, type=pa.binary()), skip_nulls=True)
@@ -152,7 +150,7 @@ def _positions(array: pa.Array, column: Numeric) -> Ints:
 
 
 def _special(array: pa.Array, column: Numeric) -> Ints:
-    """Which special value each cell is: by its very text, else as a number or as a time."""
+    """Find each cell among the special values: by its text, else as a number or a time."""
     notation = PLAIN if isinstance(column, Datetime) else Notation.of(column)
     found = _find(read_numbers(array, notation), [plain_number(text) for text in column.special])
     if isinstance(column, Datetime):
@@ -166,7 +164,7 @@ def _special(array: pa.Array, column: Numeric) -> Ints:
 
 
 def _find(values: Ints | Floats, wanted: Sequence[float | None]) -> Ints:
-    """Which of the wanted values each value is, `MISSING` where it is none of them."""
+    """Return the index of each value among the wanted ones, or `MISSING`."""
     order = sorted((value, k) for k, value in enumerate(wanted) if value is not None)
     if not order:
         return np.full(len(values), MISSING)
@@ -176,8 +174,8 @@ def _find(values: Ints | Floats, wanted: Sequence[float | None]) -> Ints:
 
 
 def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
-    """The numbers, NaN where a cell is none. Text is matched before it is parsed, so
-    parsing cannot fail and no cell's reading depends on its neighbours."""
+    """Read numbers; NaN where a cell is not a number. Text is matched before it is parsed, so parsing cannot fail
+    and no cell affects its neighbours."""
     types = pa.types
     if array.type == CELLS:
         written = read_numbers(_written(array), notation)
@@ -196,7 +194,7 @@ def read_numbers(array: pa.Array, notation: Notation = PLAIN) -> Floats:
 
 
 def _written_numbers(texts: pa.Array, notation: Notation) -> Floats:
-    """The numbers among texts, also in forms that only some readers take for numbers."""
+    """Read numbers from text, including forms that only some readers accept."""
     found = _floats(notation.plain(texts).cast(pa.float64(), safe=False))
     odd = np.flatnonzero(_trues(pc.match_substring_regex(texts, ODD_NUMBER)))
     if not odd.size:
@@ -213,9 +211,9 @@ def _trues(array: pa.Array) -> Bools:
 
 
 def _all_numbers(array: pa.Array) -> pa.Array | None:
-    """The numbers where every cell is one as Arrow reads them, so that none has to be matched first; else None.
+    """Return the numbers if Arrow reads every cell as one, else None. A fast path.
 
-    Arrow reads what the notation matches, infinities, which count for nothing either way, and longer exponents.
+    Arrow reads what the notation matches, infinities (missing either way) and longer exponents.
     """
     if not pa.types.is_binary(array.type):
         return None
@@ -230,7 +228,7 @@ def _all_numbers(array: pa.Array) -> pa.Array | None:
 
 
 def read_text(array: pa.Array) -> pa.Array:
-    """The cells as text without the blanks around them; 1.0 and 1.00 read as 1, bytes stay as they are."""
+    """Read cells as trimmed text. The numbers 1.0 and 1.00 read as 1; bytes stay as they are."""
     types = pa.types
     if array.type == CELLS:
         return pc.ascii_trim_whitespace(_part(array, "text"))
@@ -249,7 +247,7 @@ def read_text(array: pa.Array) -> pa.Array:
 
 
 def _object_texts(array: pa.Array, kind: Callable[[Any], Any] = lambda value: value) -> pa.Array:
-    """The text that each value has as a Python object, so that a typed column reads like one of objects."""
+    """Read each value as the text of its Python object, so typed columns read like columns of objects."""
     distinct = array.dictionary_encode()
     texts = [_value_text(value, kind) for value in distinct.dictionary]
     return pa.array(texts, type=pa.large_string()).take(distinct.indices)
@@ -281,7 +279,7 @@ def _time_positions(seconds: Ints, column: Datetime) -> Ints:
 
 
 def read_seconds(array: pa.Array, dates: DateFormat | None = None) -> pa.Array:
-    """Seconds since 1970 (UTC), null where a cell is no time; text is read in its format, or else in ISO's."""
+    """Read seconds since 1970 (UTC); null where a cell is not a time. Text is in the given or the ISO format."""
     if array.type == CELLS:
         return pc.coalesce(_part(array, "seconds"), read_seconds(read_text(array), dates))
     if pa.types.is_date(array.type):

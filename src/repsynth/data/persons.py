@@ -1,133 +1,258 @@
-"""The persons of a table in one process: their rows are counted in a pass of their own, before all others."""
+"""Identify persons by keyed fingerprints of their ids.
 
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+Ids are compared as trimmed text; 17 and 17.0 are equal. A row without an id is its own person. A row whose id was
+not read in full (a wrong encoding, or a float that lost digits) could belong to anybody, so it counts nothing.
+
+Different ids have equal fingerprints with probability 2⁻¹²⁸. A fingerprint is four numbers of 32 bits: the upper
+halves of m₀ + m₁ x₁ + m₂ x₂ + ... modulo 2⁶⁴, where x₁ is the length of the id and the other x are its bytes, four
+at a time. With a random key m this is strongly universal hashing, which needs no assumption about a cipher.
+
+No key is drawn here. One process passes random bytes as they are needed. The workers of a cluster expand a common
+seed of 256 bits with SHAKE-256. There the probability also assumes that its output looks random without the seed.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from repsynth.arrays import Bools, Ints
-from repsynth.data.encode import EncodedTable, encode_batch
-from repsynth.data.fingerprints import UNREAD, Fingerprints, Run, changed, id_texts, states_of
-from repsynth.data.records import ALONE, Records, Whose, factors_of
-from repsynth.data.sources.base import Source
-from repsynth.schema import Person
+from repsynth.data.encode import plain_array, read_text
+from repsynth.data.source import Source
+from repsynth.data.values import NULLS, ODD_NUMBER, odd_whole
+from repsynth.errors import DataError
 
-_TOGETHER = 2**20  # rows whose fingerprints are sorted at a time
-_PIECES = 2**8  # of the sorted persons, each put together by itself
-_START = b"repsynth: first row"  # in the metadata of a batch: where in the table it begins
+NOBODY, UNREAD = -1, -2
+"""Instead of a person's number: the row has no id, or one that was not read in full."""
+
+SEED_BYTES = 32
+
+_LOST = "\ufffd"  # replaces an unreadable character
+_DIGITS = {16: 11, 32: 24, 64: 53}  # floats of this width hold all integers up to this power of two
+_SOME = 2**14  # texts that are hashed at a time: they stay in the cache
+_LIMB = 4  # bytes of an id that are multiplied by one number of the key
+_KEPT = np.array([0, 2**8 - 1, 2**16 - 1, 2**24 - 1, 2**32 - 1], dtype=np.uint32)  # the first bytes of a limb
+
+Words = NDArray[np.uint64]
+
+
+class Fingerprints:
+    """Fingerprints under a secret key, which grows with the longest id. Thread-safe.
+
+    >>> import os
+    >>> prints = Fingerprints(os.urandom)
+    >>> one, two, again = prints.of(pa.array(["a7", "a8", "a7"])).first.tolist()
+    >>> one == again, one == two
+    (True, False)
+    """
+
+    def __init__(self, entropy: Callable[[int], bytes]) -> None:
+        self._entropy = entropy
+        self._key: Words = np.zeros((0, 4), dtype=np.uint64)
+        self._lock = Lock()
+
+    def of(self, texts: pa.Array) -> "Prints":
+        parts = [
+            self._some(texts.slice(start, _SOME).cast(pa.large_binary())) for start in range(0, len(texts), _SOME)
+        ]
+        return Prints.joined(parts)
+
+    def _some(self, texts: pa.LargeBinaryArray) -> "Prints":
+        _, places, content = texts.buffers()
+        ends = np.frombuffer(places, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        lengths, start = np.diff(ends), ends[0]
+        padded = content.slice(start, ends[-1] - start).to_pybytes() + bytes(_LIMB)
+        # Four bytes from each place on, whatever it is: beyond its end an id has zeros.
+        limbs = np.ndarray((len(padded) - _LIMB + 1,), "<u4", padded, strides=(1,))
+        most = -(-int(lengths.max()) // _LIMB)
+        key = self._grown(2 + most)
+        sums: Words = key[0][:, None] + key[1][:, None] * lengths.astype(np.uint64)
+        for k in range(most):
+            left = np.clip(lengths - _LIMB * k, 0, _LIMB)
+            place = np.minimum(ends[:-1] - start + _LIMB * k, len(limbs) - 1)
+            sums += key[2 + k][:, None] * (limbs[place] & _KEPT[left]).astype(np.uint64)
+        upper = sums >> np.uint64(32)
+        return Prints(upper[0] << np.uint64(32) | upper[1], upper[2] << np.uint64(32) | upper[3])
+
+    def _grown(self, length: int) -> Words:
+        with self._lock:
+            missing = length - len(self._key)
+            if missing > 0:
+                more = np.frombuffer(self._entropy(32 * missing), dtype="<u8").reshape(-1, 4)
+                self._key = np.concatenate([self._key, more.astype(np.uint64)])
+            return self._key
+
+
+class Expanded:
+    """Expand a seed to a stream of random bytes.
+
+    >>> one, two = Expanded(bytes(32)), Expanded(bytes(32))
+    >>> one(10) + one(20) == two(30)
+    True
+    """
+
+    def __init__(self, seed: bytes) -> None:
+        self._stream = hashlib.shake_256(b"repsynth: fingerprints" + seed)
+        self._given = 0
+
+    def __call__(self, count: int) -> bytes:
+        self._given += count
+        return self._stream.digest(self._given)[self._given - count :]
 
 
 @dataclass(frozen=True)
-class PersonTable(EncodedTable):
-    """A table in which several rows may be one person's: they are counted before anything else is read."""
+class Prints:
+    """Fingerprints, in two halves."""
 
-    @property
-    def person(self) -> Person:
-        assert self.schema.person is not None
-        return self.schema.person
-
-    @cached_property
-    def persons(self) -> "Persons":
-        """A pass of its own, over the ids alone."""
-        return Persons.counted(batch.column(0) for batch in self.source.batches([self.person.column]))
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The learned columns and the ids; persons are counted first, by one thread."""
-        self.persons.begin()
-        names, start = [*(column.name for column in self.schema.learned), self.person.column], 0
-        for batch in self.source.batches(names):
-            yield batch.replace_schema_metadata({_START: str(start)})
-            start += batch.num_rows
-
-    def encode(self, batch: pa.RecordBatch) -> Records:
-        """The records of a batch, with what each counts."""
-        found = self.persons.find(batch.column(self.person.column))
-        self.persons.see(found)
-        factors = np.where(found == UNREAD, 0, factors_of(self.persons.rows_of(found), self.person.rows))
-        places = self.persons.places_of(found, int(batch.schema.metadata[_START]))
-        return replace(encode_batch(batch, self.schema), whose=Whose(places, factors))
-
-    def check_whole(self) -> None:
-        """The rows that were read must be those that were counted."""
-        self.persons.check()
-
-
-class Persons:
-    """The persons of a table, counted once: where each is found, and how many rows each has.
-
-    >>> persons = Persons.counted([pa.array(["a", "b", "a"]), pa.array(["a", None])])
-    >>> persons.rows_of(persons.find(pa.array(["a", "b", None]))).tolist(), persons.count
-    ([3, 1, 1], 2)
-    """
-
-    def __init__(self, prints: Fingerprints, run: Run) -> None:
-        self._prints = prints
-        self._run = run
-        self._left = run.rows.copy()
-        self._lock = Lock()
+    first: Words
+    second: Words
 
     @classmethod
-    def counted(cls, columns: Iterable[pa.Array]) -> "Persons":
-        """Count the ids of a table, column by column of its batches, with a fresh key."""
-        prints = Fingerprints(os.urandom)
-        parts = (Run.of(prints.of(ids), np.ones(len(ids), np.int64), rows) for ids, rows in _gathered(columns))
-        runs = [part.cut(_PIECES) for part in parts]
-        most = sum(len(piece.rows) for run in runs for piece in run)
-        whole = (Run.joined(pieces).merged() for pieces in zip(*runs, strict=True))
-        return cls(prints, Run.gathered(whole, most))
-
-    @property
-    def count(self) -> int:
-        return len(self._run.rows)
-
-    def find(self, ids: pa.Array) -> Ints:
-        """The number of each row's person; `NOBODY` where there is no id, `UNREAD` where it is not known."""
-        texts = id_texts(ids)
-        found = states_of(texts)
-        known = np.flatnonzero(found == 0)
-        found[known] = self._run.find(
-            self._prints.of(texts.take(pa.array(known)) if len(known) < len(texts) else texts)
+    def joined(cls, parts: "Sequence[Prints]") -> "Prints":
+        none = np.zeros(0, dtype=np.uint64)
+        return cls(
+            np.concatenate([none, *(part.first for part in parts)]),
+            np.concatenate([none, *(part.second for part in parts)]),
         )
-        return found
 
-    def rows_of(self, found: Ints) -> Ints:
-        """How many rows the person of each row has."""
-        if not self.count:
-            return np.ones(len(found), dtype=np.int64)
-        return np.where(found < 0, 1, self._run.rows.take(found, mode="clip"))
+    def take(self, rows: Ints) -> "Prints":
+        return Prints(self.first[rows], self.second[rows])
 
-    def places_of(self, found: Ints, start: int) -> Ints:
-        """The place of the first row of each row's person; `start` is the place of the first of these rows. A row
-        that is nobody's has one of its own, also if the table comes in another order than it was counted in."""
-        own = ALONE + start + np.arange(len(found))
-        return np.where(found < 0, own, self._run.first.take(found, mode="clip")) if self.count else own
 
-    def begin(self) -> None:
-        """All rows are to be read again."""
-        with self._lock:
-            self._left = self._run.rows.copy()
+@dataclass(frozen=True)
+class Run:
+    """Persons in the order of their fingerprints: how many rows each has, and the place of the first one."""
 
-    def see(self, found: Ints) -> None:
-        """Take note of rows that are read again, so that `check` can tell whether they are those counted."""
-        with self._lock:
-            np.subtract.at(self._left, found[found >= 0], 1)
+    prints: Prints
+    rows: Ints
+    first: Ints
 
-    def check(self) -> None:
-        """Refuse a table that changed between counting and reading: a person with rows that were not counted
-        would count too much."""
-        with self._lock:
-            differ = bool(np.any(self._left))
-        if differ:
+    @classmethod
+    def of(cls, prints: Prints, rows: Ints, first: Ints) -> "Run":
+        """Sort persons, and merge those with the same fingerprint."""
+        if not len(rows):
+            return cls(prints, rows, first)
+        order = np.argsort(prints.first)
+        sorted_ = prints.take(order)
+        same = _same(sorted_)
+        if np.any(~same & (sorted_.first[1:] == sorted_.first[:-1])):  # hardly ever
+            order = np.lexsort((prints.second, prints.first))
+            sorted_ = prints.take(order)
+            same = _same(sorted_)
+        new = np.flatnonzero(np.append(True, ~same))
+        counted = np.add.reduceat(rows[order], new, dtype=np.int64)
+        return cls(sorted_.take(new), counted, np.minimum.reduceat(first[order], new))
+
+    def cut(self, count: int) -> "list[Run]":
+        """Cut into `count` pieces by the first bits of the fingerprint."""
+        edges = np.array([(k << 64) // count for k in range(1, count)], dtype=np.uint64)
+        ends = np.searchsorted(self.prints.first, edges)
+        arrays = (self.prints.first, self.prints.second, self.rows, self.first)
+        parts = zip(*(np.split(each, ends) for each in arrays), strict=True)
+        return [Run(Prints(one, two), rows, first) for one, two, rows, first in parts]
+
+    @classmethod
+    def joined(cls, runs: "Sequence[Run]") -> "Run":
+        none = np.zeros(0, dtype=np.int64)
+        return cls(
+            Prints.joined([run.prints for run in runs]),
+            np.concatenate([none, *(run.rows for run in runs)]),
+            np.concatenate([none, *(run.first for run in runs)]),
+        )
+
+    @classmethod
+    def gathered(cls, runs: "Iterable[Run]", most: int) -> "Run":
+        """Concatenate runs of at most `most` persons in all, without a second copy."""
+        words, numbers, end = np.empty((2, most), dtype=np.uint64), np.empty((2, most), dtype=np.int64), 0
+        for run in runs:
+            start, end = end, end + len(run.rows)
+            words[:, start:end] = run.prints.first, run.prints.second
+            numbers[:, start:end] = run.rows, run.first
+        words, numbers = words[:, :end], numbers[:, :end]
+        if end < most // 2:
+            words, numbers = words.copy(), numbers.copy()
+        return cls(Prints(words[0], words[1]), numbers[0], numbers[1])
+
+    def merged(self) -> "Run":
+        return Run.of(self.prints, self.rows, self.first)
+
+    def find(self, asked: Prints) -> Ints:
+        """Return the position of each fingerprint. Refuse one that is not there."""
+        if not len(asked.first):
+            return np.zeros(0, dtype=np.int64)
+        last = len(self.rows) - 1
+        if last < 0:
             raise changed()
+        order = np.argsort(asked.first)  # in order they are found faster
+        wanted = asked.take(order)
+        found = np.minimum(np.searchsorted(self.prints.first, wanted.first), last)
+        while True:  # hardly ever do several persons share the first half
+            there = self.prints.take(found)
+            further = (there.first == wanted.first) & (there.second < wanted.second) & (found < last)
+            if not further.any():
+                break
+            found = found + further
+        if not np.all((there.first == wanted.first) & (there.second == wanted.second)):
+            raise changed()
+        places = np.empty(len(found), dtype=np.int64)
+        places[order] = found
+        return places
+
+
+def _same(ordered: Prints) -> Bools:
+    """Whether each but the first equals the one before."""
+    same: Bools = (ordered.first[1:] == ordered.first[:-1]) & (ordered.second[1:] == ordered.second[:-1])
+    return same
+
+
+def id_texts(ids: pa.Array) -> pa.Array:
+    """The texts by which ids are compared.
+
+    A reader may have made the number 17 of "017" or "0x11", so they are one id, and no id of "NA".
+
+    >>> id_texts(pa.array([" 17.0", "017", "0x11", "-0", "1.70", "a", "NA"])).to_pylist()
+    ['17', '17', '17', '0', '1.70', 'a', None]
+    """
+    ids = plain_array(ids)
+    texts = read_text(ids)
+    if pa.types.is_floating(ids.type):
+        exact = 2.0 ** _DIGITS[ids.type.bit_width]
+        texts = pc.if_else(pc.greater_equal(pc.abs(ids.cast(pa.float64())), exact), _LOST, texts)
+    texts = pc.if_else(pc.is_in(pc.ascii_lower(texts), pa.array(NULLS, pa.large_string())), None, texts)
+    odd = pc.match_substring_regex(texts, "^-?0|^[+]|[.]0*$|_")
+    if not pc.any(odd, min_count=0).as_py():
+        return texts
+    short = pc.replace_substring_regex(texts, r"^(?:[+]|(-))?0*([0-9]+)(?:\.0*)?$", r"\1\2")
+    short = pc.if_else(pc.equal(short, "-0"), "0", short)
+    strange = pc.if_else(pc.match_substring_regex(texts, ODD_NUMBER), texts, None)
+    if strange.null_count < len(strange):
+        whole = [None if text is None else odd_whole(text) for text in strange.to_pylist()]
+        short = pc.coalesce(pa.array(whole, pa.large_string()), short)
+    return pc.if_else(odd, short, texts)
+
+
+def states_of(texts: pa.Array) -> Ints:
+    """Return 0 for an id, else `NOBODY` or `UNREAD`."""
+    blank = pc.fill_null(pc.equal(texts, ""), True).to_numpy(zero_copy_only=False)
+    unread = pc.fill_null(pc.match_substring(texts, _LOST), False).to_numpy(zero_copy_only=False)
+    return np.select([blank, unread], [NOBODY, UNREAD], 0).astype(np.int64)
+
+
+def changed() -> DataError:
+    """Make the error for a table whose rows are not those that were counted."""
+    return DataError(
+        "the table changed while it was read: its persons have other rows than were counted; nothing of it is "
+        "used, and what was paid for is spent"
+    )
 
 
 def shared_ids(ours: Source, theirs: Source, column: str) -> Bools:
-    """For each of their rows, in order: whether its id is also one of ours.
+    """Return for each row of `theirs` whether its id is also in `ours`.
 
     >>> from repsynth.data.sources import open_source
     >>> tables = (pa.table({"who": ids}) for ids in (["a", "b", None], [" b", None, "c"]))
@@ -159,23 +284,3 @@ def _texts_of(source: Source, column: str) -> pa.Array:
         texts = id_texts(batch.column(0))
         parts.append(pc.if_else(pa.array(states_of(texts) == 0), texts, None).cast(pa.large_string()))
     return pa.concat_arrays(parts)
-
-
-def _gathered(columns: Iterable[pa.Array]) -> Iterator[tuple[pa.Array, Ints]]:
-    """The ids that there are and their rows, many at a time."""
-    waiting: list[tuple[pa.Array, Ints]] = []
-    start = 0
-    for ids in columns:
-        texts = id_texts(ids)
-        known = states_of(texts) == 0
-        waiting.append((texts.filter(pa.array(known)), start + np.flatnonzero(known)))
-        start += len(ids)
-        if sum(len(each) for each, _ in waiting) >= _TOGETHER:
-            yield _together(waiting)
-            waiting = []
-    if sum(len(each) for each, _ in waiting):
-        yield _together(waiting)
-
-
-def _together(waiting: list[tuple[pa.Array, Ints]]) -> tuple[pa.Array, Ints]:
-    return pa.concat_arrays([ids for ids, _ in waiting]), np.concatenate([rows for _, rows in waiting])

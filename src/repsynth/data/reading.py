@@ -1,33 +1,32 @@
-"""How a table is written and where it lies, where neither its name nor its file tells.
+"""Options for reading a table: Python keywords and command-line flags of everything that reads one.
 
-Each is a knob, written once here: a Python keyword of every function that reads a table, and a flag of every
-command that does. It is public knowledge about the file, and says nothing about a cell.
+They are public knowledge about the file and reveal nothing about a cell.
 """
 
 import codecs
 import re
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from repsynth.errors import ConfigError
-from repsynth.knobs import Knobs, knobs_of
+from repsynth.knobs import Knobs
 from repsynth.schema import Number, Schema
 
 _TABS = ("\\t", "tab")
 _STATEFUL = re.compile(r"utf.?7|iso.?2022.*|hz.*|.*escape|punycode|idna|undefined|mbcs|oem")
-"""Encodings in which the same bytes mean different things, by what came before: a cell could change others."""
+"""Stateful encodings, in which one cell could change how others are read."""
 
 
 def _knob(description: str, metavar: str, **more: str) -> msgspec.Meta:
     return msgspec.Meta(description=description, extra={"metavar": metavar, **more})
 
 
-class Reading(Knobs, frozen=True):
-    """How to read a table; what is left open follows from its name or its file.
+class ReadOptions(Knobs, frozen=True):
+    """How to read a table. Options that are None follow from the file and its name.
 
-    >>> Reading(delimiter="tab").delimiter
+    >>> ReadOptions(delimiter="tab").delimiter
     '\\t'
     """
 
@@ -69,13 +68,13 @@ class Reading(Knobs, frozen=True):
 
     @property
     def given(self) -> frozenset[str]:
-        return frozenset(name for name in READING if getattr(self, name) is not None)
+        return frozenset(name for name in self.__struct_fields__ if getattr(self, name) is not None)
 
     def declared(self, schema: Schema) -> Schema:
-        """The schema, in which number columns have this decimal mark; what a column declares counts more.
+        """Return the schema with this decimal mark in number columns that declare none.
 
         >>> column = Number(name="pay", min=0.0, max=9.0)
-        >>> Reading(decimal=",").declared(Schema(columns=(column,))).columns[0].decimal
+        >>> ReadOptions(decimal=",").declared(Schema(columns=(column,))).columns[0].decimal
         ','
         """
         if self.decimal in (None, "."):
@@ -87,14 +86,7 @@ class Reading(Knobs, frozen=True):
         return replace(schema, columns=tuple(columns))
 
 
-READING = tuple(knob.name for knob in knobs_of(Reading))
-
-AS_USUAL = Reading()
-
-
-def taken_from(knobs: dict[str, Any]) -> Reading:
-    """The reading that keywords ask for; they are taken out of the others."""
-    return Reading(**{name: knobs.pop(name) for name in READING if name in knobs})
+AS_USUAL = ReadOptions()
 
 
 def _check_encoding(name: str) -> None:

@@ -15,16 +15,15 @@ UNITS = 2**12  # the units of a row that counts in full
 ALONE = 2**62  # places of rows without an id start here; each is its own person
 
 OfCode = Callable[[Ints], NDArray[Any]]
-"""A public function of one column's codes, each for itself."""
+"""A public function of one column's codes, elementwise."""
 
 
 @dataclass(frozen=True)
 class Whose:
-    """Whose records they are, and what each counts in units."""
+    """The person and the factor (in units) of each record."""
 
     places: Ints
-    """The place in the table of the first row of the same person; `ALONE` and the row's own place, where it is a
-    person of its own."""
+    """The number of the person's first row; for a row without an id, `ALONE` plus its own number."""
     factors: Ints
 
     def take(self, rows: Ints | Bools) -> "Whose":
@@ -44,13 +43,13 @@ class Records:
     rows: int
     codes: dict[str, Ints]
     whose: Whose | None = field(default=None, kw_only=True)
-    """Where several may be one person's; None where each is a person and counts in full."""
+    """None where each record is a person."""
 
     def look_up(self, name: str, function: OfCode, starts: Ints | None = None) -> NDArray[Any]:
-        """A public function of one column, for each record.
+        """Apply a public function of one column to each record.
 
-        An engine may read it off a table of all codes instead. Where the function is constant from each of some
-        `starts` to the next, and -1 apart, those will do.
+        An engine may tabulate the function. If it is constant between consecutive `starts` (and at -1), tabulating
+        it there is enough.
 
         >>> Records(rows=2, codes={"age": np.array([7, 8])}).look_up("age", lambda ages: ages % 2).tolist()
         [1, 0]
@@ -58,7 +57,7 @@ class Records:
         return function(self.codes[name])
 
     def take(self, rows: Ints | Bools) -> "Records":
-        """Some of the records.
+        """Return some of the records.
 
         >>> Records(rows=3, codes={"age": np.array([7, 8, 9])}).take(np.array([0, 2])).codes["age"].tolist()
         [7, 9]
@@ -68,7 +67,7 @@ class Records:
         return Records(rows=count, codes=codes, whose=None if self.whose is None else self.whose.take(rows))
 
     def by_factor(self) -> "Iterator[tuple[int, Records]]":
-        """Those that count the same, and how much that is in units.
+        """Group records by factor.
 
         >>> whose = Whose(np.array([7, 8, 7]), np.array([2048, 4096, 2048]))
         >>> records = Records(rows=3, codes={"age": np.array([30, 31, 32])}, whose=whose)
@@ -83,7 +82,7 @@ class Records:
 
 
 def factors_of(rows: Ints, most: int) -> Ints:
-    """What each row of a person with so many counts, in units, rounded down: all of them at most `most` rows.
+    """Return the factor of each row, given the `rows` of its person: units * min(1, most / rows), rounded down.
 
     >>> factors_of(np.array([1, 2, 3, 5000]), most=2).tolist()
     [4096, 4096, 2730, 1]
@@ -96,7 +95,7 @@ def no_records() -> Records:
 
 
 def join(parts: Sequence[Records], names: Sequence[str]) -> Records:
-    """Batches as one; `names` are the columns."""
+    """Concatenate batches."""
     empty = np.zeros(0, dtype=np.int64)
     codes = {name: np.concatenate([empty, *(part.codes[name] for part in parts)]) for name in names}
     owned = [part.whose for part in parts if part.whose is not None]
@@ -106,7 +105,7 @@ def join(parts: Sequence[Records], names: Sequence[str]) -> Records:
 
 
 class _NoCodes(dict[str, Ints]):
-    """The codes of no record at all, whatever the column."""
+    """Empty codes for any column."""
 
     def __missing__(self, name: str) -> Ints:
         return np.zeros(0, dtype=np.int64)

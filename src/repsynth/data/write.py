@@ -1,29 +1,194 @@
-"""Tables out: a writer for each suffix, piece by piece."""
+"""Write tables: from codes back to cells in one Arrow type per column, and from tables to files."""
 
 import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repsynth.data.sources.base import is_text
+from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.ids import make_ids
+from repsynth.data.records import MISSING, Records
+from repsynth.data.source import is_text
+from repsynth.data.values import (
+    EPOCH,
+    Notation,
+    date_format,
+    has_form,
+    numbers_of,
+    seconds_at,
+    special_values,
+    usual,
+    values_at,
+)
 from repsynth.errors import ConfigError, shown
+from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
+from repsynth.schema.columns import is_whole_number
 from repsynth.storage.atomic import check_place, unnamed
 from repsynth.threads import how_many_workers, in_order
 
-# What a spreadsheet may run, after blanks and in full width, too; and what of that is only a number or a sign.
+Kind = Literal["pandas", "polars", "arrow"]  # what a synthetic table comes as
+
+_DAY = 86_400
+
+
+def arrow_schema(schema: Schema, *, csv: bool = False) -> pa.Schema:
+    """Return the Arrow types of a synthetic table; for a `csv` file, those whose text is the declared one."""
+    return pa.schema([(column.name, (_csv_type if csv else arrow_type)(column)) for column in schema.columns])
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """Return the type of a synthetic column: the declared `storage`, else one by the column's type and domain.
+
+    >>> arrow_type(Category(name="smoker", values=("0", "1")))
+    DataType(int64)
+    """
+    if column.storage is not None:
+        return pa.type_for_alias(column.storage)
+    match column:
+        case Category():
+            whole = all(map(is_whole_number, column.values))
+            return pa.int64() if whole else pa.dictionary(pa.int32(), pa.string())
+        case Boolean():
+            return pa.bool_()
+        case Id():
+            return pa.string()
+    special = special_values(column)
+    if has_form(column) or None in special or numbers_of(column.special) is None:
+        return pa.string()
+    numbers = np.array(special, dtype=np.float64)
+    if isinstance(column, Datetime):
+        days = column.unit.days == 1 and not (numbers % _DAY).any()
+        return pa.date32() if days else pa.timestamp("s")
+    return pa.int64() if isinstance(column, Integer) and not (numbers % 1).any() else pa.float64()
+
+
+def _csv_type(column: Column) -> pa.DataType:
+    """In a CSV file, numbers have all declared decimals and times a T before the clock."""
+    plain = arrow_type(column)
+    if isinstance(column, Number) and column.decimals and pa.types.is_floating(plain):
+        digits = len(str(int(max(abs(column.min), abs(column.max)))))
+        return pa.string() if column.special else pa.decimal128(digits + column.decimals, column.decimals)
+    return pa.string() if pa.types.is_timestamp(plain) else plain
+
+
+def decode(records: Records, schema: Schema, *, first_id: int = 1, seed: int = 0, csv: bool = False) -> pa.Table:
+    """Return the records as an Arrow table of `arrow_schema`, with ids from the `first_id` on. `seed` decides
+    which ids a format gets."""
+    types = arrow_schema(schema, csv=csv)
+    arrays = []
+    for column, kind in zip(schema.columns, types.types, strict=True):
+        if isinstance(column, Id):
+            arrays.append(make_ids(column, records.rows, first=first_id, seed=seed).cast(kind))
+        elif isinstance(column, Discrete):
+            arrays.append(_discrete(records.codes[column.name], column, kind))
+        else:
+            arrays.append(_numeric(records.codes[column.name], column, kind))
+    return pa.Table.from_arrays(arrays, schema=types)
+
+
+def to_kind(table: pa.Table, schema: Schema, kind: Kind) -> Any:
+    """Return the table as a pandas or polars data frame, or as it is."""
+    if kind == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    return _to_pandas(table, schema) if kind == "pandas" else table
+
+
+def _to_pandas(table: pa.Table, schema: Schema) -> Any:
+    """Make integers and booleans nullable by the schema, not by the cells that were drawn."""
+    import pandas
+
+    def nullable(kind: pa.DataType) -> Any:
+        name = "boolean" if pa.types.is_boolean(kind) else str(kind).replace("int", "Int").replace("u", "U")
+        return pandas.api.types.pandas_dtype(name)
+
+    frame = table.to_pandas(date_as_object=False)
+    for column in schema.columns:
+        kind = table.schema.field(column.name).type
+        if (
+            not isinstance(column, Id)
+            and column.missing
+            and (pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+        ):
+            frame[column.name] = table[column.name].to_pandas(types_mapper=nullable)
+    return frame
+
+
+def _masked(values: Any, missing: Bools) -> pa.Array:
+    """Arrow copies what has a mask."""
+    return pa.array(values, mask=missing) if missing.any() else pa.array(values)
+
+
+def _discrete(codes: Ints, column: Discrete, kind: pa.DataType) -> pa.Array:
+    missing = codes == MISSING
+    if isinstance(column, Boolean):
+        return _masked(codes == 1, missing).cast(kind)
+    values = pa.array(column.values, type=pa.string())
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(_masked(codes.astype(np.int32), missing), values)
+    return values.cast(kind).take(_masked(codes, missing))
+
+
+def _numeric(codes: Ints, column: Numeric, kind: pa.DataType) -> pa.Array:
+    """Decode numbers or times, as such or as text, and special values."""
+    other = (codes == MISSING) | (codes > column.steps)
+    positions = usual(np.where(other, 0, codes) if other.any() else codes, column)
+    if is_text(kind):
+        cells = _texts(positions, other, column).cast(kind)
+        special = pa.array(column.special, type=kind)
+    else:
+        values = seconds_at(positions, column) if isinstance(column, Datetime) else values_at(positions, column)
+        numbers = np.array(special_values(column), dtype=np.float64)
+        cells, special = _as_stored(values, other, kind), _as_stored(numbers, np.isnan(numbers), kind)
+    if not column.special:
+        return cells
+    which = pa.array(codes - column.steps - 1, mask=codes <= column.steps)
+    return pc.coalesce(special.take(which), cells)
+
+
+def _as_stored(values: Ints | Floats, missing: Bools, kind: pa.DataType) -> pa.Array:
+    """Numbers, or times in seconds since 1970."""
+    if pa.types.is_temporal(kind):
+        return _masked(values.astype(np.int64), missing).cast(pa.timestamp("s")).cast(kind)
+    if pa.types.is_decimal(kind):
+        values = values.astype(np.float64)
+    return _masked(values, missing).cast(kind)
+
+
+def _texts(positions: Ints, missing: Bools, column: Numeric) -> pa.Array:
+    """Write values as text, each distinct value once."""
+    distinct, place = np.unique(positions, return_inverse=True)
+    if not isinstance(column, Datetime):
+        write = Notation.of(column).write
+        written = pa.array([write(value) for value in values_at(distinct, column).tolist()], pa.string())
+    elif form := date_format(column):
+        times = (EPOCH + timedelta(seconds=second) for second in seconds_at(distinct, column).tolist())
+        written = pa.array([form.write(time) for time in times], pa.string())
+    else:
+        times = pa.array(seconds_at(distinct, column)).cast(pa.timestamp("s"))
+        written = pc.strftime(times, "%Y-%m-%d" if column.unit.days == 1 else "%Y-%m-%dT%H:%M:%S")
+    return written.take(pa.array(place, mask=missing))
+
+
+# --- files ---
+
+# Text that a spreadsheet may run (also after blanks and in full width), and exceptions: numbers and signs.
 _FORMULA = "^[\\s\\x00\\x{FEFF}]*[=+\\-@\\x{FF1D}\\x{FF0B}\\x{FF0D}\\x{FF20}]|^[\\t\\r\\n]"
 _HARMLESS = "^[+-]?(\\p{Sc}?([0-9][0-9.,'’_ \u00a0\u202f]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|inf)?$"
 
 
 @dataclass(frozen=True)
 class Written:
-    """How many rows a file has got, and how many cells of each column an apostrophe."""
+    """The number of rows written, and of cells with an apostrophe by column."""
 
     rows: int
     apostrophes: Mapping[str, int]
@@ -72,11 +237,11 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
     def ready(self, piece: pa.Table) -> Any:
-        """What is to be written of a piece; several threads may ask at a time."""
+        """Prepare a piece; several threads may call it."""
         ...
 
     def write(self, ready: Any) -> Mapping[str, int] | None:
-        """Write it; and how many cells of which column have got an apostrophe."""
+        """Write a prepared piece. Return the number of apostrophes by column."""
         ...
 
 
@@ -84,9 +249,9 @@ class _ParquetWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
-        # A dictionary of fractions would hold nearly every one of them, and take most of the time.
+        # Most fractions are distinct, so a dictionary would only take time.
         repeated = [field.name for field in schema if not pa.types.is_floating(field.type)]
-        # The least and the largest text would be the same in every piece, and take long.
+        # Minimum and maximum text are slow, and the same in every piece.
         ordered = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
         self._writer = pq.ParquetWriter(
             path, schema, use_dictionary=repeated or False, write_statistics=ordered or False
@@ -101,7 +266,7 @@ class _ParquetWriter:
 
 
 class _CsvWriter:
-    """CSV that no spreadsheet takes for formulas."""
+    """Write CSV without formulas."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         risky = takes_apostrophe(schema.names)
@@ -138,7 +303,7 @@ def _as_csv(table: pa.Table, *, header: bool) -> pa.Buffer:
 
 
 def takes_apostrophe(texts: Sequence[str]) -> list[bool]:
-    """Which texts get an apostrophe in a CSV file.
+    """Return which texts get an apostrophe in a CSV file.
 
     >>> takes_apostrophe(["=A1", "-5", "n/a"])
     [True, False, False]
@@ -147,9 +312,8 @@ def takes_apostrophe(texts: Sequence[str]) -> list[bool]:
 
 
 def _without_formulas(table: pa.Table) -> tuple[pa.Table, Counter[str]]:
-    """A spreadsheet runs a cell that starts with = + - @ as a formula. Such text, and such column names, get an
-    apostrophe before them, unless they are a plain number or sign; the schema may come from somebody else. Beside
-    the table: how many cells of each column have got one."""
+    """Put an apostrophe before text and column names that a spreadsheet would run as formulas: the schema may come
+    from somebody else. Return the table and the number of apostrophes by column."""
     columns, apostrophes = [], Counter[str]()
     for name, column in zip(table.column_names, table.columns, strict=True):
         cells = column.combine_chunks()
@@ -167,7 +331,7 @@ def _without_formulas(table: pa.Table) -> tuple[pa.Table, Counter[str]]:
 
 
 def _quoted(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Texts with an apostrophe where they need one; and which do."""
+    """Return texts with apostrophes, and which texts needed one."""
     if pa.types.is_string_view(texts.type):
         texts = texts.cast(pa.string())
     risky = _risky(texts)

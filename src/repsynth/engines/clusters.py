@@ -1,6 +1,6 @@
-"""An engine on a cluster: tasks go to where the data lies, and arrays of integers come back.
+"""The engine of clusters: tasks go to the workers, and arrays of integers come back.
 
-No record comes here, and no noise is drawn there. What Dask and Spark do differently is behind `Cluster`.
+No record comes to this process, and no worker draws noise. `Cluster` hides the differences of Dask and Spark.
 """
 
 import os
@@ -12,17 +12,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from repsynth.arrays import Ints
-from repsynth.data.fingerprints import SEED_BYTES
+from repsynth.data.persons import SEED_BYTES
 from repsynth.data.records import UNITS, Records, no_records
 from repsynth.data.sources import Source
-from repsynth.engines.base import Kernel
-from repsynth.engines.counting import Ask, ByCount, EncodeOwned, FirstCount, Reply, Settle
-from repsynth.engines.work import EncodeCompact, Failed, Look, Task, Total
+from repsynth.engines import Kernel
+from repsynth.engines.persons import EncodePersons, FirstVersion, OfVersion, Settle, SplitRows
+from repsynth.engines.tasks import EncodeCompact, Failed, Look, Task, Total
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Person, Schema
 
 FAN_IN = 8  # how many sums are added by one task
-HANDS = 32  # by how many tasks persons are counted at most: each part sends something to each of them
+PLACES = 64  # parts of a table with persons at most: each partition sends a message to each of them
 
 
 class Parts(Protocol):
@@ -31,31 +31,24 @@ class Parts(Protocol):
     def __len__(self) -> int: ...
 
     def added(self, task: Task) -> Any:
-        """What a task finds in each part, added up in a tree; why, where one failed."""
+        """Run a task on each part and add the results in a tree. Return `Failed` if one failed."""
         ...
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> "Parts":
-        """Exchange messages between parts, and keep what each part makes of the answers.
-
-        `ask` turns a part into one question per hand. `reply` turns the questions to one hand, in the order of the
-        parts, into one answer each. `settle` turns a part and its answers, in the order of the hands, into the
-        new part."""
+    def shuffled(self, split: Task, join: Task, places: int) -> "Parts":
+        """Shuffle the table into new parts. `split` turns a part into one message for each place, and `join` turns
+        the messages to one place, in any order, into a new part. The old parts are let go."""
         ...
 
 
 class Cluster(Protocol):
-    """Machines that work side by side."""
+    """Workers with parts of tables."""
 
     def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
-        """Things of this process, one for each part, and what a task makes of them."""
+        """Send items to the workers, one for each part, and run a task on them."""
         ...
 
     def frame(self, source: Source, encode: EncodeCompact) -> Parts:
-        """The encoded records of a data frame that lies there."""
-        ...
-
-    def encoding(self, schema: Schema) -> Task:
-        """What makes codes of a piece of a table, as they are kept there."""
+        """Encode a data frame of the cluster."""
         ...
 
 
@@ -63,22 +56,18 @@ class Cluster(Protocol):
 class ClusterEngine:
     parts: Parts
     person: Person | None = None
-    """Where several records may be one person's: all parts are `Compact`, and say what each counts."""
+    """Set where several records may belong to one person. Parts then hold factors."""
 
     @classmethod
     def on(cls, cluster: Cluster, source: Source, schema: Schema) -> "ClusterEngine":
-        """A source whose pieces each worker reads by itself. The key by which ids are compared is drawn here, for
-        each table that is opened."""
-        person, framed = schema.person, source.frame is not None
+        """Have workers read the pieces of a source. Each table that is opened gets a fresh key for its ids."""
+        person = schema.person
+        encode = EncodeCompact(schema) if person is None else EncodePersons(schema, person, os.urandom(SEED_BYTES))
+        rows = _pieces(cluster, source, encode) if source.frame is None else cluster.frame(source, encode)
         if person is None:
-            if framed:
-                return cls(cluster.frame(source, EncodeCompact(schema)))
-            return cls(_pieces(cluster, source, cluster.encoding(schema)))
-        encode = EncodeOwned(schema, person, os.urandom(SEED_BYTES))
-        owned = cluster.frame(source, encode) if framed else _pieces(cluster, source, encode)
-        hands = min(len(owned), HANDS)
-        settled = owned.exchanged(Ask(hands), Reply(person.rows, len(owned)), Settle(schema), hands)
-        return cls(settled, person)
+            return cls(rows)
+        places = min(len(rows), PLACES)
+        return cls(rows.shuffled(SplitRows(places), Settle(schema, person.rows, len(rows)), places), person)
 
     @property
     def rows_per_person(self) -> int:
@@ -89,23 +78,23 @@ class ClusterEngine:
         return 1 if self.person is None else UNITS
 
     @cached_property
-    def _count(self) -> int:
-        """By which count of persons the first part goes: those that go by another one are refused in every sum."""
-        return int(sum_of(self.parts, FirstCount())[0])
+    def _version(self) -> int:
+        """The version of the table that the first part has seen: each sum refuses parts of another one."""
+        return int(sum_of(self.parts, FirstVersion())[0])
 
     def _checked(self, task: Task) -> Task:
-        return task if self.person is None else ByCount(self._count, task)
+        return task if self.person is None else OfVersion(self._version, task)
 
     def sum(self, kernel: Kernel) -> Ints:
         return sum_of(self.parts, self._checked(Total(kernel)), like=kernel.total(no_records()))
 
     def per_record(self) -> Iterator[Records]:
-        """Refused: records stay where they are."""
+        """Refuse: records stay on the workers."""
         raise ConfigError("records on a cluster are not looked at one by one; give the table as a file")
 
 
 def _pieces(cluster: Cluster, source: Source, encode: Task) -> Parts:
-    """The encoded records of a source that workers read, or that is sent to them."""
+    """Encode the pieces of a source, which workers read or which are sent to them."""
 
     def ask(looks: Sequence[Callable[[], Ints]]) -> list[Ints]:
         seen = sum_of(cluster.spread(looks), Look(len(looks)))
@@ -116,7 +105,7 @@ def _pieces(cluster: Cluster, source: Source, encode: Task) -> Parts:
 
 
 def sum_of(parts: Parts, task: Task, like: Ints | None = None) -> Ints:
-    """What a task finds in all parts; refused unless it is integers, like these, and each part counts once."""
+    """Sum a task over all parts. Refuse anything but int64 of the right size, with each part counted once."""
     found = parts.added(task)
     if isinstance(found, Failed):
         raise DataError(found.message)

@@ -12,7 +12,7 @@ import numpy as np
 
 from repsynth.arrays import Bools, Ints
 from repsynth.data.persons import shared_ids, some_rows
-from repsynth.data.reading import AS_USUAL, Reading
+from repsynth.data.reading import AS_USUAL, ReadOptions
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import ConfigError, DataError
@@ -54,7 +54,7 @@ class Inputs:
         holdout: Any,
         schema: Schema,
         label: str | None = None,
-        reading: Reading = AS_USUAL,
+        reading: ReadOptions = AS_USUAL,
     ) -> "Inputs":
         """Read the tables, the real ones by `reading`. Errors name the table."""
         if label is not None and label not in {column.name for column in schema.learned}:
@@ -201,7 +201,7 @@ def agreed_schema(schema: Schema | None, release: Release | None) -> Schema:
     return schema
 
 
-def _read(table: Any, schema: Schema, name: str, reading: Reading) -> Records:
+def _read(table: Any, schema: Schema, name: str, reading: ReadOptions) -> Records:
     try:
         source = open_source(table, reading)
         check_columns(source, schema)

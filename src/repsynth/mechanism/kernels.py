@@ -14,7 +14,7 @@ import numpy as np
 
 from repsynth.arrays import Int32s, Ints
 from repsynth.data.records import Records
-from repsynth.engines.base import Kernel
+from repsynth.engines import Kernel
 
 FINEST = 2**22
 """The largest `unit` of a statistic. It is known before a run, so noise that overflows is refused in time."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from repsynth.arrays import Ints
 from repsynth.data.sources import Source
-from repsynth.engines.base import Engine
+from repsynth.engines import Engine
 from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import OUT, Choice, Rounds, Statistic

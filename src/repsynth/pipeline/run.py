@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from repsynth.data.anew import check_ids
-from repsynth.data.decode import Kind
+from repsynth.data.ids import check_ids
 from repsynth.data.sources import Source, check_columns
+from repsynth.data.write import Kind
+from repsynth.engines import check_engine, engine_for
 from repsynth.engines.local import LocalEngine
-from repsynth.engines.opening import check_engine, engine_for
 from repsynth.errors import ConfigError
 from repsynth.mechanism.kernels import FINEST
 from repsynth.mechanism.meter import Meter

@@ -14,8 +14,8 @@ import numpy as np
 
 from repsynth.arrays import Floats
 from repsynth.columns.cells import Bins
-from repsynth.data.positions import values_at
 from repsynth.data.records import Records
+from repsynth.data.values import values_at
 from repsynth.models.uncertainty import ModelErrors
 from repsynth.privacy.events import GaussianEvent
 from repsynth.privacy.neighbours import row_meaning

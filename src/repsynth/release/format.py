@@ -15,7 +15,7 @@ from repsynth import __version__
 from repsynth.arrays import Arrays
 from repsynth.columns.adaptive_histogram import COARSE, Histograms, Look, dump_look, load_look
 from repsynth.columns.cells import first_cells
-from repsynth.data.decode import Kind
+from repsynth.data.write import Kind
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Made, ModelRelease, StoredModel
 from repsynth.planning.plan import Plan, make_charges

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
+from repsynth.data.derived import with_following
 from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds
-from repsynth.data.notation import Notation, date_format
-from repsynth.data.positions import seconds_at
-from repsynth.data.record_rules import with_following
 from repsynth.data.records import MISSING, Records, join
 from repsynth.data.sources import open_source
+from repsynth.data.values import Notation, date_format, seconds_at
 from repsynth.errors import ConfigError
 from repsynth.models.completing import Completing
 from repsynth.release.support import Drawn, Support

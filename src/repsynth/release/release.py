@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from repsynth.arrays import Floats
 from repsynth.columns.adaptive_histogram import Histograms
-from repsynth.data.anew import check_ids, room_for_ids
-from repsynth.data.decode import Kind, decode, to_kind
+from repsynth.data.ids import check_ids, room_for_ids
 from repsynth.data.records import Records
+from repsynth.data.write import Kind, decode, to_kind
 from repsynth.errors import ConfigError, RepsynthWarning
 from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
 from repsynth.models.base import ModelRelease, Sampler

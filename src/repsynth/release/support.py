@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Int32s, Ints
-from repsynth.data.record_rules import holds, with_following
+from repsynth.data.derived import holds, with_following
 from repsynth.data.records import Records, join
 from repsynth.errors import ConfigError
 from repsynth.models.base import Sampler

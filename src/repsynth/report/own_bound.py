@@ -14,9 +14,8 @@ import pyarrow as pa
 from repsynth.arrays import Ints
 from repsynth.columns.cells import Bins
 from repsynth.data.encode import encode_batch
-from repsynth.data.notation import EPOCH, Notation, date_format, numbers_of, special_values
-from repsynth.data.positions import exact_grid
 from repsynth.data.records import MISSING, UNITS, factors_of
+from repsynth.data.values import EPOCH, Notation, date_format, exact_grid, numbers_of, special_values
 from repsynth.errors import ConfigError
 from repsynth.privacy.loss import weight_grid
 from repsynth.release.release import Release

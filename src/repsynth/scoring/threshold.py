@@ -24,8 +24,8 @@ from scipy.special import expit, logit
 from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import MOST_CELLS
-from repsynth.data.positions import Cut
 from repsynth.data.records import MISSING, Records
+from repsynth.data.values import Cut
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
@@ -316,7 +316,7 @@ def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete 
     return error and all(abs(one - other) <= NAT // 1000 for one, other in values)
 
 
-# Reading
+# ReadOptions
 
 
 def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:

@@ -1,8 +1,7 @@
-"""Ids made anew: numbered, in a public format, or made up by Faker. No cell of the table has a say in them.
+"""Make up ids: numbers, a public format, or Faker. No id depends on a cell of the table.
 
-The id of a row follows from the sampling seed and the row's number alone, so that pieces of a table can be made by
-anybody in any order. Ids of one format are all different: rows are numbered, and the numbers are shuffled by a
-permutation of the format's room.
+The id of a row depends on the sampling seed and the row's number only, so pieces of a table can be made in any
+order. Ids of one format are distinct: row numbers go through a keyed permutation of all ids of the format.
 """
 
 from collections.abc import Sequence
@@ -19,13 +18,13 @@ from repsynth.schema.formats import IdFormat
 
 _ROUNDS = 6
 _MOST_ROOM = 2**60
-"""As many ids are told apart by a permutation; a longer format has further characters at random."""
+"""Size of the largest permutation. The remaining characters of a longer format are random."""
 
 _LOCALE = "en_US"
 
 
 def check_ids(schema: Schema, rows: int) -> None:
-    """Refuse what could not be made, before anything is spent or drawn."""
+    """Refuse formats with too few ids and unusable Faker providers, before anything is spent."""
     for column in schema.columns:
         if isinstance(column, Id) and column.format is not None and (room := IdFormat(column.format).room) < rows:
             raise ConfigError(
@@ -43,7 +42,7 @@ def room_for_ids(schema: Schema) -> int | None:
 
 
 def make_ids(column: Id, rows: int, *, first: int = 1, seed: int = 0) -> pa.Array:
-    """The ids of so many rows from the `first` on.
+    """Make ids for rows from number `first` on.
 
     >>> make_ids(Id(name="person"), 2, first=7).to_pylist()
     [7, 8]
@@ -58,7 +57,7 @@ def make_ids(column: Id, rows: int, *, first: int = 1, seed: int = 0) -> pa.Arra
 
 
 def _of_column(seed: int, column: Id, *more: int) -> np.random.SeedSequence:
-    """Random numbers for one column: other ones than those of its neighbours, and of the records."""
+    """Return the seed of one column, independent of other columns and of the records."""
     name = int.from_bytes(column.name.encode("utf-8")[:64], "little")
     return np.random.SeedSequence(seed, spawn_key=(0, name, *more))
 
@@ -69,7 +68,7 @@ def _of_column(seed: int, column: Id, *more: int) -> np.random.SeedSequence:
 def _in_format(form: IdFormat, own: np.random.SeedSequence, start: int, rows: int) -> pa.Array:
     keys, more = own.spawn(2)
     choices = form.choices
-    told = [1]  # the room of the first symbols, as far as a permutation goes
+    told = [1]  # numbers of ids by the first symbols, up to the largest permutation
     while len(told) <= len(choices) and told[-1] * len(choices[len(told) - 1]) <= _MOST_ROOM:
         told.append(told[-1] * len(choices[len(told) - 1]))
     numbers = shuffled(np.arange(start, start + rows, dtype=np.uint64), told[-1], keys)
@@ -86,7 +85,7 @@ def _in_format(form: IdFormat, own: np.random.SeedSequence, start: int, rows: in
 
 
 def _written(form: IdFormat, digits: Sequence[Ints], rows: int) -> pa.Array:
-    """The texts of which each symbol has chosen its character: by columns of code points."""
+    """Write ids from the chosen character of each symbol, by columns of code points."""
     points = np.zeros((rows, len(form.parts or ())), dtype=np.uint32)
     left = iter(digits)
     for place, (characters, chosen) in enumerate(form.parts or ()):
@@ -96,8 +95,7 @@ def _written(form: IdFormat, digits: Sequence[Ints], rows: int) -> pa.Array:
 
 
 def shuffled(numbers: Any, room: int, keys: np.random.SeedSequence) -> Any:
-    """A permutation of 0 ... room - 1, of the numbers given: a Feistel network on as many bits as the room takes,
-    gone through again where it leads outside (which leaves it a permutation).
+    """Permute numbers below `room` by a Feistel network, with cycle walking (Black and Rogaway 2002).
 
     >>> sorted(shuffled(np.arange(1000, dtype=np.uint64), 1000, np.random.SeedSequence(1)).tolist())[:3]
     [0, 1, 2]
@@ -125,7 +123,7 @@ def _key(own: np.random.SeedSequence, place: int) -> np.uint64:
 
 
 def _hashed(values: Any, key: np.uint64) -> Any:
-    """Bits that look like random ones, each number for itself: the last steps of SplitMix64."""
+    """Hash each number by the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     with np.errstate(over="ignore"):
         mixed = values * np.uint64(0x9E3779B97F4A7C15) + key
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,16 +1,20 @@
-"""What a source of records is: names, storage types, and batches that can be read again and again."""
+"""A source of records: names, storage types, and batches that can be read again and again."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from repsynth.arrays import Ints
-from repsynth.data.notation import NULLS, Notation, date_format, numbers_of
-from repsynth.data.reading import AS_USUAL, Reading
-from repsynth.data.sources.cells import CELLS, kinds_of_cells
+from repsynth.data.reading import AS_USUAL, ReadOptions
+from repsynth.data.values import NULLS, Notation, date_format, numbers_of
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.schema import Boolean, Category, Datetime, Discrete, Integer, Number, Numeric, Schema
 
@@ -22,19 +26,19 @@ Errors = tuple[type[BaseException], ...]
 State = tuple[int, ...]
 Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 Ask = Callable[[Sequence[Callable[[], Ints]]], list[Ints]]
-"""Has functions worked out on the machines of a cluster, each of which finds a few integers."""
+"""Run functions on the workers of a cluster. Each returns a few integers."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file to be opened: what messages call it, and how it is to be read."""
+    """A file to open, its name in messages, and how to read it."""
 
     path: Path
     place: str
-    reading: Reading = AS_USUAL
+    reading: ReadOptions = AS_USUAL
 
     @classmethod
-    def at(cls, path: Path, reading: Reading = AS_USUAL) -> "File":
+    def at(cls, path: Path, reading: ReadOptions = AS_USUAL) -> "File":
         return cls(path, shown(path), reading)
 
 
@@ -51,23 +55,22 @@ class Source:
     types: tuple[pa.DataType | None, ...]
     batches: Reader
     rows: int | None = None
-    """How many rows there are, where that is known without reading: to show how long it takes, no more."""
+    """The number of rows if known without reading; for progress only."""
     pieces: Callable[[Ask], Sequence[Reader]] | None = None
-    """Parts of the table in order, each of which a machine can read by itself: `batches` of some of the rows. They
-    can be pickled. None where there is one part only: the whole."""
-    files: tuple[str, ...] = ()  # the files that whoever reads it must see
-    engine: str | None = None  # the only engine that reads it, where it lies on a cluster already
+    """Return readers of parts of the table, in order, that can be pickled. None if the table is one part."""
+    files: tuple[str, ...] = ()  # files that all workers must see
+    engine: str | None = None  # the only engine that reads it, for a data frame on a cluster
     frame: Any = None  # the data frame of that engine
 
     place: str = "the table"  # what messages call it: never with a password
 
-    takes: frozenset[str] = frozenset()  # which knobs of a `Reading` have a say in it
+    takes: frozenset[str] = frozenset()  # the read options that apply to it
 
     dropped: Callable[[], int] = lambda: 0
-    """How many rows of the last reading were none, since they had too many or too few cells. PRIVATE."""
+    """The number of malformed rows of the last reading. PRIVATE."""
 
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """For columns of codes, what each stands for, as the file declares it: it says nothing about the rows."""
+    """Declared labels of codes by column. They reveal nothing about the rows."""
 
 
 def check_columns(source: Source, schema: Schema) -> None:
@@ -217,7 +220,7 @@ def _kinds(source: Source, name: str, arrow_type: pa.DataType | None) -> set[str
 
 
 def other_mark(source: Source) -> str | None:
-    """What seems to separate the cells of a CSV file in which there is one column only."""
+    """Return the likely delimiter of a CSV file that was read as one column."""
     if source.kind != "csv" or len(source.names) != 1:
         return None
     return next((mark for mark in ";\t|," if mark in source.names[0]), None)
@@ -231,7 +234,7 @@ def say_delimiter(mark: str) -> str:
 
 
 def check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
-    """Refuse what cannot be read, by its type alone: no cell has a say in it."""
+    """Refuse unreadable types. No cell is looked at."""
     kind = cell_type(arrow_type)
     if pa.types.is_nested(kind):
         raise DataError(f"column '{name}' holds nested values; flatten it into plain columns first")
@@ -240,8 +243,8 @@ def check_type(name: str, arrow_type: pa.DataType, *, learned: bool) -> None:
 
 
 def _check_ids(name: str, arrow_type: pa.DataType, source_kind: str) -> None:
-    """Refuse ids of persons that have no exact text. One missing id makes real numbers of whole ones, and long ids
-    of other persons lose digits; only statistics programs store all numbers as real ones."""
+    """Refuse ids of persons without an exact text. One missing id can turn integers into floats, and long ids then
+    lose digits. Only statistics programs store all numbers as floats."""
     kind, types = cell_type(arrow_type), pa.types
     real = types.is_floating(kind) and source_kind != "statistics"
     if real or not (is_number(kind) or _is_string(kind)):
@@ -250,8 +253,7 @@ def _check_ids(name: str, arrow_type: pa.DataType, source_kind: str) -> None:
 
 
 def cell_type(arrow_type: pa.DataType) -> pa.DataType:
-    """The type of the cells, however they are stored: dictionaries and runs of equal cells are no types of
-    their own, nor is text with a name.
+    """Return the type of the cells, without dictionaries, runs of equal cells and extensions of text.
 
     >>> cell_type(pa.dictionary(pa.int8(), pa.run_end_encoded(pa.int32(), pa.string())))
     DataType(string)
@@ -281,7 +283,7 @@ def _is_string(arrow_type: pa.DataType) -> bool:
 def quietly(
     read: Reader, message: str, *, remedy: str = "check that the file is whole", errors: Errors = UNREADABLE
 ) -> Reader:
-    """The messages of Arrow and others quote the cell they fail at; ours do not."""
+    """Replace messages of Arrow and other libraries, which quote cells."""
 
     def reading(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         try:
@@ -306,8 +308,8 @@ def steady(read: Reader, file: File) -> Reader:
 
 
 def unchanged(read: Reader, path: Path, before: State, place: str) -> Reader:
-    """Refuse a file whose state does not start with `before`, before and after each reading. Several readings must
-    find the same table, as each sums over all of it."""
+    """Refuse a file whose state does not start with `before`, before and after each reading, so that all sums are
+    over the same table."""
 
     def check() -> None:
         if state_of(path)[: len(before)] != before:
@@ -323,3 +325,164 @@ def unchanged(read: Reader, path: Path, before: State, place: str) -> Reader:
 
 def lacks_extra(what: str, extra: str) -> ConfigError:
     return ConfigError(f"{what} needs more packages; pip install 'repsynth[{extra}]'")
+
+
+# --- columns of Python objects ---
+
+CELLS = pa.struct(
+    [
+        pa.field("text", pa.large_string()),
+        pa.field("number", pa.float64()),
+        pa.field("seconds", pa.int64()),
+        pa.field("is_text", pa.bool_()),
+    ]
+)
+"""Type of a column of objects: text, number, time (seconds since 1970, UTC), and whether the cell is a text."""
+
+_FIRST_DAY = date(1970, 1, 1).toordinal()
+_MOST_EXPONENT = 400
+_HALF = re.compile("[\ud800-\udfff]")
+_ZEROS = re.compile(r"(-?[0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)")
+
+
+class Cell(NamedTuple):
+    """One cell. The default is a missing cell."""
+
+    text: str | None = None
+    number: float | None = None
+    seconds: int | None = None
+    is_text: bool = False
+
+
+NOTHING = Cell()
+
+
+def read_cells(values: Iterable[Any]) -> pa.StructArray:
+    """Read each object independently of the others.
+
+    >>> read_cells([1.0, "1.0", None])[0].as_py()
+    {'text': '1', 'number': 1.0, 'seconds': None, 'is_text': False}
+    """
+    parts = list(zip(*map(read_cell, values), strict=True)) or [()] * len(CELLS)
+    arrays = [pa.array(part, type=field.type) for part, field in zip(parts, CELLS, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(CELLS))
+
+
+def read_cell(value: Any) -> Cell:
+    try:
+        if type(value) is str:  # nearly all of them
+            return Cell(_valid(value), is_text=True)
+        return NOTHING if value is None or value != value else _read_object(value)
+    except Exception:  # whatever a foreign object does when it is compared or printed
+        return NOTHING
+
+
+def kinds_of_cells(cells: pa.StructArray) -> set[str]:
+    """Return which of text, numbers, times and booleans are among the cells.
+
+    >>> sorted(kinds_of_cells(read_cells([1, "1", None])))
+    ['numbers', 'text']
+    """
+    text, number, seconds, is_text = (part.to_numpy(zero_copy_only=False) for part in _parts_known(cells))
+    found = {
+        "text": is_text,
+        "numbers": number,
+        "times": seconds,
+        "booleans": text & ~(is_text | number | seconds),
+    }
+    return {kind for kind, which in found.items() if which.any()}
+
+
+def _parts_known(cells: pa.StructArray) -> list[pa.Array]:
+    text, number, seconds, is_text = cells.flatten()
+    return [text.is_valid(), number.is_valid(), seconds.is_valid(), pc.and_(is_text, text.is_valid())]
+
+
+def without_zeros(text: str) -> str:
+    """Strip trailing zeros of a decimal number.
+
+    >>> [without_zeros(text) for text in ("1.50", "2.00", "-0.0", "100", "1.5 m")]
+    ['1.5', '2', '0', '100', '1.5 m']
+    """
+    found = _ZEROS.fullmatch(text)
+    shorter = found[1] + (found[2] or "") if found else text
+    return "0" if shorter == "-0" else shorter
+
+
+def _read_object(value: Any) -> Cell:
+    match value:
+        case str():
+            return Cell(_valid(str.__str__(value)), is_text=True)
+        case bytes():
+            return Cell(value.decode("utf-8", errors="replace"), is_text=True)
+        case bool() | np.bool_():
+            return Cell("true" if value else "false")
+        case timedelta() | np.timedelta64():  # a signed integer to numpy
+            return Cell(str(value), is_text=True)
+        case int() | np.integer():
+            return Cell(str(int(value)), float(int(value)))
+        case float() | np.floating():
+            return _number(float(value))
+        case complex() | np.complexfloating() if value.imag == 0:
+            return _number(float(value.real))
+        case Decimal():
+            return Cell(_decimal_text(value), float(value))
+        case date() | np.datetime64():
+            return _time(value)
+    if hasattr(value, "closed_left") and hasattr(value, "closed_right"):
+        return Cell(_interval_text(value), is_text=True)
+    return Cell(_valid(str(value)), is_text=True)
+
+
+def _valid(text: str) -> str:
+    """Replace lone surrogates by U+FFFD, like invalid bytes."""
+    return text if text.isascii() else _HALF.sub("\ufffd", text)
+
+
+def _number(number: float) -> Cell:
+    whole = number.is_integer() and abs(number) < 2**53
+    return Cell(str(int(number)) if whole else repr(number), number)
+
+
+def _decimal_text(value: Decimal) -> str:
+    """Write all digits without trailing zeros: 2.50 is 2.5, and 1E+2 is 100."""
+    usual = value.is_finite() and -_MOST_EXPONENT < value.adjusted() < _MOST_EXPONENT
+    return without_zeros(f"{value:f}") if usual else str(value)
+
+
+def _time(value: date | np.datetime64) -> Cell:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return Cell(value.isoformat(), seconds=(value.toordinal() - _FIRST_DAY) * 86_400)
+    instant = _instant(value)
+    seconds = int(instant.astype("datetime64[s]").astype(np.int64))
+    return Cell(_time_text(value), seconds=seconds)
+
+
+def _instant(value: datetime | np.datetime64) -> np.datetime64:
+    if isinstance(value, np.datetime64):
+        return value
+    if hasattr(value, "to_datetime64"):  # pandas' own, which goes beyond Python's
+        return value.to_datetime64()  # type: ignore[no-any-return]
+    naive = value.replace(tzinfo=None)
+    return np.datetime64(naive, "us") - np.timedelta64(value.utcoffset() or timedelta(), "us")
+
+
+def _time_text(value: datetime | np.datetime64) -> str | None:
+    """Write a time in ISO format; None for years that Python lacks."""
+    try:
+        time = _as_datetime(value) if isinstance(value, np.datetime64) else value
+    except (ValueError, OverflowError):
+        return None
+    return time.isoformat() if 1 <= time.year <= 9999 else None
+
+
+def _as_datetime(value: np.datetime64) -> datetime:
+    unit, _ = np.datetime_data(value.dtype)
+    time: datetime = pa.scalar(value if unit in ("ms", "us", "ns") else value.astype("datetime64[s]")).as_py()
+    return time
+
+
+def _interval_text(value: Any) -> str:
+    """Write an interval by its ends as they read alone: integers may be stored as floats."""
+    left, right = (read_cell(end).text for end in (value.left, value.right))
+    return f"{'[' if value.closed_left else '('}{left}, {right}{']' if value.closed_right else ')'}"

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, quote
 
 import pyarrow as pa
 
-from repsynth.data.reading import Reading
-from repsynth.data.sources.base import (
+from repsynth.data.reading import ReadOptions
+from repsynth.data.source import (
     BATCH_ROWS,
     UNREADABLE,
     Errors,
@@ -22,9 +22,9 @@ from repsynth.data.sources.base import (
     Source,
     lacks_extra,
     quietly,
+    read_cells,
     steady,
 )
-from repsynth.data.sources.cells import read_cells
 from repsynth.errors import ConfigError, DataError, RepsynthWarning, printable, shown
 
 _ADDRESS = re.compile(
@@ -34,13 +34,13 @@ _ADDRESS = re.compile(
     r"(?:/[^?#@\s]*)?"
     r"(?:\?(?P<knobs>[^#@]*))?"
 )
-"""Strict: a password with such marks in it must not be split, and a part of it shown."""
+"""Strict, so that a password with such characters is never split and shown."""
 
 _KNOBS = {"table": "table_name", "query": "query"}
 _ACROSS = re.compile(
     r"\b(limit|offset|fetch|tablesample|sample|over|distinct|group|having|union|intersect|except)\b"
 )
-"""Words with which a row of a query may depend on other rows."""
+"""With these words, a row of a query may depend on other rows."""
 
 _SQLITE_TABLES = (
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -78,17 +78,17 @@ class Address(NamedTuple):
     scheme: str
     full: str
     place: str
-    reading: Reading
+    reading: ReadOptions
 
 
 def is_address(text: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
 
 
-def parse_address(text: str, reading: Reading) -> Address:
+def parse_address(text: str, reading: ReadOptions) -> Address:
     """Parse an address such as postgresql://host/database?table=people; its table or query overrides `reading`.
 
-    >>> parse_address("postgresql://me:secret@host/db?table=people&sslmode=require", Reading()).place
+    >>> parse_address("postgresql://me:secret@host/db?table=people&sslmode=require", ReadOptions()).place
     'the PostgreSQL address'
     """
     found = _ADDRESS.fullmatch(text)
@@ -104,11 +104,11 @@ def parse_address(text: str, reading: Reading) -> Address:
     replaced = _KNOBS.values() if own else ()
     kept = {name: getattr(reading, name) for name in reading.given if name not in replaced}
     full = f"{start}?{rest}" if rest else start
-    return Address(found["scheme"], full, shown(text), Reading(**kept | own))
+    return Address(found["scheme"], full, shown(text), ReadOptions(**kept | own))
 
 
 def open_sqlite(file: File) -> Source:
-    """Open a table or query of an SQLite file. Each cell has its own type there and is read by itself."""
+    """Open a table or query of an SQLite file. Each cell has its own type and is read independently."""
     import sqlite3
 
     def connect() -> Any:
@@ -130,7 +130,7 @@ def open_sqlite(file: File) -> Source:
 
 
 def _array(cells: Sequence[Any]) -> pa.Array:
-    """Cells of one kind as a typed array, which is quicker; a cell reads the same in either."""
+    """Use a typed array for cells of one type. It is faster, and a cell reads the same."""
     kinds = {type(cell) for cell in cells} - {type(None)}
     arrow_type = _SQLITE_TYPES.get(kinds.pop()) if len(kinds) == 1 else None
     return read_cells(cells) if arrow_type is None else pa.array(cells, arrow_type)
@@ -264,7 +264,7 @@ def _source(engine: str, names: Sequence[str], types: Sequence[pa.DataType], rea
     return Source(engine.lower(), tuple(names), tuple(types), read, place=place, takes=takes)
 
 
-def _rows_of(reading: Reading, place: str, tables: Sequence[str] | None) -> str:
+def _rows_of(reading: ReadOptions, place: str, tables: Sequence[str] | None) -> str:
     """Return what follows FROM: the table or query that was asked for, or else the only table. `tables` is None
     where it is not known which there are."""
     if reading.query is not None:

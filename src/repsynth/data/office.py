@@ -1,10 +1,10 @@
 """Workbooks (Excel, OpenDocument) and files of statistics programs (SPSS, Stata, SAS).
 
-In a workbook each cell has its own type and is read by itself. The first row names the columns. A row without any
-cell is skipped, like a blank line of a CSV file; cells to the right of the last name belong to no column.
+Each cell of a workbook has its own type. The first row names the columns. Empty rows and cells to the right of the
+last name are skipped.
 
-In a statistics file the declared type and format of a column say what its cells are. Cells are codes as they are
-stored. The labels of codes that the file declares go to the draft of a schema.
+In a statistics file the declared type and format of a column decide how its cells are read. Cells are the stored
+codes. Declared labels go to the draft of a schema.
 """
 
 import re
@@ -17,14 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from repsynth.data.sources.base import BATCH_ROWS, UNREADABLE, File, Source, lacks_extra, quietly, steady
-from repsynth.data.sources.cells import read_cell, read_cells
+from repsynth.data.source import (
+    BATCH_ROWS,
+    UNREADABLE,
+    File,
+    Source,
+    lacks_extra,
+    quietly,
+    read_cell,
+    read_cells,
+    steady,
+)
 from repsynth.errors import ConfigError, DataError, printable
 
 # --- workbooks ---
 
 _PLACE = re.compile(rb"""\br\s*=\s*["']([A-Za-z]{0,8})([0-9]{0,10})["']""")
-"""Where a row or a cell says that it is."""
+"""The position of a row or a cell."""
 
 _MOST_CELLS = 2**25  # which take 1 GB
 _CHUNK = 2**20
@@ -69,8 +78,7 @@ def open_excel(file: File) -> Source:
 
 
 def _check_size(file: File) -> None:
-    """Refuse a small file that would take much memory: the reader makes room for all cells between the outermost
-    ones. A sheet may have some millions of cells, or as many as it has bytes."""
+    """Refuse a small file that takes much memory: the reader allocates all cells between the outermost ones."""
     if file.path.suffix.lower() == ".xls":  # the only one that is no archive
         return
     try:
@@ -91,11 +99,11 @@ def _check_size(file: File) -> None:
 
 
 def _extent(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> tuple[int, int]:
-    """The last row and the last column that are named in a sheet of .xlsx."""
+    """Return the last row and column that a sheet of an .xlsx file names."""
     rows, columns, rest = 0, 0, b""
     with archive.open(part) as content:
         while chunk := content.read(_CHUNK) or rest:
-            # Cut between tags, so that no place is cut; what is left at the end is a chunk of its own.
+            # Cut between tags, so that no position is split. The remainder is the last chunk.
             whole, mark, after = (rest + chunk).rpartition(b"<") if chunk is not rest else (rest, b"", b"")
             rest = mark + after
             found = _PLACE.findall(whole)
@@ -152,8 +160,7 @@ _CARD = 80  # bytes of a record of SAS's transport files
 
 
 class _Program(NamedTuple):
-    """How a program counts time: from which day on, in which formats days and times stand, and how many seconds
-    (of days, of times) a unit is."""
+    """How a program counts time: its first day, the formats of days and times, and their units in seconds."""
 
     start: date
     days: str
@@ -183,7 +190,7 @@ _READERS = {
 
 
 def open_statistics(file: File) -> Source:
-    """A file of SPSS, Stata or SAS. What the file declares as missing is missing."""
+    """Open a file of SPSS, Stata or SAS. Values that the file declares as missing are missing."""
     try:
         import pyreadstat
     except ImportError:
@@ -198,7 +205,7 @@ def open_statistics(file: File) -> Source:
 
     try:
         if function == "read_xport" and file.path.stat().st_size % _CARD:
-            raise OSError  # it does not say how many rows there are: what else is cut off cannot be told
+            raise OSError  # the format has no row count, so a file that was cut off cannot be recognised otherwise
         _, notes = parse(metadataonly=True, **({"user_missing": True} if function == "read_sav" else {}))
     except failures:
         raise DataError(f"{file.place}: not a file of its kind, or a damaged one") from None
@@ -240,7 +247,7 @@ def open_statistics(file: File) -> Source:
 
 
 def _labels(notes: Any, name: str) -> dict[str, str]:
-    """What the codes of a column stand for, but for those that the file declares as missing."""
+    """Return the labels of a column's codes, except those declared as missing."""
     gaps = [(gap["lo"], gap["hi"]) for gap in notes.missing_ranges.get(name, [])]
     found = {}
     for code, label in notes.variable_value_labels[name].items():
@@ -251,7 +258,7 @@ def _labels(notes: Any, name: str) -> dict[str, str]:
 
 
 def _stored_type(stored: str, form: str, program: _Program) -> pa.DataType:
-    """By what is declared, whatever the cells are."""
+    """Return the Arrow type by the declared storage and format."""
     if stored.startswith("string"):
         return pa.string()
     form = form if form.startswith("%") else re.sub(r"[0-9.]+$", "", form.upper())

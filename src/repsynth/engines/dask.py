@@ -1,7 +1,6 @@
-"""Dask: each worker reads its pieces of the table, keeps their codes in its memory, and answers with sums.
+"""Dask: each worker reads and encodes pieces of the table, keeps the codes, and returns sums.
 
-A task that is lost with its worker is done again elsewhere, from the piece on. Its result has a name, so that it
-is added once however often it was worked out.
+A task that is lost with its worker runs again elsewhere. Its result has a name, so it is added once.
 """
 
 import os
@@ -16,12 +15,12 @@ from typing import Any
 import cloudpickle
 from distributed import Client, Future, LocalCluster
 
+from repsynth.data.arrow import open_pandas
+from repsynth.data.source import check_storage
 from repsynth.data.sources import Source
-from repsynth.data.sources.base import check_storage
-from repsynth.data.sources.frames import open_pandas
 from repsynth.engines.clusters import FAN_IN, ClusterEngine, Parts
-from repsynth.engines.counting import EncodeOwned
-from repsynth.engines.work import Encode, EncodeCompact, Failed, Made, Task, added, carried_out, picked, settled
+from repsynth.engines.persons import EncodePersons
+from repsynth.engines.tasks import EncodeCompact, Failed, Task, added, carried_out, picked
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
@@ -30,8 +29,8 @@ _SECONDS = 20  # how long a scheduler has to answer
 
 @contextmanager
 def connect(cluster: Any, source: Source) -> Iterator["DaskCluster"]:
-    """A scheduler by its address, a `Client`, the client at hand, or a local cluster that is closed at the end.
-    What was kept there is let go."""
+    """Connect to a scheduler's address, a `Client`, the current client, or a new local cluster. Release all data
+    on exit."""
     with ExitStack() as own:
         client = _client(cluster, own)
         opened = DaskCluster(client, [])
@@ -61,7 +60,7 @@ def _client(cluster: Any, own: ExitStack) -> Client:
 
 
 def _start(own: ExitStack) -> Client:
-    """Start threads of this process: no port is open, at which other users of the machine could run code."""
+    """Start threads in this process, without a port at which other users could run code."""
     threads = os.cpu_count() or 1
     local = LocalCluster(
         n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None, silence_logs=50
@@ -72,7 +71,7 @@ def _start(own: ExitStack) -> Client:
 
 
 def _check_workers(client: Client) -> None:
-    """Before anything is spent: there are workers, and they have the same version."""
+    """Refuse a cluster without workers or with another version, before anything is spent."""
     from repsynth import __version__
 
     try:
@@ -101,16 +100,12 @@ class DaskCluster:
     mine: list[Future]  # all that was kept
 
     def check(self, source: Source) -> None:
-        """Refuse what the workers cannot read; nothing of it is read yet."""
+        """Refuse files that a worker does not see, without reading them."""
         if source.files and not all(self.client.run(_sees, source.files).values()):
             raise DataError("a Dask worker does not see the file; put it where all machines have it by this path")
 
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
         return ClusterEngine.on(self, source, schema)
-
-    def encoding(self, schema: Schema) -> Task:
-        """Codes that stay in a worker's process."""
-        return Encode(schema)
 
     def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
         """Each item goes to the worker that gets its part."""
@@ -120,33 +115,32 @@ class DaskCluster:
             futures = self._map(_unpacked, blobs)
         if task is None:
             return DaskParts(self, futures)
-        return self._kept(Made if isinstance(task, Encode) else carried_out, task, futures)
+        return self._kept(task, futures)
 
     def frame(self, source: Source, encode: EncodeCompact) -> Parts:
-        """Encoded partition by partition; they are not kept."""
+        """Encode partition by partition. The partitions themselves are not kept."""
         partitions = self.client.compute(source.frame[encode.columns].to_delayed(), retries=3)
-        return self._kept(carried_out, _Declared(encode, source.frame[encode.columns].dtypes), partitions)
+        return self._kept(_Declared(encode, source.frame[encode.columns].dtypes), partitions)
 
-    def _kept(self, function: Callable[..., Any], task: Task, futures: list[Future]) -> "DaskParts":
-        found = self._each(function, task, futures)
+    def _kept(self, task: Task, futures: Sequence[Any]) -> "DaskParts":
+        found = self._each(task, futures)
         self.mine.extend(found)
         return DaskParts(self, found)
 
-    def _each(self, function: Callable[..., Any], task: Task, *columns: Sequence[Any]) -> list[Future]:
-        """A function of a task, of what stands in the columns, and of the number of each."""
-        count = len(columns[0])
+    def _each(self, task: Task, parts: Sequence[Any]) -> list[Future]:
+        """Run a task on each part."""
         packed = self._map(_unpacked, [_Packed(cloudpickle.dumps(task))])
-        return self._map(function, packed * count, *columns, range(count))
+        return self._map(carried_out, packed * len(parts), parts, range(len(parts)))
 
     def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Future]:
-        """`pure=False`: each call has a name of its own, and results of another run are never taken for it."""
+        """`pure=False` gives each call a unique name, so results of another run are never used."""
         found: list[Future] = self.client.map(
             function, *columns, pure=False, key=f"repsynth-{function.__name__.strip('_')}", retries=3
         )
         return found
 
     def forget(self) -> None:
-        """Let go of all that was kept, and stop what still runs."""
+        """Release all data and cancel running tasks."""
         if self.mine and self.client.status == "running":
             self.client.cancel(self.mine, force=True)
         self.mine.clear()
@@ -162,21 +156,19 @@ class DaskParts:
     def __len__(self) -> int:
         return len(self.futures)
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> Parts:
-        """From worker to worker; the parts as they were are let go."""
-        cluster, parts = self.cluster, len(self)
-        asked = cluster._each(carried_out, ask, self.futures)
-        questions = [cluster._map(picked, asked, [hand] * parts) for hand in range(hands)]
-        replied = cluster._each(carried_out, reply, questions)
-        answers = [cluster._map(picked, replied, [part] * hands) for part in range(parts)]
-        found = cluster._each(settled, settle, self.futures, answers)
+    def shuffled(self, split: Task, join: Task, places: int) -> Parts:
+        """Shuffle by tasks: split each part, pick each message, join the messages of a place. Dask makes again
+        what is lost with a worker."""
+        cluster = self.cluster
+        messages = cluster._each(split, self.futures)
+        picks = [cluster._map(picked, messages, [place] * len(self)) for place in range(places)]
         before = {each.key for each in self.futures}
-        cluster.mine[:] = [*(each for each in cluster.mine if each.key not in before), *found]
-        return DaskParts(cluster, found)
+        cluster.mine[:] = [each for each in cluster.mine if each.key not in before]
+        return cluster._kept(join, picks)
 
     def added(self, task: Task) -> Any:
         cluster = self.cluster
-        level = cluster._each(carried_out, task, self.futures)
+        level = cluster._each(task, self.futures)
         while len(level) > 1:
             level = cluster._map(added, [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)])
         try:
@@ -191,7 +183,7 @@ class DaskParts:
 
 
 class _Packed(bytes):
-    """A task, which may have a key with it: whatever Dask logs, it does not show it."""
+    """A pickled task, which may hold a key. Its repr, which Dask logs, shows nothing."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -203,15 +195,15 @@ def _unpacked(blob: bytes) -> Any:
 
 @dataclass(frozen=True)
 class _Declared:
-    """What makes codes of a partition, and the types that the frame declares."""
+    """Encode a partition whose types must be those that the frame declares."""
 
     encode: EncodeCompact
     types: Any
 
     def __call__(self, frame: Any, number: int) -> Any:
-        """One missing id makes floats of a partition's whole numbers, and ids that lost digits tell persons no
-        longer apart: a partition in which ids have another type than was declared is not read."""
-        if isinstance(self.encode, EncodeOwned):
+        """Refuse a partition whose ids have another type than declared: one missing id turns integers into floats,
+        and ids that lost digits no longer distinguish persons."""
+        if isinstance(self.encode, EncodePersons):
             own = self.encode.person.column
             if frame[own].dtype != self.types[own]:
                 raise DataError(

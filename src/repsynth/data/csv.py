@@ -1,12 +1,11 @@
-"""CSV, also compressed: cells stay raw bytes until `encode` reads them by the schema, so no type is guessed from
-the data.
+"""Read CSV files, also compressed. Cells stay raw bytes until `encode`, so no type is inferred from the data.
 
-A row with the wrong number of cells is not a record and counts for nothing.
+A row with the wrong number of cells is dropped.
 
-The workers of a cluster read stretches of one file. A line ends at a line feed outside of quotes. Only the file
-before it tells whether it is outside. So each worker looks at its range twice, as if it began outside and as if it
-began within quotes. It returns how the range would end and where its first row would begin. Going through these in
-order tells which is true. A quote counts only where a cell begins; a file with quotes elsewhere is left whole.
+Workers of a cluster read stretches of one file. Whether a line feed ends a row depends on the quotes before it.
+So each worker scans its range twice, as if it began outside and inside quotes. It returns how the range would end
+and where its first row would begin. Going through the ranges in order then tells which case holds. A file with
+quotes inside cells is left whole.
 """
 
 import codecs
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from repsynth.arrays import Ints
-from repsynth.data.sources.base import UNREADABLE, Ask, File, Source, State, quietly, state_of, unchanged
+from repsynth.data.source import UNREADABLE, Ask, File, Source, State, quietly, state_of, unchanged
 from repsynth.errors import DataError
 
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -39,8 +38,7 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def open_csv(file: File) -> Source:
-    """A text file whose first line names the columns; separated by commas and in UTF-8, if nothing else is
-    said."""
+    """Open a text file whose first line names the columns: comma-separated UTF-8 by default."""
     path, reading = file.path, file.reading
     tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]
     delimiter = reading.delimiter or ("\t" if tabs else ",")
@@ -78,7 +76,7 @@ def _header(file: File, encoding: str, delimiter: str) -> tuple[str, ...]:
                     f"{file.place}: starts like UTF-16 text: say --encoding utf-16 (in Python, encoding=)"
                 )
         with _ValidText(file.path, encoding) as text:
-            # What is cut off in the middle of a character is none of the first line.
+            # A character that is cut off at the end is not part of the first line.
             first = text.read(_HEADER).decode(errors="ignore").removeprefix("\ufeff")
         header = next(csv.reader(io.StringIO(first, newline=""), delimiter=delimiter), None)
     except (*UNREADABLE, csv.Error):
@@ -90,7 +88,7 @@ def _header(file: File, encoding: str, delimiter: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The bytes of a file from `start` to `stop`, behind those of its header line, which ends at `header`."""
+    """The header line of a file, which ends at `header`, and the bytes from `start` to `stop`."""
 
     path: Path
     header: int
@@ -103,7 +101,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class CsvPiece:
-    """A file, or some rows of one; `place` is what messages call it."""
+    """Read a file or a stretch of it; `place` is its name in messages."""
 
     file: Path | Stretch
     place: str
@@ -138,7 +136,7 @@ class CsvPiece:
 
 @dataclass
 class _Dropped:
-    """The rows of one reading that are none."""
+    """Count the malformed rows of one reading."""
 
     rows: int = 0
 
@@ -148,7 +146,7 @@ class _Dropped:
 
 
 def _open_bytes(path: Path | Stretch) -> Any:
-    """A file's bytes, out of what compresses them."""
+    """Open the decompressed bytes of a file."""
     if isinstance(path, Stretch):
         return path.open()
     compression = COMPRESSED.get(path.suffix.lower())
@@ -156,8 +154,8 @@ def _open_bytes(path: Path | Stretch) -> Any:
 
 
 class _ValidText(io.RawIOBase):
-    """A file's text in UTF-8, with each invalid byte replaced (Arrow would print it when it skips a row) and a
-    line end behind the last (Arrow refuses a header without one)."""
+    """The text of a file in UTF-8. Invalid bytes are replaced, because Arrow prints them when it skips a row. A
+    line end is appended, because Arrow refuses a header without one."""
 
     def __init__(self, path: Path | Stretch, encoding: str) -> None:
         self._file = _open_bytes(path)
@@ -196,7 +194,7 @@ class _ValidText(io.RawIOBase):
 
 
 def stretches(path: Path, ask: Ask) -> list[Stretch]:
-    """The parts of a file; none where it is to be read as a whole."""
+    """Return the stretches of a file; none where it must be read as a whole."""
     size = path.stat().st_size
     ranges = range(0, size, RANGE)
     if len(ranges) < 2:
@@ -210,8 +208,10 @@ def stretches(path: Path, ask: Ask) -> list[Stretch]:
 
 
 def look(path: Path, start: int, stop: int) -> Ints:
-    """(6,): whether the range ends within quotes, whether a quote stands where none can be, and where the first
-    row begins (−1 where none does): as if the range began outside of quotes, then as if it began within.
+    """Scan a range as if it began outside quotes, then as if it began inside.
+
+    Return for each case: whether it ends inside quotes, whether it has a misplaced quote, and where the first row
+    begins (−1 if none does).
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "a.csv"
@@ -235,7 +235,7 @@ def look(path: Path, start: int, stop: int) -> Ints:
 
 
 def first_rows(looks: Ints) -> list[int]:
-    """Where the header ends, and where the first row of each other range begins; 0 where the file is left whole.
+    """Return where the header ends and where each further stretch begins; [0] if the file must be left whole.
 
     >>> first_rows(np.array([[1, 0, 4, 0, 0, -1], [1, 1, 9, 0, 0, 12]]))
     [4, 12]
@@ -252,7 +252,7 @@ def first_rows(looks: Ints) -> list[int]:
 
 
 class _Parts(io.RawIOBase):
-    """Some ranges of a file, one behind the other."""
+    """Several ranges of a file, concatenated."""
 
     def __init__(self, path: Path, ranges: Sequence[tuple[int, int]]) -> None:
         self._file = path.open("rb")

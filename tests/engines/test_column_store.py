@@ -23,14 +23,13 @@ from repsynth.arrays import Int32s, Ints
 from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.columns.cells import Bins, divided, public_cells
 from repsynth.data.encode import EncodedTable
-from repsynth.data.positions import Cut, interval_of
 from repsynth.data.records import Records
 from repsynth.data.sources import Source, open_source
-from repsynth.engines import codes as codes_module
-from repsynth.engines.codes import Codes
+from repsynth.data.values import Cut, interval_of
+from repsynth.engines import ENGINES
+from repsynth.engines import column_store as codes_module
+from repsynth.engines.column_store import Codes, Spill
 from repsynth.engines.local import Held, LocalEngine
-from repsynth.engines.opening import ENGINES
-from repsynth.engines.shelf import Shelf
 from repsynth.errors import DataError
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.noise import seeded_entropy
@@ -147,16 +146,16 @@ def test_what_does_not_fit_into_memory_is_in_a_file_that_nobody_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    shelf = Shelf(limit=100)
+    spill = Spill(limit=100)
     arrays = [np.arange(k, dtype=np.int32).reshape(-1, 2) for k in (10, 100, 0, 40)]
-    kept = [shelf.put(array) for array in arrays]
-    assert shelf.in_file == 4 * 140
+    kept = [spill.put(array) for array in arrays]
+    assert spill.in_file == 4 * 140
     for get, array in zip(kept, arrays, strict=True):
         assert get().tolist() == array.tolist()
         assert get().shape == array.shape
     if os.name == "posix":
         assert list(tmp_path.iterdir()) == []
-    shelf.close()
+    spill.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -184,10 +183,10 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(tmp_path: Path, monkey
 def test_nothing_is_left_behind_however_a_run_ends(how: signal.Signals, tmp_path: Path) -> None:
     code = """
 import signal, time, numpy as np
-from repsynth.engines.shelf import Shelf
+from repsynth.engines.column_store import Spill
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
-shelf = Shelf(limit=0)
-kept = shelf.put(np.arange(10_000))
+spill = Spill(limit=0)
+kept = spill.put(np.arange(10_000))
 print("ready", flush=True)
 time.sleep(60)
 """
@@ -215,7 +214,7 @@ class Sum:
 def test_rows_that_are_put_aside_are_sampled_as_those_in_memory(sizes: list[int], rate: float) -> None:
     rows = np.arange(2 * sum(sizes), dtype=np.int32).reshape(-1, 2)
     pieces = np.split(rows, np.cumsum(sizes)[:-1])
-    shelved = Held.of([rows[:0], *pieces], Shelf(limit=40))
+    shelved = Held.of([rows[:0], *pieces], Spill(limit=40))
     plain = Held.of([rows])
     assert shelved.sum(Sum()).tolist() == plain.sum(Sum()).tolist()
     taken = shelved.sampled(rate, seeded_entropy(1))

@@ -1,7 +1,7 @@
-"""Spark: each task reads its piece of the table; the codes are kept in the executors' memory, and sums come back.
+"""Spark: each task reads and encodes a piece of the table, executors keep the codes, and sums come back.
 
-Codes that do not fit there, or are lost with an executor, are made again. Nothing is added up in accumulators,
-which would count a task again that was run twice: the sum takes one result of each part.
+Codes that do not fit in memory, or are lost with an executor, are made again. A sum takes one result of each part;
+accumulators would count a task twice that ran twice.
 """
 
 import logging
@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from threading import Event, Timer, current_thread, main_thread
 from typing import Any
@@ -26,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from repsynth.data.sources import Source
 from repsynth.engines.clusters import ClusterEngine, Parts
-from repsynth.engines.work import EncodeCompact, Failed, Task, added, carried_out, picked, settled
+from repsynth.engines.tasks import EncodeCompact, Failed, Task, added, carried_out, picked
 from repsynth.errors import ConfigError, DataError
 from repsynth.schema import Schema
 
@@ -40,8 +39,8 @@ _SECONDS_OF_WORKERS = 180  # how long workers have, which may have to be started
 
 @contextmanager
 def connect(cluster: Any, source: Source) -> Iterator["SparkCluster"]:
-    """A master by its URL, a `SparkSession`, the session at hand, or a local one that is stopped at the end. What
-    was kept there is let go."""
+    """Connect to a master's URL, a `SparkSession`, the active session, or a new local one. Release all data on
+    exit."""
     running = SparkSession.getActiveSession() or SparkContext._active_spark_context
     with _interrupted_as_ever(own=running is None):
         session = _session(cluster, source)
@@ -54,14 +53,13 @@ def connect(cluster: Any, source: Source) -> Iterator["SparkCluster"]:
         with suppress(Exception):  # after Ctrl-C, Java may not answer any more
             opened.forget()
             if running is None:
-                session.sparkContext.setLogLevel("OFF")  # of tasks that are ended now, Java would say much
+                session.sparkContext.setLogLevel("OFF")  # Java would log the tasks that end now
                 session.stop()
 
 
 @contextmanager
 def _interrupted_as_ever(own: bool) -> Iterator[None]:
-    """A session that is started here lets Ctrl-C be what it was: Spark's own answer would ask Java for something
-    in the middle of another question, which fails."""
+    """Restore the handler of Ctrl-C. Spark's own calls Java in the middle of another call, which fails."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if own and current_thread() is main_thread():
@@ -70,7 +68,7 @@ def _interrupted_as_ever(own: bool) -> Iterator[None]:
 
 @contextmanager
 def _quiet_bridge() -> Iterator[None]:
-    """Py4J, between Python and Java, prints where Ctrl-C came upon it."""
+    """Drop the stack traces that Py4J logs on Ctrl-C."""
 
     def other(record: logging.LogRecord) -> bool:
         return "py4j" not in record.pathname
@@ -119,7 +117,7 @@ def _session(cluster: Any, source: Source) -> SparkSession:
 
 @contextmanager
 def _this_python() -> Iterator[None]:
-    """A session that is started now has workers of this Python, whatever the environment says."""
+    """Start workers with this Python, whatever the environment says."""
     before = dict(os.environ)
     os.environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     try:
@@ -130,7 +128,7 @@ def _this_python() -> Iterator[None]:
 
 
 def _check_master(master: str) -> None:
-    """Refuse masters of which none answers: Java would try for more than a minute, and say much."""
+    """Refuse masters that do not answer. Java would try for more than a minute."""
     if not master.startswith("spark://"):
         return
     for place in master.removeprefix("spark://").split(","):
@@ -144,7 +142,7 @@ def _check_master(master: str) -> None:
 
 
 def _asked(files: tuple[str, ...]) -> tuple[str | None, bool]:
-    """The version that a worker has, and whether it sees the files."""
+    """Return the version of a worker, and whether it sees the files."""
     try:
         from repsynth import __version__
     except ImportError:
@@ -158,7 +156,7 @@ class SparkCluster:
     mine: "list[RDD[Any]]"  # all that was kept
 
     def check_workers(self) -> None:
-        """Before anything is spent: tasks run, and find the same version."""
+        """Refuse workers that run no task or have another version, before anything is spent."""
         from repsynth import __version__
 
         versions = {version for version, _ in self._ask(())}
@@ -168,16 +166,12 @@ class SparkCluster:
             )
 
     def check(self, source: Source) -> None:
-        """Refuse what the workers cannot read; nothing of it is read yet."""
+        """Refuse files that a worker does not see, without reading them."""
         if source.files and not all(sees for _, sees in self._ask(source.files)):
             raise DataError("a Spark worker does not see the file; put it where all machines have it by this path")
 
     def open(self, source: Source, schema: Schema) -> ClusterEngine:
         return ClusterEngine.on(self, source, schema)
-
-    def encoding(self, schema: Schema) -> Task:
-        """Codes that Spark keeps."""
-        return EncodeCompact(schema)
 
     def spread(self, items: Sequence[Any], task: Task | None = None) -> Parts:
         """Each item goes with the task of its part."""
@@ -185,7 +179,7 @@ class SparkCluster:
         return self.keep(parts._each(task), len(items)) if task else parts
 
     def frame(self, source: Source, encode: EncodeCompact) -> Parts:
-        """Encoded partition by partition, as Arrow batches."""
+        """Encode partition by partition, as Arrow batches."""
 
         def compact(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             found = carried_out(lambda held, number: encode.of(held), batches, 0)
@@ -199,13 +193,13 @@ class SparkCluster:
         return self.keep(encoded.map(lambda row: pickle.loads(row.part)), count)
 
     def keep(self, parts: "RDD[Any]", count: int) -> "SparkParts":
-        """In memory alone: what does not fit is made again, and no disk gets to see it."""
+        """Keep in memory what fits, and make the rest again."""
         kept = parts.persist(StorageLevel.MEMORY_ONLY)
         self.mine.append(kept)
         return SparkParts(self, kept, count)
 
     def forget(self) -> None:
-        """Let go of all that was kept."""
+        """Release all data."""
         while self.mine:
             self.mine.pop().unpersist()
 
@@ -254,29 +248,19 @@ class SparkParts:
     def __len__(self) -> int:
         return self.count
 
-    def exchanged(self, ask: Task, reply: Task, settle: Task, hands: int) -> Parts:
-        """By two shuffles: their files lie on the executors' disks until they are let go."""
+    def shuffled(self, split: Task, join: Task, places: int) -> Parts:
+        """Use Spark's shuffle. Its files stay on the executors' disks until the parts are released."""
 
-        def dealt(number: int, found: Iterator[Any]) -> Iterator[Any]:
-            for asked in found:
-                for hand in range(hands):
-                    yield hand, (number, picked(asked, hand))
+        def dealt(found: Any) -> Iterator[Any]:
+            return ((place, picked(found, place)) for place in range(places))
 
-        def replied(hand: int, questions: Iterator[Any]) -> Iterator[Any]:
-            asked = sorted((each for _, each in questions), key=itemgetter(0))
-            answers = carried_out(reply, [question for _, question in asked], hand)
-            for place, (number, _) in enumerate(asked):
-                yield number, (hand, picked(answers, place))
+        def joined(place: int, messages: Iterator[Any]) -> Iterator[Any]:
+            yield carried_out(join, [message for _, message in messages], place)
 
-        def gathered(answers: Iterator[Any]) -> Iterator[Any]:
-            yield [answer for _, answer in sorted((each for _, each in answers), key=itemgetter(0))]
-
-        def after(number: int, told: Iterator[Any]) -> Iterator[Any]:
-            return (settled(settle, held, answers, number) for held, answers in told)
-
-        questions = self._each(ask).mapPartitionsWithIndex(dealt).partitionBy(hands, int)
-        answers = questions.mapPartitionsWithIndex(replied).partitionBy(self.count, int).mapPartitions(gathered)
-        return self.cluster.keep(self.parts.zip(answers).mapPartitionsWithIndex(after), self.count)
+        messages = self._each(split).flatMap(dealt).partitionBy(places, int)
+        self.cluster.mine[:] = [each for each in self.cluster.mine if each is not self.parts]
+        self.parts.unpersist()
+        return self.cluster.keep(messages.mapPartitionsWithIndex(joined), places)
 
     def added(self, task: Task) -> Any:
         try:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from repsynth import Release, parse_schema, synthesize
 from repsynth.cli import main
-from repsynth.data.anew import check_ids, make_ids, shuffled
-from repsynth.data.decode import decode
+from repsynth.data.ids import check_ids, make_ids, shuffled
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
+from repsynth.data.write import decode
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan

@@ -1,4 +1,4 @@
-"""Rules of a schema on encoded records: which records meet a condition, and columns that follow from others."""
+"""Evaluate rules of a schema on encoded records: conditions, and columns derived from others."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.positions import positions_of, seconds_at, values_at
 from repsynth.data.records import MISSING, Records
+from repsynth.data.values import positions_of, seconds_at, values_at
 from repsynth.schema import Datetime, Discrete, Follows, Id, Integer, Number, Numeric, Schema
 from repsynth.schema.conditions import Among, Both, Compared, Condition, Either, IsMissing, Not
 from repsynth.schema.rules import total_of
@@ -26,7 +26,7 @@ _HOW: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def holds(condition: Condition, records: Records, schema: Schema) -> Bools:
-    """For each record whether the condition holds.
+    """Return for each record whether the condition holds.
 
     >>> from repsynth.schema import Integer
     >>> from repsynth.schema.conditions import parse_condition
@@ -71,7 +71,7 @@ def _joined(how: Callable[..., Any], parts: Sequence[Condition], records: Record
 
 
 def values_of_column(records: Records, column: Numeric) -> Floats:
-    """The numbers, or the seconds since 1970; NaN for what is missing or special."""
+    """Return numbers, or seconds since 1970; NaN where a cell is missing or special."""
     codes = records.codes[column.name]
     usual = (codes != MISSING) & (codes <= column.steps)
     positions = np.where(usual, codes, 0)
@@ -80,9 +80,9 @@ def values_of_column(records: Records, column: Numeric) -> Floats:
 
 
 def with_following(records: Records, schema: Schema) -> tuple[Records, Bools]:
-    """The records with the columns that follow from others, and for which of them these can be written down.
+    """Return the records with their derived columns, and for which of them these fit their columns.
 
-    A sum cannot where it is out of the column's bounds or off its grid; it is missing where a part of it is.
+    A sum does not fit if it is out of bounds or off the grid. It is missing where a part is missing.
     """
     codes, able = dict(records.codes), np.ones(records.rows, dtype=np.bool_)
     for rule in schema.rules:

@@ -1,19 +1,129 @@
-"""Data frames and tables: pandas, polars and Arrow in memory, Dask and Spark on a cluster."""
+"""Arrow data: Parquet and Arrow files, tables in memory, and data frames."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from repsynth.data.sources.base import BATCH_ROWS, Ask, Source
-from repsynth.data.sources.cells import CELLS, read_cells
+from repsynth.data.source import (
+    BATCH_ROWS,
+    CELLS,
+    UNREADABLE,
+    Ask,
+    File,
+    Source,
+    State,
+    quietly,
+    read_cells,
+    state_of,
+    steady,
+    unchanged,
+)
 from repsynth.errors import DataError
 
-PIECE_ROWS = 2**18  # rows of a piece
+PIECE_ROWS = 2**21  # rows of a piece, unless a row group has more
+
+
+def open_parquet(file: File) -> Source:
+    try:
+        metadata = pq.read_metadata(file.path)
+        arrow_schema = metadata.schema.to_arrow_schema()
+        names = tuple(arrow_schema.names)
+    except UNREADABLE:
+        raise DataError(f"{file.place}: not a Parquet file, or a damaged one") from None
+
+    types = tuple(arrow_schema.types)
+    # Each different text of a row group once: most columns of text hold few.
+    texts = [name for name, kind in zip(names, types, strict=True) if pa.types.is_string(kind)]
+    groups = tuple(range(metadata.num_row_groups))
+    whole = ParquetPiece(str(file.path.absolute()), file.place, tuple(texts), groups, state_of(file.path))
+
+    def pieces(ask: Ask) -> Sequence[ParquetPiece]:
+        piece = replace(whole, before=whole.before[:2])  # another machine may see another inode
+        rows = [metadata.row_group(group).num_rows for group in groups]
+        return [replace(piece, groups=some) for some in _bundles(rows)] or [piece]
+
+    return Source(
+        "parquet",
+        names,
+        types,
+        whole,
+        metadata.num_rows,
+        pieces=pieces,
+        files=(whole.path,),
+        place=file.place,
+    )
+
+
+@dataclass(frozen=True)
+class ParquetPiece:
+    """Read some row groups of a file. `texts` are its text columns; `place` is its name in messages."""
+
+    path: str
+    place: str
+    texts: tuple[str, ...]
+    groups: tuple[int, ...]
+    before: State
+    """The file's state when it was opened."""
+
+    def __call__(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        read = quietly(self._read, f"{self.place}: cannot be read as Parquet")
+        return unchanged(read, Path(self.path), self.before, self.place)(columns)
+
+    def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(self.path, read_dictionary=self.texts) as file:
+            for group in self.groups:  # one by one: Arrow keeps what it read until the last one
+                yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns))
+
+
+def _bundles(rows: Sequence[int]) -> list[tuple[int, ...]]:
+    """Bundle neighbouring row groups up to `PIECE_ROWS` rows."""
+    found: list[tuple[int, ...]] = []
+    held = 0
+    for group, count in enumerate(rows):
+        if found and held + count <= PIECE_ROWS:
+            found[-1] += (group,)
+            held += count
+        else:
+            found.append((group,))
+            held = count
+    return found
+
+
+def open_ipc(file: File) -> Source:
+    """Open an Arrow file, which is also what Feather is since its second version."""
+    path = str(file.path)
+    try:
+        with pa.OSFile(path) as opened, pa.ipc.open_file(opened) as found:
+            arrow_schema = found.schema
+    except UNREADABLE:
+        raise DataError(
+            f"{file.place}: not an Arrow file, or a damaged one; write a stream, or Feather of the first version, "
+            "as a Parquet file"
+        ) from None
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        options = pa.ipc.IpcReadOptions(included_fields=[arrow_schema.names.index(name) for name in columns])
+        with pa.OSFile(path) as opened, pa.ipc.open_file(opened, options=options) as found:
+            for number in range(found.num_record_batches):
+                batch = found.get_batch(number).select(list(columns))
+                yield from (batch.slice(at, BATCH_ROWS) for at in range(0, batch.num_rows, BATCH_ROWS))
+
+    quiet = quietly(read, f"{file.place}: cannot be read as Arrow")
+    return Source(
+        "arrow", tuple(arrow_schema.names), tuple(arrow_schema.types), steady(quiet, file), place=file.place
+    )
+
+
+# --- tables and data frames ---
+
+TABLE_PIECE_ROWS = 2**18  # rows of a piece
 
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 _NULLABLE = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean")
@@ -25,7 +135,7 @@ def open_arrow(table: pa.Table | pa.RecordBatch) -> Source:
 
 
 def open_polars(frame: Any) -> Source:
-    """A polars data frame; what Arrow has no type for is read cell by cell."""
+    """Open a polars data frame. Types that Arrow lacks are read cell by cell."""
     strange = {name: read_cells(frame[name]) for name, kind in frame.schema.items() if not _arrow_has(kind)}
     table = frame.drop(list(strange)).to_arrow()
     arrays = [strange[name] if name in strange else table[name] for name in frame.columns]
@@ -33,27 +143,21 @@ def open_polars(frame: Any) -> Source:
 
 
 def open_pandas(frame: Any) -> Source:
-    """A pandas data frame.
-
-    pandas has no type for a column of mixed objects, and Arrow would guess one from all its cells: one
-    cell would then change how the others are read. So each object is read by itself.
-    """
+    """Open a pandas data frame. Objects are read cell by cell: Arrow would infer a type from all of them, so one
+    cell would change how the others are read."""
     arrays = [_from_pandas(frame.iloc[:, position]) for position in range(frame.shape[1])]
     table = pa.Table.from_arrays(arrays, names=[str(name) for name in frame.columns])
     return _from_arrow(table, "pandas")
 
 
 def open_dask(frame: Any) -> Source:
-    """A Dask data frame, whose partitions are pandas data frames: names and dtypes are those that it declares."""
+    """Open a Dask data frame by the names and dtypes that it declares."""
     source = open_pandas(frame._meta)
     return replace(source, batches=_stays, rows=None, pieces=None, engine="dask", frame=frame)
 
 
 def open_spark(frame: Any) -> Source:
-    """A Spark data frame, whose partitions are read as Arrow batches.
-
-    One that may hold other rows each time it is worked out is refused: a person could be in two of its parts.
-    """
+    """Open a Spark data frame. Refuse a nondeterministic one: a person could be in two of its partitions."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -106,7 +210,7 @@ def _from_pandas(series: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _is_typed(dtype: Any) -> bool:
-    """Whether Arrow has such a type, and reads a cell of it as we would read the object."""
+    """Whether Arrow reads a cell of this dtype as `read_cell` reads the object."""
     import pandas
 
     if isinstance(dtype, np.dtype):
@@ -121,7 +225,10 @@ def _arrow_has(polars_type: Any) -> bool:
 
 def _from_arrow(table: pa.Table, kind: str) -> Source:
     def pieces(ask: Ask) -> Sequence[TablePiece]:
-        return [TablePiece(table.slice(start, PIECE_ROWS)) for start in range(0, max(len(table), 1), PIECE_ROWS)]
+        return [
+            TablePiece(table.slice(start, TABLE_PIECE_ROWS))
+            for start in range(0, max(len(table), 1), TABLE_PIECE_ROWS)
+        ]
 
     types = tuple(map(_storage, table.schema.types))
     return Source(kind, tuple(table.column_names), types, TablePiece(table), table.num_rows, pieces=pieces)
@@ -135,7 +242,7 @@ class TablePiece:
         yield from self.table.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)
 
     def __reduce__(self) -> Any:
-        """Without the rows around them, which plain pickling would carry along."""
+        """Leave out the rows outside the slice, which plain pickling would carry along."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as writer:
             writer.write_table(self.table)
@@ -147,6 +254,6 @@ def _piece_of(stream: bytes) -> TablePiece:
 
 
 def _storage(arrow_type: pa.DataType) -> pa.DataType:
-    """The type of a column, none where each cell has its own."""
+    """Return the type of a column; null where each cell has its own."""
     values = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
     return pa.null() if values == CELLS else arrow_type
