@@ -25,8 +25,8 @@ cli          the command line
 
 A run:      cli -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
 A sample:   release.load -> models (sampler) -> data.decode -> data.write
-An attack:  scoring.stage -> models -> attacks.observing, many times -> attacks.exposure
-An audit:   pipeline.run -> release.kernels -> auditing.audit -> auditing.bounds
+An attack:  scoring.stage -> models -> attacks.traced_run, many times -> attacks.results
+An audit:   pipeline.run -> release.kernels -> attacks.audit -> attacks.statistics
 """
 
 from importlib import import_module

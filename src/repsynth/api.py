@@ -14,8 +14,8 @@ from repsynth.planning.settings import PARTS, Settings, keywords, read_settings,
 from repsynth.schema import Schema, load_schema, schema_to_dict
 
 if TYPE_CHECKING:
-    from repsynth.attacks.exposure import Exposure
-    from repsynth.auditing.bounds import Finding
+    from repsynth.attacks.results import Exposure
+    from repsynth.attacks.statistics import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
     from repsynth.curator.private_schema import MeasuredDraft
@@ -289,8 +289,8 @@ def evaluate(
         raise ConfigError("give a synthetic table, or a release to draw one from")
     need_scikit_learn()
     from repsynth.evaluation.evaluate import evaluate_tables
+    from repsynth.evaluation.export import check_folder, write_evaluation
     from repsynth.evaluation.inputs import Inputs, agreed_schema
-    from repsynth.evaluation.written import check_folder, write_evaluation
 
     if folder is not None:
         check_folder(Path(folder))
@@ -333,8 +333,8 @@ def audit(
     >>> sorted({finding.target for finding in findings})[:2]
     ['canary', 'canary alone']
     """
-    from repsynth.auditing.audit import audit as attack
-    from repsynth.auditing.targets import made_up_table
+    from repsynth.attacks.audit import audit as attack
+    from repsynth.attacks.targets import made_up_table
     from repsynth.data.sources import open_source
 
     made, reading = _planned(schema, settings, scores_from, knobs)
@@ -375,7 +375,7 @@ def attack(
     (False, False)
     """
     need_scikit_learn()
-    from repsynth.attacks.exposure import attack as carry_out
+    from repsynth.attacks.results import attack as carry_out
     from repsynth.data.sources import open_source
 
     made, reading = _planned(schema, settings, scores_from, knobs)

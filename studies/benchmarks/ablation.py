@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from repsynth.columns import adaptive_histogram, quotas
 from repsynth.data.sources import open_source
-from repsynth.evaluation.matrix import records_of
+from repsynth.evaluation.points import records_of
 from repsynth.models.marginal import mean_weights, mechanism, raked, tables, tree
 from repsynth.models.marginal.shrinkage import NoisyTable
 from repsynth.models.marginal.views import Views

@@ -16,10 +16,9 @@ from repsynth import ConfigError, DataError
 from repsynth.cli import render_curator
 from repsynth.data.sources import open_source
 from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables
+from repsynth.evaluation.export import STAMP, evaluation_data, evaluation_markdown, write_evaluation
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.inputs import Inputs
-from repsynth.evaluation.measures import STAMP
-from repsynth.evaluation.written import evaluation_data, evaluation_markdown, write_evaluation
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -158,7 +157,7 @@ def test_a_full_disk_leaves_nothing_behind(
     def full(*_: object, **__: object) -> object:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("repsynth.evaluation.written._json", full)
+    monkeypatch.setattr("repsynth.evaluation.export._json", full)
     with pytest.raises(DataError, match="No space left"):
         write_evaluation(whole, tmp_path / "out")
     assert not list(tmp_path.iterdir())

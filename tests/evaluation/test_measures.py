@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
+from repsynth.evaluation.export import Measure, compared, show
 from repsynth.evaluation.fidelity import (
     category_coverage,
     copied,
@@ -22,8 +23,7 @@ from repsynth.evaluation.fidelity import (
     range_coverage,
 )
 from repsynth.evaluation.inputs import Inputs, overlapping
-from repsynth.evaluation.matrix import Fill, points_of_records
-from repsynth.evaluation.measures import Measure, compared, show
+from repsynth.evaluation.points import Fill, points_of_records
 from repsynth.evaluation.prediction import (
     Coefficient,
     auroc,

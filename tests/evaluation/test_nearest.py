@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from repsynth.evaluation import nearest as nearest_module
-from repsynth.evaluation.matrix import Points, Space
-from repsynth.evaluation.nearest import advantage_of, deciles_of, nearest, outlyingness
+from repsynth.evaluation import points as nearest_module
+from repsynth.evaluation.points import Points, Space, advantage_of, deciles_of, nearest, outlyingness
 
 
 def plain_distances(queries: np.ndarray, others: np.ndarray) -> np.ndarray:

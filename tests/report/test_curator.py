@@ -20,20 +20,19 @@ from conftest import make_stays
 from made import NASTY, nasty_release, nasty_table, stays_release
 
 from repsynth import Release, datasets, risk
-from repsynth.attacks.exposure import BEST, REPS, UNIFORM, Exposure
+from repsynth.attacks.results import BEST, REPS, UNIFORM, Exposure
 from repsynth.cli import main
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
+from repsynth.evaluation.export import STAMP
 from repsynth.evaluation.inputs import Inputs
-from repsynth.evaluation.measures import STAMP
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.shown import at_most
-from repsynth.report.curator import OUTLIER_WEIGHTS, CuratorFacts, curator_facts
+from repsynth.report.curator import OUTLIER_WEIGHTS, Cells, CuratorFacts, columns_side_by_side, curator_facts
 from repsynth.report.page import CURATOR_STEPS, curator_page, public_page
-from repsynth.report.side_by_side import Cells, columns_side_by_side
 from repsynth.schema import Boolean, Category, Integer, Schema
 
 
@@ -120,7 +119,7 @@ def test_real_and_synthetic_stand_beside_each_other_for_every_column(sim: Made) 
 
 
 def test_who_weighs_less_is_counted(sim: Made) -> None:
-    from repsynth.evaluation.matrix import records_of
+    from repsynth.evaluation.points import records_of
 
     records = records_of(sim.train, sim.release.schema)
     weight = sim.release.weights.of(sim.release.score.of(records)) / 4096

@@ -20,8 +20,7 @@ from repsynth.cli.flags import given_reading, reading_of
 from repsynth.curator.draft import check_described, make_draft
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, shown
-from repsynth.evaluation.measures import STEPS
-from repsynth.evaluation.written import evaluation_data
+from repsynth.evaluation.export import STEPS, evaluation_data
 from repsynth.release.expected import expected_errors
 from repsynth.release.folder import check_private
 from repsynth.release.release import Release
@@ -124,8 +123,8 @@ def risk(options: argparse.Namespace) -> None:
 
 def audit(options: argparse.Namespace) -> int:
     """Attack the mechanism; 1 where a claim is exceeded."""
-    from repsynth.auditing.audit import audit as run_audit
-    from repsynth.auditing.targets import made_up_table
+    from repsynth.attacks.audit import audit as run_audit
+    from repsynth.attacks.targets import made_up_table
 
     made, private = plan_of(options), bool(options.data)
     with progress_bar(options) as progress:
@@ -209,7 +208,7 @@ def _step_bar(options: argparse.Namespace, steps: int) -> Iterator[Callable[[str
 def attack(options: argparse.Namespace) -> int:
     """Attack a plan; 1 where an attack proves more than is claimed."""
     api.need_scikit_learn()
-    from repsynth.attacks.exposure import attack as carry_out
+    from repsynth.attacks.results import attack as carry_out
     from repsynth.cli import render_attack  # it needs scikit-learn, too
 
     made, reading = plan_of(options), reading_of(options)

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.attacks.exposure import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
-from repsynth.attacks.intervals import Estimate
+from repsynth.attacks.results import ATTACKS, BARE, BEST, METHODS, REPS, UNIFORM, Exposure, Guess, Line
+from repsynth.attacks.statistics import Estimate
 from repsynth.cli.render import guarantee, make_table, print_table
 from repsynth.privacy.shown import (
     at_least,

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
+from repsynth.attacks.statistics import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.cli.render import guarantee, make_table, print_table, warnings
 from repsynth.curator.check import ColumnCheck, TableCheck
 from repsynth.curator.dossier import Summary
 from repsynth.curator.draft import Draft
 from repsynth.curator.private_schema import MeasuredDraft
 from repsynth.curator.profile import percent
-from repsynth.evaluation.measures import Measure, show
-from repsynth.evaluation.written import GROUP_HEADERS, group_row, measure_row
+from repsynth.evaluation.export import GROUP_HEADERS, Measure, group_row, measure_row, show
 from repsynth.privacy.shown import at_most, fixed_at_least, fixed_at_most, percent_at_least
 
 if TYPE_CHECKING:

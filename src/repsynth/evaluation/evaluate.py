@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
+from repsynth.evaluation.export import STAMP, STEPS, Measure, compared, mean
 from repsynth.evaluation.fidelity import (
     TRIPLES,
     by_original,
@@ -22,8 +23,7 @@ from repsynth.evaluation.fidelity import (
     range_coverage,
 )
 from repsynth.evaluation.inputs import Inputs
-from repsynth.evaluation.matrix import Fill, Points, points_of_records
-from repsynth.evaluation.measures import STAMP, STEPS, Measure, compared, mean
+from repsynth.evaluation.points import Fill, Points, points_of_records
 from repsynth.evaluation.prediction import (
     Classifier,
     Coefficient,

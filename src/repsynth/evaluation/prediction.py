@@ -18,8 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records, join
-from repsynth.evaluation.matrix import Fill, Points, Space, points_of_records
-from repsynth.evaluation.nearest import advantage_of
+from repsynth.evaluation.points import Fill, Points, Space, advantage_of, points_of_records
 from repsynth.schema import Schema
 
 MOST = 15_000
