@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -268,6 +268,7 @@ def evaluate(
     label: str | None = None,
     folder: str | Path | None = None,
     on_step: Callable[[str], None] = lambda step: None,
+    skip: Collection[str] = (),
     **how: Any,
 ) -> "Evaluation":
     """Measure what a synthetic table is good for: PRIVATE, since it is computed from the training table.
@@ -275,6 +276,7 @@ def evaluate(
     Without a synthetic table, one is drawn from the release; without a schema, it is the release's. What needs a
     holdout, real rows that the release was not made from, is left out where there is none (`left_out` says
     what). With a `folder`, everything is written there, too. `on_step` is told each step before it begins.
+    Steps in `skip` are left out.
     `delimiter` and so on describe the real tables; a synthetic one is read as this library writes it.
 
     >>> from repsynth import datasets
@@ -300,7 +302,7 @@ def evaluate(
     reading = _reading(how)
     agreed = agreed_schema(None if schema is None else reading.declared(_schema(schema)), loaded)
     drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
-    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, reading), loaded, on_step)
+    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, reading), loaded, on_step, skip)
     if folder is not None:
         write_evaluation(found, Path(folder))
     return found

@@ -58,7 +58,7 @@ def test_neither_rounding_in_the_search_nor_blocks_change_a_distance(monkeypatch
                 np.fill_diagonal(squares, np.inf)
             return np.argsort(squares, axis=1)[:, : self.count]
 
-    monkeypatch.setattr(nearest_module, "NearestNeighbors", Rounding)
+    monkeypatch.setattr("sklearn.neighbors.NearestNeighbors", Rounding)
     assert np.array_equal(nearest(queries, others), expected)
     assert np.array_equal(outlyingness(places), outlying)
     monkeypatch.setattr(nearest_module, "_BLOCK", 1)

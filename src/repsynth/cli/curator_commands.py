@@ -169,6 +169,7 @@ def evaluate(options: argparse.Namespace) -> None:
             label=options.label,
             folder=options.output,
             on_step=step,
+            skip=options.skip,
             **given_reading(options),
         )
     _print_evaluation(options, found, {}, render_curator.evaluation)
@@ -252,7 +253,7 @@ def report(options: argparse.Namespace) -> None:
     if options.curator:
         _curator_page(options)
         return
-    for name in ("train", "holdout", "attack"):
+    for name in ("train", "holdout", "attack", "evaluation"):
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name} is for the PRIVATE page alone; add --curator, or leave it out")
     from repsynth.report.page import public_page
@@ -281,7 +282,7 @@ def _curator_page(options: argparse.Namespace) -> None:
     train = open_source(options.train, reading)
     holdout = None if options.holdout is None else open_source(options.holdout, reading)
     with _step_bar(options, len(CURATOR_STEPS)) as step:
-        page = curator_page(options.release, train, holdout, options.attack, on_step=step)
+        page = curator_page(options.release, train, holdout, options.attack, options.evaluation, on_step=step)
     _write_page(options, page, "it is PRIVATE: for the curator only", publishable=False, private=True)
 
 

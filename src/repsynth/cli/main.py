@@ -307,6 +307,7 @@ def _parser() -> argparse.ArgumentParser:
     add_table(report, "--train", help="the table the release was made from")
     add_table(report, "--holdout", help="real rows that the release was not made from, to predict")
     report.add_argument("--attack", type=Path, metavar="DIR", help="what repsynth attack left, to be shown, too")
+    report.add_argument("--evaluation", type=Path, metavar="DIR", help="the folder that repsynth evaluate wrote")
     add_reading(report)
 
     explore = _verb(verbs, "explore", "a page to choose a plan with; touches no data", _EXPLORE)
@@ -377,6 +378,9 @@ def _add_evaluate(verbs: Any) -> None:
     evaluate.add_argument("--schema", type=Path, help="schema.toml (default: the release's)")
     evaluate.add_argument("--release", type=Path, metavar="DIR", help="release folder; alone, it needs no table")
     evaluate.add_argument("--label", help="the column to predict (default: the schema's label)")
+    evaluate.add_argument(
+        "--skip", action="append", default=[], metavar="STEP", help="leave out a step (repeatable)"
+    )
     evaluate.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for all numbers; PRIVATE")
     add_reading(evaluate)
 

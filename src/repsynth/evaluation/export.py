@@ -145,6 +145,7 @@ def mean(values: Iterable[float]) -> float:
     return sum(known) / len(known) if known else math.nan
 
 
+FILE = "private-evaluation.json"
 MEASURE_HEADERS = ("measure", "value", "best", "two real halves", "independent columns", "in words")
 GROUP_HEADERS = ("subgroup", "rows", "real", "synthetic", "extra loss", "")
 
@@ -164,7 +165,7 @@ def write_evaluation(evaluation: "Evaluation", folder: Path) -> list[str]:
     try:
         temporary.mkdir(0o700)
         (temporary / "private-summary.md").write_text(evaluation_markdown(evaluation), encoding="utf-8")
-        (temporary / "private-evaluation.json").write_bytes(_json(evaluation))
+        (temporary / FILE).write_bytes(_json(evaluation))
         os.rename(temporary, folder)
     except OSError as error:
         raise DataError(

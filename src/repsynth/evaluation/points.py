@@ -1,24 +1,24 @@
-"""Records as numbers, category codes and labels, and the space that attacks and classifiers use.
+"""Records as numbers, category codes and labels; the space of classifiers and attacks; nearest neighbours.
 
-Membership attacks from nearest neighbours, outlyingness, and how well either is told.
-
-An attack is a number per record: the higher, the more it looks like a member. Its advantage is
-2 AUC − 1: 0 at chance, 1 where every member stands above every non-member, negative where it is wrong.
+An attack gives each record a number: the higher, the more it looks like a member of the table. Its advantage is
+2 AUC − 1: 0 at chance, 1 where every member has a larger number than every non-member.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from scipy.stats import rankdata
-from sklearn.neighbors import NearestNeighbors
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.records import Records, join
+from repsynth.data.records import MISSING, Records, join
 from repsynth.data.sources import Source, open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.schema import Datetime, Integer, Numeric, Schema
+from repsynth.schema import Datetime, Discrete, Integer, Numeric, Schema
+
+MOST_ONE_HOT, LEAST_CATEGORIES = 300, 4
+"""One-hot columns of a table; with more, rare categories of large columns are pooled. The minimum per column."""
 
 
 def records_of(table: pa.Table | Source, schema: Schema) -> Records:
@@ -70,20 +70,25 @@ class Points:
 
 @dataclass(frozen=True)
 class Fill:
-    """The means that replace missing numbers, and the columns that get an indicator of them."""
+    """How cells become coordinates: means for missing numbers, and a code for all rare categories of a column."""
 
     means: Mapping[str, float]
     gaps: frozenset[str]
+    """The numeric columns that get an indicator of missing and special cells."""
+    pooled: Mapping[str, Ints]
+    """Of columns with many categories: those that keep a code of their own, most frequent first."""
 
     @classmethod
     def of(cls, learn: Records, schema: Schema, *, like: Records | None = None) -> "Fill":
-        """Take the means of the records to learn from, and the gaps of `like` (by default the same records)."""
+        """Take means from the records to learn from, gaps and frequent categories from `like` if given."""
         like = learn if like is None else like
         codes = {column.name: learn.codes[column.name] for column in schema.numeric}
         there = {column.name: is_number(column, codes[column.name]) for column in schema.numeric}
+        most = category_limit([column.size for column in schema.discrete])
         return cls(
             {name: float(codes[name][here].mean()) if here.any() else 0.0 for name, here in there.items()},
             frozenset(c.name for c in schema.numeric if not is_number(c, like.codes[c.name]).all()),
+            {c.name: _frequent(like.codes[c.name], c.size, most) for c in schema.discrete if c.size > most},
         )
 
     def names(self, schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -91,6 +96,42 @@ class Fill:
         numbers = tuple(column.name for column in schema.numeric)
         gaps = (f"{name} (whether there)" for name in numbers if name in self.gaps)
         return numbers, (*gaps, *(column.name for column in schema.discrete))
+
+    def values(self, column: Discrete) -> tuple[str, ...]:
+        """Return the value of each code; rare categories share the last one."""
+        if column.name not in self.pooled:
+            return column.values
+        return (*(column.values[code] for code in self.pooled[column.name]), "any rarer value")
+
+    def codes(self, records: Records, column: Discrete) -> Ints:
+        codes = records.codes[column.name]
+        if column.name not in self.pooled:
+            return codes
+        kept = self.pooled[column.name]
+        place = np.full(column.size + 1, len(kept), dtype=np.int64)
+        place[kept], place[-1] = np.arange(len(kept)), MISSING
+        return place[codes]
+
+
+def category_limit(sizes: Sequence[int], most: int = MOST_ONE_HOT) -> int:
+    """Return how many categories a column may keep so that all columns together have at most `most`.
+
+    >>> category_limit([2, 5, 900], most=20), category_limit([2, 5], most=20)
+    (13, 5)
+    """
+    fitting = (
+        limit for limit in range(max(sizes, default=0), LEAST_CATEGORIES, -1) if _total(sizes, limit) <= most
+    )
+    return next(fitting, LEAST_CATEGORIES)
+
+
+def _total(sizes: Sequence[int], limit: int) -> int:
+    return sum(min(size, limit) for size in sizes)
+
+
+def _frequent(codes: Ints, size: int, most: int) -> Ints:
+    counts = np.bincount(codes[codes >= 0], minlength=size)
+    return np.argsort(-counts, kind="stable")[: most - 1]
 
 
 def points_of_records(records: Records, schema: Schema, fill: Fill, labels: Ints | None = None) -> Points:
@@ -105,8 +146,8 @@ def points_of_records(records: Records, schema: Schema, fill: Fill, labels: Ints
             codes.append(np.where(there, 0, 1))
             sizes.append(2)
     for discrete in schema.discrete:
-        codes.append(records.codes[discrete.name])
-        sizes.append(discrete.size)
+        codes.append(fill.codes(records, discrete))
+        sizes.append(len(fill.values(discrete)))
     empty = np.zeros((records.rows, 0))
     return Points(
         numbers=np.stack(numbers, axis=1) if numbers else empty,
@@ -158,36 +199,33 @@ _BLOCK = 2**18  # numbers worked on at a time
 
 
 def nearest(queries: Floats, others: Floats, count: int = NEIGHBOURS) -> Floats:
-    """Of each query: the distances to its five, or so many, nearest neighbours among the others, rising; 0 to its
-    like.
+    """Return the distances of each query to its nearest neighbours among the others, rising; 0 to an equal one.
 
     >>> nearest(np.array([[0.0]]), np.array([[1.0], [9.0], [3.0]])).tolist()
     [[1.0, 3.0, 9.0]]
     """
-    search = _search(others, count, len(others))
-    return _distances(queries, others, search.kneighbors(queries, return_distance=False), count)
+    return _distances(queries, others, nearest_rows(queries, others, count + _SPARE), count)
 
 
-def nearest_rows(queries: Floats, others: Floats, count: int) -> Ints:
-    """Return which of the others are nearest to each query.
+def nearest_rows(queries: Floats | None, others: Floats, count: int) -> Ints:
+    """Return which of the others are nearest to each query. Without queries: to each of the others, except itself.
 
     >>> nearest_rows(np.array([[0.0]]), np.array([[3.0], [1.0]]), 1).tolist()
     [[1]]
     """
-    search = NearestNeighbors(n_neighbors=min(count, len(others)), algorithm="brute").fit(others)
+    from sklearn.neighbors import NearestNeighbors  # an extra
+
+    most = len(others) - (queries is None)
+    # Brute force is the fastest here: trees do not prune in a hundred dimensions.
+    search = NearestNeighbors(n_neighbors=min(count, most), algorithm="brute").fit(others)
     return np.asarray(search.kneighbors(queries, return_distance=False))
 
 
-def _search(others: Floats, wanted: int, most: int) -> NearestNeighbors:
-    # Brute force is the fastest here: trees do not prune in a hundred dimensions.
-    return NearestNeighbors(n_neighbors=min(wanted + _SPARE, most), algorithm="brute").fit(others)
-
-
 def _distances(queries: Floats, others: Floats, candidates: Ints, wanted: int) -> Floats:
-    """The smallest distances of each query to its candidates, rising.
+    """Return the smallest distances of each query to its candidates, rising.
 
     The search finds candidates by |x|² − 2xy + |y|², whose rounding depends on the processor and leaves some 1e-7
-    between a record and its like. Here distances are worked out from differences, block by block.
+    between equal records. Here distances are computed from differences, block by block.
     """
     found = np.empty((len(queries), min(wanted, candidates.shape[1])))
     block = max(1, _BLOCK // max(1, candidates.shape[1] * others.shape[1]))
@@ -216,19 +254,14 @@ def make_attacks(to_synthetic: Floats, to_reference: Floats) -> Attacks:
 
 
 def outlyingness(places: Floats, among: Floats | None = None) -> Floats:
-    """Of each record: the mean distance to its ten nearest neighbours among all the others, or among other
-    records.
+    """Return the mean distance of each record to its ten nearest neighbours among all others, or in another table.
 
     >>> outlyingness(np.array([[0.0], [7.0]]), np.array([[1.0], [2.0]])).tolist()
     [1.5, 5.5]
     """
-    if among is not None:
-        search = _search(among, OUTLYING_NEIGHBOURS, len(among))
-        candidates = search.kneighbors(places, return_distance=False)
-        return np.asarray(_distances(places, among, candidates, OUTLYING_NEIGHBOURS).mean(axis=1))
-    search = _search(places, OUTLYING_NEIGHBOURS, len(places) - 1)
-    candidates = search.kneighbors(return_distance=False)  # without queries, a record is not its own neighbour
-    return np.asarray(_distances(places, places, candidates, OUTLYING_NEIGHBOURS).mean(axis=1))
+    others = places if among is None else among
+    candidates = nearest_rows(None if among is None else places, others, OUTLYING_NEIGHBOURS + _SPARE)
+    return np.asarray(_distances(places, others, candidates, OUTLYING_NEIGHBOURS).mean(axis=1))
 
 
 def deciles_of(values: Floats) -> Ints:
@@ -247,9 +280,6 @@ def advantage_of(attack: Floats, member: Bools) -> float:
     >>> advantage_of(np.array([3.0, 2.0, 1.0]), np.array([True, True, False]))
     1.0
     """
-    inside, outside = int(member.sum()), int((~member).sum())
-    if not inside or not outside:
-        return 0.0
-    ranks = rankdata(attack)
-    auc = (ranks[member].sum() - inside * (inside + 1) / 2) / (inside * outside)
-    return float(2 * auc - 1)
+    from sklearn.metrics import roc_auc_score
+
+    return 0.0 if member.all() or not member.any() else float(2 * roc_auc_score(member, attack) - 1)

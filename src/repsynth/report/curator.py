@@ -20,7 +20,7 @@ from repsynth.attacks.results import BEST, REPS, UNIFORM, Exposure
 from repsynth.curator.dossier import dossier
 from repsynth.data.records import MISSING, Records
 from repsynth.errors import DataError, shown
-from repsynth.evaluation.evaluate import evaluate_tables
+from repsynth.evaluation.evaluate import Evaluation, evaluate_tables, read_evaluation
 from repsynth.evaluation.export import GROUP_HEADERS, MEASURE_HEADERS, STAMP, group_row, measure_row
 from repsynth.evaluation.fidelity import Grid
 from repsynth.evaluation.inputs import Inputs
@@ -79,12 +79,16 @@ def curator_facts(
     train: Any,
     holdout: Any = None,
     attack: Path | None = None,
+    evaluated: Path | None = None,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> CuratorFacts:
     exposure = None if attack is None else read_exposure(attack)
     on_step("reading")
     inputs = Inputs.open(train, release.sample(seed=0), holdout, release.schema)  # the same rows whenever asked
-    evaluation = evaluate_tables(inputs, release, on_step)
+    if evaluated is None:
+        evaluation = evaluate_tables(inputs, release, on_step)
+    else:
+        evaluation = _read_evaluation(evaluated, inputs)
     on_step("losses")
     whole = RecordLosses.of(release, train)
     losses = whole if inputs.kept is None else whole.take(inputs.kept)
@@ -104,7 +108,7 @@ def curator_facts(
             "What the synthetic table is good for", MEASURE_HEADERS, tuple(map(measure_row, evaluation.measures))
         ),
         left_out=evaluation.left_out,
-        columns=columns_side_by_side(inputs, found["one-way distance"]),
+        columns=columns_side_by_side(inputs, found.get("one-way distance", {})),
         pairs=pairs_side_by_side(inputs, evaluation.associations, found.get("two-way distance", {})),
         subgroups=Table(
             "Who pays", GROUP_HEADERS, tuple(map(group_row, [*evaluation.deciles, *evaluation.subgroups]))
@@ -128,6 +132,18 @@ def read_exposure(folder: Path) -> Exposure:
         raise DataError(
             f"{shown(folder)}: holds no result of an attack; run repsynth attack -o {shown(folder)} to its end"
         ) from None
+
+
+def _read_evaluation(folder: Path, inputs: Inputs) -> Evaluation:
+    """Read the folder of an evaluation of these tables."""
+    evaluation = read_evaluation(folder)
+    rows = {"training": inputs.train.rows, "synthetic": inputs.synthetic.rows}
+    rows |= {"holdout": inputs.holdout.rows} if inputs.holdout else {}
+    if evaluation.rows != rows:
+        raise DataError(
+            f"{shown(folder)}: evaluates tables with other numbers of rows; give the tables of that evaluation"
+        )
+    return evaluation
 
 
 def _differences(exposure: Exposure, release: Release, targets: int) -> list[str]:

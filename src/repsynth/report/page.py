@@ -59,11 +59,13 @@ def curator_page(
     train: Any,
     holdout: Any = None,
     attack: Path | None = None,
+    evaluation: Path | None = None,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> str:
     """Return the curator's page of a release and of the table that it was made from. PRIVATE.
 
-    `holdout` are real rows that the release was not made from, `attack` is the folder of `repsynth attack`.
+    `holdout` are real rows that the release was not made from, `attack` and `evaluation` are the
+    folders of `repsynth attack` and `repsynth evaluate`; without the latter the measures are computed here.
     """
     release = Release.load(folder)
     render = _template("curator.html", extras="report,evaluate")
@@ -72,7 +74,9 @@ def curator_page(
     except ImportError:
         raise _missing("report,evaluate") from None
 
-    return render(it=curator_facts(release, train, holdout, attack, on_step), own_style=_file("curator.css"))
+    return render(
+        it=curator_facts(release, train, holdout, attack, evaluation, on_step), own_style=_file("curator.css")
+    )
 
 
 def explore_page(schema: Schema, release: Release | None = None) -> str:
