@@ -101,8 +101,7 @@ def explore_page(schema: Schema, release: Release | None = None) -> str:
         rows_per_person=schema.rows_per_person,
         version=repsynth.__version__,
         own_style=_file("explore.css"),
-        logic=_file("explore.js"),
-        page=_file("explore_page.js"),
+        page=_file("explore.js"),
         data=_json(facts),
     )
 
