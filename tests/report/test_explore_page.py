@@ -147,7 +147,7 @@ def test_every_setting_changes_the_plan_that_is_saved(chromium: Browser, tmp_pat
         if plan.rule.uses_threshold:
             outliers = at_most(float(plan.loss.epsilon_at(plan.rule.outlier_weight, plan.delta)), 3)  # type: ignore[attr-defined]
             assert f"ε\u00a0=\u00a0{outliers} for outliers" in each["cards"], what
-    assert "noise drowns the data" in found["rows 100"]["warnings"]
+    assert "mostly noise at this size" in found["rows 100"]["warnings"]
     assert "outliers" not in found["rule 0"]["cards"]
     assert "public_rows = 30000" in found["public true"]["toml"]
     assert "public_rows" not in found["fraction 0.1"]["toml"]

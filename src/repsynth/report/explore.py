@@ -18,6 +18,7 @@ from repsynth.columns.cells import how_many_cells, public_cells
 from repsynth.errors import ConfigError
 from repsynth.mechanism.meter import sigma_for
 from repsynth.models.base import Model
+from repsynth.models.naive_bayes import NaiveBayes
 from repsynth.models.network.model import Autoregressive
 from repsynth.models.registry import MODELS
 from repsynth.planning.cautions import cautions, csv_cautions
@@ -188,6 +189,7 @@ class _Plans:
         grid = _grid_for(settings, model)
         if grid is None or settings.epsilon not in grid["epsilons"] or delta not in grid["deltas"]:
             raise ConfigError(_NOT_COMPUTED)
+        make_plan(self.schema, msgspec.structs.replace(settings, model=NaiveBayes()))  # makes the common checks
         key = f"{settings.public_rows is None:d}{settings.weights == Targeted():d} {delta:g}"
         point = grid["points"][key][grid["epsilons"].index(settings.epsilon)]
         budget = make_budget(epsilon=settings.epsilon, delta=delta)
