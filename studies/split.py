@@ -10,8 +10,7 @@ from sklearn.model_selection import train_test_split
 
 from repsynth import datasets
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.evaluation.matrix import Points, Space
-from repsynth.evaluation.nearest import DECILES, advantage_of, deciles_of, nearest, outlyingness
+from repsynth.evaluation.points import DECILES, Points, Space, advantage_of, deciles_of, nearest, outlyingness
 from repsynth.evaluation.prediction import fit_logistic
 from repsynth.schema import Schema
 

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from repsynth.auditing import audit
+from repsynth.attacks import audit
 from repsynth.data.encode import encode_batch
 from repsynth.data.records import Records, join
 from repsynth.data.sources import open_source

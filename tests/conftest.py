@@ -56,7 +56,7 @@ WHOLE_RUNS = (
         "evaluation",
         "attacks",
     ),
-    *("auditing", "docs", "studies", "models/test_network", "models/test_rounds", "models/test_marginal"),
+    *("docs", "studies", "models/test_network", "models/test_rounds", "models/test_marginal"),
     *("models/test_label_tables", "curator/test_dossier", "curator/test_measure", "data/test_alone"),
     *("privacy/test_bound", "scoring/test_pairwise"),
 )

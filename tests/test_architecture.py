@@ -25,7 +25,6 @@ FOLDERS = [
         "release",
         "pipeline",
         "curator",
-        "auditing",
         "evaluation",
         "attacks",
         "report",
@@ -162,16 +161,15 @@ def test_entropy_comes_from_the_operating_system() -> None:
         *("mechanism.noise", "mechanism.meter", "pipeline.run", "curator.private_schema"),
         *("engines.local", "engines.clusters"),  # the key of the fingerprints
     }
-    assert callers("seeded_entropy") == {"pipeline.run", "attacks.observing"}
+    assert callers("seeded_entropy") == {"pipeline.run", "attacks.traced_run"}
 
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
     assert callers("random.default_rng") == {
         *("release.release", "release.support", "scoring.threshold", "datasets"),
-        *("auditing.targets", "auditing.audit"),
+        *("attacks.targets", "attacks.audit", "attacks.traced_run"),
         *("models.marginal.weight_correction", "models.marginal.pool"),
         "models.network",
-        *("attacks.victims", "attacks.observing"),
         *("evaluation.inputs", "evaluation.evaluate"),
     }
     for path in MODULES:
@@ -195,13 +193,11 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
     assert callers("LocalEngine") == {
         *("curator.guarantee", "curator.dossier"),
-        *("auditing.audit", "auditing.targets"),
+        *("attacks.audit", "attacks.targets"),
     }
-    looking = {"curator.dossier", "auditing.audit", "evaluation.matrix"}
+    looking = {"curator.dossier", "attacks.audit", "evaluation.points"}
     assert callers("per_record") == looking
-    assert callers("LocalEngine.open") == looking | {
-        "auditing.targets"
-    }  # what was read, with and without a person
+    assert callers("LocalEngine.open") == looking | {"attacks.targets"}  # what was read, with and without a person
     assert callers("open_engine", "engine_for") == {"pipeline.run"}
     assert callers("RawTable") == {"curator.private_schema"}
     assert callers("engine.count") == {"mechanism.meter"}

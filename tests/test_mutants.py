@@ -28,7 +28,7 @@ from conftest import ALL_TYPES, make_people, options_of
 from scipy.special import softmax
 from scipy.stats import chisquare
 
-from repsynth.auditing.audit import audit
+from repsynth.attacks.audit import audit
 from repsynth.columns.adaptive_histogram import ColumnHistograms
 from repsynth.data import encode
 from repsynth.data.records import MISSING, Records, join, no_records

@@ -5,7 +5,7 @@ Every check that can refuse a run is made here, before any budget is spent.
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from repsynth.planning.warnings import plan_warnings
 from repsynth.schema import Schema, load_schema, schema_to_dict
 
 if TYPE_CHECKING:
-    from repsynth.attacks.exposure import Exposure
-    from repsynth.auditing.bounds import Finding
+    from repsynth.attacks.results import Exposure
+    from repsynth.attacks.statistics import Finding
     from repsynth.curator.check import TableCheck
     from repsynth.curator.dossier import Summary
     from repsynth.curator.infer import Draft
@@ -331,6 +331,7 @@ def evaluate(
     release: "Release | str | Path | None" = None,
     label: str | None = None,
     folder: str | Path | None = None,
+    skip: Collection[str] = (),
     read: ReadOptions = AS_USUAL,
     on_step: OnStep = _silent,
 ) -> "Evaluation":
@@ -338,7 +339,7 @@ def evaluate(
 
     Without a synthetic table, one is drawn from the release; without a schema, the release's is used. `holdout`
     are real rows that the release was not made from. Measures that need them are otherwise left out (`left_out`).
-    With a `folder`, all numbers are written there. `read` describes the real tables.
+    With a `folder`, all numbers are written there. Steps in `skip` are left out. `read` describes the real tables.
 
     >>> from repsynth import datasets
     >>> sim = datasets.load("sim")
@@ -352,9 +353,8 @@ def evaluate(
         raise ConfigError("give a synthetic table, or a release to draw one from")
     need_scikit_learn()
     from repsynth.evaluation.evaluate import evaluate_tables
+    from repsynth.evaluation.export import STEPS, check_folder, write_evaluation
     from repsynth.evaluation.inputs import Inputs, agreed_schema
-    from repsynth.evaluation.measures import STEPS
-    from repsynth.evaluation.written import check_folder, write_evaluation
 
     if folder is not None:
         check_folder(Path(folder))
@@ -364,7 +364,7 @@ def evaluate(
     loaded = None if release is None else _release(release)
     agreed = agreed_schema(None if schema is None else read.declared(_schema(schema)), loaded)
     drawn = loaded.sample(seed=0) if synthetic is None and loaded is not None else synthetic
-    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, read), loaded, step)
+    found = evaluate_tables(Inputs.open(train, drawn, holdout, agreed, label, read), loaded, step, skip)
     if folder is not None:
         write_evaluation(found, Path(folder))
     return found
@@ -400,8 +400,8 @@ def audit(
     >>> sorted({finding.target for finding in findings})[:2]
     ['canary', 'canary alone']
     """
-    from repsynth.auditing.audit import audit as attack
-    from repsynth.auditing.targets import made_up_table
+    from repsynth.attacks.audit import audit as attack
+    from repsynth.attacks.targets import made_up_table
     from repsynth.data.sources import open_source
 
     given = _common(locals())
@@ -447,7 +447,7 @@ def attack(
     (False, False)
     """
     need_scikit_learn()
-    from repsynth.attacks.exposure import attack as carry_out
+    from repsynth.attacks.results import attack as carry_out
     from repsynth.data.sources import open_source
 
     given = _common(locals())

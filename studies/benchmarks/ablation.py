@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from repsynth.columns import adaptive_histogram, value_sampler
 from repsynth.data.sources import open_source
-from repsynth.evaluation.matrix import records_of
+from repsynth.evaluation.points import records_of
 from repsynth.models import statistics
 from repsynth.models.marginal import mechanism, pool, tree, weight_correction
 from repsynth.models.statistics import Domain, LabelTables, NoisyTable

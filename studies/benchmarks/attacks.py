@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from repsynth.attacks.exposure import ATTACKS, BEST, REPS, UNIFORM, Exposure, Line, attack
-from repsynth.attacks.intervals import Estimate
+from repsynth.attacks.results import ATTACKS, BEST, REPS, UNIFORM, Exposure, Line, attack
+from repsynth.attacks.statistics import Estimate
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from studies.benchmarks.values import load

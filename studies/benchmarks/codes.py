@@ -27,7 +27,7 @@ from repsynth import Schema, parse_schema, synthesize
 from repsynth.arrays import Floats, Ints
 from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import measure_distances
-from repsynth.evaluation.matrix import records_of
+from repsynth.evaluation.points import records_of
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings

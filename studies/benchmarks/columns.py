@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import measure_distances
-from repsynth.evaluation.matrix import numbers_of, records_of
+from repsynth.evaluation.points import numbers_of, records_of
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
-from repsynth.evaluation.matrix import is_number, numbers_of, records_of
+from repsynth.evaluation.points import is_number, numbers_of, records_of
 from repsynth.models.uncertainty import ModelErrors, TableErrors
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan

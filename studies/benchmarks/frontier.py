@@ -30,8 +30,7 @@ from threadpoolctl import threadpool_limits
 from repsynth.arrays import Bools
 from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import measure_distances
-from repsynth.evaluation.matrix import Fill, Space, points_of_records, records_of
-from repsynth.evaluation.nearest import outlyingness
+from repsynth.evaluation.points import Fill, Space, outlyingness, points_of_records, records_of
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings

@@ -147,7 +147,7 @@ class Judge:
         return tstr(points, test), fit_boosting(points).auroc(test)
 
     def _records(self, table: pa.Table):
-        from repsynth.evaluation.matrix import records_of
+        from repsynth.evaluation.points import records_of
 
         return records_of(table, self.schema)
 

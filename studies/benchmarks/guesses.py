@@ -40,7 +40,7 @@ def tables_of(name: str, rows: int, folder: Path, data_dir: str | None) -> Itera
     import numpy as np
     import pyarrow.csv as pacsv
 
-    from repsynth.attacks.victims import choose_victims
+    from repsynth.attacks.targets import choose_victims
     from repsynth.data.sources import open_source
     from repsynth.pipeline.run import run
     from repsynth.planning.plan import make_plan
@@ -69,8 +69,8 @@ def count_ours(made: Any, victims: Any) -> dict[str, list[list[int]]]:
     """For each kind of guess: right ones and all, about members and about others."""
     import numpy as np
 
-    from repsynth.attacks.guesses import make_guesses
-    from repsynth.evaluation.matrix import records_of
+    from repsynth.attacks.anonymeter import make_guesses
+    from repsynth.evaluation.points import records_of
 
     synthetic, present = records_of(made, victims.schema), np.ones(1, dtype=bool)
     rounds = [make_guesses(synthetic, victims, present, np.random.default_rng(k)) for k in range(ROUNDS)]

@@ -29,7 +29,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from repsynth.data.sources import open_source
-from repsynth.evaluation.matrix import records_of
+from repsynth.evaluation.points import records_of
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings

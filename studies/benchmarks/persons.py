@@ -22,7 +22,7 @@ from repsynth import Budget, Schema, datasets, parse_schema, synthesize
 from repsynth.engines.local import Persons
 from repsynth.engines.persons import EncodePersons, Settle, SplitRows
 from repsynth.evaluation.fidelity import measure_distances
-from repsynth.evaluation.matrix import records_of
+from repsynth.evaluation.points import records_of
 from repsynth.schema import Id, Person
 from studies.benchmarks.values import Split, predictions
 

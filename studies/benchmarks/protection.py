@@ -16,7 +16,7 @@ import numpy as np
 
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.evaluation.matrix import Points
+from repsynth.evaluation.points import Points
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings

@@ -276,7 +276,7 @@ def run_peer(method: Method, python: str, split, seed: int, seconds: int) -> lis
 
 def run_ours(method: Method, split, seed: int) -> list[dict]:
     from repsynth.data.sources import open_source
-    from repsynth.evaluation.matrix import records_of
+    from repsynth.evaluation.points import records_of
     from repsynth.pipeline.run import run
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings

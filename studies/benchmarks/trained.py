@@ -6,6 +6,7 @@ Run it again whenever a default share, a default of the training or the account 
 holds for the default settings and any schema.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import msgspec
 from repsynth import report
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.report.explore import first_true
 from repsynth.schema import Boolean, Schema
 
 EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
@@ -62,6 +62,19 @@ def point(epsilon: float, delta: float, *, counted: bool, scored: bool) -> dict[
         "epsilons": plan.loss.epsilon_at(weights, delta).tolist(),
         "advantages": plan.loss.advantage_at(weights).tolist(),
     }
+
+
+def first_true(holds: Callable[[int], bool], most: int) -> int:
+    """Return by bisection the smallest positive integer at which something holds; `most` where it never does.
+
+    >>> first_true(lambda n: n * n > 50, 1000)
+    8
+    """
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 if __name__ == "__main__":

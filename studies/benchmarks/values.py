@@ -40,7 +40,7 @@ from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records
 from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import CELLS, Distances, Grid, measure_distances
-from repsynth.evaluation.matrix import Fill, is_number, numbers_of, points_of_records, records_of
+from repsynth.evaluation.points import Fill, is_number, numbers_of, points_of_records, records_of
 from repsynth.evaluation.prediction import fit_boosting
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan

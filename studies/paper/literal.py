@@ -13,8 +13,9 @@ import numpy as np
 
 from repsynth import datasets
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.evaluation.matrix import Points, Space
-from repsynth.evaluation.nearest import (
+from repsynth.evaluation.points import (
+    Points,
+    Space,
     advantage_of,
     deciles_of,
     make_attacks,

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from repsynth.errors import ConfigError
-from repsynth.evaluation.nearest import deciles_of, make_attacks, nearest, outlyingness
+from repsynth.evaluation.points import deciles_of, make_attacks, nearest, outlyingness
 from studies.paper import STAMP
 from studies.paper.grid import Cell
 from studies.paper.literal import literal_targets, load_literal, make_literal_targets, synthesize

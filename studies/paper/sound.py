@@ -7,7 +7,7 @@ import numpy as np
 
 from repsynth.data.sources import open_source
 from repsynth.engines.local import LocalEngine
-from repsynth.evaluation.nearest import DECILES, advantage_of, make_attacks, nearest
+from repsynth.evaluation.points import DECILES, advantage_of, make_attacks, nearest
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings

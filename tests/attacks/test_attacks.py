@@ -20,8 +20,8 @@ from rich.console import Console
 from scipy.special import ndtr
 
 from repsynth import datasets
-from repsynth.attacks.campaign import Campaign, carry_out_all
-from repsynth.attacks.exposure import (
+from repsynth.attacks.anonymeter import make_guesses, same
+from repsynth.attacks.results import (
     BARE,
     BEST,
     REPS,
@@ -33,16 +33,14 @@ from repsynth.attacks.exposure import (
     methods_of,
     summarise,
 )
-from repsynth.attacks.guesses import make_guesses, same
-from repsynth.attacks.intervals import Trials, area
-from repsynth.attacks.observing import contributions, observe, table_scores
-from repsynth.attacks.victims import Victims, choose_victims, coins
-from repsynth.auditing.targets import stored
+from repsynth.attacks.statistics import Trials, area
+from repsynth.attacks.targets import Victims, choose_victims, coins, stored
+from repsynth.attacks.traced_run import Campaign, carry_out_all, contributions, observe, table_scores
 from repsynth.cli import main, render
 from repsynth.data.records import Records, join
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, DataError
-from repsynth.evaluation.nearest import nearest
+from repsynth.evaluation.points import nearest
 from repsynth.mechanism import noise
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
@@ -170,7 +168,7 @@ def test_a_watched_run_is_a_run(victims: Victims, monkeypatch: pytest.MonkeyPatc
     seeds = []
     original = noise.seeded_entropy
     monkeypatch.setattr(
-        "repsynth.attacks.observing.seeded_entropy", lambda seed: seeds.append(seed) or original(seed)
+        "repsynth.attacks.traced_run.seeded_entropy", lambda seed: seeds.append(seed) or original(seed)
     )
     seen = observe(plan, victims, seed=5, run=3, method=1)
     table = stored(plan.schema, [victims.base, victims.targets.take(seen.present)])

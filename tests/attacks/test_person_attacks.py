@@ -8,17 +8,16 @@ import pyarrow as pa
 import pytest
 
 from repsynth import datasets
-from repsynth.attacks import victims as victims_module
-from repsynth.attacks.exposure import UNIFORM, Exposure, attack, best_attack
-from repsynth.attacks.intervals import Trials, area
-from repsynth.attacks.observing import contributions, observe, total_of
-from repsynth.attacks.victims import Victims, choose_victims
-from repsynth.auditing.targets import stored
+from repsynth.attacks import targets as victims_module
+from repsynth.attacks.results import UNIFORM, Exposure, attack, best_attack
+from repsynth.attacks.statistics import Trials, area
+from repsynth.attacks.targets import Victims, choose_victims, stored
+from repsynth.attacks.traced_run import contributions, observe, total_of
 from repsynth.cli import main
 from repsynth.data.records import UNITS
 from repsynth.data.sources import open_source
 from repsynth.errors import DataError
-from repsynth.evaluation import matrix
+from repsynth.evaluation import points as matrix
 from repsynth.mechanism import noise
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
@@ -136,7 +135,7 @@ def test_a_watched_run_is_a_run(victims: Victims, monkeypatch: pytest.MonkeyPatc
     plan = plan_for(victims.schema)
     seeds, original = [], noise.seeded_entropy
     monkeypatch.setattr(
-        "repsynth.attacks.observing.seeded_entropy", lambda seed: seeds.append(seed) or original(seed)
+        "repsynth.attacks.traced_run.seeded_entropy", lambda seed: seeds.append(seed) or original(seed)
     )
     seen = observe(plan, victims, seed=5, run=3, method=1)
     taking_part = victims.targets.take(seen.present[victims.owners.target])

@@ -12,7 +12,7 @@ import pytest
 from conftest import ALL_TYPES, make_people
 
 from repsynth.cli import main
-from repsynth.evaluation.measures import STAMP
+from repsynth.evaluation.export import STAMP
 
 
 @pytest.fixture(scope="module")

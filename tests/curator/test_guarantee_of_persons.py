@@ -13,8 +13,8 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
-from repsynth.auditing.audit import white_box
-from repsynth.auditing.targets import Target
+from repsynth.attacks.audit import white_box
+from repsynth.attacks.targets import Target
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.curator import guarantee

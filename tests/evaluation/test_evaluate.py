@@ -4,6 +4,7 @@ import io
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,11 +16,10 @@ import repsynth
 from repsynth import ConfigError, DataError
 from repsynth.cli import render
 from repsynth.data.sources import open_source
-from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables
+from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables, read_evaluation
+from repsynth.evaluation.export import FILE, STAMP, evaluation_data, evaluation_markdown, write_evaluation
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.inputs import Inputs
-from repsynth.evaluation.measures import STAMP
-from repsynth.evaluation.written import evaluation_data, evaluation_markdown, write_evaluation
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_nothing_behind(
     def full(*_: object, **__: object) -> object:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("repsynth.evaluation.written._json", full)
+    monkeypatch.setattr("repsynth.evaluation.export._json", full)
     with pytest.raises(DataError, match="No space left"):
         write_evaluation(whole, tmp_path / "out")
     assert not list(tmp_path.iterdir())
@@ -288,8 +288,29 @@ def test_progress_is_told_step_by_step_and_one_thread_works() -> None:
 
     with threadpool_limits(2):
         evaluate_tables(Inputs.open(TRAIN.slice(0, 60), OTHER.slice(0, 60), None, SCHEMA), on_step=on_step)
-    assert tuple(steps) == STEPS
+    assert steps == [f"{STEPS[0]} (all steps: a few seconds)", *STEPS[1:]]
     assert threads == {1}
+
+
+def test_steps_can_be_skipped() -> None:
+    steps: list[str] = []
+    inputs = Inputs.open(TRAIN.slice(0, 60), OTHER.slice(0, 60), None, SCHEMA)
+    found = evaluate_tables(inputs, on_step=steps.append, skip=STEPS[:1] + STEPS[2:])
+    assert [measure.name for measure in found.measures] == ["associations"]
+    assert len(steps) == 1
+    assert found.left_out == dict.fromkeys(STEPS[:1] + STEPS[2:], "skipped, as asked")
+    with pytest.raises(ConfigError, match="no step 'boost' to skip; choose from distances, associations"):
+        evaluate_tables(inputs, skip=["boost"])
+
+
+def test_an_evaluation_is_read_back(whole: Evaluation, tmp_path: Path) -> None:
+    write_evaluation(whole, tmp_path / "evaluation")
+    again = read_evaluation(tmp_path / "evaluation")
+    assert evaluation_data(again) == evaluation_data(msgspec.structs.replace(whole, expected=None))
+    (tmp_path / "evaluation" / FILE).write_text('{"measures": []}')
+    for folder in (tmp_path, tmp_path / "evaluation"):
+        with pytest.raises(DataError, match="holds no evaluation; run repsynth evaluate -o"):
+            read_evaluation(folder)
 
 
 def test_a_narrow_terminal_shows_whole_names(whole: Evaluation) -> None:

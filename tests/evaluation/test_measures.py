@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.records import Records
+from repsynth.data.records import MISSING, Records
+from repsynth.evaluation.export import Measure, compared, show
 from repsynth.evaluation.fidelity import (
     category_coverage,
     copied,
@@ -22,8 +23,7 @@ from repsynth.evaluation.fidelity import (
     range_coverage,
 )
 from repsynth.evaluation.inputs import Inputs, overlapping
-from repsynth.evaluation.matrix import Fill, points_of_records
-from repsynth.evaluation.measures import Measure, compared, show
+from repsynth.evaluation.points import Fill, Space, points_of_records
 from repsynth.evaluation.prediction import (
     Coefficient,
     auroc,
@@ -241,6 +241,22 @@ def test_terms_are_numbers_and_categories_that_both_tables_have() -> None:
     assert [each.term for each in found] == ["(constant)", "age", "pay", "kind = b"]
     same = compare_coefficients(real, real, SCHEMA, (label[0], label[0]))
     assert all(each.overlap == pytest.approx(1) for each in same)
+
+
+def test_rare_categories_of_large_columns_share_a_code() -> None:
+    column = Category(name="kind", values=tuple(f"k{i}" for i in range(500)))
+    schema = Schema(columns=(column, Category(name="few", values=("a", "b"))))
+    kinds = np.concatenate([np.repeat(np.arange(499, 299, -1), 2), np.arange(300), [MISSING]])
+    records = Records(rows=701, codes={"kind": kinds, "few": np.zeros(701, dtype=np.int64)})
+    fill = Fill.of(records, schema)
+    made = points_of_records(records, schema, fill, np.zeros(701))
+    assert made.sizes == (298, 2)
+    assert fill.values(column)[-2:] == ("k96", "any rarer value")
+    assert len(fill.pooled["kind"]) == 297
+    assert set(made.codes[kinds >= 300, 0]) == set(range(200))  # the frequent ones keep their own codes
+    assert set(made.codes[(kinds >= 97) & (kinds < 300), 0]) == {297}
+    assert made.codes[-1, 0] == MISSING
+    assert Space.of(made).place(made).shape == (701, 300)
 
 
 # Who pays

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from repsynth.evaluation import nearest as nearest_module
-from repsynth.evaluation.matrix import Points, Space
-from repsynth.evaluation.nearest import advantage_of, deciles_of, nearest, outlyingness
+from repsynth.evaluation import points as nearest_module
+from repsynth.evaluation.points import Points, Space, advantage_of, deciles_of, nearest, outlyingness
 
 
 def plain_distances(queries: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -59,7 +58,7 @@ def test_neither_rounding_in_the_search_nor_blocks_change_a_distance(monkeypatch
                 np.fill_diagonal(squares, np.inf)
             return np.argsort(squares, axis=1)[:, : self.count]
 
-    monkeypatch.setattr(nearest_module, "NearestNeighbors", Rounding)
+    monkeypatch.setattr("sklearn.neighbors.NearestNeighbors", Rounding)
     assert np.array_equal(nearest(queries, others), expected)
     assert np.array_equal(outlyingness(places), outlying)
     monkeypatch.setattr(nearest_module, "_BLOCK", 1)

@@ -14,9 +14,9 @@ from checks import Measured, record_run, records_of, repeatable, replay_run, sam
 from conftest import options_of
 
 import repsynth
-from repsynth.auditing.audit import audit, threshold_learnt, training_ratios
-from repsynth.auditing.bounds import Finding, bounds_of, claimed_mu
-from repsynth.auditing.targets import made_up_table, targets_of
+from repsynth.attacks.audit import audit, threshold_learnt, training_ratios
+from repsynth.attacks.statistics import Finding, bounds_of, claimed_mu
+from repsynth.attacks.targets import made_up_table, targets_of
 from repsynth.cli import main
 from repsynth.curator.dossier import dossier
 from repsynth.data.records import ALONE, UNITS, Records, Whose, join

@@ -13,7 +13,7 @@ from repsynth import datasets
 from repsynth.columns.cells import Bins
 from repsynth.columns.groups import Groups
 from repsynth.data.sources import open_source
-from repsynth.evaluation.matrix import is_number, numbers_of
+from repsynth.evaluation.points import is_number, numbers_of
 from repsynth.models.marginal.release import MarginalRelease
 from repsynth.models.statistics import LabelTables
 from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors

@@ -19,21 +19,20 @@ from browser import Browser, needs_axe, needs_browser
 from conftest import make_stays
 from made import NASTY, nasty_release, nasty_table, stays_release
 
-from repsynth import Release, datasets, risk
-from repsynth.attacks.exposure import BEST, REPS, UNIFORM, Exposure
+from repsynth import Release, datasets, evaluate, risk
+from repsynth.attacks.results import BEST, REPS, UNIFORM, Exposure
 from repsynth.cli import main
 from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import open_source
-from repsynth.errors import ConfigError
+from repsynth.errors import ConfigError, DataError
+from repsynth.evaluation.export import STAMP
 from repsynth.evaluation.inputs import Inputs
-from repsynth.evaluation.measures import STAMP
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.shown import at_most
-from repsynth.report.curator import OUTLIER_WEIGHTS, CuratorFacts, curator_facts
+from repsynth.report.curator import OUTLIER_WEIGHTS, Cells, CuratorFacts, columns_side_by_side, curator_facts
 from repsynth.report.page import CURATOR_STEPS, curator_page, public_page
-from repsynth.report.side_by_side import Cells, columns_side_by_side
 from repsynth.schema import Boolean, Category, Integer, Schema
 
 
@@ -78,7 +77,19 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def test_each_step_is_told_before_it_begins(sim: Made) -> None:
-    assert tuple(sim.steps) == CURATOR_STEPS
+    assert tuple(step.split(" (all")[0] for step in sim.steps) == CURATOR_STEPS
+
+
+def test_the_folder_of_an_evaluation_is_shown_instead_of_computed_again(sim: Made, tmp_path: Path) -> None:
+    holdout, steps = datasets.load("sim").table.slice(3000, 200), list[str]()
+    folder = tmp_path / "evaluation"
+    evaluate(sim.train, release=sim.folder, holdout=holdout, folder=folder)
+    facts, page = facts_and_page(sim.folder, sim.train, holdout, evaluation=folder, on_step=steps.append)
+    assert steps == ["reading", "losses", "drawing"]
+    assert page == sim.page.read_text(encoding="utf-8")
+    assert facts.measures == sim.facts.measures
+    with pytest.raises(DataError, match="other numbers of rows; give the tables of that evaluation"):
+        facts_and_page(sim.folder, sim.train.slice(1), holdout, evaluation=folder)
 
 
 def test_every_screen_says_that_it_is_private(sim: Made) -> None:
@@ -120,7 +131,7 @@ def test_real_and_synthetic_stand_beside_each_other_for_every_column(sim: Made) 
 
 
 def test_who_weighs_less_is_counted(sim: Made) -> None:
-    from repsynth.evaluation.matrix import records_of
+    from repsynth.evaluation.points import records_of
 
     records = records_of(sim.train, sim.release.schema)
     weight = sim.release.weights.of(sim.release.score.of(records)) / 4096

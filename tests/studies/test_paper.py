@@ -13,8 +13,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
-from repsynth.evaluation.matrix import Points
-from repsynth.evaluation.nearest import advantage_of, make_attacks, nearest
+from repsynth.evaluation.points import Points, advantage_of, make_attacks, nearest
 from repsynth.planning.plan import make_plan
 from studies.paper import STAMP, grid, literal, sound, study, summary, tabulate
 from studies.paper.__main__ import main

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.attacks.victims import half_of
+from repsynth.attacks.targets import half_of
 
 
 def likelihood_ratios(scores: Sequence[Floats], present: Bools, deciles: Ints) -> Floats:

@@ -22,7 +22,7 @@ from repsynth.cli import render
 from repsynth.data.sources import is_text_file, open_source
 from repsynth.data.write import Written, arrow_schema, check_table_path, write_table
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
-from repsynth.evaluation.written import evaluation_data
+from repsynth.evaluation.export import evaluation_data
 from repsynth.planning.settings import settings_to_toml
 from repsynth.planning.warnings import written_warnings
 from repsynth.privacy.budget import make_budget
@@ -293,6 +293,7 @@ def evaluate(options: given.Evaluate) -> Answer:
             release=options.release,
             label=options.label,
             folder=options.output,
+            skip=options.skip or (),
             read=options.read,
             on_step=bar.on_step,
         )
@@ -354,7 +355,7 @@ def report(options: given.Report) -> Answer:
 
     if options.curator:
         return _curator_page(options)
-    for name in options.given(("train", "holdout", "attack")):
+    for name in options.given(("train", "holdout", "attack", "evaluation")):
         raise ConfigError(f"--{name} is for the PRIVATE page alone; add --curator, or leave it out")
     _check_page(options.output)
     page, publishable = public_page(options.release), Release.load(options.release).publishable
@@ -385,6 +386,7 @@ def _curator_page(options: given.Report) -> Answer:
             train,
             holdout,
             options.attack,
+            options.evaluation,
             on_step=lambda step: bar.on_step(step, next(done), len(CURATOR_STEPS)),
         )
     last = "it is PRIVATE: for the curator only"

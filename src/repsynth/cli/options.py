@@ -270,6 +270,7 @@ class Report(Options, first="release", more=(_reading,)):
     train: _Train = None
     holdout: _Holdout = None
     attack: Annotated[Path | None, "also show the results of repsynth attack", "DIR"] = None
+    evaluation: Annotated[Path | None, "use the folder that repsynth evaluate wrote", "DIR"] = None
 
 
 class Explore(Options):
@@ -360,6 +361,7 @@ class Evaluate(Options, more=(_reading,)):
     schema: Annotated[Path | None, "schema.toml (default: the release's)"] = None
     release: Annotated[Path | None, "release folder; alone, it needs no table", "DIR"] = None
     label: Annotated[str | None, "the column to predict (default: the schema's label)"] = None
+    skip: Annotated[list[str] | None, "leave out a step; repeatable", "STEP"] = None
     output: Annotated[Path | None, "folder for all numbers; PRIVATE", "DIR"] = None
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from repsynth.auditing.bounds import DOUBTFUL, HOLDS, Finding, overall
+from repsynth.attacks.statistics import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.columns.cells import first_cells
 from repsynth.curator.check import ColumnCheck, TableCheck
@@ -19,8 +19,7 @@ from repsynth.curator.dossier import Summary
 from repsynth.curator.infer import Decision, Draft
 from repsynth.curator.private_schema import MeasuredDraft
 from repsynth.curator.profile import percent
-from repsynth.evaluation.measures import Measure, show
-from repsynth.evaluation.written import GROUP_HEADERS, group_row, measure_row
+from repsynth.evaluation.export import GROUP_HEADERS, Measure, group_row, measure_row, show
 from repsynth.knobs import knobs_of
 from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.plan import Plan
@@ -45,8 +44,8 @@ from repsynth.schema import Schema
 from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule
 
 if TYPE_CHECKING:  # these need scikit-learn
-    from repsynth.attacks.exposure import Exposure, Guess, Line
-    from repsynth.attacks.intervals import Estimate
+    from repsynth.attacks.results import Exposure, Guess, Line
+    from repsynth.attacks.statistics import Estimate
     from repsynth.evaluation.evaluate import Evaluation
 
 _MOST_COLUMNS, _MOST_GROUPS = 20, 12
@@ -801,7 +800,7 @@ def _print_groups(console: Console, found: "Evaluation") -> None:
 
 def exposure(console: Console, found: "Exposure", folder: Path) -> None:
     """Print who could be found, by whom, and whether that is more than guessing."""
-    from repsynth.attacks.exposure import ATTACKS
+    from repsynth.attacks.results import ATTACKS
 
     order = list(ATTACKS)
     lines = sorted(found.lines, key=lambda line: (order.index(line.attack), list(_METHODS).index(line.method)))

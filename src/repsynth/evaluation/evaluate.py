@@ -1,7 +1,8 @@
 """Compute every measure of a synthetic table. What cannot be measured is left out, with the reason."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Ints
 from repsynth.data.records import Records
+from repsynth.errors import ConfigError, DataError, shown
+from repsynth.evaluation.export import FILE, STAMP, STEPS, Measure, compared, mean
 from repsynth.evaluation.fidelity import (
     TRIPLES,
     by_original,
@@ -22,8 +25,7 @@ from repsynth.evaluation.fidelity import (
     range_coverage,
 )
 from repsynth.evaluation.inputs import Inputs
-from repsynth.evaluation.matrix import Fill, Points, points_of_records
-from repsynth.evaluation.measures import STAMP, STEPS, Measure, compared, mean
+from repsynth.evaluation.points import Fill, Points, points_of_records
 from repsynth.evaluation.prediction import (
     Classifier,
     Coefficient,
@@ -38,6 +40,8 @@ from repsynth.release.release import Release
 
 _MOST_LABELS = {"boosting": 10, "logistic regression": 50}
 """With more labels, these take too long."""
+
+_FIXED_SECONDS, _SECONDS_PER_CELL_AND_COLUMN = 5.0, 0.8e-7  # measured on tables of 36 columns
 
 _TOO_RARE = 1e-4
 """If this many misses of the 95 % intervals are less likely than that, the table is not the release's."""
@@ -68,10 +72,31 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         return next(measure for measure in self.measures if measure.name == name)
 
 
+def read_evaluation(folder: Path) -> Evaluation:
+    """Read an evaluation that `repsynth evaluate` wrote, without the part that follows from the release alone."""
+    try:
+        plain = msgspec.json.decode((folder / FILE).read_bytes())
+        plain["expected"] = None
+        for parts in [*plain["associations"].values(), *(measure["breakdown"] for measure in plain["measures"])]:
+            parts |= {name: math.nan for name, value in parts.items() if value is None}  # JSON has no NaN
+        return msgspec.convert(plain, Evaluation)
+    except (OSError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
+        raise DataError(
+            f"{shown(folder)}: holds no evaluation; run repsynth evaluate -o {shown(folder)} first"
+        ) from None
+
+
 def evaluate_tables(
-    inputs: Inputs, release: Release | None = None, on_step: Callable[[str], None] = lambda step: None
+    inputs: Inputs,
+    release: Release | None = None,
+    on_step: Callable[[str], None] = lambda step: None,
+    skip: Collection[str] = (),
 ) -> Evaluation:
-    work = _Work(inputs, on_step)
+    """Compute all measures, without the steps to `skip`. The first call of `on_step` estimates the time."""
+    unknown = sorted(set(skip) - set(STEPS))
+    if unknown:
+        raise ConfigError(f"there is no step '{unknown[0]}' to skip; choose from {', '.join(STEPS)}")
+    work = _Work(inputs, on_step, skip)
     # On a busy machine, several threads spin while they wait for each other and take many times as long.
     with threadpool_limits(1):
         measures = list(work.run())
@@ -130,11 +155,25 @@ def _first(names: list[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def estimated_time(tables: Sequence[Records], steps: int) -> str:
+    """Estimate how long so many steps take on one core.
+
+    >>> table = Records(rows=80_000, codes={str(k): np.zeros(0) for k in range(36)})
+    >>> estimated_time([table, table], len(STEPS)), estimated_time([table.take(np.arange(0))], 1)
+    ('about 22 s', 'a few seconds')
+    """
+    cells = sum(table.rows for table in tables) * max(len(table.codes) for table in tables) ** 2
+    seconds = (_FIXED_SECONDS + _SECONDS_PER_CELL_AND_COLUMN * cells) * steps / len(STEPS)
+    if seconds < 10:
+        return "a few seconds"
+    return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} minutes"
+
+
 class _Work:
     """Run the steps in order; each is announced before it starts."""
 
-    def __init__(self, inputs: Inputs, on_step: Callable[[str], None]) -> None:
-        self.inputs, self.on_step = inputs, on_step
+    def __init__(self, inputs: Inputs, on_step: Callable[[str], None], skip: Collection[str]) -> None:
+        self.inputs, self.on_step, self.skip = inputs, on_step, skip
         tables = {"training": inputs.train, "synthetic": inputs.synthetic, "holdout": inputs.holdout}
         self.tables: dict[str, Records] = {name: table for name, table in tables.items() if table is not None}
         self.left_out: dict[str, str] = {}
@@ -149,8 +188,13 @@ class _Work:
             self._distances, self._associations, self._coverage, self._logistic, self._boosting,
             self._coefficients, self._propensity, self._outliers, self._subgroups,
         )  # fmt: skip
+        estimate = f" (all steps: {estimated_time(list(self.tables.values()), len(parts) - len(self.skip))})"
         for step, part in zip(STEPS, parts, strict=True):
-            self.on_step(step)
+            if step in self.skip:
+                self.left_out[step] = "skipped, as asked"
+                continue
+            self.on_step(step + estimate)
+            estimate = ""
             yield from part()
 
     def _distances(self) -> Iterator[Measure]:

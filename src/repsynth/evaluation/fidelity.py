@@ -18,8 +18,8 @@ from scipy.stats.contingency import association
 from repsynth.arrays import Bools, Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.errors import DataError
-from repsynth.evaluation.matrix import is_number
-from repsynth.evaluation.measures import mean
+from repsynth.evaluation.export import mean
+from repsynth.evaluation.points import is_number
 from repsynth.schema import Discrete, Numeric, Schema
 
 CELLS = 20

@@ -17,7 +17,7 @@ from repsynth.data.records import MISSING, Records
 from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.fidelity import copied, fraction_repeated
-from repsynth.evaluation.matrix import is_number, records_of
+from repsynth.evaluation.points import is_number, records_of
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Numeric, Person, Schema, check_unit
 

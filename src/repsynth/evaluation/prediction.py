@@ -7,7 +7,7 @@
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,12 +18,14 @@ from sklearn.linear_model import LogisticRegression
 
 from repsynth.arrays import Floats, Ints
 from repsynth.data.records import Records, join
-from repsynth.evaluation.matrix import Fill, Points, Space, points_of_records
-from repsynth.evaluation.nearest import advantage_of
+from repsynth.evaluation.points import Fill, Points, Space, advantage_of, points_of_records
 from repsynth.schema import Schema
 
 MOST = 15_000
 """Records of each kind in a propensity; more hardly change it."""
+
+MOST_LEARNT = 30_000
+"""Records that a classifier is trained on; more hardly change it."""
 
 LEAST = 10
 """Records that a category needs in both tables; with fewer it joins the baseline of its column."""
@@ -35,15 +37,10 @@ _Z = 1.959964
 
 @dataclass(frozen=True)
 class Classifier:
-    """A fitted classifier, its space, and the coordinates that it uses (None: all)."""
+    """A fitted classifier, and how it places points."""
 
     model: Any
-    space: Space
-    used: Ints | None = None
-
-    def place(self, points: Points) -> Floats:
-        placed = self.space.place(points)
-        return placed if self.used is None else placed[:, self.used]
+    place: Callable[[Points], Floats]
 
     def scores(self, points: Points) -> Floats:
         """Return scores (records, labels seen in training): the higher, the more likely is the label."""
@@ -92,37 +89,34 @@ def auroc(labels: Ints, scores: Floats, seen: Ints) -> float:
 def fit_logistic(points: Points, space: Space | None = None) -> Classifier:
     """Fit a logistic regression in the given space; by default the points are standardised."""
     space = space or Space.of(points)
+    points = _some(points)
+    few = len(np.unique(points.labels)) == 2  # Newton's method solves for all labels at once
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        return Classifier(LogisticRegression(max_iter=300).fit(space.place(points), points.labels), space)
+        model = LogisticRegression(max_iter=300, solver="newton-cholesky" if few else "lbfgs")
+        return Classifier(model.fit(space.place(points), points.labels), space.place)
 
 
 def fit_boosting(points: Points) -> Classifier:
     """Fit gradient boosting, which also learns interactions of columns."""
-    space = Space.of(points)
-    placed = space.place(points)
-    used = _can_split(placed)
-    return Classifier(
-        HistGradientBoostingClassifier(random_state=0, min_samples_leaf=_LEAF).fit(placed[:, used], points.labels),
-        space,
-        used,
+    points = _some(points)
+    categorical = np.arange(points.numbers.shape[1] + points.codes.shape[1]) >= points.numbers.shape[1]
+    model = HistGradientBoostingClassifier(
+        random_state=0, min_samples_leaf=_LEAF, categorical_features=categorical
     )
+    return Classifier(model.fit(_columns(points), points.labels), _columns)
 
 
-def _can_split(placed: Floats) -> Ints:
-    """Return the coordinates that can split the records into two leaves, at least one.
+def _columns(points: Points) -> Floats:
+    """Return numbers and codes side by side; a missing category is NaN."""
+    return np.hstack([points.numbers, np.where(points.codes >= 0, points.codes, np.nan)])
 
-    Among thousands of categories these are few. Trees cannot use the others.
 
-    >>> _can_split(np.repeat([[0.0, 0.0], [0.0, 1.0]], 20, axis=0)).tolist()
-    [1]
-    """
-    if len(placed) < 2 * _LEAF:
-        return np.arange(1)
-    ordered = np.partition(placed, (_LEAF - 1, len(placed) - _LEAF), axis=0)
-    found = np.flatnonzero(ordered[_LEAF - 1] < ordered[len(placed) - _LEAF])
-    return found if len(found) else np.arange(1)
+def _some(points: Points) -> Points:
+    """Return evenly spaced records, at most `MOST_LEARNT`."""
+    count = min(len(points), MOST_LEARNT)
+    return points.take(np.arange(count) * len(points) // count)
 
 
 class Propensity(NamedTuple):
@@ -206,7 +200,7 @@ def compare_coefficients(
     points = [
         points_of_records(records, schema, fill, np.zeros(records.rows, int)) for records in (real, synthetic)
     ]
-    terms, designs = _designs(points[0], points[1], fill.names(schema), schema)
+    terms, designs = _designs(points[0], points[1], fill, schema)
     (one, one_error), (two, two_error) = (fit_newton(x, y) for x, y in zip(designs, label, strict=True))
     return [
         Coefficient(*found)
@@ -214,12 +208,10 @@ def compare_coefficients(
     ]
 
 
-def _designs(
-    real: Points, synthetic: Points, names: tuple[tuple[str, ...], tuple[str, ...]], schema: Schema
-) -> tuple[list[str], list[Floats]]:
+def _designs(real: Points, synthetic: Points, fill: Fill, schema: Schema) -> tuple[list[str], list[Floats]]:
     """Return the terms, the constant first, and the design matrix of each table."""
     centre, scale = real.numbers.mean(axis=0), real.numbers.std(axis=0)
-    values = {column.name: column.values for column in schema.discrete}
+    names, values = fill.names(schema), {column.name: fill.values(column) for column in schema.discrete}
     terms, parts = ["(constant)"], [[np.ones((len(p), 1))] for p in (real, synthetic)]
     for j, name in enumerate(names[0]):
         if scale[j] > 1e-9 and synthetic.numbers[:, j].std() > 1e-9:

@@ -13,8 +13,7 @@ import numpy as np
 from repsynth.arrays import Bools, Floats
 from repsynth.data.records import Records
 from repsynth.evaluation.fidelity import measure_distances
-from repsynth.evaluation.matrix import Points, Space
-from repsynth.evaluation.nearest import DECILES, deciles_of, outlyingness
+from repsynth.evaluation.points import DECILES, Points, Space, deciles_of, outlyingness
 from repsynth.evaluation.prediction import Classifier
 from repsynth.privacy.shown import fixed_at_most
 from repsynth.schema import Schema

@@ -1,10 +1,13 @@
 """The facts and charts of the curator's page: what was lost, by whom, and who could be found.
 
 PRIVATE: computed from the training data; nothing of it goes into the public page.
+
+Draw real against synthetic: each column, and the most associated pairs of columns. PRIVATE.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +16,21 @@ import numpy as np
 
 import repsynth
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.attacks.exposure import BEST, REPS, UNIFORM, Exposure
+from repsynth.attacks.results import BEST, REPS, UNIFORM, Exposure
 from repsynth.curator.dossier import dossier
+from repsynth.data.records import MISSING, Records
 from repsynth.errors import DataError, shown
-from repsynth.evaluation.evaluate import evaluate_tables
+from repsynth.evaluation.evaluate import Evaluation, evaluate_tables, read_evaluation
+from repsynth.evaluation.export import GROUP_HEADERS, MEASURE_HEADERS, STAMP, group_row, measure_row
+from repsynth.evaluation.fidelity import Grid
 from repsynth.evaluation.inputs import Inputs
-from repsynth.evaluation.matrix import Fill, Space, points_of_records
-from repsynth.evaluation.measures import STAMP
-from repsynth.evaluation.nearest import DECILES, deciles_of, outlyingness
+from repsynth.evaluation.points import DECILES, Fill, Space, deciles_of, outlyingness, points_of_records
 from repsynth.evaluation.subgroups import LEAST, MOST_NEIGHBOURS, MOST_VALUES
-from repsynth.evaluation.written import GROUP_HEADERS, MEASURE_HEADERS, group_row, measure_row
 from repsynth.privacy.shown import at_most, percent_at_least, percent_at_most
+from repsynth.release.expected import value_name
 from repsynth.release.release import Release
-from repsynth.report.charts import BLUE, ORANGE, Chart, Line, Row, dots, lines
-from repsynth.report.side_by_side import Cells, columns_side_by_side, pairs_side_by_side
+from repsynth.report.charts import BLUE, ORANGE, Chart, Line, Row, dots, heat, lines
+from repsynth.schema import Discrete, Numeric
 from repsynth.scoring.weights import FULL, Targeted, make_weights
 
 OUTLIER_WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -75,12 +79,16 @@ def curator_facts(
     train: Any,
     holdout: Any = None,
     attack: Path | None = None,
+    evaluated: Path | None = None,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> CuratorFacts:
     exposure = None if attack is None else read_exposure(attack)
     on_step("reading")
     inputs = Inputs.open(train, release.sample(seed=0), holdout, release.schema)  # the same rows whenever asked
-    evaluation = evaluate_tables(inputs, release, on_step)
+    if evaluated is None:
+        evaluation = evaluate_tables(inputs, release, on_step)
+    else:
+        evaluation = _read_evaluation(evaluated, inputs)
     on_step("losses")
     whole = RecordLosses.of(release, train)
     losses = whole if inputs.kept is None else whole.take(inputs.kept)
@@ -100,7 +108,7 @@ def curator_facts(
             "What the synthetic table is good for", MEASURE_HEADERS, tuple(map(measure_row, evaluation.measures))
         ),
         left_out=evaluation.left_out,
-        columns=columns_side_by_side(inputs, found["one-way distance"]),
+        columns=columns_side_by_side(inputs, found.get("one-way distance", {})),
         pairs=pairs_side_by_side(inputs, evaluation.associations, found.get("two-way distance", {})),
         subgroups=Table(
             "Who pays", GROUP_HEADERS, tuple(map(group_row, [*evaluation.deciles, *evaluation.subgroups]))
@@ -124,6 +132,18 @@ def read_exposure(folder: Path) -> Exposure:
         raise DataError(
             f"{shown(folder)}: holds no result of an attack; run repsynth attack -o {shown(folder)} to its end"
         ) from None
+
+
+def _read_evaluation(folder: Path, inputs: Inputs) -> Evaluation:
+    """Read the folder of an evaluation of these tables."""
+    evaluation = read_evaluation(folder)
+    rows = {"training": inputs.train.rows, "synthetic": inputs.synthetic.rows}
+    rows |= {"holdout": inputs.holdout.rows} if inputs.holdout else {}
+    if evaluation.rows != rows:
+        raise DataError(
+            f"{shown(folder)}: evaluates tables with other numbers of rows; give the tables of that evaluation"
+        )
+    return evaluation
 
 
 def _differences(exposure: Exposure, release: Release, targets: int) -> list[str]:
@@ -352,3 +372,166 @@ def _costs(release: Release, inputs: Inputs) -> Chart:
         at=[(release.privacy.outlier_epsilon, "this release")],
         percent=True,
     )
+
+
+CELLS = 12  # values and ranges of a column; rarer values are merged
+FEW_CELLS = 6  # the same in a table of two columns
+PAIRS = 8
+_OWN = 0.1  # a number that this fraction of the records has gets its own cell
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The names of the values and ranges of a column, and the cell of each record."""
+
+    names: tuple[str, ...]
+    real: Ints
+    synthetic: Ints
+
+    @classmethod
+    def of(cls, column: Discrete | Numeric, real: Records, synthetic: Records, most: int = CELLS) -> "Cells":
+        codes = [records.codes[column.name] for records in (real, synthetic)]
+        names, (a, b) = (
+            _numbers(column, codes, most) if isinstance(column, Numeric) else _values(column, codes, most)
+        )
+        there = np.flatnonzero(np.bincount(np.concatenate([a, b]), minlength=len(names)))
+        place = np.zeros(len(names), dtype=np.int64)
+        place[there] = np.arange(len(there))
+        return cls(tuple(names[i] for i in there), place[a], place[b])
+
+    def fractions(self) -> tuple[Floats, Floats]:
+        """Return the fractions of the real and of the synthetic records in each cell."""
+        size = len(self.names)
+        real, made = (np.bincount(cells, minlength=size) / len(cells) for cells in (self.real, self.synthetic))
+        return real, made
+
+    def moved(self, weights: Floats) -> float:
+        """Return the total variation distance of the weighted from the unweighted real records."""
+        if not weights.any():
+            return 1.0
+        weighted = np.bincount(self.real, weights, minlength=len(self.names)) / weights.sum()
+        return float(np.abs(weighted - self.fractions()[0]).sum() / 2)
+
+
+def _values(column: Discrete, codes: Sequence[Ints], most: int) -> tuple[list[str], list[Ints]]:
+    """Return cells for the most frequent values, for all others, and for missing."""
+    counts = np.bincount(codes[0][codes[0] != MISSING], minlength=column.size)
+    shown = np.argsort(-counts, kind="stable")[: most - 1 if column.size > most else most]
+    place = np.full(column.size + 1, len(shown), dtype=np.int64)
+    place[shown] = np.arange(len(shown))
+    place[-1] = len(shown) + 1  # what MISSING picks
+    others = "all others" if column.size > most else ""
+    return [*(column.values[i] for i in shown), others, "missing"], [place[each] for each in codes]
+
+
+def _numbers(column: Numeric, codes: Sequence[Ints], most: int) -> tuple[list[str], list[Ints]]:
+    """Return cells for frequent numbers, ranges of equally many real records, special codes and missing."""
+    numbers = codes[0][(codes[0] != MISSING) & (codes[0] <= column.steps)]
+    values, counts = np.unique(numbers, return_counts=True)
+    frequent = np.argsort(-counts, kind="stable")[: most // 3]
+    own = np.sort(values[frequent[counts[frequent] >= _OWN * len(codes[0])]])
+    rest = numbers[~np.isin(numbers, own)]
+    ranges = most - len(own)
+    levels = np.arange(1, ranges) / ranges
+    ends = np.unique(np.quantile(rest, levels, method="inverted_cdf")).astype(np.int64) if len(rest) else own[:0]
+    grid = Grid(column.steps, own, ends)
+    # The cells of the grid are missing, own values, ranges and special codes; order them by their start.
+    starts = [-1, *own.tolist(), *(e + 1 for e in [-1, *ends.tolist()])]
+    last = [*ends.tolist(), column.steps]
+    names = ["missing", *(value_name(column, position) for position in own.tolist())]
+    alone = set(own.tolist())
+    names += [_range(column, first, end, alone) for first, end in zip(starts[1 + len(own) :], last, strict=True)]
+    order = [
+        *(1 + np.argsort(np.array(starts[1:]), kind="stable")),
+        *range(len(names), len(names) + len(column.special)),
+        0,
+    ]
+    place = np.empty(len(order), dtype=np.int64)
+    place[np.array(order)] = np.arange(len(order))
+    names += column.special
+    return [names[i] for i in order], [place[grid.of(each)] for each in codes]
+
+
+def _range(column: Numeric, first: int, last: int, alone: set[int]) -> str:
+    """Name a range without the numbers at its ends that have their own cell."""
+    while first < last and first in alone:
+        first += 1
+    while first < last and last in alone:
+        last -= 1
+    one, other = value_name(column, first), value_name(column, last)
+    return one if first == last else f"{one} to {other}"
+
+
+def columns_side_by_side(inputs: Inputs, distances: dict[str, float]) -> list[Chart]:
+    """Draw each column, the one with the largest distance first."""
+    order = sorted(inputs.schema.learned, key=lambda column: -distances[column.name])
+    return [_column(column, inputs, distances[column.name]) for column in order]
+
+
+def _column(column: Discrete | Numeric, inputs: Inputs, distance: float) -> Chart:
+    cells = Cells.of(column, inputs.train, inputs.synthetic)
+    real, made = cells.fractions()
+    chance = 1.96 * np.sqrt(real * (1 - real) * (1 / len(cells.real) + 1 / len(cells.synthetic)))
+    worst = int(np.argmax(np.abs(real - made)))
+    return dots(
+        column.name,
+        f"{distance:.1%} of the rows would have to change. Farthest: {cells.names[worst]}, {real[worst]:.1%} of "
+        f"the real and {made[worst]:.1%} of the synthetic rows.",
+        ("value or range", "real", "synthetic"),
+        [(n, f"{r:.2%}", f"{m:.2%}") for n, r, m in zip(cells.names, real, made, strict=True)],
+        names=cells.names,
+        values=real.tolist(),
+        others=made.tolist(),
+        called=("real", "synthetic"),
+        low=(real - chance).tolist(),
+        high=(real + chance).tolist(),
+        axis="part of the rows; grey: what chance alone explains",
+    )
+
+
+def pairs_side_by_side(
+    inputs: Inputs, associations: dict[str, dict[str, float]], distances: dict[str, float]
+) -> list[Chart]:
+    """Draw the pairs of columns with the strongest association in the real table."""
+    pairs = {f"{a.name} × {b.name}": (a, b) for a, b in combinations(inputs.schema.learned, 2)}
+    known = {name: value for name, value in associations["real"].items() if not np.isnan(value)}
+    strongest = sorted(known, key=lambda name: -abs(known[name]))[:PAIRS]
+    return [
+        _pair(name, *pairs[name], inputs, (known[name], associations["synthetic"][name]), distances[name])
+        for name in strongest
+    ]
+
+
+def _pair(
+    name: str,
+    one: Discrete | Numeric,
+    two: Discrete | Numeric,
+    inputs: Inputs,
+    association: tuple[float, float],
+    distance: float,
+) -> Chart:
+    up, across = (Cells.of(column, inputs.train, inputs.synthetic, FEW_CELLS) for column in (one, two))
+    real, made = (
+        _crossed(a, b, len(up.names), len(across.names))
+        for a, b in ((up.real, across.real), (up.synthetic, across.synthetic))
+    )
+    kept = "cannot be told" if np.isnan(association[1]) else f"{association[1]:.2f}"
+    return heat(
+        name,
+        f"Association {association[0]:.2f} in the real table, {kept} in the synthetic one; {distance:.1%} of the "
+        "rows would have to change. Darker: more rows.",
+        ("values", "real", "synthetic"),
+        [
+            (f"{a} and {b}", f"{real[i, j]:.2%}", f"{made[i, j]:.2%}")
+            for i, a in enumerate(up.names)
+            for j, b in enumerate(across.names)
+        ],
+        across=across.names,
+        up=up.names,
+        panels=[("real", real.tolist()), ("synthetic", made.tolist())],
+    )
+
+
+def _crossed(one: Ints, two: Ints, rows: int, columns: int) -> Floats:
+    counts = np.bincount(one * columns + two, minlength=rows * columns).reshape(rows, columns)
+    return np.asarray(counts / max(len(one), 1))

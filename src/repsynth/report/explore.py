@@ -1,302 +1,299 @@
-"""What the page for choosing a plan needs: shares, sensitivities and from where on rules change, as plain data.
+"""Compute the plans that the page of `repsynth explore` shows, at stops of ε, δ, records, model and weight.
 
-`pages/explore.js` plans with it as `make_plan` does. No rule is written twice: the page has closed forms, and
-tables that were made here by asking the rules themselves. Nothing of it touches data.
+The page looks plans up and computes no bound. Nothing here touches data.
 """
 
-import dataclasses
-import math
 from collections import defaultdict
-from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
+from repsynth.arrays import Floats
 from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.columns.cells import how_many_cells, public_cells
 from repsynth.errors import ConfigError
+from repsynth.mechanism.meter import sigma_for
 from repsynth.models.base import Model
+from repsynth.models.naive_bayes import NaiveBayes
 from repsynth.models.network import Autoregressive
 from repsynth.models.registry import MODELS
-from repsynth.planning.plan import Plan, default_model, make_charges
+from repsynth.planning.plan import Plan, default_model, default_weights, make_charges, make_plan
 from repsynth.planning.settings import Settings, settings_to_toml
-from repsynth.planning.warnings import csv_warnings, fewest, plan_warnings
-from repsynth.privacy.budget import Budget
+from repsynth.planning.warnings import csv_warnings, plan_warnings
+from repsynth.privacy.budget import make_budget
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import LEAST_DELTA
-from repsynth.privacy.shown import at_least
+from repsynth.privacy.shown import at_least, at_most, fixed_at_most
 from repsynth.release.describe import purpose
+from repsynth.release.expected import Z
 from repsynth.release.release import Release
-from repsynth.schema import Category, Numeric, Schema
-from repsynth.scoring.stage import COUNT, SCORES, look_sensitivity, look_shares
+from repsynth.schema import Numeric, Schema
+from repsynth.scoring.stage import COUNT
 from repsynth.scoring.weights import Rule, Targeted, Uniform
 
-_SMALL_MU = 2.0**-20
-"""Rules of a table's size compare records times μ: with so small a μ, whole records tell it to a millionth."""
+EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
+DELTAS = (1e-9, 1e-6)
+ROWS = (100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
+FRACTIONS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+CURVE = tuple(k / 8 for k in range(9))
+"""The weights at which the page draws the loss."""
 
 _START_ROWS = 10_000
-_MOST_ROWS = 2**40
-_MOST_SIGNAL = 2.0**20
+_NOT_COMPUTED = (
+    "the account of a training takes minutes and was computed beforehand for default settings only; "
+    "repsynth plan computes it for others"
+)
+
+
+@dataclass(frozen=True)
+class Stops:
+    """The values that each setting can take; those of a release are among them."""
+
+    epsilons: tuple[float, ...] = EPSILONS
+    deltas: tuple[float, ...] = DELTAS
+    rows: tuple[int, ...] = ROWS
+    fractions: tuple[float, ...] = FRACTIONS
+    rules: tuple[Rule, ...] = (Uniform(), *map(Targeted, WEIGHTS))
+
+    def including(self, start: "Start") -> "Stops":
+        rules = self.rules if start.rule in self.rules else (*self.rules, start.rule)
+        return Stops(
+            tuple(sorted({*self.epsilons, start.epsilon})),
+            tuple(sorted({*self.deltas, start.delta})),
+            tuple(sorted({*self.rows, start.rows})),
+            tuple(sorted({*self.fractions, start.fraction})),
+            tuple(sorted(rules, key=lambda rule: (rule.uses_threshold, rule.name, weight_at_threshold(rule)))),
+        )
+
+
+@dataclass(frozen=True)
+class Start:
+    """The settings at which the page opens."""
+
+    epsilon: float
+    delta: float
+    rows: int
+    fraction: float
+    rule: Rule
+    model: str
+    public: bool
 
 
 def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, Any]:
-    """All that the page works with; with a release, it starts there.
+    """Return all that the page shows, as plain data; with a release, the page opens at its settings.
 
     >>> from repsynth.schema import Boolean
-    >>> facts = explore_facts(Schema(columns=(Boolean(name="smoker"), Boolean(name="owner")), label="owner"))
-    >>> sorted(facts["models"]), facts["start"]["epsilon"]
-    (['aim', 'autoregressive', 'mst', 'naive-bayes'], 1.0)
+    >>> schema = Schema(columns=(Boolean(name="smoker"), Boolean(name="owner")), one_row_per_person=True)
+    >>> facts = explore_facts(schema)
+    >>> sorted(facts["models"]), facts["models"]["mst"]["plans"]["1 1e-09 0 1"]["epsilon"]
+    (['aim', 'autoregressive', 'mst', 'naive-bayes'], '1')
     """
-    _check_confirmed(schema)
-    settings = _settings(release)
-    models = {name: _instance(name, settings) for name in MODELS}
-    rules: list[Rule] = [Targeted(), Uniform()]
-    if settings.weights and settings.weights.name not in {rule.name for rule in rules}:
-        rules.append(settings.weights)
-    return {
-        "columns": [_column(column) for column in schema.learned],
-        "learned": len(schema.learned),
-        "person": _person(schema),
-        "shares": {
-            "score": settings.score_share,
-            COUNT: settings.count_share,
-            SCORES: settings.threshold_share,
-        },
-        "purposes": {
-            name: purpose(name, model) for model in models.values() for name in _names(schema, model, settings)
-        },
-        "looks": _looks(schema),
-        "scorer": _scorer(schema, settings),
-        "models": {name: _model(schema, settings, model) for name, model in models.items()},
-        "rules": {rule.name: {"threshold": rule.uses_threshold, "at": _at_threshold(rule)} for rule in rules},
-        "bins": _bins(schema),
-        "csv": list(csv_warnings(schema)),
-        "toml": _toml(settings, models, rules),
-        "start": _start(schema, settings, release),
-        "release": None if release is None else _released(schema, release),
-    }
-
-
-def _check_confirmed(schema: Schema) -> None:
-    """Refuse a draft: what stands in it was read from the data, and the page may be handed on."""
     if not schema.confirmed:
         raise ConfigError(
             "the schema is an unconfirmed draft: its bounds and categories were read from the data, and the page "
             "would show them; check or replace each of them, then set confirmed = true"
         )
+    settings = Settings.of(epsilon=1.0) if release is None else release.plan.settings
+    settings = msgspec.structs.replace(settings, mu=None, rho=None, max_lost_mass=None, outlier_epsilon=None)
+    start = _start(schema, settings, release)
+    stops = Stops().including(start)
+    made = _Plans(schema, settings, stops)
+    models = {name: made.of(made.model(name)) for name in MODELS}
+    return {
+        "stops": {
+            "epsilon": stops.epsilons,
+            "delta": stops.deltas,
+            "rows": stops.rows,
+            "fraction": stops.fractions,
+        },
+        "rules": [
+            {"name": rule.name, "weight": weight_at_threshold(rule), "scored": rule.uses_threshold}
+            for rule in stops.rules
+        ],
+        "start": {
+            "epsilon": start.epsilon,
+            "delta": start.delta,
+            "rows": start.rows,
+            "fraction": start.fraction,
+            "rule": stops.rules.index(start.rule),
+            "model": start.model,
+            "public": start.public,
+        },
+        "curve": CURVE,
+        "several": schema.person is not None,
+        "models": models,
+        "texts": list(made.texts),
+        "csv": list(csv_warnings(schema)),
+        "columns": [{"name": column.name, "cells": made.cells(column)} for column in schema.learned],
+        "z": Z,
+        "toml": {name: [made.toml(name, rule) for rule in stops.rules] for name in MODELS},
+        "release": None if release is None else _released(schema, release),
+    }
 
 
-def _settings(release: Release | None) -> Settings:
-    """Those of the release, without what depends on more than a plan."""
+def weight_at_threshold(rule: Rule) -> float:
+    """Return the largest weight above the threshold; 1 for a rule without one."""
+    return float(rule.weight(np.array([1e-9]), 1.0)[0]) if rule.uses_threshold else 1.0
+
+
+@dataclass
+class _Plans:
+    """Plans at all stops. Warnings and descriptions are kept once, in `texts`."""
+
+    schema: Schema
+    settings: Settings
+    stops: Stops
+    texts: dict[str, int] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    """The numbers of cells that numeric columns get in some plan."""
+
+    def model(self, name: str) -> Model:
+        given = self.settings.model
+        return given if given is not None and given.name == name else MODELS[name]()
+
+    def of(self, model: Model) -> dict[str, Any]:
+        """Return each plan by "ε δ public scored", or why there is none."""
+        plans: dict[str, Any] = {}
+        for epsilon, delta, public, scored in product(self.stops.epsilons, self.stops.deltas, (0, 1), (0, 1)):
+            settings = msgspec.structs.replace(
+                self.settings,
+                epsilon=epsilon,
+                delta=delta,
+                public_rows=_START_ROWS if public else None,
+                model=model,
+                weights=Targeted() if scored else Uniform(),
+            )
+            key = f"{epsilon:g} {delta:g} {public} {scored}"
+            try:
+                plans[key] = self._trained(settings) if model.rounds() else self._gaussian(settings)
+            except ConfigError as error:
+                plans[key] = self._text(str(error))
+        return {"trained": model.rounds() is not None, "plans": plans}
+
+    def _gaussian(self, settings: Settings) -> dict[str, Any]:
+        plan, delta = make_plan(self.schema, settings), settings.delta or 0.0
+        loss = plan.whole_loss
+        weights = np.array([*CURVE, *map(weight_at_threshold, self.stops.rules)])
+        squares = sum(charge.mu**2 for charge in plan.charges.values())
+        parts = [f"{100 * charge.mu**2 / squares:.1f}" for charge in plan.charges.values()]
+        return self._shown(plan, loss.epsilon_at(weights, delta), float(loss.advantage_at(1.0)), parts)
+
+    def _trained(self, settings: Settings) -> dict[str, Any]:
+        """Look a training up in the grid: its account has no closed form."""
+        model, delta = settings.model, settings.delta or 0.0
+        assert isinstance(model, Autoregressive)
+        grid = _grid_for(settings, model)
+        if grid is None or settings.epsilon not in grid["epsilons"] or delta not in grid["deltas"]:
+            raise ConfigError(_NOT_COMPUTED)
+        make_plan(self.schema, msgspec.structs.replace(settings, model=NaiveBayes()))  # makes the common checks
+        key = f"{settings.public_rows is None:d}{settings.weights == Targeted():d} {delta:g}"
+        point = grid["points"][key][grid["epsilons"].index(settings.epsilon)]
+        budget = make_budget(epsilon=settings.epsilon, delta=delta)
+        rule = settings.weights
+        assert rule is not None
+        model.check(self.schema, settings.max_model_mb)
+        rounds = model.rounds()
+        rows = self.schema.rows_per_person
+        plan = Plan(
+            schema=self.schema,
+            settings=settings,
+            budget=budget,
+            charges=make_charges(self.schema, settings, budget),
+            rule=rule,
+            ceiling=1.0,
+            training=msgspec.structs.replace(
+                rounds, sensitivity=rounds.sensitivity * rows, sigma=rounds.sensitivity * rows * point["noise"]
+            ),
+        )
+        before = Loss.of(plan.charges.values()).after(Loss.of_schema(self.schema), delta)
+        floor = float(before.epsilon_at(0.0, delta))
+        weights = np.array([*CURVE, *map(weight_at_threshold, self.stops.rules)])
+        # Without a threshold everybody has weight 1. Otherwise take the next larger weight of the grid.
+        at = grid["weights"] if len(point["epsilons"]) > 1 else [1.0]
+        losses = np.minimum(point["epsilons"], budget.epsilon)
+        found = losses[np.minimum(np.searchsorted(at, weights - 1e-9), len(at) - 1)]
+        found = np.where(weights == 0, floor, found)
+        parts = [at_most(float(Loss.of([charge]).epsilon(delta)), 3) for charge in plan.charges.values()]
+        return self._shown(plan, found, min(point["advantages"][-1] + before.failure, 1.0), parts)
+
+    def _shown(self, plan: Plan, epsilons: Floats, advantage: float, parts: list[str]) -> dict[str, Any]:
+        persons = self.schema.rows_per_person
+        coarse = sigma_for(persons * len(self.schema.learned) ** 0.5, plan.charges[COARSE].mu)
+        count = sigma_for(persons, plan.charges[COUNT].mu) if COUNT in plan.charges else 0.0
+        steps = [how_many_cells(rows, coarse) for rows in self.stops.rows]
+        return {
+            "epsilon": at_most(plan.budget.epsilon),
+            "right": fixed_at_most(50 + 50 * advantage, 1),
+            "losses": [at_most(float(epsilon), 3) for epsilon in epsilons],
+            "charges": [
+                [
+                    self._text(f"{name}: {what}" if (what := purpose(name, plan.model)) else name),
+                    *(part, int(charge.weighted)),
+                ]
+                for (name, charge), part in zip(plan.charges.items(), parts, strict=True)
+            ],
+            "noise": [coarse, count],
+            "cells": [self.counts.setdefault(count, len(self.counts)) for count in steps],
+            "warnings": [self._warnings(plan, rows) for rows in self.stops.rows],
+        }
+
+    def _warnings(self, plan: Plan, rows: int) -> list[int]:
+        return [self._text(text) for text in plan_warnings(plan, rows)]
+
+    def _text(self, text: str) -> int:
+        return self.texts.setdefault(text, len(self.texts))
+
+    def cells(self, column: Any) -> list[int]:
+        """Return how many cells a column has, in the order of `counts`; one number where they are equal."""
+        if isinstance(column, Numeric):
+            found = [public_cells(column, count).values for count in self.counts]
+            return found if len(set(found)) > 1 else found[:1]
+        return [column.size]
+
+    def toml(self, name: str, rule: Rule) -> str:
+        """Return a plan.toml in which the page replaces ε, δ, the number of rows and the fraction."""
+        model = self.model(name)
+        return settings_to_toml(
+            msgspec.structs.replace(
+                self.settings, epsilon=1.0, delta=1e-9, public_rows=1, weights=rule, model=model
+            )
+        )
+
+
+def _start(schema: Schema, settings: Settings, release: Release | None) -> Start:
+    model = (settings.model or default_model(schema)).name
     if release is None:
-        return Settings.of(epsilon=1.0)
-    return replace(release.plan.settings, max_lost_mass=None)
-
-
-def _instance(name: str, settings: Settings) -> Model:
-    given = settings.model
-    return given if given is not None and given.name == name else MODELS[name]()
-
-
-def _column(column: Any) -> dict[str, Any]:
-    size = column.size if isinstance(column, Category) else None
-    return {"name": column.name, "size": size, "fewest": fewest(column) if isinstance(column, Category) else None}
-
-
-def _person(schema: Schema) -> dict[str, Any]:
-    """How many rows of a person count, by which all noise grows; and what the ids take of δ."""
-    several = schema.person is not None
-    return {
-        "several": several,
-        "rows": schema.rows_per_person,
-        "failure": Loss.of_schema(schema).failure if several else 0.0,
-        "least_delta": LEAST_DELTA if several else 0.0,
-    }
-
-
-def _names(schema: Schema, model: Model, settings: Settings) -> list[str]:
-    """Of everything that a plan may measure."""
-    rounds = model.rounds()
-    stage_one = [COUNT, COARSE, *settings.scorer.shares(schema), SCORES, *look_shares(schema)]
-    return [*stage_one, *(share.name for share in model.shares(schema)), *([rounds.name] if rounds else [])]
-
-
-def _looks(schema: Schema) -> list[dict[str, Any]]:
-    sensitivity = look_sensitivity(schema)
-    return [
-        {"name": name, "share": share, "sensitivity": sensitivity, "weighted": True}
-        for name, share in look_shares(schema).items()
-    ]
-
-
-def _scorer(schema: Schema, settings: Settings) -> dict[str, Any]:
-    scorer = settings.scorer
-    return {
-        "parts": [
-            {
-                "name": name,
-                "share": share,
-                "sensitivity": scorer.sensitivity(schema, name),
-                "choice": name in scorer.choices,
-            }
-            for name, share in scorer.shares(schema).items()
-        ],
-    }
-
-
-def _least(worthwhile: Callable[[int], bool]) -> float:
-    """Records times μ from which on something is worthwhile."""
-    return 0.0 if worthwhile(1) else first_true(worthwhile, _MOST_ROWS) * _SMALL_MU
-
-
-def _model(schema: Schema, settings: Settings, model: Model) -> dict[str, Any]:
-    shares = model.shares(schema)
-    whole = math.fsum(share.share for share in shares)
-    found: dict[str, Any] = {
-        "score_share": model.score_share,
-        "parts": [
-            {
-                "name": share.name,
-                "share": share.share / whole,
-                "sensitivity": model.sensitivity(schema, share.name),
-                "choice": share.choice,
-                "weighted": share.weighted,
-            }
-            for share in shares
-        ],
-        "training": None if (rounds := model.rounds()) is None else rounds.name,
-        "refused": None,
-        "cautions": [],
-        "noisy": None,
-        "grid": _grid_for(settings, model) if isinstance(model, Autoregressive) else None,
-    }
-    try:
-        model.check(schema, settings.max_model_mb)
-        plan = _tiny_plan(schema, settings, model)
-    except ConfigError as error:
-        return found | {"refused": str(error)}
-    found["cautions"] = list(plan_warnings(plan, None))
-    return found | {"noisy": _noisy(plan)}
-
-
-def _tiny_plan(schema: Schema, settings: Settings, model: Model) -> Plan:
-    """A plan to ask the model with; a training in it has far too much noise."""
-    named = replace(settings, model=model, weights=Uniform(), outlier_epsilon=None, score_share=None)
-    budget = Budget.gaussian(mu=_SMALL_MU, delta=1e-9)
-    plan = Plan(
-        schema=schema,
-        settings=named,
-        budget=budget,
-        charges=make_charges(schema, named, budget),
-        rule=Uniform(),
-        ceiling=1.0,
+        budget = make_budget(epsilon=1.0, delta=DELTAS[0])
+        rule: Rule = default_weights(schema, settings, budget)
+        return Start(1.0, DELTAS[0], _START_ROWS, settings.outlier_fraction, rule, model, False)
+    asked, privacy = release.plan.settings, release.privacy
+    rule = asked.weights or Targeted()
+    if asked.outlier_epsilon is not None or release.plan.max_lost_mass is not None:
+        rule = Targeted(round(privacy.outlier_weight, 3))
+    return Start(
+        float(at_least(release.plan.budget.epsilon)) if asked.epsilon is None else asked.epsilon,
+        privacy.delta,
+        max(1, round(release.rows)),
+        asked.outlier_fraction,
+        rule,
+        model,
+        asked.public_rows is not None and schema.rows_per_person == 1,
     )
-    rounds = model.rounds()
-    if rounds is None:
-        return plan
-    return dataclasses.replace(plan, training=replace(rounds, sigma=rounds.sensitivity * 1e6))
-
-
-def _noisy(plan: Plan) -> dict[str, Any] | None:
-    """What the model says of too small a table, and from how many records times μ on it no longer does; of a
-    training the grid knows that."""
-    said = plan.model.resources(plan, 1).warnings
-    if not said:
-        return None
-    if plan.training is not None:
-        return {"texts": list(said), "least": None}
-    return {"texts": list(said), "least": _least(lambda rows: not plan.model.resources(plan, rows).warnings)}
-
-
-def _at_threshold(rule: Rule) -> float:
-    """The weight just above the threshold: the largest one there."""
-    return float(rule.weight(np.array([1e-9]), 1.0)[0])
-
-
-def _bins(schema: Schema) -> dict[str, Any]:
-    """How many cells the coarse histogram of a column has, by records over noise: the steps of the rule, and what
-    each makes of a numeric column."""
-    steps = _steps(lambda signal: how_many_cells(signal, 1.0))
-    return {
-        "steps": steps,
-        "counts": [count for _, count in steps],
-        "of": [
-            [public_cells(column, count).values for _, count in steps]
-            if isinstance(column, Numeric)
-            else column.size
-            for column in schema.learned
-        ],
-    }
-
-
-def _steps(rule: Callable[[float], int]) -> list[tuple[float, int]]:
-    """A rule that rises in steps, as (from there on, value)."""
-    found, low = [(0.0, rule(0.0))], 0.0
-    while rule(_MOST_SIGNAL) > found[-1][1]:
-        high = _MOST_SIGNAL
-        while low < (middle := (low + high) / 2) < high:
-            low, high = (low, middle) if rule(middle) > found[-1][1] else (middle, high)
-        found.append((high, rule(high)))
-        low = high
-    return found
-
-
-def _toml(settings: Settings, models: dict[str, Model], rules: list[Rule]) -> dict[str, Any]:
-    """The text of a `plan.toml` in pieces, in which the page replaces values."""
-
-    def pieces(**changed: Any) -> list[str]:
-        named = {"weights": settings.weights or Targeted(), **changed}
-        return settings_to_toml(replace(settings, mu=None, rho=None, **named)).split("\n\n[")
-
-    everything = {"epsilon": 1.0, "delta": 1e-9, "public_rows": 1, "outlier_epsilon": 1.0}
-    head, _, scorer = pieces(**everything, model=None)
-    lines = head.splitlines()
-    return {
-        "head": lines[:2],
-        "lines": [[line.split(" = ")[0], line] for line in lines[2:]],
-        "weights": {rule.name: pieces(**everything, weights=rule, model=None)[1] for rule in rules},
-        "scorer": scorer,
-        "model": {name: pieces(**everything, model=model)[3] for name, model in models.items()},
-    }
-
-
-def _start(schema: Schema, settings: Settings, release: Release | None) -> dict[str, Any]:
-    rule = settings.weights or Targeted()
-    start = {
-        "epsilon": settings.epsilon,
-        "delta": 1e-9,
-        "rows": _START_ROWS,
-        "public": settings.public_rows is not None and schema.rows_per_person == 1,
-        "model": (settings.model or default_model(schema)).name,
-        "rule": rule.name,
-        "outlier_weight": rule.outlier_weight if isinstance(rule, Targeted) else Targeted().outlier_weight,
-        "outlier_epsilon": settings.outlier_epsilon,
-        "fraction": settings.outlier_fraction,
-    }
-    if release is None:
-        return start
-    privacy = release.privacy
-    if settings.epsilon is None:
-        start["epsilon"] = float(at_least(release.plan.budget.epsilon))
-    if release.plan.max_lost_mass is not None:
-        start |= {"rule": Targeted.name, "outlier_weight": round(privacy.outlier_weight, 3)}
-    return start | {"delta": privacy.delta, "rows": max(1, round(release.rows))}
 
 
 def _released(schema: Schema, release: Release) -> dict[str, Any]:
-    """The released histogram of scores, and what is not taken over from the release."""
+    """Return the released histogram of scores, and what is not taken over from the release."""
     settings, notes = release.plan.settings, []
     if release.schema != schema:
-        notes.append("The release was made with another schema: who stands out is said for its table.")
+        notes.append("The release was made with another schema; who stands out is shown for its table.")
     if release.plan.borrowed is not None:
         notes.append("Its scores came from an earlier release; a plan of this page measures its own.")
-    if settings.max_lost_mass is not None:
-        notes.append(
-            "A bound on the lost weight decided its weights; this page starts at the weight that came out."
-        )
+    if settings.max_lost_mass is not None or settings.outlier_epsilon is not None:
+        notes.append("It asked for an ε of outliers or a limit on lost weight; this page starts at its weight.")
     if settings.epsilon is None:
         notes.append("Its budget was given as μ or ρ; this page starts at the ε of it.")
     fractions: dict[float, float] = defaultdict(float)  # labels may have bins of the same score; they are one step
@@ -313,24 +310,10 @@ def _released(schema: Schema, release: Release) -> dict[str, Any]:
 def _grid_for(settings: Settings, model: Autoregressive) -> dict[str, Any] | None:
     """Return the precomputed losses of a trained model, or None where shares or training are not the defaults.
 
-    Its account has no closed form that a page could run. Between grid points the page takes the next one on the
-    safe side. `studies/benchmarks/trained.py` writes the file.
+    `studies/benchmarks/trained.py` writes the file.
     """
     default, shares = Settings(), ("score_share", "threshold_share", "count_share")
     same = all(getattr(settings, name) == getattr(default, name) for name in shares)
     plain = (model.epochs, model.sampling_rate) == (Autoregressive().epochs, Autoregressive().sampling_rate)
     file = Path(__file__).parent / "pages" / "trained.json"
     return msgspec.json.decode(file.read_bytes(), type=dict[str, Any]) if same and plain else None
-
-
-def first_true(holds: Callable[[int], bool], most: int) -> int:
-    """Return by bisection the smallest positive integer at which something holds; `most` where it never does.
-
-    >>> first_true(lambda n: n * n > 50, 1000)
-    8
-    """
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high

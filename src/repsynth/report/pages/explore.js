@@ -1,382 +1,270 @@
-// What a plan promises, in the page: gaussian.py's closed forms, and plan.py's split of the budget by the numbers that
-// explore.py hands over. A loss is rounded up, an affordable μ down, as there.
+// Look up plans that explore.py computed, and draw them. Every bound on the page is a text that Python rounded up.
 "use strict";
-const Explore = (() => {
-  const CANCELLATION = 1e-12, ROUNDING = 1e-13, BISECTIONS = 200;
-  // Two machines round differently; a bound gets so much more before it is shown, so that it is never below theirs.
-  const MARGIN = 1 + 1e-11;
-  const sum = (numbers) => numbers.reduce((total, each) => total + each, 0);
+(() => {
+  const facts = JSON.parse(document.getElementById("facts").textContent);
+  const at = (id) => document.getElementById(id);
+  const { stops, rules, start, release } = facts;
+  const counted = facts.several ? "rows that count" : "records";
 
-  // ---- Normal distribution -------------------------------------------------------------------------------------
-
-  const SMALL = 1.5;
-
-  // erf for small x ≥ 0: a series of positive terms, times e^(x²).
-  const series = (x) => {
-    let term = x, total = x;
-    for (let n = 1; term > total * 1e-18; n += 1) {
-      term *= (2 * x * x) / (2 * n + 1);
-      total += term;
-    }
-    return (2 / Math.sqrt(Math.PI)) * total;
+  const element = (tag, text, attributes = {}) => {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    return made;
+  };
+  const whole = (value) => Math.round(value).toString().replace(/\B(?=(?:[0-9]{3})+$)/g, ",");
+  const percent = (value, places = 1) => `${(100 * value).toFixed(places)} %`;
+  // Percentage points, rounded up to two digits.
+  const points = (value) => {
+    const places = Math.max(0, 1 - Math.floor(Math.log10(100 * value)));
+    return `± ${(Math.ceil(100 * value * 10 ** places * (1 - 1e-12)) / 10 ** places).toFixed(places)} points`;
   };
 
-  // e^(x²) erfc(x) for x ≥ 0: where the series would cancel, a continued fraction.
-  const erfcx = (x) => {
-    if (x < SMALL) return Math.exp(x * x) - series(x);
-    let rest = x;
-    for (let n = 120; n >= 1; n -= 1) rest = x + n / 2 / rest;
-    return 1 / (Math.sqrt(Math.PI) * rest);
+  // ---- Settings ---------------------------------------------------------------------------------------------------
+
+  const SHOWN = {
+    epsilon: (value) => `ε = ${value}`,
+    delta: (value) => `δ = ${value.toExponential()}`,
+    rows: whole,
+    fraction: (value) => percent(value, 0),
   };
-  const erf = (x) => (x < SMALL ? series(x) * Math.exp(-x * x) : 1 - erfcx(x) * Math.exp(-x * x));
+  for (const [name, shown] of Object.entries(SHOWN)) {
+    const slide = at(name), values = stops[name];
+    slide.max = values.length - 1;
+    slide.value = values.indexOf(start[name]);
+    const follow = () => {
+      at(`value-${name}`).textContent = shown(values[slide.value]);
+      slide.setAttribute("aria-valuetext", shown(values[slide.value]));
+    };
+    slide.addEventListener("input", () => { follow(); tell(); });
+    follow();
+  }
+  const named = ({ name, weight, scored }) =>
+    !scored ? "everybody has the same weight" : name === "targeted" ? `weight ${weight}` : `as in the release: ${name}`;
+  rules.forEach((rule, i) => at("rule").append(new Option(named(rule), i)));
+  for (const name of Object.keys(facts.models)) at("model").append(new Option(name, name));
+  for (const id of ["rule", "model"]) at(id).value = start[id];
+  at("public").checked = start.public;
+  for (const id of ["rule", "model", "public"]) at(id).addEventListener("change", () => tell());
+  at("settings").addEventListener("submit", (event) => event.preventDefault());
 
-  // ---- Gaussian differential privacy ----------------------------------------------------------------------------
-
-  // The smallest δ for which μ-GDP is (ε, δ)-DP. Both terms have the factor e^(−a²/2), so nothing overflows.
-  const deltaOf = (mu, epsilon) => {
-    const ratio = mu > 0 ? epsilon / mu : Infinity;
-    if (ratio === Infinity) return 0;
-    const a = ratio - mu / 2, b = ratio + mu / 2, common = Math.exp((-a * a) / 2) / 2;
-    const larger = a >= 0 ? erfcx(a / Math.SQRT2) * common : 1 - erfcx(-a / Math.SQRT2) * common;
-    const delta = larger - erfcx(b / Math.SQRT2) * common + CANCELLATION * (1 + epsilon / 1000) * larger;
-    return Math.min(Math.max(delta, 0), 1);
+  // Python's %g for the numbers of the stops.
+  const key = (value) => (value < 1e-4 ? value.toExponential(5).replace(/\.?0+e/, "e").replace(/e-(\d)$/, "e-0$1") : String(Number(value.toPrecision(6))));
+  const asked = () => {
+    const stop = (name) => stops[name][at(name).value];
+    const rule = rules[at("rule").value];
+    return {
+      ...{ epsilon: stop("epsilon"), delta: stop("delta"), rows: stop("rows"), place: Number(at("rows").value), fraction: stop("fraction") },
+      ...{ rule, ruled: Number(at("rule").value), model: at("model").value, public: at("public").checked },
+    };
   };
-
-  const epsilonOf = (mu, delta) => {
-    if (deltaOf(mu, 0) <= delta) return 0;
-    let low = 0, high = (mu * mu) / 2 + mu * Math.sqrt(2 * Math.log(1 / delta)) + 1e-9;
-    for (let i = 0; i < BISECTIONS; i += 1) {
-      const middle = (low + high) / 2;
-      if (middle <= low || middle >= high) break;
-      if (deltaOf(mu, middle) <= delta) high = middle;
-      else low = middle;
-    }
-    return high;
+  const look = (it) => {
+    const found = facts.models[it.model].plans[`${key(it.epsilon)} ${key(it.delta)} ${it.public ? 1 : 0} ${it.rule.scored ? 1 : 0}`];
+    return typeof found === "number" ? { refusal: facts.texts[found] } : found;
   };
-
-  const muOf = (epsilon, delta) => {
-    let low = 0, high = 1;
-    while (deltaOf(high, epsilon) <= delta) [low, high] = [high, high * 2];
-    for (let i = 0; i < BISECTIONS; i += 1) {
-      const middle = (low + high) / 2;
-      if (!(low < middle && middle < high)) break;
-      if (deltaOf(middle, epsilon) <= delta) low = middle;
-      else high = middle;
-    }
-    return low * (1 - 1e-9);
-  };
-
-  const compose = (mus) => Math.sqrt(sum(mus.map((mu) => mu * mu))) * (1 + 1e-15);
-  const advantageOf = (mu) => Math.min(erf(mu / Math.sqrt(8)) * (1 + ROUNDING), 1);
-
-  // What (ε, δ) alone says of any attack, where no more is known.
-  const advantageBy = (epsilon, delta) => Math.min((Math.expm1(epsilon) + 2 * delta) / (Math.exp(epsilon) + 1), 1);
-
-  // ---- Bounds as text (shown.py) ----------------------------------------------------------------------------------
-
-  // The shortest decimal number that reads back as this float: its digits, and the power of ten of the first.
-  const decimal = (value) => {
-    const [mantissa, power] = value.toExponential().split("e");
-    return { digits: mantissa.replace(".", ""), power: Number(power) };
-  };
-  const grouped = (whole) => whole.replace(/\B(?=(?:[0-9]{3})+$)/g, ",");
-
-  // Units of ten to the power −places in a number, rounded up or down: a whole number.
-  const units = ({ digits, power }, places, up) => {
-    const shift = power + 1 - digits.length + places;
-    if (shift >= 0) return BigInt(digits) * 10n ** BigInt(shift);
-    const unit = 10n ** BigInt(-shift), all = BigInt(digits);
-    return all / unit + (up && all % unit ? 1n : 0n);
+  const toml = (it) => {
+    const set = (text, name, value) => text.replace(new RegExp(`^${name} = \\S+`, "m"), `${name} = ${value}`);
+    const text = set(set(set(facts.toml[it.model][it.ruled], "epsilon", it.epsilon), "delta", it.delta), "outlier_fraction", it.fraction);
+    return it.public ? set(text, "public_rows", it.rows) : text.replace(/^public_rows = .*\n/m, "");
   };
 
-  // Python's %g.
-  const general = ({ digits, power }, most) => {
-    const kept = digits.replace(/0+$/, "") || "0";
-    if (power < -4 || power >= most) {
-      const tail = kept.length > 1 ? `.${kept.slice(1)}` : "";
-      return `${kept[0]}${tail}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
-    }
-    if (power < 0) return `0.${"0".repeat(-power - 1)}${kept}`;
-    const filled = kept.padEnd(power + 1, "0");
-    return filled.length > power + 1 ? `${filled.slice(0, power + 1)}.${filled.slice(power + 1)}` : filled;
+  // ---- Drawings -----------------------------------------------------------------------------------------------------
+
+  const svg = (tag, attributes, text) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const canvas = (id, height) => {
+    const width = Math.max(280, Math.min(at(id).clientWidth || 560, 720));
+    const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true", focusable: "false" });
+    made.style.font = "13px system-ui, sans-serif";
+    at(id).replaceChildren(made);
+    return { made, width };
+  };
+  const shortened = (text, width) => {
+    const letters = [...text], most = Math.max(6, Math.floor(width / 7.4));
+    return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
   };
 
-  const significant = (value, count, up) => {
-    if (!Number.isFinite(value)) return value > 0 ? "inf" : "nan";
-    if (value === 0) return "0";
-    const exact = decimal(value);
-    const digits = units(exact, count - 1 - exact.power, up).toString();
-    return general({ digits, power: exact.power + digits.length - count }, count);
-  };
-  const atMost = (value, digits = 4) => significant(value, digits, true);
-  const atLeast = (value, digits = 4) => significant(value, digits, false);
-
-  const fixed = (value, places, up) => {
-    if (!Number.isFinite(value)) return value > 0 ? "inf" : "nan";
-    const all = units(decimal(value), places, up).toString().padStart(places + 1, "0");
-    return grouped(all.slice(0, all.length - places)) + (places ? `.${all.slice(all.length - places)}` : "");
-  };
-  const fixedAtMost = (value, places = 4) => fixed(value, places, true);
-  const fixedAtLeast = (value, places = 4) => fixed(value, places, false);
-
-  // The same for what was worked out here, with the margin; a number of few digits is one that was asked for.
-  const bound = (value, digits = 4) => atMost(decimal(value).digits.length <= digits ? value : value * MARGIN, digits);
-  const right = (advantage) => fixedAtMost(Math.min((50 + 50 * advantage) * MARGIN, 100), 1);
-
-  const plain = (value, digits = 6) => (value === 0 ? "0" : general(decimal(Number(value.toPrecision(digits))), digits));
-  const whole = (value) => grouped(value.toFixed(0));
-
-  // ---- A plan -----------------------------------------------------------------------------------------------------
-
-  class Refusal extends Error {}
-
-  const weighs = (facts, asked) => facts.rules[asked.rule].threshold || asked.outlier_epsilon !== null;
-
-  // The charges of stage 1 and of the model, in order. The noise is that of all rows of a person that count; where
-  // these may be several, the number of records is not public.
-  const chargesOf = (facts, model, budget, asked) => {
-    const shares = asked.public ? [] : [{ name: "count", share: facts.shares.count, sensitivity: 1 }];
-    const own = facts.scorer.parts;
-    const histograms = (facts.shares.score ?? model.score_share) - sum(own.map((part) => part.share));
-    if (histograms < 1e-6) throw new Refusal("the scorer's own measurements take the whole score share; lower them, or raise that");
-    shares.push({ name: "coarse histograms", share: histograms, sensitivity: Math.sqrt(facts.learned) });
-    shares.push(...own);
-    if (weighs(facts, asked)) {
-      shares.push({ name: "scores", share: facts.shares.scores, sensitivity: 1 });
-    }
-    const rest = 1 - sum([...shares, ...facts.looks].map((part) => part.share));
-    if (rest < 0.05) throw new Refusal("the shares leave less than a twentieth of the budget for the model; lower them");
-    shares.push(...facts.looks);
-    shares.push(...model.parts.map((part) => ({ ...part, share: rest * part.share })));
-    return shares.map((part) => {
-      const mu = budget.mu * Math.sqrt(part.share) * (1 - 1e-12), sensitivity = facts.person.rows * part.sensitivity;
-      const sigma = part.choice ? null : (sensitivity / mu) * (1 + 1e-13);
-      return { weighted: false, choice: false, ...part, sensitivity, mu, sigma, what: facts.purposes[part.name] };
+  // Values from 0 to 1: a full bar means 100 %.
+  const bars = (id, rows) => {
+    const step = 40, { made, width } = canvas(id, rows.length * step + 4);
+    rows.forEach((row, i) => {
+      const y = i * step, fill = row.marked ? "var(--orange)" : "var(--blue)";
+      made.append(svg("text", { x: 0, y: y + 14, fill: "var(--ink)" }, shortened(row.name, width - row.text.length * 7.2 - 12)));
+      made.append(svg("text", { x: width, y: y + 14, fill: "var(--quiet)", "text-anchor": "end" }, row.text));
+      made.append(svg("rect", { x: 0, y: y + 20, width, height: 10, fill: "var(--shade)" }));
+      made.append(svg("rect", { x: 0, y: y + 20, width: Math.max(Math.min(row.value, 1) * width, 1), height: 10, fill }));
     });
   };
 
-  // What a record of some weight, or a person, loses: in closed form. With a chance of `failure` two persons are taken
-  // for one: that is part of δ.
-  const gaussianLoss = (charges, whole, failure) => {
-    const delta = failure ? (whole - failure) * (1 - 1e-15) : whole;
-    const floor = compose(charges.filter((each) => !each.weighted).map((each) => each.mu));
-    const weighted = compose(charges.filter((each) => each.weighted).map((each) => each.mu));
-    const muAt = (weight) =>
-      Math.min(Math.sqrt(floor * floor + (weight * weighted) ** 2) * (1 + 1e-15), compose([floor, weighted]));
-    return {
-      floor,
-      weighted,
-      delta,
-      epsilonAt: (weight) => epsilonOf(muAt(weight), delta),
-      advantageAt: (weight) => Math.min(advantageOf(muAt(weight)) + failure, 1),
-    };
+  const nice = (most) => {
+    const raw = most / 4, power = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 5, 10].find((each) => each * power >= raw) * power;
+    return Array.from({ length: Math.floor(most / step) + 1 }, (_, k) => Number((k * step).toPrecision(6)));
   };
 
-  // What a trained model loses, by the grid: at the next larger ε and weight of it; null where the grid ends.
-  const trainedLoss = (model, charges, asked, person) => {
-    const { floor, delta } = gaussianLoss(charges, asked.delta, person.failure);
-    const off = { floor, delta, weighted: null, grid: null, epsilonAt: () => null, advantageAt: () => null };
-    const grid = model.grid;
-    const scored = charges.some((each) => each.name === "scores");
-    const points = grid && grid.points[`${asked.public ? 0 : 1}${scored ? 1 : 0} ${plain(asked.delta)}`];
-    if (!points || !grid.deltas.includes(asked.delta)) return off;
-    const next = grid.epsilons.findIndex((each) => each >= asked.epsilon);
-    const before = grid.epsilons.findLastIndex((each) => each <= asked.epsilon);
-    if (next < 0 || before < 0) return off;
-    const place = (weight) => (scored ? grid.weights.findIndex((each) => each >= weight) : 0);
-    return {
-      floor,
-      delta,
-      weighted: null,
-      grid: { noise: person.rows * points[before].noise, rows: person.rows * points[before].rows, exact: next === before },
-      epsilonAt: (weight) =>
-        weight > 0 ? Math.min(points[next].epsilons[place(weight)], asked.epsilon) : epsilonOf(floor, delta),
-      advantageAt: (weight) => (weight > 0 ? points[next].advantages[place(weight)] : advantageOf(floor)),
-      atLeast: (weight) => points[before].epsilons[place(weight)], // a plan with more to spend loses no less
-    };
-  };
-
-  // The largest weight above the threshold that meets the asked ε; of a trained model, one of the grid that is no
-  // smaller.
-  const ceilingOf = (loss, model, asked) => {
-    const wanted = asked.outlier_epsilon;
-    const allowed = muOf(wanted, loss.delta) ** 2 - loss.floor ** 2;
-    if (allowed <= 0) {
-      throw new Refusal(
-        `outlier epsilon ${plain(wanted)} is out of reach: scoring alone costs every record ` +
-          `${bound(epsilonOf(loss.floor, loss.delta))}; ask for more than that, or lower the score and threshold shares`,
-      );
+  // A line over labelled axes, with one named place.
+  const curve = (id, line, { x: across, y: up, mark, ticks }) => {
+    const left = 46, right = 14, top = 24, bottom = 44, height = 260;
+    const { made, width } = canvas(id, height);
+    const low = line[0][0], high = line[line.length - 1][0], most = Math.max(...line.map((each) => each[1])) * 1.05 || 1;
+    const x = (value) => left + ((value - low) / (high - low || 1)) * (width - left - right);
+    const y = (value) => height - bottom - (value / most) * (height - top - bottom);
+    for (const value of nice(most)) {
+      made.append(svg("line", { x1: left, x2: width - right, y1: y(value), y2: y(value), stroke: "var(--line)" }));
+      made.append(svg("text", { x: left - 6, y: y(value) + 4, fill: "var(--ink)", "text-anchor": "end" }, value));
     }
-    if (!model.training) return Math.min(1, (Math.sqrt(allowed) / loss.weighted) * (1 - 1e-12));
-    if (!loss.grid) return null;
-    return model.grid.weights.find((weight) => loss.atLeast(weight) > wanted) ?? 1;
-  };
-
-  const outlierWeight = (facts, loss, model, charges, asked) => {
-    const ceiling = asked.outlier_epsilon === null ? 1 : ceilingOf(loss, model, asked);
-    if (!charges.some((each) => each.name === "scores")) return 1;
-    if (ceiling === null) return null;
-    if (asked.rule !== "targeted") return Math.min(ceiling, facts.rules[asked.rule].at);
-    return asked.outlier_epsilon === null ? asked.outlier_weight : ceiling;
-  };
-
-  const checkPersons = ({ rows, least_delta }, asked) => {
-    if (asked.delta < least_delta) {
-      throw new Refusal(
-        `δ is ${atMost(asked.delta, 3)}; with several rows per person it must be at least ${plain(least_delta)}: ` +
-          "there is a chance, far below that, to take two persons for one. Nothing was spent",
-      );
+    for (const value of ticks) {
+      made.append(svg("text", { x: x(value), y: height - bottom + 18, fill: "var(--ink)", "text-anchor": "middle" }, Number(value.toPrecision(3))));
     }
-    if (rows > 1 && asked.public) {
-      throw new Refusal(
-        "the number of records that count is not public where several rows of a person do; leave public rows out: " +
-          "it is measured. Nothing was spent",
-      );
-    }
+    made.append(svg("text", { x: 0, y: 12, fill: "var(--quiet)" }, up));
+    made.append(svg("text", { x: (left + width - right) / 2, y: height - 6, fill: "var(--quiet)", "text-anchor": "middle" }, across));
+    const path = line.map(([a, b], i) => `${i ? "L" : "M"}${x(a)},${y(b)}`).join("");
+    made.append(svg("path", { d: path, fill: "none", stroke: "var(--blue)", "stroke-width": 2.5, "stroke-linejoin": "round" }));
+    if (!mark) return;
+    const place = x(mark.x), before = place > width * 0.6;
+    made.append(svg("line", { x1: place, x2: place, y1: top, y2: height - bottom, stroke: "var(--orange)", "stroke-dasharray": "4 3", "stroke-width": 1.5 }));
+    made.append(svg("circle", { cx: place, cy: y(mark.y), r: 4.5, fill: "var(--orange)" }));
+    made.append(svg("text", { x: place + (before ? -8 : 8), y: top + 10, fill: "var(--orange)", "text-anchor": before ? "end" : "start" }, mark.text));
   };
 
-  const withModel = (facts, name, budget, asked) => {
-    const model = facts.models[name];
-    checkPersons(facts.person, asked);
-    if (model.refused) throw new Refusal(model.refused);
-    if (asked.outlier_epsilon !== null && asked.outlier_epsilon > budget.epsilon * (1 + 1e-6)) {
-      throw new Refusal(
-        `outlier epsilon ${plain(asked.outlier_epsilon)} is above the whole budget's ${bound(budget.epsilon)}; ` +
-          "outliers are protected by asking for less",
-      );
+  const table = (id, head, rows) => {
+    const made = element("table"), top = element("thead"), first = element("tr"), body = element("tbody");
+    for (const text of head) first.append(element("th", text, { scope: "col" }));
+    for (const row of rows) {
+      const line = element("tr");
+      row.forEach((cell, i) => line.append(element(i ? "td" : "th", cell, i ? { class: "number" } : { scope: "row", dir: "auto" })));
+      body.append(line);
     }
-    const charges = chargesOf(facts, model, budget, asked);
-    const loss = model.training
-      ? trainedLoss(model, charges, asked, facts.person)
-      : gaussianLoss(charges, asked.delta, facts.person.failure);
-    return { model, name, charges, loss, weight: outlierWeight(facts, loss, model, charges, asked) };
+    top.append(first);
+    made.append(top, body);
+    at(id).replaceChildren(made);
   };
 
-  const reached = (steps, signal) => steps.findLast(([from]) => from <= signal)[1];
+  // ---- What is shown ------------------------------------------------------------------------------------------------
 
-  // For each column: its bins, their noise, and the standard error of the share of a bin of mean size.
-  const columnsOf = (facts, found, asked) => {
-    const sigma = found.charges.find((each) => each.name === "coarse histograms").sigma;
-    const count = found.charges.find((each) => each.name === "count");
-    const { bins } = facts, place = bins.counts.indexOf(reached(bins.steps, asked.rows / sigma));
-    return facts.columns.map((column, i) => {
-      const own = bins.of[i];
-      const cells = typeof own === "number" ? own : own[place];
-      const error = Math.hypot(sigma, (count ? count.sigma : 0) / cells) / asked.rows;
-      return { name: column.name, bins: cells, sigma, error, share: 1 / cells, relative: (sigma * cells) / asked.rows };
+  const cards = (found, it, outliers) => {
+    const all = element("div", undefined, { class: "card" }), some = element("div", undefined, { class: "card other" });
+    all.append(element("strong", `ε\u00a0=\u00a0${found.epsilon}`), `for everyone: at most ${found.right} of 100 guesses are right. Without any release it would be 50.`);
+    some.append(element("strong", `ε\u00a0=\u00a0${outliers}`), facts.several ? "for persons all of whose rows are outliers" : "for outliers", `, with at most weight ${it.rule.weight}.`);
+    at("cards").replaceChildren(all, ...(it.rule.scored ? [some] : []));
+    at("joint").hidden = !it.rule.scored;
+    at("brief").textContent = `Everyone: ε = ${found.epsilon}` + (it.rule.scored ? `; outliers: ε = ${outliers}` : "");
+  };
+
+  const budget = (found, it) => {
+    const { trained } = facts.models[it.model];
+    const shown = (part) => (trained ? `ε ${part}` : `${part} %`);
+    at("words-budget").textContent = (trained
+      ? `What is measured before the training, each alone; the training takes the rest of ε = ${found.epsilon}. `
+      : "Parts of the budget (of μ²). ") + `What is orange costs everybody the same, whatever their weight: ε = ${found.losses[0]} together.`;
+    const rows = found.charges.map(([text, part, weighted]) => ({
+      name: facts.texts[text], text: shown(part), marked: !weighted,
+      value: trained ? Number(part) / it.epsilon : Number(part) / 100,
+    }));
+    bars("drawing-budget", rows);
+    table("table-budget", ["measurement", trained ? "ε alone" : "part of μ²", "depends on the weight"],
+      rows.map((row) => [row.name, row.text, row.marked ? "no" : "yes"]));
+  };
+
+  const byWeight = (found, it, outliers) => {
+    const losses = found.losses.slice(0, facts.curve.length);
+    at("words-weight").textContent = `The privacy loss rises from ε = ${losses[0]} at weight 0 to ε = ${losses[losses.length - 1]} at weight 1.`;
+    const mark = it.rule.scored ? { x: it.rule.weight, y: Number(outliers), text: `outliers: ε = ${outliers}` } : null;
+    curve("drawing-weight", facts.curve.map((weight, i) => [weight, Number(losses[i])]), { x: "weight in the model", y: "ε at most", mark, ticks: [0, 0.25, 0.5, 0.75, 1] });
+    table("table-weight", ["weight", "ε at most"], facts.curve.map((weight, i) => [String(weight), losses[i]]));
+  };
+
+  const MOST_BARS = 12;
+  const noise = (found, it) => {
+    const [sigma, count] = found.noise;
+    const columns = facts.columns.map(({ name, cells }) => {
+      const size = cells.length > 1 ? cells[found.cells[it.place]] : cells[0];
+      return { name, size, share: 1 / size, error: (facts.z * Math.hypot(sigma, count / size)) / it.rows };
     });
+    columns.sort((a, b) => b.error / b.share - a.error / a.share);
+    at("words-noise").textContent =
+      `With ${whole(it.rows)} ${counted} the share of one value of a column is known to ${points(Math.max(...columns.map((column) => column.error)))} (95 % interval). ` +
+      "A full bar means that this is as much as the average share of a value, or of a range of numbers." +
+      (columns.length > MOST_BARS ? ` Drawn are the ${MOST_BARS} columns with the most noise.` : "");
+    const text = (column) => `${points(column.error)} of ${Number((100 * column.share).toPrecision(2))} %`;
+    bars("drawing-noise", columns.slice(0, MOST_BARS).map((column) => ({ name: column.name, value: column.error / column.share, text: text(column), marked: column.error >= column.share })));
+    table("table-noise", ["column", "values or ranges", "average share", "noise, 95 %"],
+      columns.map((column) => [column.name, whole(column.size), `${Number((100 * column.share).toPrecision(3))} %`, points(column.error)]));
   };
 
-  // The first few names, and how many there are besides.
-  const someColumns = (names, one, many) => {
-    const more = names.length - 3;
-    const listed = names.slice(0, 3).join(", ") + (more > 0 ? ` and ${whole(more)} more` : "");
-    return `column${names.length === 1 ? "" : "s"} ${listed} ${names.length === 1 ? one : many}`;
-  };
-
-  // What cautions.py says of such a run.
-  const warningsOf = (facts, found, budget, asked) => {
-    const said = [], { rows } = asked, sigma = found.charges.find((each) => each.name === "coarse histograms").sigma;
-    const noisy = facts.columns.filter((column) => column.size !== null && rows < sigma * column.fewest);
-    if (rows < 4 * sigma) {
-      said.push(
-        `noise drowns the data: one bin's noise is ${whole(sigma)} records, the table has about ${whole(rows)}; ` +
-          "use a larger epsilon or more records",
-      );
-    } else if (noisy.length) {
-      const names = noisy.map((column) => `'${column.name}' (${whole(column.size)} values)`);
-      said.push(
-        `${someColumns(names, "has", "have")} fewer records per value than the noise of one, ${whole(sigma)}: rare ` +
-          "values will be mostly noise; group them (prefix or parent in the schema), or use a larger epsilon",
-      );
-    }
-    if (asked.delta * rows > 1) said.push("delta is larger than one over the number of records; use a smaller one");
-    if (found.model.noisy) {
-      const trained = found.loss.grid ? rows < found.loss.grid.rows : false;
-      if (found.model.training ? trained : rows * budget.mu < found.model.noisy.least) said.push(...found.model.noisy.texts);
-    }
-    return [...said, ...found.model.cautions, ...facts.csv];
-  };
-
-  const CURVE = Array.from({ length: 41 }, (_, k) => k / 40);
-  const known = (loss, weight) => (weight === null ? null : loss.epsilonAt(weight));
-
-  // Everything that the page shows of the asked settings; `refusal` says why there is no such plan.
-  const plan = (facts, asked) => {
-    const mu = muOf(asked.epsilon, asked.delta);
-    const budget = { epsilon: epsilonOf(mu, asked.delta), delta: asked.delta, mu };
-    let found;
-    try {
-      found = withModel(facts, asked.model, budget, asked);
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      return { refusal: error.message, budget };
-    }
-    const { loss, weight } = found;
-    const scored = found.charges.some((each) => each.name === "scores");
-    const everybody = loss.advantageAt(1) ?? advantageBy(budget.epsilon, asked.delta);
-    const outliers = weight === null ? null : loss.advantageAt(weight);
-    const asIs = asked.outlier_epsilon;
-    return {
-      refusal: null,
-      budget,
-      model: found.name,
-      trained: found.model.training && { name: found.model.training, grid: loss.grid },
-      scored,
-      charges: found.charges.map((each) => ({ ...each, epsilon: epsilonOf(each.mu, asked.delta) })),
-      weight,
-      floor: epsilonOf(loss.floor, loss.delta),
-      outlier_epsilon: asIs === null ? known(loss, weight) : Math.min(known(loss, weight) ?? asIs, asIs),
-      advantage: everybody,
-      outlier_advantage: outliers ?? (asIs === null ? null : advantageBy(asIs, asked.delta)),
-      curve: CURVE.map((each) => [each, loss.epsilonAt(each), loss.advantageAt(each)]),
-      columns: columnsOf(facts, found, asked),
-      warnings: warningsOf(facts, found, budget, asked),
-      lost: scored && weight !== null ? asked.fraction * (1 - weight) : 0,
-    };
-  };
-
-  // By a released histogram of scores: the score with about this fraction of the records at or above it.
-  const threshold = (scores, fraction) => {
+  // The released score with about this fraction of the records at or above it.
+  const threshold = (fraction) => {
     let above = 0, best = null;
-    for (const [score, part] of [...scores].reverse()) {
+    for (const [score, part] of [...release.scores].reverse()) {
       above += part;
       if (best === null || Math.abs(above - fraction) < Math.abs(best.above - fraction)) best = { score, above };
     }
     return best;
   };
 
-  // The fraction of the records at or above each score.
-  const survival = (scores) => {
-    let above = 1;
-    return scores.map(([score, part]) => {
-      const point = [score, Math.max(above, 0)];
-      above -= part;
-      return point;
+  const who = (it) => {
+    at("who").textContent = !it.rule.scored
+      ? "Everybody has the same weight: nobody is protected more than others."
+      : `Outliers are about ${percent(it.fraction, 0)} of the ${counted}, some ${whole(it.fraction * it.rows)} of ${whole(it.rows)}: those with the highest scores. ` +
+        `About ${percent(it.fraction * (1 - it.rule.weight))} of all weight is lost to the model, which learns less of what only they show.` +
+        (facts.several ? " A person's weight is the average weight of their rows: a person with ordinary rows, too, has a larger weight and a larger loss." : "");
+    const figure = at("figure-scores");
+    figure.hidden = !(release && release.scores.length > 1 && it.rule.scored);
+    if (figure.hidden) return;
+    const place = threshold(it.fraction), line = [];
+    release.scores.reduce((above, [score, part]) => { line.push([score, 100 * Math.max(above, 0)]); return above - part; }, 1);
+    const inner = line.slice(1); // the first bin has no lower end
+    at("words-scores").textContent =
+      `By its released histogram of scores, about ${percent(place.above)} (± ${percent(release.standard_error)}, one standard error) of the ${counted} have a score of ${place.score.toFixed(1)} or more. A new run measures its own threshold.`;
+    curve("drawing-scores", inner, {
+      x: `score: how much a ${facts.several ? "row" : "record"} stands out`, y: `% of ${counted} at or above`,
+      mark: { x: Math.max(place.score, inner[0][0]), y: 100 * place.above, text: `${percent(place.above, 0)} above` },
+      ticks: [inner[0][0], inner[Math.floor(inner.length / 2)][0], inner[inner.length - 1][0]],
     });
+    table("table-scores", ["score from", `${counted} at or above`], inner.map(([score, above]) => [score.toFixed(2), `${above.toFixed(1)} %`]));
   };
 
-  // The text of a plan.toml.
-  const toml = (facts, asked) => {
-    const values = {
-      epsilon: asked.epsilon,
-      delta: asked.delta,
-      public_rows: asked.public ? asked.rows : null,
-      outlier_epsilon: asked.outlier_epsilon,
-      outlier_fraction: asked.fraction,
-    };
-    const set = (line, value) => line.replace(/ = \S+/, () => ` = ${value}`);
-    const lines = facts.toml.lines
-      .filter(([name]) => values[name] !== null)
-      .map(([name, line]) => (values[name] === undefined ? line : set(line, values[name])));
-    const weights = facts.toml.weights[asked.rule].replace(/^outlier_weight = \S+.*$/m, (line) => set(line, asked.outlier_weight));
-    const parts = [weights, facts.toml.scorer, facts.toml.model[asked.model]].map((part) => `[${part.trimEnd()}`);
-    return [[...facts.toml.head, ...lines].join("\n"), ...parts].join("\n\n") + "\n";
+  const save = (it, possible) => {
+    const text = toml(it), link = at("download");
+    at("toml").textContent = text;
+    at("command-rows").textContent = it.rows;
+    at("exact").hidden = !it.public;
+    if (possible) link.href = `data:application/toml;charset=utf-8,${encodeURIComponent(text)}`;
+    else link.removeAttribute("href");
+    link.setAttribute("aria-disabled", String(!possible));
   };
 
-  return {
-    ...{ erfcx, erf, deltaOf, epsilonOf, muOf, advantageOf, advantageBy, plan, threshold, survival, toml },
-    ...{ atMost, atLeast, fixedAtMost, fixedAtLeast, bound, right, plain, whole },
+  const tell = () => {
+    const it = asked(), found = look(it), possible = found.refusal === undefined;
+    at("control-fraction").hidden = !it.rule.scored;
+    at("refusal").hidden = possible;
+    at("found").hidden = !possible;
+    at("refusal").textContent = possible ? "" : `There is no such plan: ${found.refusal}.`;
+    save(it, possible);
+    if (!possible) {
+      at("brief").textContent = "There is no such plan: see below.";
+      return;
+    }
+    const outliers = found.losses[facts.curve.length + it.ruled];
+    const warnings = [...found.warnings[it.place].map((text) => facts.texts[text]), ...facts.csv];
+    cards(found, it, outliers);
+    at("trained").hidden = !facts.models[it.model].trained;
+    at("cautions").hidden = warnings.length === 0;
+    at("warnings").replaceChildren(...warnings.map((text) => element("li", text, { dir: "auto" })));
+    budget(found, it);
+    byWeight(found, it, outliers);
+    noise(found, it);
+    who(it);
   };
+
+  let waiting = null;
+  window.addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(tell, 150);
+  });
+  tell();
 })();
-if (typeof module !== "undefined") module.exports = Explore;

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.attacks.campaign import STAMP, Campaign, Result, carry_out_all
-from repsynth.attacks.guesses import KINDS
-from repsynth.attacks.intervals import (
+from repsynth.attacks.anonymeter import KINDS
+from repsynth.attacks.lira import likelihood_ratios
+from repsynth.attacks.statistics import (
     CONFIDENCE,
     Estimate,
     Trials,
@@ -24,8 +24,8 @@ from repsynth.attacks.intervals import (
     proven_rates,
     rate_at,
 )
-from repsynth.attacks.lira import likelihood_ratios
-from repsynth.attacks.victims import choose_victims
+from repsynth.attacks.targets import choose_victims
+from repsynth.attacks.traced_run import STAMP, Campaign, Result, carry_out_all
 from repsynth.errors import ConfigError
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.privacy.gaussian import epsilon_of

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import log_softmax
 
 from repsynth.arrays import Floats, Int32s, Ints
-from repsynth.auditing.bounds import Finding, bounds_of, claimed_mu
-from repsynth.auditing.targets import Target, targets_of
+from repsynth.attacks.statistics import Finding, bounds_of, claimed_mu
+from repsynth.attacks.targets import Target, targets_of
 from repsynth.curator.guarantee import ETA_SHARE, guaranteed_weights
 from repsynth.data.records import UNITS, Records, Whose, join
 from repsynth.data.sources import open_source

@@ -14,9 +14,9 @@ from conftest import ALL_TYPES, make_people
 from scipy.stats import binomtest
 
 from repsynth import datasets
-from repsynth.auditing.audit import audit
-from repsynth.auditing.bounds import BREACH, DOUBTFUL, HOLDS, Finding, bounds_of, overall
-from repsynth.auditing.targets import made_up_table
+from repsynth.attacks.audit import audit
+from repsynth.attacks.statistics import BREACH, DOUBTFUL, HOLDS, Finding, bounds_of, overall
+from repsynth.attacks.targets import made_up_table
 from repsynth.cli import main
 from repsynth.errors import DataError
 from repsynth.mechanism import noise
@@ -197,7 +197,7 @@ def test_more_lines_prove_less_each(monkeypatch: pytest.MonkeyPatch) -> None:
         told.append(lines)
         return bounds_of(out, present, lines)
 
-    monkeypatch.setattr("repsynth.auditing.audit.bounds_of", noted)
+    monkeypatch.setattr("repsynth.attacks.audit.bounds_of", noted)
     found = list(audit(plan_for(sim.schema), sim.table, runs=100))
     assert len(told) == len(found)
     assert set(told) == {len(found) + 1}  # a choice would be one more

@@ -11,11 +11,10 @@ A number counts as right within 5 % of its magnitude, zero only as zero.
 import numpy as np
 
 from repsynth.arrays import Bools, Ints
-from repsynth.attacks.victims import Places, Victims
+from repsynth.attacks.targets import Places, Victims
 from repsynth.data.records import Records, join
 from repsynth.data.values import values_at
-from repsynth.evaluation.matrix import is_number
-from repsynth.evaluation.nearest import nearest_rows
+from repsynth.evaluation.points import is_number, nearest_rows
 from repsynth.schema import Datetime, Discrete, Numeric
 
 KINDS = ("singling out", "linking", "inferring")

@@ -6,7 +6,8 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
-from repsynth.attacks.intervals import (
+from repsynth.attacks.lira import likelihood_ratios
+from repsynth.attacks.statistics import (
     Trials,
     advantage,
     area,
@@ -17,8 +18,7 @@ from repsynth.attacks.intervals import (
     proven_rates,
     rate_at,
 )
-from repsynth.attacks.lira import likelihood_ratios
-from repsynth.attacks.victims import coins
+from repsynth.attacks.targets import coins
 
 
 def present_in(runs: int, targets: int) -> np.ndarray:
