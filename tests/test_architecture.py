@@ -165,7 +165,7 @@ def test_entropy_comes_from_the_operating_system() -> None:
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
     assert callers("random.default_rng") == {
-        *("release.release", "release.support", "scoring.threshold", "datasets"),
+        *("release.release", "release.constraints", "scoring.threshold", "datasets"),
         *("auditing.targets", "auditing.audit"),
         *("models.marginal.mean_weights", "models.marginal.raked"),
         "models.network.network",
@@ -188,7 +188,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
         *("engines.work", "engines.counting"),
         "curator.check",
         "report.own_bound",
-        "release.given",
+        "release.conditional",
     }
     assert callers("EncodedTable", "encode_batch") == readers | {"report.own_bound"}
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}

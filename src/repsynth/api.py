@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from repsynth.curator.private_schema import MeasuredDraft
     from repsynth.evaluation.evaluate import Evaluation
     from repsynth.privacy.ledger import Ledger
-    from repsynth.release.expected import Expected
+    from repsynth.release.accuracy import Expected
     from repsynth.release.release import Release
     from repsynth.scoring.borrowed import Borrowed
 
@@ -283,7 +283,7 @@ def evaluate(
     >>> found.publishable, found["one-way distance"].value < 0.1, "prediction by boosting" in found.left_out
     (False, True, True)
     """
-    from repsynth.release.folder import check_private
+    from repsynth.release.store import check_private
 
     if synthetic is None and release is None:
         raise ConfigError("give a synthetic table, or a release to draw one from")
@@ -308,7 +308,7 @@ def evaluate(
 
 def expected_errors(release: "Release | str | Path") -> "Expected":
     """Standard errors of shares, means and the model's tables from a release alone: they may be published."""
-    from repsynth.release.expected import expected_errors as expected
+    from repsynth.release.accuracy import expected_errors as expected
 
     return expected(_release(release))
 
@@ -428,7 +428,7 @@ def _borrowed(source: "Release | Borrowed | str | Path | None") -> "Borrowed | N
 
     if source is None or isinstance(source, Borrowed):
         return source
-    from repsynth.release.folder import borrow
+    from repsynth.release.store import borrow
 
     return borrow(source)
 

@@ -44,7 +44,7 @@ from repsynth.privacy import pld
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
-from repsynth.release.format import arrays_of
+from repsynth.release.verify import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import FULL, WeightFunction
 

@@ -479,7 +479,7 @@ def test_processes_never_overspend_together(ledger: Ledger) -> None:
 CRASH = """
 import os, signal, sys
 from repsynth.cli import commands, main
-import repsynth.data.sources.csv, repsynth.engines.local, repsynth.models.naive_bayes, repsynth.release.folder
+import repsynth.data.sources.csv, repsynth.engines.local, repsynth.models.naive_bayes, repsynth.release.store
 
 at = seen = 0
 

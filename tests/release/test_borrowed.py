@@ -27,9 +27,9 @@ from repsynth.privacy.budget import Budget
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
-from repsynth.release.folder import borrow
-from repsynth.release.format import arrays_of
 from repsynth.release.release import Release
+from repsynth.release.store import borrow
+from repsynth.release.verify import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import FULL
 

@@ -28,7 +28,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import MU_PER_ETA, SampledEvent
-from repsynth.release.format import ReleaseFile, arrays_of
+from repsynth.release.verify import ReleaseFile, arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import RULES
 
@@ -290,7 +290,7 @@ def test_weights_where_every_record_pays_in_full_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Even if nobody compared the charges with the settings."""
-    monkeypatch.setattr("repsynth.release.format._check_charges", lambda *plan, **known: None)
+    monkeypatch.setattr("repsynth.release.verify._check_charges", lambda *plan, **known: None)
 
     def change(described: Described) -> None:
         if where != "charges":
@@ -512,7 +512,7 @@ def test_a_measurement_cannot_pass_for_a_choice(
 ) -> None:
     """A choice has no sensitivity to be checked, and may be scaled by weights. Even if nobody compared the charges
     with the settings."""
-    monkeypatch.setattr("repsynth.release.format._check_charges", lambda *plan, **known: None)
+    monkeypatch.setattr("repsynth.release.verify._check_charges", lambda *plan, **known: None)
     for name in ("count", "scores", "coarse histograms"):
         if name not in Release.load(saved(model)).plan.charges:
             continue

@@ -20,7 +20,7 @@ from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.support import Drawn, Support, fit_support
+from repsynth.release.constraints import Drawn, Support, fit_support
 from repsynth.schema import Boolean, Integer, RowRule, Schema, schema_from_dict, schema_to_dict
 from repsynth.schema.conditions import parse_condition
 

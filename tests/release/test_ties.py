@@ -18,7 +18,7 @@ from repsynth.errors import ReleaseError
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.folder import borrow
+from repsynth.release.store import borrow
 from repsynth.scoring.base import NAT
 from repsynth.scoring.threshold import ScoreBins, follows
 from repsynth.scoring.weights import FULL

@@ -22,7 +22,7 @@ from repsynth.attacks.victims import FEWEST_RUNS, Victims
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.nearest import nearest
 from repsynth.planning.plan import Plan
-from repsynth.release.folder import check_private
+from repsynth.release.store import check_private
 from repsynth.storage.atomic import beside
 
 STAMP = "PRIVATE: attacks on the records of a table. For the curator only; never publish."

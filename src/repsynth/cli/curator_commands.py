@@ -22,9 +22,9 @@ from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, shown
 from repsynth.evaluation.measures import STEPS
 from repsynth.evaluation.written import evaluation_data
-from repsynth.release.expected import expected_errors
-from repsynth.release.folder import check_private
+from repsynth.release.accuracy import expected_errors
 from repsynth.release.release import Release
+from repsynth.release.store import check_private
 from repsynth.schema import load_schema
 from repsynth.schema.sdv import load_sdv, to_sdv
 from repsynth.storage.atomic import beside

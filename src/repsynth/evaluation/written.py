@@ -13,13 +13,13 @@ import msgspec
 
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.measures import Measure, show
-from repsynth.release.folder import check_private
+from repsynth.release.store import check_private
 from repsynth.storage.atomic import check_place, hidden
 
 if TYPE_CHECKING:  # these need scikit-learn, which `evaluate` on a release alone does not
     from repsynth.evaluation.evaluate import Evaluation
     from repsynth.evaluation.subgroups import Subgroup
-    from repsynth.release.expected import Expected
+    from repsynth.release.accuracy import Expected
 
 MEASURE_HEADERS = ("measure", "value", "best", "two real halves", "independent columns", "in words")
 GROUP_HEADERS = ("subgroup", "rows", "real", "synthetic", "extra loss", "")

@@ -13,7 +13,7 @@ from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, row_meaning
 from repsynth.privacy.shown import at_most
-from repsynth.release.expected import expected_errors
+from repsynth.release.accuracy import expected_errors
 from repsynth.release.release import Release
 from repsynth.scoring.base import NAT
 from repsynth.scoring.pairwise import CHOICE, PAIRS

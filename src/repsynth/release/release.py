@@ -29,8 +29,8 @@ from repsynth.privacy.events import Event
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import at_most
 from repsynth.release.account import NoisyFraction, Privacy
-from repsynth.release.given import complete, read_given
-from repsynth.release.support import Drawn, Support, fit_support
+from repsynth.release.conditional import complete, read_given
+from repsynth.release.constraints import Drawn, Support, fit_support
 from repsynth.schema import Category, Schema
 from repsynth.schema.conditions import parse_condition
 from repsynth.scoring.base import Score
@@ -277,13 +277,13 @@ class Release:
 
     def save(self, folder: str | Path) -> Path:
         """Write the release folder: JSON and npz, whole or not at all."""
-        from repsynth.release.folder import save_release
+        from repsynth.release.store import save_release
 
         return save_release(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Release":
         """Read a release folder, checking everything in it."""
-        from repsynth.release.folder import load_release
+        from repsynth.release.store import load_release
 
         return load_release(Path(folder))

@@ -10,7 +10,7 @@ from repsynth.arrays import Floats, Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.evaluation.fidelity import Grid
 from repsynth.evaluation.inputs import Inputs
-from repsynth.release.expected import value_name
+from repsynth.release.accuracy import value_name
 from repsynth.report.charts import Chart, dots, heat
 from repsynth.schema import Discrete, Numeric
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Arrays
 from repsynth.errors import ConfigError, ReleaseError, RepsynthError, has_controls, shown
-from repsynth.release.format import FORMAT, ReleaseFile, arrays_of, assemble, borrowed_from, describe
 from repsynth.release.release import Release
+from repsynth.release.verify import FORMAT, ReleaseFile, arrays_of, assemble, borrowed_from, describe
 from repsynth.scoring.borrowed import Borrowed
 from repsynth.storage.atomic import hidden, sync
 

@@ -19,7 +19,7 @@ from repsynth.data.records import MISSING, Records, join
 from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
 from repsynth.models.completing import Completing
-from repsynth.release.support import Drawn, Support
+from repsynth.release.constraints import Drawn, Support
 from repsynth.schema import Datetime, Discrete, Id, Numeric, Schema
 from repsynth.schema.conditions import Condition
 

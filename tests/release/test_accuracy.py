@@ -20,8 +20,8 @@ from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_po
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.release.accuracy import Expected, Z, expected_errors
 from repsynth.release.describe import release_data
-from repsynth.release.expected import Expected, Z, expected_errors
 from repsynth.release.release import Release
 from repsynth.schema import Integer, parse_schema
 
