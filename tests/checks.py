@@ -175,7 +175,7 @@ def check_replay(
 
 def same_release(one: Release, two: Release) -> bool:
     """Whether two releases agree in everything that would be written."""
-    from repsynth.release.verify import arrays_of, describe
+    from repsynth.release.store import arrays_of, describe
 
     arrays, others = arrays_of(one), arrays_of(two)
     return (
@@ -188,7 +188,7 @@ def same_release(one: Release, two: Release) -> bool:
 def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray | None], **changes: Any) -> Path:
     """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all.
     An array that is None is left out."""
-    from repsynth.release.verify import arrays_of
+    from repsynth.release.store import arrays_of
 
     release.save(folder)
     packed = BytesIO()

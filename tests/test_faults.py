@@ -147,7 +147,7 @@ FAULTS = [
     ),
     Fault(
         "a look is weighted by scores that no threshold has moved",
-        "scoring.stage:measure_stage_one",
+        "scoring.stage:measure_scores",
         "_measure_look(meter, histograms, name, charges[name], score, weights)",
         "_measure_look(meter, histograms, name, charges[name], getattr(score, 'score', score), weights)",
         LOOKS + "test_a_look_is_measured_once_at_its_charge_and_its_noise_is_known",
@@ -196,7 +196,7 @@ FAULTS = [
     ),
     Fault(
         "the first cells follow from the true number of records",
-        "scoring.stage:measure_stage_one",
+        "scoring.stage:measure_columns",
         "first_cells(schema, rows=rows, sigma=sigma)",
         "first_cells(schema, rows=float(meter.engine.sum(Count())[0]), sigma=sigma)",
         LOOKS + "test_the_cells_of_a_look_follow_from_what_was_released",
@@ -239,7 +239,7 @@ FAULTS = [
     Fault(
         "a release need not have spent its budget",
         "release.verify:_check_charges",
-        'require(same, "its charges are not its settings\'")',
+        'require(same, "its charges do not match its settings")',
         "pass",
         "release/test_ties.py::test_a_release_has_spent_all_of_its_budget",
     ),
@@ -887,7 +887,7 @@ FAULTS = [
     ),
     Fault(
         "a training on a cluster is paid for",
-        "pipeline.run:_check_training",
+        "pipeline.run:_check",
         "plan.training is not None and name != 'local'",
         "False",
         CLUSTERS + "test_a_training_on_a_cluster_is_refused_before_anything_is_spent",

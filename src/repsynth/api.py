@@ -252,7 +252,7 @@ def risk(table: Any, release: "Release | str | Path", path: str | Path, **how: A
 
 def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
     """What a release cost and how the loss is spread, as plain data: what `repsynth inspect --json` prints."""
-    from repsynth.release.describe import release_data
+    from repsynth.release.account import release_data
 
     return release_data(_release(release))
 
@@ -428,7 +428,7 @@ def _borrowed(source: "Release | Borrowed | str | Path | None") -> "Borrowed | N
 
     if source is None or isinstance(source, Borrowed):
         return source
-    from repsynth.release.store import borrow
+    from repsynth.release.verify import borrow
 
     return borrow(source)
 

@@ -28,7 +28,7 @@ from repsynth.mechanism.scout import Cells, Scout, Values
 from repsynth.privacy.bound import FAILURE_PART
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
-from repsynth.release.describe import release_data
+from repsynth.release.account import release_data
 from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Measured, Number, parse_schema
 
 ROWS = 20_000

@@ -21,7 +21,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
-from repsynth.release.verify import arrays_of
+from repsynth.release.store import arrays_of
 from repsynth.schema import Category, Schema
 from repsynth.scoring.weights import FULL, WeightFunction
 

@@ -28,8 +28,8 @@ from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
-from repsynth.release.store import borrow
-from repsynth.release.verify import arrays_of
+from repsynth.release.store import arrays_of
+from repsynth.release.verify import borrow
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import FULL
 

@@ -14,7 +14,7 @@ from repsynth import Release
 from repsynth.columns.adaptive_histogram import FINE, REFINED
 from repsynth.errors import ReleaseError
 from repsynth.models.registry import MODELS
-from repsynth.release.verify import arrays_of
+from repsynth.release.store import arrays_of
 from repsynth.schema import parse_schema
 
 SCHEMA = parse_schema(WIDE)

@@ -28,7 +28,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import MU_PER_ETA, SampledEvent
-from repsynth.release.verify import ReleaseFile, arrays_of
+from repsynth.release.store import ReleaseFile, arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import RULES
 
@@ -316,7 +316,7 @@ def test_a_smaller_claimed_sensitivity_is_noticed(
             for number in ("sensitivity", "sigma"):
                 named(described["events"], name)[number] *= 0.999999
 
-        why = "training is not its plan's" if isinstance(event, SampledEvent) else "smaller sensitivity"
+        why = "training is not the planned one" if isinstance(event, SampledEvent) else "smaller sensitivity"
         with pytest.raises(ReleaseError, match=why):
             Release.load(tampered(saved(model), tmp_path / event.name, change))
 
@@ -341,7 +341,7 @@ def test_a_charge_left_out_is_noticed(model: str, saved: Callable[[str], Path], 
             from_events(described, name)
 
         for k, change in enumerate((from_plan, from_events, from_both)):
-            why = "damaged" if change is from_both else "do not fit its plan|not its budget's"
+            why = "damaged" if change is from_both else "do not fit its plan|do not match its budget"
             with pytest.raises(ReleaseError, match=why):
                 Release.load(tampered(saved(model), tmp_path / f"{name} {k}", change))
 
@@ -379,7 +379,7 @@ def test_charges_above_the_budget_are_refused(model: str, saved: Callable[[str],
     def less_noise(described: Described) -> None:
         described["events"][0]["sigma"] *= 0.99
 
-    with pytest.raises(ReleaseError, match="its charges are not its plan's"):
+    with pytest.raises(ReleaseError, match="its events do not match its charges"):
         Release.load(tampered(saved(model), tmp_path / "less", less_noise))
 
 

@@ -41,9 +41,9 @@ from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings, settings_to_toml
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
+from repsynth.release.account import release_data
 from repsynth.release.accuracy import expected_errors
 from repsynth.release.constraints import Drawn
-from repsynth.release.describe import release_data
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
 from repsynth.storage.atomic import beside, check_place

@@ -28,8 +28,8 @@ from repsynth.privacy.shown import (
     fixed_at_most,
     percent_at_most,
 )
+from repsynth.release.account import Noise, mu_of_event, noise_in_records, purpose
 from repsynth.release.accuracy import Expected, Mean, Z
-from repsynth.release.describe import Noise, mu_of_event, noise_in_records, purpose
 from repsynth.release.release import Release
 from repsynth.schema import Schema
 from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule

@@ -1,65 +1,109 @@
-"""The release folder: `release.json` and `arrays.npz`, checked in every part when read.
+"""Write a release folder: `release.json` and `arrays.npz`.
 
-A release may come from a stranger, so it is data, never code: no pickle, no path taken from inside, a
-bound on every size, and nothing is used before it fits the schema that comes with it.
+The files are data, never code: JSON and plain arrays, no pickle. `verify` reads them and checks every part.
 """
 
 import hashlib
 import os
 import shutil
-import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from repsynth import __version__
 from repsynth.arrays import Arrays
-from repsynth.errors import ConfigError, ReleaseError, RepsynthError, has_controls, shown
+from repsynth.columns.adaptive_histogram import dump_look
+from repsynth.data.decode import Kind
+from repsynth.errors import ConfigError, ReleaseError, shown
+from repsynth.privacy.events import Charge, Event, SampledEvent
 from repsynth.release.release import Release
-from repsynth.release.verify import FORMAT, ReleaseFile, arrays_of, assemble, borrowed_from, describe
-from repsynth.scoring.borrowed import Borrowed
+from repsynth.schema import schema_to_dict
+from repsynth.scoring.stage import StageOne
+from repsynth.scoring.weights import RULES
 from repsynth.storage.atomic import hidden, sync
 
-_MOST_BYTES = 2**28
-_MISFITS = (
-    LookupError,
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    AttributeError,
-    MemoryError,
-    RecursionError,
-    msgspec.MsgspecError,
-)
+FORMAT = 6
+"""Raise this whenever the content of a release changes, or how its charges follow from its settings."""
+
+BORROWED = "from_"
+"""Prefix of the arrays that belong to the release whose scores are used."""
+
+
+class BudgetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The total budget: μ, or ε with a training, whose loss is not Gaussian."""
+
+    delta: float
+    mu: float | None = None
+    epsilon: float | None = None
+
+
+class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The plan: the settings as given, and what was computed from them."""
+
+    settings: dict[str, Any]
+    budget: BudgetFile
+    charges: tuple[Charge, ...]
+    rule: dict[str, Any]
+    ceiling: float
+    training: SampledEvent | None
+
+
+class ThresholdFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    value: int
+    fraction: float
+    fraction_error: float
+
+
+class ReleaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: int
+    repsynth: str
+    publishable: bool
+    schema: dict[str, Any]
+    kind: Kind
+    plan: PlanFile
+    rows: float
+    events: tuple[Event, ...]
+    threshold: ThresholdFile | None
+    weights_start: int
+    fit: dict[str, Any]
+    arrays_sha256: str
+    scores_from: "ScoresFromFile | None" = None
+
+
+class ScoresFromFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The release whose scores are used: the SHA-256 of its `release.json`, and that file without its model."""
+
+    digest: str
+    described: ReleaseFile
 
 
 def save_release(release: Release, folder: Path) -> Path:
-    """Write the folder beside its place, then move it there. Once this returns, it survives a power cut."""
+    """Write the folder under a hidden name, then rename it. After this returns, it survives a power cut."""
     if folder.exists():
         raise ReleaseError(
             f"{shown(folder)}: already exists; a release is never overwritten, choose another folder"
         )
-    packed, text = _packed_and_described(release)
-    beside: Path | None = None
+    text, packed = release_files(release)
+    temporary: Path | None = None
     made = [path for path in folder.parents if not path.exists()]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = hidden(folder)
-        beside.mkdir()
-        (beside / "release.json").write_bytes(text)
-        (beside / "arrays.npz").write_bytes(packed)
-        for path in (*beside.iterdir(), beside):
+        temporary = hidden(folder)
+        temporary.mkdir()
+        (temporary / "release.json").write_bytes(text)
+        (temporary / "arrays.npz").write_bytes(packed)
+        for path in (*temporary.iterdir(), temporary):
             sync(path)
-        os.rename(beside, folder)
-        beside = folder
+        os.rename(temporary, folder)
+        temporary = folder
         for path in (folder, *made):
             sync(path.parent)
     except OSError as error:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
         raise ReleaseError(
             f"{shown(folder)}: cannot be written ({error.strerror}); nothing was left behind"
         ) from None
@@ -67,7 +111,7 @@ def save_release(release: Release, folder: Path) -> Path:
 
 
 def check_private(place: Path) -> None:
-    """Refuse a place for PRIVATE files in a release's folder, which is handed out as a whole."""
+    """Refuse to write PRIVATE files into a release folder, which is handed out as a whole."""
     whole = place.resolve()
     if any((folder / "release.json").is_file() for folder in (whole, *whole.parents)):
         raise ConfigError(
@@ -75,110 +119,62 @@ def check_private(place: Path) -> None:
         )
 
 
-def _packed_and_described(release: Release) -> tuple[bytes, bytes]:
+def release_files(release: Release) -> tuple[bytes, bytes]:
+    """Return the content of `release.json` and of `arrays.npz`."""
     buffer = BytesIO()
     np.savez_compressed(buffer, **arrays_of(release))  # type: ignore[arg-type]
     packed = buffer.getvalue()
     text = msgspec.json.format(msgspec.json.encode(describe(release, hashlib.sha256(packed).hexdigest())))
-    return packed, text + b"\n"
+    return text + b"\n", packed
 
 
-def load_release(folder: Path) -> Release:
-    described = _parse(folder, _read(folder / "release.json"))
-    packed = _read(folder / "arrays.npz")
-    if hashlib.sha256(packed).hexdigest() != described.get("arrays_sha256"):
-        _damaged(folder, "arrays.npz is not the file that release.json describes")
-    arrays = _read_arrays(folder, packed)
-    try:
-        return assemble(msgspec.convert(described, ReleaseFile), arrays)
-    except ReleaseError as error:
-        _damaged(folder, str(error))
-    except RepsynthError as error:
-        _damaged(folder, f"its plan or schema is not valid: {error}")
-    except msgspec.ValidationError as error:
-        _damaged(folder, f"release.json: {error}")
-    except _MISFITS:
-        _damaged(folder, "its parts do not fit each other")
+def describe(release: Release, digest: str) -> ReleaseFile:
+    plan, borrowed = release.plan, release.plan.borrowed
+    settings, threshold = plan.settings, None if borrowed else release.threshold
+    trained = plan.training is not None and settings.epsilon is not None
+    return ReleaseFile(
+        format=FORMAT,
+        repsynth=__version__,
+        publishable=release.publishable,
+        schema=schema_to_dict(release.schema),
+        kind=release.kind,
+        plan=PlanFile(
+            settings=settings.dump(),
+            budget=BudgetFile(plan.delta, **({"epsilon": settings.epsilon} if trained else {"mu": plan.scale})),
+            charges=tuple(plan.charges.values()),
+            rule=RULES.dump(plan.rule),
+            ceiling=plan.ceiling,
+            training=plan.training,
+        ),
+        rows=release.rows,
+        events=release.events,
+        threshold=None
+        if threshold is None
+        else ThresholdFile(threshold.value, threshold.fraction, threshold.fraction_error),
+        weights_start=release.weights.start,
+        fit=release.fit.dump()[0],
+        arrays_sha256=digest,
+        scores_from=None
+        if borrowed is None
+        else ScoresFromFile(borrowed.digest, msgspec.convert(borrowed.described, ReleaseFile)),
+    )
 
 
-def borrow(source: Release | str | Path) -> Borrowed:
-    """Take the scores and the threshold of a release, or of its folder, which is checked in every part.
-
-    >>> from repsynth import datasets, synthesize
-    >>> sim = datasets.load("sim")
-    >>> borrowed = borrow(synthesize(sim.table, sim.schema, epsilon=1.0))
-    >>> later = synthesize(sim.table, sim.schema, epsilon=1.0, scores_from=borrowed, model="naive-bayes")
-    >>> [event.name for event in later.events]
-    ['count', 'coarse histograms', 'refined histograms', 'fine histograms', 'sums']
-    """
-    if not isinstance(source, Release | str | Path):
-        raise ConfigError("scores are taken from a release, or from the folder of one")
-    if isinstance(source, Release):
-        release, text = source, _packed_and_described(source)[1]
-    else:
-        release, text = load_release(Path(source)), (Path(source) / "release.json").read_bytes()
-    if release.stage.borrowed is not None:
-        raise ConfigError("the scores of that release came from another one; take them from there")
-    if release.threshold is None:
-        raise ConfigError("that release has no threshold, since all its records weigh the same; take another one")
-    described = msgspec.to_builtins(describe(release, "")) | {"fit": {}}
-    return borrowed_from(release.stage, release.plan, release.events, hashlib.sha256(text).hexdigest(), described)
+def arrays_of(release: Release) -> Arrays:
+    arrays = score_arrays(release.stage)
+    for name, look in release.stage.looks.items():
+        arrays |= dump_look(name, look)
+    return arrays | release.fit.dump()[1]
 
 
-def _read(path: Path) -> bytes:
-    try:
-        if not path.is_file():  # a pipe or a device could be read for ever
-            raise OSError
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError:
-        raise ReleaseError(
-            f"{shown(path)}: cannot be read; give the folder that synthesize --release wrote"
-        ) from None
-    if len(content) > _MOST_BYTES:
-        raise ReleaseError(f"{shown(path)}: larger than 256 MB; this is not a release of this version")
-    return content
-
-
-def _parse(folder: Path, text: bytes) -> dict[str, Any]:
-    try:
-        described = msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        _damaged(folder, "release.json: it is cut off or not JSON")
-    if has_controls(described):
-        _damaged(folder, "release.json: a name or a value has a control character")
-    version = described.get("format")
-    if isinstance(version, int) and version != FORMAT:
-        raise ReleaseError(
-            f"{shown(folder)}: written by another version of repsynth (format {version}); this one reads format "
-            f"{FORMAT}: read it with that version, or make it again"
-        )
-    return described
-
-
-def _read_arrays(folder: Path, packed: bytes) -> Arrays:
-    try:
-        with zipfile.ZipFile(BytesIO(packed)) as archive:
-            if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
-                _damaged(folder, "its arrays are larger than 256 MB")
-            return {info.filename.removesuffix(".npy"): _array(archive.read(info)) for info in archive.infolist()}
-    except ReleaseError:
-        raise
-    except Exception:  # whatever a hostile archive or header does to its readers
-        _damaged(folder, "arrays.npz cannot be read")
-
-
-def _array(content: bytes) -> NDArray[Any]:
-    """One plain array; its header is checked against its length before anything is allocated."""
-    file = BytesIO(content)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    data = content[file.tell() :]
-    if len(shape) != 1 or dtype not in (np.int64, np.float64) or len(data) != shape[0] * 8:
-        raise ValueError
-    return np.frombuffer(data, dtype=dtype)
-
-
-def _damaged(folder: Path, detail: str) -> NoReturn:
-    raise ReleaseError(f"{shown(folder)}: the release is damaged: {detail}; get it again from its source")
+def score_arrays(stage: StageOne) -> Arrays:
+    """Return the arrays that a score and its weight are computed from."""
+    arrays: Arrays = {"coarse_counts": stage.coarse.counts, "weights": stage.weights.table}
+    if stage.borrowed is not None:
+        return arrays | {BORROWED + name: array for name, array in stage.borrowed.arrays.items()}
+    if stage.threshold:
+        arrays["threshold_edges"] = stage.threshold.edges
+        arrays["threshold_counts"] = stage.threshold.counts.ravel()
+        if stage.threshold.shifts is not None:
+            arrays["threshold_shifts"] = stage.threshold.shifts
+    return arrays | stage.score.dump()

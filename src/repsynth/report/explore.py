@@ -28,7 +28,7 @@ from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.neighbours import LEAST_DELTA
 from repsynth.privacy.shown import at_least
-from repsynth.release.describe import purpose
+from repsynth.release.account import purpose
 from repsynth.release.release import Release
 from repsynth.schema import Category, Numeric, Schema
 from repsynth.scoring.stage import COUNT, SCORES, look_sensitivity, look_shares

@@ -159,6 +159,11 @@ class RunPlan(Protocol):
 
 def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None]) -> StageOne:
     """Make all measurements of stage 1, in the order of the plan."""
+    return measure_scores(meter, plan, measure_columns(meter, plan, on_step), on_step)
+
+
+def measure_columns(meter: Meter, plan: RunPlan, on_step: Callable[[str], None]) -> Histograms:
+    """Measure the number of records and the first histogram of every column."""
     schema, charges = plan.schema, plan.charges
     rows = float(plan.public_rows or 0)
     if plan.public_rows is None:
@@ -168,8 +173,12 @@ def measure_stage_one(meter: Meter, plan: RunPlan, on_step: Callable[[str], None
     on_step(COARSE)
     sigma = sigma_for(len(schema.learned) ** 0.5, charges[COARSE].per_row)
     bins = first_cells(schema, rows=rows, sigma=sigma)
-    coarse = Histograms(bins, meter.measure(ColumnHistograms(bins), mu=charges[COARSE].mu), sigma, rows)
-    borrowed = plan.borrowed
+    return Histograms(bins, meter.measure(ColumnHistograms(bins), mu=charges[COARSE].mu), sigma, rows)
+
+
+def measure_scores(meter: Meter, plan: RunPlan, coarse: Histograms, on_step: Callable[[str], None]) -> StageOne:
+    """Measure the scores and the threshold, and refine the histograms by the weights that follow."""
+    schema, charges, rows, borrowed = plan.schema, plan.charges, coarse.rows, plan.borrowed
     score = borrowed.score if borrowed else plan.scorer.measure(meter, coarse, schema.label, charges)
 
     threshold = borrowed.threshold if borrowed else None
