@@ -418,7 +418,7 @@ def test_failures_of_drafts_add_up_until_their_part_of_delta_is_spent(tmp_path: 
     for each in measured[:2]:
         ledger.reserve("data", {}, what="a draft", measured=each)
     assert ledger.balance("data").spent_bound.failure >= 0.98 * part
-    with pytest.raises(LedgerError, match="set apart for such chances"):
+    with pytest.raises(LedgerError, match="reserves for failures"):
         ledger.reserve("data", {}, what="a draft", measured=measured[2])
 
 

@@ -631,7 +631,7 @@ def test_utilities_of_pairs_do_not_wrap(cell: int) -> None:
 
 def test_a_measured_schema_has_no_persons() -> None:
     measured = '[measured]\nmu = 0.1\nfailure = 0.0\nmark = "' + "0" * 32 + '"\ncolumns = ["age"]\n'
-    with pytest.raises(SchemaError, match="paid for row by row"):
+    with pytest.raises(SchemaError, match="protects single rows"):
         parse_schema(f'person = {{column = "patient"}}\n{COLUMNS}{measured}')
 
 

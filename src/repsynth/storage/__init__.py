@@ -1,5 +1,5 @@
-"""Files: written whole or not at all, and checked in every part when read.
+"""Files.
 
-atomic   write beside, then move; make it last
-checks   what a stranger's file may say
+atomic   write completely or not at all
+checks   check untrusted input
 """

@@ -1,4 +1,4 @@
-"""Files are written beside their place and then moved there: each is whole or not there."""
+"""Write files atomically: under a temporary name in the same folder, then rename."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from uuid import uuid4
 from repsynth.errors import ConfigError, DataError, shown
 
 _OPEN = Path("/proc/self/fd")
-"""Where Linux lists the files that a process has open."""
+"""The open files of the process, on Linux."""
 
 
 def check_place(path: Path) -> None:
@@ -23,10 +23,9 @@ def check_place(path: Path) -> None:
 
 @contextmanager
 def beside(path: Path, *, private: bool = False, replace: bool = False) -> Iterator[Path]:
-    """A temporary file in the same folder that becomes `path` at the end, or disappears on any error.
+    """Yield a temporary file in the same folder. It becomes `path` at the end, or is deleted after an error.
 
-    It takes the place of a file that is there only where `replace` says so. A `private` file is readable by its
-    owner only, any other as the umask says.
+    An existing file is replaced only with `replace`. A `private` file is readable by its owner only.
     """
     temporary = hidden(path)
     try:
@@ -47,11 +46,13 @@ def beside(path: Path, *, private: bool = False, replace: bool = False) -> Itera
 
 @contextmanager
 def unnamed(path: Path) -> Iterator[Path]:
-    """As `beside`, for what is written once: the file gets a name only when it is whole, where the system can do
-    that, so that not even a killed process leaves one behind."""
+    """Like `beside`, but the file gets its name at the end, if the system supports that.
+
+    Then a killed process leaves no temporary file behind.
+    """
     try:
         handle = os.open(path.parent if _OPEN.is_dir() else "", os.O_TMPFILE | os.O_RDWR, 0o666)
-    except (AttributeError, OSError):  # not on this system, or not in this folder
+    except (AttributeError, OSError):  # not supported by the system or the folder
         with beside(path) as temporary:
             yield temporary
         return
@@ -59,7 +60,7 @@ def unnamed(path: Path) -> Iterator[Path]:
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         yield opened
-        # Without a folder, Python would link to the link in /proc itself.
+        # Without `dst_dir_fd`, Python would link to the link in /proc.
         os.link(opened, path.name, dst_dir_fd=folder, follow_symlinks=True)
     except OSError as error:
         raise DataError(f"{shown(path)}: cannot be written ({reason(error)}); nothing was left behind") from None
@@ -69,12 +70,12 @@ def unnamed(path: Path) -> Iterator[Path]:
 
 
 def hidden(path: Path) -> Path:
-    """A new name in the same folder, for what is not whole yet."""
+    """Return an unused hidden name in the same folder."""
     return path.with_name(f".{path.name}.{uuid4().hex[:12]}")
 
 
 def reason(error: OSError) -> str:
-    """Why a file could not be written, in the system's words alone: Arrow adds its own.
+    """Return the system's message for an error, without the text that Arrow adds.
 
     >>> reason(OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device"))
     'No space left on device'
@@ -83,8 +84,7 @@ def reason(error: OSError) -> str:
 
 
 def sync(path: Path) -> None:
-    """Make what was written to a file, or to the list of a folder, survive a power cut; an OSError where it may
-    not."""
+    """Make a file, or the entries of a folder, survive a power cut; an OSError if that fails."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -93,7 +93,7 @@ def sync(path: Path) -> None:
 
 
 def _place(temporary: Path, path: Path) -> None:
-    """Move a file to its place, but not over another that came there meanwhile."""
+    """Rename a file, but do not replace one that was created in the meantime."""
     try:
         os.link(temporary, path)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Checks of what a stranger's file says: each refuses with a ReleaseError."""
+"""Checks of untrusted input from a release folder. Each raises a ReleaseError."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +10,12 @@ from repsynth.errors import ReleaseError
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse the file with this message unless the condition holds."""
     if not condition:
         raise ReleaseError(message)
 
 
 def ints(array: NDArray[Any], length: int | None = None, most: int = 2**61) -> NDArray[np.int64]:
-    """The array, if it holds whole numbers within bounds."""
+    """Return the array if it is a vector of whole numbers within bounds."""
     require(array.dtype == np.int64 and array.ndim == 1, "an array is not of whole numbers")
     require(length is None or len(array) == length, "an array has the wrong length")
     require(bool(np.all((array >= -most) & (array <= most))), "a number is out of range")
@@ -26,7 +25,7 @@ def ints(array: NDArray[Any], length: int | None = None, most: int = 2**61) -> N
 def floats(
     array: NDArray[Any], length: int, *, positive: bool = False, infinite: bool = False
 ) -> tuple[float, ...]:
-    """The numbers, if they are of the number and kind that is wanted."""
+    """Return the numbers if their count and range are as required."""
     require(array.dtype == np.float64 and array.shape == (length,), "an array has the wrong shape")
     require(not np.isnan(array).any(), "a number is not a number")
     require(infinite or bool(np.all(np.isfinite(array))), "a number is not finite")
@@ -35,12 +34,12 @@ def floats(
 
 
 def positive(value: float) -> bool:
-    """Whether a number is finite and above 0."""
+    """Return whether a number is finite and above 0."""
     return bool(np.isfinite(value) and value > 0)
 
 
 def integer(table: Mapping[str, Any], name: str, least: int, most: int) -> int:
-    """The whole number of this name within bounds.
+    """Return the whole number of this name if it is within bounds.
 
     >>> integer({"clip": 7}, "clip", 1, 10)
     7
