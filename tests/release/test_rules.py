@@ -327,7 +327,7 @@ def test_few_rows_are_drawn_too(rows: int) -> None:
         ('column = "density"\nby = "place"\nvalues = {a = 1.0, b = 99.0}', "outside of its bounds"),
         ('column = "marital"\nby = "place"\nvalues = {a = "single", b = "gone"}', "not one of its values"),
         ('column = "total"\nequals = "rent"\n[[rules]]\ncolumn = "total"\nequals = "age"', "two rules derive"),
-        ('column = "total"\nequals = "rent"\n[[rules]]\nrequire = "total > 3"', "itself follows"),
+        ('column = "total"\nequals = "rent"\n[[rules]]\nrequire = "total > 3"', "itself derived"),
         ('when = "age < 3"', "a rule has one of"),
         ("require = 3", "must be text"),
         ("require = 'age < 3'\nmore = 1", "a rule has one of"),

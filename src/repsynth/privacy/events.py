@@ -5,6 +5,7 @@ charge.
 """
 
 import math
+from functools import cached_property
 
 import msgspec
 
@@ -15,7 +16,7 @@ RATE_UNIT = 2**16
 """Sampling rates are multiples of the inverse, so that two random bytes decide exactly."""
 
 
-class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A planned measurement: its μ, whether weights scale contributions, and whether it is a choice."""
 
     name: str
@@ -25,7 +26,7 @@ class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: int = 1
     """The contribution bound: μ is the loss of a person with this many rows."""
 
-    @property
+    @cached_property
     def per_row(self) -> float:
         """The μ of a single row. It determines the noise.
 
@@ -35,7 +36,9 @@ class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.mu / self.rows
 
 
-class GaussianEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="gaussian"):
+class GaussianEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="kind", tag="gaussian"
+):
     """A Gaussian measurement: independent noise of `sigma` on each cell of a query of L2 `sensitivity`."""
 
     name: str
@@ -43,7 +46,7 @@ class GaussianEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
     sigma: float
     weighted: bool = False
 
-    @property
+    @cached_property
     def mu(self) -> float:
         """The loss in Gaussian DP, rounded up.
 
@@ -54,7 +57,7 @@ class GaussianEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
 
 class ExponentialEvent(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="exponential"
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="kind", tag="exponential"
 ):
     """Choices by the exponential mechanism, with probabilities proportional to exp(η/2 × utility).
 
@@ -66,7 +69,7 @@ class ExponentialEvent(
     rounds: int
     weighted: bool = False
 
-    @property
+    @cached_property
     def mu(self) -> float:
         """The loss in Gaussian DP, rounded up: √(2π)/4 η for each round (docs/privacy.md has the proof).
 
@@ -76,7 +79,9 @@ class ExponentialEvent(
         return MU_PER_ETA * self.eta * math.sqrt(self.rounds) * (1 + 1e-15)
 
 
-class SampledEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sampled"):
+class SampledEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="kind", tag="sampled"
+):
     """Rounds of training: subsampled Gaussian measurements.
 
     Each round samples every record with probability `rate` and adds noise of `sigma` to a sum of L2 `sensitivity`.
@@ -89,7 +94,7 @@ class SampledEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     rounds: int
     weighted: bool = False
 
-    @property
+    @cached_property
     def noise(self) -> float:
         """The noise multiplier, rounded down.
 
@@ -103,7 +108,9 @@ class SampledEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         return msgspec.structs.replace(self, sensitivity=self.sensitivity / rows)
 
 
-class SelectionEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="selection"):
+class SelectionEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="kind", tag="selection"
+):
     """A noisy selection of values: release the noisy counts of occurring values that reach `threshold`.
 
     A record adds 1 to the count of one value in each of `columns`. A value that only one record has is released
@@ -116,7 +123,7 @@ class SelectionEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     threshold: int
     weighted: bool = False
 
-    @property
+    @cached_property
     def mu(self) -> float:
         """The loss in Gaussian DP of the counts of values that several records have, rounded up.
 
@@ -125,7 +132,7 @@ class SelectionEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         """
         return math.sqrt(self.columns) / self.sigma * (1 + 1e-15)
 
-    @property
+    @cached_property
     def failure(self) -> float:
         """The probability that a value is released that only one record has, rounded up.
 
