@@ -14,11 +14,13 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from repsynth.auditing import audit
 from repsynth.data.encode import encode_batch
 from repsynth.data.records import Records, join
 from repsynth.data.sources import open_source
+from repsynth.errors import ReleaseError
 from repsynth.mechanism.kernels import Choice, Rounds, Statistic
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
@@ -199,6 +201,13 @@ def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray | Non
     described["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
     (folder / "release.json").write_text(json.dumps(described))
     return folder
+
+
+def refused(folder: Path, why: str) -> None:
+    """A release is refused for this reason, in one line."""
+    with pytest.raises(ReleaseError, match=why) as refusal:
+        Release.load(folder)
+    assert "\n" not in str(refusal.value)
 
 
 def check_spends_its_plan(plan: Plan, table: pa.Table) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from checks import Measured, record_run, records_of, repeatable, replay_run, same_release
+from checks import Measured, record_run, records_of, refused, repeatable, replay_run, same_release
 from conftest import options_of
 
 import repsynth
@@ -25,7 +25,7 @@ from repsynth.data.sources import open_source
 from repsynth.engines import codes
 from repsynth.engines.codes import Codes
 from repsynth.engines.local import LocalEngine, PersonHeld
-from repsynth.errors import ConfigError, LedgerError, ReleaseError, SchemaError
+from repsynth.errors import ConfigError, LedgerError, SchemaError
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
@@ -357,8 +357,7 @@ def test_a_release_that_claims_less_than_persons_pay_is_refused(wrong: str, why:
     else:
         content["schema"]["person"]["rows"] = 4
     path.write_bytes(msgspec.json.encode(content))
-    with pytest.raises(ReleaseError, match=why):
-        Release.load(folder)
+    refused(folder, why)
 
 
 # --- the ledger ---
@@ -585,8 +584,7 @@ def test_scores_from_a_release_that_claims_less_are_refused(tmp_path: Path) -> N
         if event["name"] == "coarse histograms":
             event["sensitivity"], event["sigma"] = event["sensitivity"] * 0.999999, event["sigma"] * 0.999999
     (folder / "release.json").write_bytes(msgspec.json.encode(content))
-    with pytest.raises(ReleaseError, match="a smaller sensitivity than it has"):
-        Release.load(folder)
+    refused(folder, "a smaller sensitivity than it has")
 
 
 def plan_of_scores(release: Release) -> Plan:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import rewritten
+from checks import refused, rewritten
 
 from repsynth import Release, datasets
 from repsynth.data.sources import open_source
@@ -292,9 +292,3 @@ def test_a_release_that_may_not_last_is_not_there(
 def described_as(release: Release, folder: Path) -> dict[str, Any]:
     described: dict[str, Any] = json.loads((release.save(folder) / "release.json").read_text())
     return described
-
-
-def refused(folder: Path, why: str) -> None:
-    with pytest.raises(ReleaseError, match=why) as refusal:
-        Release.load(folder)
-    assert "\n" not in str(refusal.value)

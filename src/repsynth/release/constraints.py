@@ -11,7 +11,7 @@ it would condition a second time and distort the margins. So the model is fitted
 A condition (`where`) is met by rejection sampling. All of this is post-processing of the release.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Protocol
@@ -206,15 +206,15 @@ class Support:
             return with_following(self.sampler.draw(rows, generator, label), self.schema)[0]
         ratio = self.effective_size or 1.0
         wanted = rows
-        if self.checks:
+        if self.checks:  # draw more, to select from
             wanted = max(min(int(_SPARE / ratio * rows), max(_MOST_TIMES * rows, 2 * _MOST)), _FEWEST)
         kept: list[Records] = []
         asked, tried, found = wanted, 0, 0
         while not kept or found < wanted:
             count = min(asked, _MOST)
             records = self.repaired(self.sampler.draw(count, generator, label), generator)
-            records, able = self.obeying(records, where)
-            kept.append(records.take(np.flatnonzero(able)))
+            records, obeys = self.obeying(records, where)
+            kept.append(records.take(np.flatnonzero(obeys)))
             tried, found = tried + count, found + kept[-1].rows
             if tried > _SEARCHED and found >= rows:
                 break
@@ -237,38 +237,26 @@ class Support:
         New values come from other records. The column that changes is random for each record, so that every column
         of a rule keeps some of its values. The label and the columns of `keep` do not change.
         """
-        kept = {self.schema.label, *keep}
-        codes = {name: column.copy() for name, column in records.codes.items()}
+        fixed = {self.schema.label, *keep}
+        repaired = Records(records.rows, {name: column.copy() for name, column in records.codes.items()})
         rank = {name: generator.random(records.rows) for check in self.checks for name in check.columns}
         for _ in range(_SWEEPS):
-            whole = True
+            broken = False
             for check in self.checks:
-                bad = np.flatnonzero(~check.obeyed(Records(records.rows, codes)))
-                free = [name for name in check.columns if name not in kept]
-                whole &= not bad.size
-                # Change the column with the highest rank; if none of its values will do, try the next one.
-                order: Sequence[Ints] = [*np.argsort([-rank[name][bad] for name in free], axis=0)] if free else []
-                left = np.arange(len(bad))
-                for place in order:
-                    for _ in range(_TRIES if left.size else 0):
-                        trial = {name: codes[name][bad[left]] for name in check.columns}
-                        for k, name in enumerate(free):
-                            which = np.flatnonzero(place[left] == k)
-                            others = generator.integers(0, records.rows, len(which))
-                            trial[name][which] = records.codes[name][others]
-                        able = check.obeyed(Records(len(left), trial))
-                        for name in free:
-                            codes[name][bad[left[able]]] = trial[name][able]
-                        left = left[~able]
-            if whole:
+                wrong = np.flatnonzero(~check.obeyed(repaired))
+                broken |= wrong.size > 0
+                free = [name for name in check.columns if name not in fixed]
+                if wrong.size and free:
+                    _repair(check, free, wrong, rank, repaired.codes, records.codes, generator)
+            if not broken:
                 break
-        return Records(records.rows, codes)
+        return repaired
 
     def obeying(self, records: Records, where: Condition | None = None) -> tuple[Records, Bools]:
         """Return the records with their derived columns, and which of them obey."""
-        able = np.all([check.obeyed(records) for check in self.checks], axis=0) & np.ones(records.rows, np.bool_)
+        obeys = np.all([check.obeyed(records) for check in self.checks], axis=0) & np.ones(records.rows, np.bool_)
         records, _ = with_following(records, self.schema)
-        return records, able if where is None else able & holds(where, records, self.schema)
+        return records, obeys if where is None else obeys & holds(where, records, self.schema)
 
     def weights(self, records: Records) -> Floats:
         """Return the product of each record's factors, trimmed."""
@@ -284,8 +272,8 @@ class Support:
         mass = self.weights(records)
         cells = [table.cells(records) for table in margins]
         chosen = np.zeros(0, dtype=np.int64)
-        for upto in np.cumsum(_STAGES if margins else (1.0,)):
-            count = round(upto * rows) - len(chosen)
+        for part in np.cumsum(_STAGES if margins else (1.0,)):
+            count = round(part * rows) - len(chosen)
             if len(chosen):
                 mass[chosen] *= 1e-3  # prefer another record with the same cells to a duplicate
                 left = [
@@ -304,6 +292,34 @@ class Support:
         return generator.permutation(chosen)
 
 
+def _repair(
+    check: _Check,
+    free: Sequence[str],
+    wrong: Ints,
+    rank: Mapping[str, Floats],
+    codes: Mapping[str, Ints],
+    source: Mapping[str, Ints],
+    generator: np.random.Generator,
+) -> None:
+    """Change cells of the `wrong` rows in `codes` to values of `source`, until they obey a rule.
+
+    First change the column with the highest rank. If no value of it will do, try the next column.
+    """
+    columns = np.argsort([-rank[name][wrong] for name in free], axis=0)
+    left = np.arange(len(wrong))
+    for column in columns:
+        for _ in range(_TRIES if left.size else 0):
+            trial = {name: codes[name][wrong[left]] for name in check.columns}
+            for k, name in enumerate(free):
+                changed = np.flatnonzero(column[left] == k)
+                values = source[name]
+                trial[name][changed] = values[generator.integers(0, len(values), len(changed))]
+            obeys = check.obeyed(Records(len(left), trial))
+            for name in free:
+                codes[name][wrong[left[obeys]]] = trial[name][obeys]
+            left = left[~obeys]
+
+
 def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[int] = ()) -> Support:
     """Fit the model on the records that obey the rules, except the rules with the ignored numbers.
 
@@ -315,8 +331,8 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
             raise ConfigError(f"there is no rule {number} to ignore; the schema has {len(schema.rules)}")
         if isinstance(schema.rules[number - 1], Follows):
             raise ConfigError(f"rule {number} derives a column that was not learned; it cannot be ignored")
-    found = [_Check.of(number, schema) for number in range(1, len(schema.rules) + 1) if number not in ignored]
-    checks = tuple(check for check in found if check is not None)
+    numbers = [number for number in range(1, len(schema.rules) + 1) if number not in ignored]
+    checks = tuple(check for number in numbers if (check := _Check.of(number, schema)) is not None)
     plain = Support(sampler, schema, checks)
     if not checks:
         return plain
@@ -324,18 +340,17 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
     drawn = sampler.draw(int(np.clip(_TIMES * rows, _SMALLEST, _LARGEST)), generator)
     obeyed = np.array([check.obeyed(drawn) for check in checks])
     repaired = plain.repaired(drawn, generator)
-    able = np.all([check.obeyed(repaired) for check in checks], axis=0)
-    if not able.any():
+    obeys = np.all([check.obeyed(repaired) for check in checks], axis=0)
+    if not obeys.any():
         worst = min(checks, key=lambda check: int(check.obeyed(repaired).sum()))
         raise ConfigError(
             f"no record that the model draws obeys the rules; {worst} costs most: correct it, or leave it out of "
             f"sampling with --ignore-rule {worst.number} (the release is unharmed, and sampling is free)"
         )
-    pool = repaired.take(np.flatnonzero(able))
-    one = [(_Values(column, drawn),) for column in schema.learned]
-    one.sort(key=lambda axes: axes[0].count)
-    tables = _rake(drawn, pool, [*sampler.crossed, *one])
-    split = len(tables) - len(one)
+    pool = repaired.take(np.flatnonzero(obeys))
+    margins = sorted(((_Values(column, drawn),) for column in schema.learned), key=lambda axes: axes[0].count)
+    tables = _rake(drawn, pool, [*sampler.crossed, *margins])
+    split = len(tables) - len(margins)
     support = replace(plain, tables=tuple(tables[:split]), margins=tuple(tables[split:]))
     mass = support.weights(pool)
     largest = float(np.quantile(mass, _TRIMMED))
