@@ -3,7 +3,8 @@
 A dataset gets its limit once. A run *reserves* its whole cost before it opens the data and *commits* when it is
 done. A reservation without a commit (a crash, a kill, a power cut) counts as spent. Entries are only added. Each
 has a hash over itself and its predecessor, so that edited and removed entries are detected. Costs are stored as
-events. They are composed exactly if the settings of the runs cannot matter, and by bounds otherwise (see `bound`).
+events. They are composed exactly if the settings of the runs cannot matter, and by bounds otherwise, as a privacy
+filter does (see `bound`).
 """
 
 import getpass
