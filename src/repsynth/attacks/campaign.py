@@ -23,7 +23,7 @@ from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.nearest import nearest
 from repsynth.planning.plan import Plan
 from repsynth.release.store import check_private
-from repsynth.storage.atomic import beside
+from repsynth.storage import beside
 
 STAMP = "PRIVATE: attacks on the records of a table. For the curator only; never publish."
 _RUNS, _ABOUT, _VERSION = "runs", "attack.json", 4

@@ -46,7 +46,7 @@ from repsynth.release.accuracy import expected_errors
 from repsynth.release.constraints import Drawn
 from repsynth.release.release import Release
 from repsynth.schema import load_schema
-from repsynth.storage.atomic import beside, check_place
+from repsynth.storage import beside, check_place
 
 _SPENT = "interrupted; this run has spent its budget"
 

@@ -27,7 +27,7 @@ from repsynth.release.release import Release
 from repsynth.release.store import check_private
 from repsynth.schema import load_schema
 from repsynth.schema.sdv import load_sdv, to_sdv
-from repsynth.storage.atomic import beside
+from repsynth.storage import beside
 
 _MEASURING = ("epsilon", "delta", "one_row_per_person", "id", "public_rows", "ledger", "dataset")
 

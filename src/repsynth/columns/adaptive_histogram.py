@@ -32,7 +32,7 @@ from repsynth.columns.hierarchy import by_family, families_of
 from repsynth.columns.mixture import posterior_means
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Numeric
-from repsynth.storage.checks import ints, require
+from repsynth.storage import ints, require
 
 COARSE, REFINED, FINE = "coarse histograms", "refined histograms", "fine histograms"
 PARTS = {REFINED: 20, FINE: 200}

@@ -17,7 +17,7 @@ from repsynth.columns.adaptive_histogram import Histograms, merge_neighbours
 from repsynth.columns.cells import Bins
 from repsynth.columns.hierarchy import families_of
 from repsynth.data.records import Records
-from repsynth.storage.checks import ints, require
+from repsynth.storage import ints, require
 
 NONE = -1
 """The group of a record that takes no part: a missing cell in a column that declares none."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from repsynth.data.sources.base import is_text
 from repsynth.errors import ConfigError, shown
-from repsynth.storage.atomic import check_place, unnamed
+from repsynth.storage import check_place, unnamed
 from repsynth.threads import how_many_workers, in_order
 
 # What a spreadsheet may run, after blanks and in full width, too; and what of that is only a number or a sign.

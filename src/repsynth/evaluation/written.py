@@ -14,7 +14,7 @@ import msgspec
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.measures import Measure, show
 from repsynth.release.store import check_private
-from repsynth.storage.atomic import check_place, hidden
+from repsynth.storage import check_place, hidden
 
 if TYPE_CHECKING:  # these need scikit-learn, which `evaluate` on a release alone does not
     from repsynth.evaluation.evaluate import Evaluation

@@ -35,7 +35,7 @@ from repsynth.models.completing import Completed, draw_each, with_given
 from repsynth.models.uncertainty import ModelErrors, table_errors
 from repsynth.schema import Discrete, Numeric, Schema
 from repsynth.scoring.weights import FULL, WeightFunction
-from repsynth.storage.checks import ints
+from repsynth.storage import ints
 
 if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter

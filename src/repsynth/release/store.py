@@ -23,7 +23,7 @@ from repsynth.release.release import Release
 from repsynth.schema import schema_to_dict
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import RULES
-from repsynth.storage.atomic import hidden, sync
+from repsynth.storage import hidden, sync
 
 FORMAT = 6
 """Raise this whenever the content of a release changes, or how its charges follow from its settings."""

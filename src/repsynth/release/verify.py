@@ -37,7 +37,7 @@ from repsynth.scoring.borrowed import Borrowed
 from repsynth.scoring.stage import COUNT, LOOKS, SCORES, StageOne, weights_of
 from repsynth.scoring.threshold import Threshold, follows, rows_of, with_threshold
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
-from repsynth.storage.checks import ints, positive, require
+from repsynth.storage import ints, positive, require
 
 _CLOSE = 1e-6
 _MOST_BYTES = 2**28

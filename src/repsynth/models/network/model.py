@@ -121,7 +121,7 @@ class Autoregressive(Model, frozen=True):
         from repsynth.columns.groups import read_groups
         from repsynth.models.network.gradients import CLIP_UNITS
         from repsynth.models.network.network import LARGEST_PARAMETER, MOST_HIDDEN, Network
-        from repsynth.storage.checks import floats, ints, require
+        from repsynth.storage import floats, ints, require
 
         require(not kept.described and kept.plan.training is not None, "its parts are not its model's")
         event = _of_a_row(kept.plan)
