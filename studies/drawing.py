@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from repsynth.arrays import Floats
-from repsynth.storage.atomic import beside
+from repsynth.storage import beside
 
 __all__ = [
     "BLUE",

@@ -14,11 +14,13 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from repsynth.attacks import audit
 from repsynth.data.encode import encode_batch
 from repsynth.data.records import Records, join
 from repsynth.data.sources import open_source
+from repsynth.errors import ReleaseError
 from repsynth.mechanism.kernels import Choice, Rounds, Statistic
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
@@ -175,7 +177,7 @@ def check_replay(
 
 def same_release(one: Release, two: Release) -> bool:
     """Whether two releases agree in everything that would be written."""
-    from repsynth.release.format import arrays_of, describe
+    from repsynth.release.store import arrays_of, describe
 
     arrays, others = arrays_of(one), arrays_of(two)
     return (
@@ -188,7 +190,7 @@ def same_release(one: Release, two: Release) -> bool:
 def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray | None], **changes: Any) -> Path:
     """The folder of a release after somebody wrote other arrays and descriptions into it, checksum and all.
     An array that is None is left out."""
-    from repsynth.release.format import arrays_of
+    from repsynth.release.store import arrays_of
 
     release.save(folder)
     packed = BytesIO()
@@ -199,6 +201,13 @@ def rewritten(release: Release, folder: Path, arrays: dict[str, np.ndarray | Non
     described["arrays_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
     (folder / "release.json").write_text(json.dumps(described))
     return folder
+
+
+def refused(folder: Path, why: str) -> None:
+    """A release is refused for this reason, in one line."""
+    with pytest.raises(ReleaseError, match=why) as refusal:
+        Release.load(folder)
+    assert "\n" not in str(refusal.value)
 
 
 def check_spends_its_plan(plan: Plan, table: pa.Table) -> None:

@@ -166,7 +166,7 @@ def test_entropy_comes_from_the_operating_system() -> None:
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
     assert callers("random.default_rng") == {
-        *("release.release", "release.support", "scoring.threshold", "datasets"),
+        *("release.release", "release.constraints", "scoring.threshold", "datasets"),
         *("attacks.targets", "attacks.audit", "attacks.traced_run"),
         *("models.marginal.weight_correction", "models.marginal.pool"),
         "models.network",
@@ -187,7 +187,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
         *("engines.tasks", "engines.persons"),
         "curator.check",
         "report.own_bound",
-        "release.given",
+        "release.conditional",
     }
     assert callers("EncodedTable", "encode_batch") == readers | {"report.own_bound"}
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}

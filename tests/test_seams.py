@@ -42,7 +42,7 @@ from repsynth.scoring import SCORERS
 from repsynth.scoring.base import NAT, Arrays, Scorer
 from repsynth.scoring.stage import RunPlan, StageOne
 from repsynth.scoring.weights import FULL, RULES, Rule
-from repsynth.storage.checks import ints
+from repsynth.storage import ints
 
 # --- a model: the histograms, scaled by a weighted count --------------------------------------------------
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from repsynth.evaluation.evaluate import Evaluation
     from repsynth.models.base import Model, Round
     from repsynth.privacy.ledger import Ledger
-    from repsynth.release.expected import Expected
+    from repsynth.release.accuracy import Expected
     from repsynth.release.release import Release
     from repsynth.scoring.base import Scorer
     from repsynth.scoring.transfer import PriorScores
@@ -317,7 +317,7 @@ def risk(
 
 def inspect_release(release: "Release | str | Path") -> dict[str, Any]:
     """Return what a release cost and how the loss is spread: what `repsynth inspect --json` prints."""
-    from repsynth.release.describe import release_data
+    from repsynth.release.account import release_data
 
     return release_data(_release(release))
 
@@ -347,7 +347,7 @@ def evaluate(
     >>> found.publishable, found["one-way distance"].value < 0.1, "prediction by boosting" in found.left_out
     (False, True, True)
     """
-    from repsynth.release.folder import check_private
+    from repsynth.release.store import check_private
 
     if synthetic is None and release is None:
         raise ConfigError("give a synthetic table, or a release to draw one from")
@@ -372,7 +372,7 @@ def evaluate(
 
 def expected_errors(release: "Release | str | Path") -> "Expected":
     """Return standard errors of shares, means and the model's tables from a release alone: they are public."""
-    from repsynth.release.expected import expected_errors as expected
+    from repsynth.release.accuracy import expected_errors as expected
 
     return expected(_release(release))
 
@@ -503,6 +503,6 @@ def _borrowed(source: "Release | PriorScores | str | Path | None") -> "PriorScor
 
     if source is None or isinstance(source, PriorScores):
         return source
-    from repsynth.release.folder import borrow
+    from repsynth.release.verify import borrow
 
     return borrow(source)

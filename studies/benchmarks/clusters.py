@@ -30,7 +30,7 @@ from repsynth.engines import clusters
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.format import arrays_of
+from repsynth.release.store import arrays_of
 from repsynth.schema import Schema, parse_schema
 from studies.benchmarks.scale import schema_of, simulate
 

@@ -29,7 +29,7 @@ from repsynth.models.uncertainty import ModelErrors, TableErrors
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.expected import Expected, Z, expected_errors
+from repsynth.release.accuracy import Expected, Z, expected_errors
 from repsynth.release.release import Release
 from studies.benchmarks.judge import TABLES, split_of
 from studies.benchmarks.values import Split

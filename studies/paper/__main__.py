@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from repsynth.errors import RepsynthError
-from repsynth.storage.atomic import beside
+from repsynth.storage import beside
 from studies.paper.figures import write_figures
 from studies.paper.grid import (
     DATASETS,

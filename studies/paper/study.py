@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
 from repsynth.errors import ConfigError, DataError, shown
-from repsynth.storage.atomic import beside
+from repsynth.storage import beside
 from studies.paper import STAMP
 from studies.paper.grid import Cell
 from studies.paper.literal import run_literal

@@ -21,7 +21,7 @@ from repsynth import Release, datasets
 from repsynth.cli import main
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.expected import Z
+from repsynth.release.accuracy import Z
 from repsynth.schema import parse_schema
 from repsynth.scoring.weights import FULL
 

@@ -29,7 +29,7 @@ from repsynth.mechanism.noise import seeded_entropy
 from repsynth.privacy.bound import FAILURE_PART
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
-from repsynth.release.describe import release_data
+from repsynth.release.account import release_data
 from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Measured, Number, parse_schema
 
 ROWS = 20_000
@@ -426,7 +426,7 @@ def test_failures_of_drafts_add_up_until_their_part_of_delta_is_spent(tmp_path: 
     for each in measured[:2]:
         ledger.reserve("data", {}, what="a draft", measured=each)
     assert ledger.balance("data").spent_bound.failure >= 0.98 * part
-    with pytest.raises(LedgerError, match="set apart for such chances"):
+    with pytest.raises(LedgerError, match="reserves for failures"):
         ledger.reserve("data", {}, what="a draft", measured=measured[2])
 
 

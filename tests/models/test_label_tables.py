@@ -21,8 +21,8 @@ from repsynth.models.statistics import UNIT, Domain, LabelTables
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.format import arrays_of
 from repsynth.release.release import Release
+from repsynth.release.store import arrays_of
 from repsynth.schema import Category, Schema
 from repsynth.scoring.weights import FULL, WeightFunction
 

@@ -43,7 +43,7 @@ from repsynth.privacy import pld
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
-from repsynth.release.format import arrays_of
+from repsynth.release.store import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import FULL, WeightFunction
 
@@ -472,7 +472,7 @@ def test_stage_one_cannot_pass_for_training(trained: Release, tmp_path: Path) ->
     described = json.loads((trained.save(tmp_path / "whole") / "release.json").read_text())
     events = described["events"]
     events[0] = {**events[-1], "name": "count", "sigma": 1e12}
-    with pytest.raises(ReleaseError, match="training is not its plan's"):
+    with pytest.raises(ReleaseError, match="training is not the planned one"):
         Release.load(rewritten(trained, tmp_path / "release", {}, events=events))
     plan = described["plan"] | {"training": events[0], "charges": described["plan"]["charges"][1:]}
     events = [*events[1:-1], events[0]]  # a plan that has it as its training, in its place

@@ -28,7 +28,7 @@ from repsynth.data import write
 from repsynth.engines import column_store
 from repsynth.models.dp_sgd import Training
 from repsynth.release import release
-import repsynth.data.csv, repsynth.engines.local, repsynth.release.folder
+import repsynth.data.csv, repsynth.engines.local, repsynth.release.store
 
 def end(how):
     if how == "full":  # no file may grow beyond this: what a full disk does, in any folder

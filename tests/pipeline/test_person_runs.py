@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from checks import Measured, record_run, records_of, repeatable, replay_run, same_release
+from checks import Measured, record_run, records_of, refused, repeatable, replay_run, same_release
 from conftest import options_of
 
 import repsynth
@@ -24,7 +24,7 @@ from repsynth.data.sources import open_source
 from repsynth.engines import column_store
 from repsynth.engines.column_store import Codes
 from repsynth.engines.local import LocalEngine, PersonHeld, PersonTable
-from repsynth.errors import ConfigError, LedgerError, ReleaseError, SchemaError
+from repsynth.errors import ConfigError, LedgerError, SchemaError
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
@@ -356,8 +356,7 @@ def test_a_release_that_claims_less_than_persons_pay_is_refused(wrong: str, why:
     else:
         content["schema"]["person"]["rows"] = 4
     path.write_bytes(msgspec.json.encode(content))
-    with pytest.raises(ReleaseError, match=why):
-        Release.load(folder)
+    refused(folder, why)
 
 
 # --- the ledger ---
@@ -584,8 +583,7 @@ def test_scores_from_a_release_that_claims_less_are_refused(tmp_path: Path) -> N
         if event["name"] == "coarse histograms":
             event["sensitivity"], event["sigma"] = event["sensitivity"] * 0.999999, event["sigma"] * 0.999999
     (folder / "release.json").write_bytes(msgspec.json.encode(content))
-    with pytest.raises(ReleaseError, match="a smaller sensitivity than it has"):
-        Release.load(folder)
+    refused(folder, "a smaller sensitivity than it has")
 
 
 def plan_of_scores(release: Release) -> Plan:
@@ -630,7 +628,7 @@ def test_utilities_of_pairs_do_not_wrap(cell: int) -> None:
 
 def test_a_measured_schema_has_no_persons() -> None:
     measured = '[measured]\nmu = 0.1\nfailure = 0.0\nmark = "' + "0" * 32 + '"\ncolumns = ["age"]\n'
-    with pytest.raises(SchemaError, match="paid for row by row"):
+    with pytest.raises(SchemaError, match="protects single rows"):
         parse_schema(f'person = {{column = "patient"}}\n{COLUMNS}{measured}')
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from repsynth.privacy import pld
 from repsynth.privacy.events import Charge, ExponentialEvent, GaussianEvent, SampledEvent
-from repsynth.privacy.gaussian import epsilon_of, true_positive_rate
+from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss
 
 FULL = GaussianEvent("count", 1.0, 20.0)
@@ -106,12 +106,3 @@ def test_losses_add_up_in_every_part() -> None:
     both = one + other
     assert (both.floor_mu, both.weighted_mu) == pytest.approx((0.5, np.hypot(0.1, 0.2)))
     assert both.trainings == (*one.trainings, *other.trainings)
-
-
-@pytest.mark.parametrize("rate", [0.001, 0.1])
-def test_the_rates_of_an_attack_on_a_training_are_near_those_of_a_gaussian(rate: float) -> None:
-    """Rounds in which all take part are a Gaussian measurement, for which they are known."""
-    whole = replace(TRAINING, rate=1.0)
-    mu = whole.rounds**0.5 / whole.noise
-    known = true_positive_rate(mu, rate)
-    assert known * (1 - 1e-6) <= Loss.of([whole]).true_positive_rate(rate) <= known * 1.05

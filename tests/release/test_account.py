@@ -26,8 +26,7 @@ from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import ExponentialEvent, SampledEvent
 from repsynth.privacy.shown import fixed_at_least, fixed_at_most
-from repsynth.release.account import NoisyFraction, _cut
-from repsynth.release.describe import purpose
+from repsynth.release.account import NoisyFraction, _cut, purpose
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.pairwise import PairTables

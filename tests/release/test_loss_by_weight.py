@@ -10,7 +10,7 @@ from checks import check_replay, record_run, records_of
 from repsynth import datasets
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.folder import borrow
+from repsynth.release.verify import borrow
 
 KNOBS: dict[str, dict[str, Any]] = {"autoregressive": {"epochs": 2.0, "sampling_rate": 1.0}}
 """All take part in every round, so that two tables differ in one record alone."""

@@ -20,7 +20,7 @@ from repsynth.models.registry import MODELS
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.support import Drawn, Support, fit_support
+from repsynth.release.constraints import Drawn, Support, fit_support
 from repsynth.schema import Boolean, Integer, RowRule, Schema, schema_from_dict, schema_to_dict
 from repsynth.schema.conditions import parse_condition
 
@@ -318,7 +318,7 @@ def test_few_rows_are_drawn_too(rows: int) -> None:
         ('require = "age < 10"\n[[rules]]\nrequire = "age = 10"', "no value of 'age' obeys"),
         ('forbid = \'marital in ["single", "married", "widowed"]\'', "no value of 'marital' obeys"),
         ("require = 'marital = \"other\"'", "is not a value of 'marital'"),
-        ('column = "smoker"\nequals = "age + rent"', "label cannot follow"),
+        ('column = "smoker"\nequals = "age + rent"', "label cannot be derived"),
         ('column = "nobody"\nequals = "age"', "no learned column 'nobody'"),
         ('column = "total"\nequals = "rent + marital"', "cannot be added up"),
         ('column = "total"\nequals = "total + rent"', "sum of other columns"),
@@ -326,8 +326,8 @@ def test_few_rows_are_drawn_too(rows: int) -> None:
         ('column = "density"\nby = "place"\nvalues = {a = 1.0}', "one entry for each value"),
         ('column = "density"\nby = "place"\nvalues = {a = 1.0, b = 99.0}', "outside of its bounds"),
         ('column = "marital"\nby = "place"\nvalues = {a = "single", b = "gone"}', "not one of its values"),
-        ('column = "total"\nequals = "rent"\n[[rules]]\ncolumn = "total"\nequals = "age"', "two rules say"),
-        ('column = "total"\nequals = "rent"\n[[rules]]\nrequire = "total > 3"', "itself follows"),
+        ('column = "total"\nequals = "rent"\n[[rules]]\ncolumn = "total"\nequals = "age"', "two rules derive"),
+        ('column = "total"\nequals = "rent"\n[[rules]]\nrequire = "total > 3"', "itself derived"),
         ('when = "age < 3"', "a rule has one of"),
         ("require = 3", "must be text"),
         ("require = 'age < 3'\nmore = 1", "a rule has one of"),

@@ -30,7 +30,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import GaussianEvent
-from repsynth.release.format import arrays_of
+from repsynth.release.store import arrays_of
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.pairwise import PAIRS, SELECTION, PairChoice, Pairwise, PairwiseScore, make_score, spread_of

@@ -32,7 +32,7 @@ from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import fixed_at_most, percent_at_least, percent_at_most
 from repsynth.scoring.weights import Uniform
-from repsynth.storage.atomic import beside
+from repsynth.storage import beside
 
 REPS, UNIFORM, BARE = "reps", "uniform", "bare"
 """The plan, the same budget with uniform weights, and hardly any noise."""

@@ -41,9 +41,9 @@ from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models.base import Hooks, ModelRelease
 from repsynth.planning.plan import Plan
-from repsynth.release.folder import check_private
+from repsynth.release.store import check_private
 from repsynth.scoring.stage import StageOne, measure_stage_one
-from repsynth.storage.atomic import beside
+from repsynth.storage import beside
 
 _PRIOR = 0.5  # of a count
 

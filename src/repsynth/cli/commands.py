@@ -27,13 +27,13 @@ from repsynth.planning.settings import settings_to_toml
 from repsynth.planning.warnings import written_warnings
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
-from repsynth.release.describe import release_data
-from repsynth.release.folder import check_private
+from repsynth.release.account import release_data
+from repsynth.release.constraints import Drawn
 from repsynth.release.release import Release
-from repsynth.release.support import Drawn
+from repsynth.release.store import check_private
 from repsynth.schema import load_schema
 from repsynth.schema.sdv import to_sdv
-from repsynth.storage.atomic import beside, check_place
+from repsynth.storage import beside, check_place
 from repsynth.threads import processors
 
 

@@ -36,10 +36,10 @@ from repsynth.privacy.shown import (
     percent_at_least,
     percent_at_most,
 )
-from repsynth.release.describe import Noise, mu_of_event, noise_in_records, purpose
-from repsynth.release.expected import Expected, Mean, Z
+from repsynth.release.account import Noise, mu_of_event, noise_in_records, purpose
+from repsynth.release.accuracy import Expected, Mean, Z
+from repsynth.release.constraints import Drawn, Support
 from repsynth.release.release import Release
-from repsynth.release.support import Drawn, Support
 from repsynth.schema import Schema
 from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule
 

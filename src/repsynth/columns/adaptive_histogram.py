@@ -29,7 +29,7 @@ from repsynth.columns.cells import (
 from repsynth.columns.estimation import by_family, clear_of_noise, shares_inside, to_simplex, with_tails
 from repsynth.data.records import MISSING, Records
 from repsynth.schema import Numeric
-from repsynth.storage.checks import ints, require
+from repsynth.storage import ints, require
 
 COARSE, REFINED, FINE = "coarse histograms", "refined histograms", "fine histograms"
 PARTS = {REFINED: 20, FINE: 200}

@@ -16,7 +16,7 @@ from repsynth.arrays import Floats, Ints
 from repsynth.data.records import MISSING, Records
 from repsynth.data.values import interval_of, positions_of
 from repsynth.schema import Category, Datetime, Discrete, Numeric, Schema
-from repsynth.storage.checks import ints, require
+from repsynth.storage import ints, require
 
 FEWEST_CELLS, MOST_CELLS = 8, 48
 MOST_FINE_CELLS = 2**14  # per column, which bounds the memory

@@ -17,7 +17,7 @@ from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import FEWEST_CELLS, NOISE_PER_CELL, Bins
 from repsynth.data.records import MISSING, Records
-from repsynth.storage.checks import ints, require
+from repsynth.storage import ints, require
 
 NONE = MISSING
 """The group of a record that is left out: a missing cell in a column that declares none."""

@@ -23,7 +23,7 @@ from repsynth.schema import Person, Schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.stage import SCORES, measure_stage_one
 from repsynth.scoring.weights import FULL
-from repsynth.storage.atomic import beside
+from repsynth.storage import beside
 
 RUNS = 25
 """Repetitions of stage 1: the standard error of a frequency is at most 0.1."""

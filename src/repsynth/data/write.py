@@ -31,7 +31,7 @@ from repsynth.data.values import (
 from repsynth.errors import ConfigError, shown
 from repsynth.schema import Boolean, Category, Column, Datetime, Discrete, Id, Integer, Number, Numeric, Schema
 from repsynth.schema.columns import is_whole_number
-from repsynth.storage.atomic import check_place, unnamed
+from repsynth.storage import check_place, unnamed
 from repsynth.threads import how_many_workers, in_order
 
 Kind = Literal["pandas", "polars", "arrow"]  # what a synthetic table comes as

@@ -35,7 +35,7 @@ from repsynth.evaluation.prediction import (
     measure_propensity,
 )
 from repsynth.evaluation.subgroups import ExtraLosses, Subgroup, by_decile, by_subgroup
-from repsynth.release.expected import Expected, expected_errors
+from repsynth.release.accuracy import Expected, expected_errors
 from repsynth.release.release import Release
 
 _MOST_LABELS = {"boosting": 10, "logistic regression": 50}

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from repsynth.errors import ConfigError, DataError, shown
-from repsynth.release.folder import check_private
-from repsynth.storage.atomic import check_place, hidden
+from repsynth.release.store import check_private
+from repsynth.storage import check_place, hidden
 
 if TYPE_CHECKING:  # these need scikit-learn, which `evaluate` on a release alone does not
     from repsynth.evaluation.evaluate import Evaluation
     from repsynth.evaluation.subgroups import Subgroup
-    from repsynth.release.expected import Expected
+    from repsynth.release.accuracy import Expected
 
 STAMP = (
     "PRIVATE: computed from the training data, so not covered by the release's guarantee. For the curator only; "

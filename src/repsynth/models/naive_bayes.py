@@ -35,7 +35,7 @@ from repsynth.models.statistics import CONSTANT, UNIT, LabelSums, Part, label_ax
 from repsynth.models.uncertainty import ModelErrors, table_errors
 from repsynth.schema import Numeric, Schema
 from repsynth.scoring.weights import FULL
-from repsynth.storage.checks import ints
+from repsynth.storage import ints
 
 if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter

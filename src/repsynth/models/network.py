@@ -26,7 +26,7 @@ from repsynth.models.base import Hooks, Made, Model, Resources, StoredModel, run
 from repsynth.models.completing import Completed, draw_each, effective_size, with_given
 from repsynth.privacy.events import RATE_UNIT, SampledEvent
 from repsynth.schema import Numeric, Schema
-from repsynth.storage.checks import floats, require
+from repsynth.storage import floats, require
 
 if TYPE_CHECKING:
     from repsynth.mechanism.meter import Meter

@@ -1,5 +1,5 @@
 """Carry out a plan.
 
-run       the flow, start to end
-payment   whose budget pays, in a ledger
+run       the four steps of the method
+payment   reserve the cost in a ledger, and commit it
 """

@@ -1,4 +1,4 @@
-"""Whose budget pays for a run: set aside before the data is opened, closed when the run is done."""
+"""Pay for a run from a ledger: reserve the cost before the data is opened, commit it when the run is done."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Payer:
     dataset: str
 
     def reserve(self, plan: Plan) -> str:
-        """Set the whole cost of a plan aside; return the name of the run in the ledger."""
+        """Reserve the whole cost of a plan; return the name of the run in the ledger."""
         what = f"{plan.model.name}, {plan.rule.name} weights, ε = {at_most(plan.budget.epsilon)}"
         what += f", persons by {plan.schema.person.column}" if plan.schema.person else ""
         what += f", scores from release {plan.borrowed.digest[:12]}" if plan.borrowed else ""
@@ -35,10 +35,10 @@ class Payer:
 
 
 def open_payer(ledger: str | Path | Ledger | None, dataset: str | None) -> Payer | None:
-    """The budget to spend from, checked to exist; None where no ledger is kept."""
+    """Return the budget to spend from, checked to exist; None without a ledger."""
     if ledger is None:
         if dataset is not None:
-            raise ConfigError("a dataset's name means something in a ledger only; name the ledger, too")
+            raise ConfigError("a dataset is the name of a budget in a ledger; name the ledger, too")
         return None
     opened = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
     return Payer(opened, dataset if dataset is not None else opened.only_dataset())
@@ -46,8 +46,10 @@ def open_payer(ledger: str | Path | Ledger | None, dataset: str | None) -> Payer
 
 @contextlib.contextmanager
 def paid(payer: Payer | None, plan: Plan) -> Iterator[None]:
-    """Set the cost of a run aside, and close its entry at the end. Whatever goes wrong in between leaves the cost
-    spent. If the entry cannot be closed, it counts as spent all the same, and the release is not lost."""
+    """Reserve the cost of a run, and commit it at the end.
+
+    A failure in between leaves the cost spent. So does a failed commit, which does not lose the release.
+    """
     if payer is None:
         yield
         return

@@ -1,4 +1,7 @@
-"""The flow, start to end: each step measures once, and everything between measurements is public."""
+"""Carry out a plan: the four steps of the method.
+
+Each step measures the table through the meter. Everything between two measurements is a function of public values.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -40,42 +43,37 @@ def run(
     cluster: Any = None,
     make_meter: Callable[..., Meter] = Meter,
 ) -> Release:
-    """Carry out a plan. `noise_seed` makes the noise repeatable and the release not private: experiments only.
+    """Carry out a plan. A failure after the cost was reserved counts as spent.
 
-    `on_rows` hears how many rows were read and then, from none on, how many each measurement has gone through: it
-    is for the curator, as it tells how many there are. On a cluster, whose workers read, it hears nothing.
-    `rows` is the number of rows that will be drawn, where that is known: what could not be drawn is refused.
-    `engine` and `cluster` say where sums are computed, and are not released.
-
-    A failure after the cost was reserved counts as spent.
+    `rows` is the number of rows to be drawn, if known: it is checked before anything is spent. `engine` and
+    `cluster` say where sums are computed; they are not released. `noise_seed` makes the noise repeatable and the
+    release not private, for experiments. `on_rows` receives the number of rows read so far, first while the table
+    is read and then in each measurement. That number is private; on a cluster `on_rows` is not called.
     """
-    check_columns(source, plan.schema)
-    _check(plan, rows)
-    _check_training(plan, source, engine)
+    _check(plan, source, rows, engine)
     with engine_for(source, plan.schema, engine, cluster) as open_engine, paid(payer, plan):
-        entropy = os.urandom if noise_seed is None else seeded_entropy(noise_seed)
         opened = open_engine(_watched(source, on_rows), plan.schema)
         meter = make_meter(
             replace(opened, on_rows=on_rows) if isinstance(opened, LocalEngine) else opened,
             plan.scale,
-            entropy=entropy,
+            entropy=os.urandom if noise_seed is None else seeded_entropy(noise_seed),
             delta=plan.delta,
             planned=plan.charges,
         )
-        stage = measure_stage_one(meter, plan, on_step)
-        fit = plan.model.measure(meter, stage, plan, Hooks(on_step, on_round))
+        stage = measure_stage_one(meter, plan, on_step)  # histograms, scores, threshold, weights
+        model = plan.model.measure(meter, stage, plan, Hooks(on_step, on_round))  # stage 2: weighted statistics
         return Release(
             plan=plan,
             kind=_KINDS.get(source.kind, "arrow"),
             stage=stage,
-            fit=fit,
+            fit=model,
             events=tuple(meter.events),
             publishable=noise_seed is None and (plan.borrowed is None or plan.borrowed.publishable),
         )
 
 
 def _watched(source: Source, on_rows: Callable[[int], None]) -> Source:
-    """The same source, which tells how many rows it has given."""
+    """Return a source that reports the number of rows read so far."""
 
     def batches(columns: Sequence[str]) -> "Iterator[pa.RecordBatch]":
         done = 0
@@ -84,27 +82,22 @@ def _watched(source: Source, on_rows: Callable[[int], None]) -> Source:
             done += batch.num_rows
             on_rows(done)
 
-    # A cluster whose workers read the table as a whole must be able to pickle how.
+    # A cluster pickles the pieces, so they must not contain `on_rows`.
     return replace(source, batches=batches, pieces=source.pieces or (lambda ask: [source.batches]))
 
 
-def _check(plan: Plan, rows: int | None) -> None:
+def _check(plan: Plan, source: Source, rows: int | None, engine: str | None) -> None:
     """Refuse, before anything is spent, what would stop the run or the drawing of its rows."""
+    check_columns(source, plan.schema)
     if rows is not None and not 0 <= rows <= 10**12:
         raise ConfigError("the number of rows cannot be negative, nor above 10^12")
     check_ids(plan.schema, rows if rows is not None else plan.public_rows or 0)
     columns = len(plan.schema.learned)
     for name, charge in plan.charges.items():
-        sensitivity = (
-            max(plan.model.sensitivity(plan.schema, name), columns**0.5) * FINEST if charge.weighted else columns
-        )
-        if max(sensitivity, columns) / charge.per_row > LARGEST_SIGMA:
+        weighted = max(plan.model.sensitivity(plan.schema, name), columns**0.5) * FINEST
+        if max(weighted if charge.weighted else 0, columns) / charge.per_row > LARGEST_SIGMA:
             raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
     plan.model.require()
-
-
-def _check_training(plan: Plan, source: Source, engine: str | None) -> None:
-    """Refuse to train on a cluster."""
     name = engine or source.engine or "local"
     check_engine(name)
     if plan.training is not None and name != "local":

@@ -1,11 +1,12 @@
-"""What privacy costs. Nothing here sees data.
+"""Privacy accounting. Nothing here sees data.
 
-neighbours   who is protected
+neighbours   the unit of privacy
 gaussian     Gaussian differential privacy in closed form
-budget       what may be lost in total
-events       what is planned (a charge) and what happened (an event)
+budget       the total privacy budget of a release
+events       charges (planned) and events (measured)
 pld          numerical composition of trainings
-loss         what a record loses, by its influence
-shown        bounds as text, rounded towards the safe side
-ledger       how much of a dataset's total was spent, over many runs
+bound        bounds for adaptively chosen runs
+loss         the loss of a record by its influence
+shown        bounds as text, rounded to the safe side
+ledger       the budget of a dataset over several runs
 """

@@ -1,4 +1,4 @@
-"""What may be lost in total, as one value: a total μ of Gaussian DP, and the δ at which ε is quoted."""
+"""The total privacy budget: a μ of Gaussian DP, and the δ at which ε is quoted."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from repsynth.errors import ConfigError
 from repsynth.privacy.gaussian import epsilon_of, mu_of
 
 DEFAULT_DELTA = 1e-9
-"""Used where neither δ nor a public number of rows is given; far below one over the size of most tables."""
+"""The default without a public number of rows; far below 1 / n for most tables."""
 
 
 _LEAST_MU, _MOST_MU = 1e-12, 1e6
@@ -24,12 +24,12 @@ class Budget:
     """
 
     mu: float
-    """The largest μ that has this ε at δ. What is Gaussian is bounded by it; a training is not."""
+    """The largest μ with this ε at δ. It bounds Gaussian measurements, not trainings."""
     delta: float
 
     def __post_init__(self) -> None:
         if self.mu < _LEAST_MU:
-            raise ConfigError("the budget is so small that all would be noise; give a larger one")
+            raise ConfigError("the budget is so small that the result would be noise only; give a larger one")
 
     @classmethod
     def approximate(cls, *, epsilon: float, delta: float) -> "Budget":
@@ -54,7 +54,6 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
-        """The ε that goes with δ."""
         return float(epsilon_of(self.mu, self.delta))
 
     @property
@@ -71,9 +70,9 @@ def make_budget(
     delta: float | None = None,
     public_rows: int | None = None,
 ) -> Budget:
-    """A budget from exactly one of ε, μ and ρ.
+    """Return a budget from exactly one of ε, μ and ρ.
 
-    δ is the given one, or 1/n² (at most 1e-5) where the number of rows n is public, or 1e-9.
+    The default δ is 1/n² (at most 1e-5) with a public number of rows n, and 1e-9 otherwise.
 
     >>> make_budget(epsilon=1.0, public_rows=1000).delta
     1e-06

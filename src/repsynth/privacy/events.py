@@ -1,33 +1,34 @@
-"""What is planned and what happened: a charge before a measurement, an event after it.
+"""Charges, which plan a measurement, and events, which record it.
 
-Whether a record's part in a measurement is scaled by its weight is a property of the event. Where it is not,
-every record pays in full.
+`weighted` says whether weights scale a record's contribution. If not, the event costs every record its full
+charge.
 """
 
 import math
+from functools import cached_property
 
 import msgspec
 
 MU_PER_ETA = math.sqrt(2 * math.pi) / 4 * (1 + 1e-15)
-"""What one unit of η costs the exponential mechanism in μ."""
+"""The μ of the exponential mechanism for each unit of η."""
 
 RATE_UNIT = 2**16
-"""Sampling rates are whole multiples of one over this, so that two random bytes decide exactly."""
+"""Sampling rates are multiples of the inverse, so that two random bytes decide exactly."""
 
 
-class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A planned measurement: its μ, whether weights scale a record's part, and whether it is a choice."""
+class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A planned measurement: its μ, whether weights scale contributions, and whether it is a choice."""
 
     name: str
     mu: float
     weighted: bool = False
     choice: bool = False
     rows: int = 1
-    """How many rows of a person count: the μ is what a person pays for all of them."""
+    """The contribution bound: μ is the loss of a person with this many rows."""
 
-    @property
+    @cached_property
     def per_row(self) -> float:
-        """What a single row pays: noise is as large as if each row were a person and paid this.
+        """The μ of a single row. It determines the noise.
 
         >>> Charge("count", mu=0.6, rows=2).per_row
         0.3
@@ -35,17 +36,19 @@ class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.mu / self.rows
 
 
-class GaussianEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="gaussian"):
-    """What a Gaussian measurement did: one draw per cell at `sigma`, on a query of this L2 `sensitivity`."""
+class GaussianEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="kind", tag="gaussian"
+):
+    """A Gaussian measurement: independent noise of `sigma` on each cell of a query of L2 `sensitivity`."""
 
     name: str
     sensitivity: float
     sigma: float
     weighted: bool = False
 
-    @property
+    @cached_property
     def mu(self) -> float:
-        """Its charge in Gaussian DP, rounded up.
+        """The loss in Gaussian DP, rounded up.
 
         >>> GaussianEvent("count", sensitivity=1.0, sigma=4.0).mu > 0.25
         True
@@ -54,19 +57,21 @@ class GaussianEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
 
 class ExponentialEvent(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="exponential"
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="kind", tag="exponential"
 ):
-    """What choices by the exponential mechanism did: `rounds` of them, each with probabilities proportional to
-    exp(η/2 × utility), where one record moves every utility by at most 1."""
+    """Choices by the exponential mechanism, with probabilities proportional to exp(η/2 × utility).
+
+    One record changes a utility by 1 at most.
+    """
 
     name: str
     eta: float
     rounds: int
     weighted: bool = False
 
-    @property
+    @cached_property
     def mu(self) -> float:
-        """Its charge in Gaussian DP, rounded up: √(2π)/4 η for each round (docs/privacy.md has the proof).
+        """The loss in Gaussian DP, rounded up: √(2π)/4 η for each round (docs/privacy.md has the proof).
 
         >>> round(ExponentialEvent("choice", eta=1.0, rounds=1).mu, 4)
         0.6267
@@ -74,9 +79,13 @@ class ExponentialEvent(
         return MU_PER_ETA * self.eta * math.sqrt(self.rounds) * (1 + 1e-15)
 
 
-class SampledEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sampled"):
-    """What rounds of training did: in each of `rounds`, every record takes part with probability `rate`, and the
-    sum over those that do, a query of this L2 `sensitivity`, gets noise of `sigma`."""
+class SampledEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="kind", tag="sampled"
+):
+    """Rounds of training: subsampled Gaussian measurements.
+
+    Each round samples every record with probability `rate` and adds noise of `sigma` to a sum of L2 `sensitivity`.
+    """
 
     name: str
     sensitivity: float
@@ -85,7 +94,7 @@ class SampledEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     rounds: int
     weighted: bool = False
 
-    @property
+    @cached_property
     def noise(self) -> float:
         """The noise multiplier, rounded down.
 
@@ -95,16 +104,17 @@ class SampledEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         return self.sigma / self.sensitivity * (1 - 1e-15)
 
     def of_a_row(self, rows: int) -> "SampledEvent":
-        """The same rounds, as they are for a single one of so many rows of a person that count."""
+        """Return the same rounds for a single row of a person who has `rows` rows."""
         return msgspec.structs.replace(self, sensitivity=self.sensitivity / rows)
 
 
-class SelectionEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="selection"):
-    """What a selection of values did: each value that occurs has its count released, with noise of `sigma`, where
-    that reaches `threshold`. A record adds one to one value in each of `columns`.
+class SelectionEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="kind", tag="selection"
+):
+    """A noisy selection of values: release the noisy counts of occurring values that reach `threshold`.
 
-    Which values occur shows only through those released. One that a single record holds is released with a chance
-    that is part of `failure`; all others are a Gaussian measurement.
+    A record adds 1 to the count of one value in each of `columns`. A value that only one record has is released
+    with a probability that is part of `failure`. The counts of all other values are a Gaussian measurement.
     """
 
     name: str
@@ -113,20 +123,20 @@ class SelectionEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     threshold: int
     weighted: bool = False
 
-    @property
+    @cached_property
     def mu(self) -> float:
-        """What the noisy counts of values that others hold, too, cost in Gaussian DP; rounded up.
+        """The loss in Gaussian DP of the counts of values that several records have, rounded up.
 
         >>> SelectionEvent("values", columns=4, sigma=20.0, threshold=200).mu > 0.1
         True
         """
         return math.sqrt(self.columns) / self.sigma * (1 + 1e-15)
 
-    @property
+    @cached_property
     def failure(self) -> float:
-        """The chance, at most, that some value is released which one record alone holds; rounded up.
+        """The probability that a value is released that only one record has, rounded up.
 
-        Noise is rounded to whole numbers, so a count of 1 reaches the threshold from half a unit before it on.
+        Noise is rounded to whole numbers, so a count of 1 reaches the threshold half a unit below it.
 
         >>> 1e-9 < SelectionEvent("values", columns=4, sigma=20.0, threshold=120).failure < 1e-8
         True
@@ -138,4 +148,4 @@ class SelectionEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
 
 Event = GaussianEvent | ExponentialEvent | SampledEvent
-"""What happens in a run; a `SelectionEvent` happens before one, when a schema is measured."""
+"""The events of a run. A `SelectionEvent` belongs to the measurement of a schema."""

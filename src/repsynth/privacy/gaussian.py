@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf, log_ndtr, ndtr, ndtri
 
-# The formula subtracts two numbers close to each other. Φ and log Φ are good to a few units of 1e-15
-# relative, and e^ε loses as many more as ε is large; this share of the larger number, times 1 + ε/1000,
-# bounds the error of the difference with room to spare.
+# The formula subtracts two close numbers. Φ and log Φ have relative errors of a few 1e-15, and the error of e^ε
+# grows with ε. This part of the larger number, times 1 + ε/1000, bounds the error of the difference.
 _CANCELLATION = 1e-12
 _BISECTIONS = 200
-_ROUNDING = 1e-13  # many times what special functions and a few operations are off by
+_ROUNDING = 1e-13  # many times the error of special functions and a few operations
 
 
 def delta_of(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
-    """The smallest δ for which μ-GDP is (ε, δ)-DP, rounded up.
+    """Return the smallest δ for which μ-GDP is (ε, δ)-DP, rounded up.
 
     >>> float(delta_of(1.0, 1.0).round(6))
     0.126937
@@ -34,7 +33,7 @@ def delta_of(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
 
 
 def delta_below(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
-    """The same δ, rounded down.
+    """Return the same δ, rounded down.
 
     >>> bool(0 < delta_below(1.0, 1.0) < delta_of(1.0, 1.0))
     True
@@ -44,7 +43,7 @@ def delta_below(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
 
 
 def _delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """δ, and a bound on the error of working it out."""
+    """Return δ and a bound on its numerical error."""
     mu = np.asarray(mu, dtype=np.float64)
     epsilon = np.asarray(epsilon, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -55,7 +54,7 @@ def _delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[NDArray[np.float64], NDAr
 
 
 def epsilon_of(mu: ArrayLike, delta: float) -> NDArray[np.float64]:
-    """The smallest ε for which μ-GDP is (ε, δ)-DP, rounded up; one ε for each μ.
+    """Return the smallest ε for which μ-GDP is (ε, δ)-DP, rounded up; one for each μ.
 
     >>> float(epsilon_of(0.5, 1e-6).round(4))
     2.2541
@@ -64,7 +63,7 @@ def epsilon_of(mu: ArrayLike, delta: float) -> NDArray[np.float64]:
     """
     mu = np.asarray(mu, dtype=np.float64)
     low = np.zeros_like(mu)
-    # The Rényi bound of the same mechanism: always enough, so the bisection starts feasible.
+    # Start from the Rényi bound of the same mechanism, which is feasible.
     high = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -77,7 +76,7 @@ def epsilon_of(mu: ArrayLike, delta: float) -> NDArray[np.float64]:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """The largest μ that (ε, δ)-DP allows, rounded down.
+    """Return the largest μ that (ε, δ)-DP allows, rounded down.
 
     >>> round(mu_of(1.0, 1e-6), 4)
     0.2367
@@ -93,23 +92,23 @@ def mu_of(epsilon: float, delta: float) -> float:
             low = middle
         else:
             high = middle
-    return low * (1 - 1e-9)  # so that ε of this μ comes back no larger than asked, whatever the rounding
+    return low * (1 - 1e-9)  # so that `epsilon_of` returns no more than ε, whatever the rounding
 
 
 def group_epsilon(epsilon: float, delta: float, records: int) -> float:
-    """Return the ε at δ of so many records together, where one alone has ε at δ. Rounded up.
+    """Return the ε at δ of a group of records, given that one record has ε at δ. Rounded up.
 
     A group of k records is kμ-GDP where one is μ-GDP, and no less (Dong, Roth and Su 2019).
 
     >>> round(group_epsilon(1.0, 1e-9, 16), 2)
     21.16
     """
-    mu = mu_of(epsilon, delta) / (1 - 1e-9) ** 2  # which rounds down by this
+    mu = mu_of(epsilon, delta) / (1 - 1e-9) ** 2  # undo the rounding of `mu_of`
     return float(epsilon_of(records * mu, delta))
 
 
 def compose(mus: Iterable[float]) -> float:
-    """The μ of several measurements together, rounded up.
+    """Return the μ of several measurements together, rounded up.
 
     >>> round(compose([3.0, 4.0]), 9)
     5.0
@@ -118,23 +117,23 @@ def compose(mus: Iterable[float]) -> float:
 
 
 def advantage(mu: ArrayLike) -> NDArray[np.float64]:
-    """The largest membership advantage (TPR − FPR) that any attack can have against μ-GDP, rounded up.
+    """Return the largest membership advantage (TPR − FPR) of any attack on μ-GDP, rounded up.
 
     >>> float(advantage(1.0).round(4))
     0.3829
     """
-    # 2 Φ(μ/2) − 1, without the difference: that loses all its digits where μ is small.
+    # 2 Φ(μ/2) − 1, without a difference that would lose all digits for small μ.
     result = erf(np.asarray(mu, dtype=np.float64) / math.sqrt(8)) * (1 + _ROUNDING)
     rounded: NDArray[np.float64] = np.minimum(result, 1.0)
     return rounded
 
 
 def true_positive_rate(mu: float, false_positive_rate: float) -> float:
-    """The largest true positive rate of any attack that has this false positive rate, rounded up.
+    """Return the largest true positive rate of any attack with this false positive rate, rounded up.
 
     >>> round(true_positive_rate(1.0, 0.01), 4)
     0.0924
     """
     z = float(ndtri(false_positive_rate)) + mu
-    # The error of z is one of its larger part; far in the tail, Φ changes z times as much, relatively.
+    # The error of z is relative to its larger part. Far in the tail, the relative error of Φ is z times as large.
     return min(float(ndtr(z + _ROUNDING * (1 + abs(mu) + abs(z)))) * (1 + _ROUNDING), 1.0)

@@ -1,10 +1,10 @@
-"""The budget ledger: how much of a dataset's privacy has been spent, kept in one SQLite file.
+"""The budget ledger: the privacy budget of datasets and the runs that spent it, in one SQLite file.
 
-A dataset gets a total once. A run *reserves* its whole cost before it opens the data and *commits* when
-it is done; a reservation that is never committed (a crash, a kill, a power cut) counts as spent. Entries
-are only ever added, each with a hash over itself and its predecessor, so that one that was edited or
-removed is noticed. Costs are events, not a sum of epsilons. They are composed exactly where that holds whatever a
-run's settings were chosen by, and by their bounds elsewhere (see `bound`).
+A dataset gets its limit once. A run *reserves* its whole cost before it opens the data and *commits* when it is
+done. A reservation without a commit (a crash, a kill, a power cut) counts as spent. Entries are only added. Each
+has a hash over itself and its predecessor, so that edited and removed entries are detected. Costs are stored as
+events. They are composed exactly if the settings of the runs cannot matter, and by bounds otherwise, as a privacy
+filter does (see `bound`).
 """
 
 import getpass
@@ -34,7 +34,7 @@ from repsynth.schema import Measured, Person, Schema
 
 VERSION = 4
 _SCHEMA = "schema"
-"""The name of the event by which a run pays for a measured schema."""
+"""The event by which a run pays for a measured schema."""
 
 _BUSY_SECONDS = 60.0
 _APPLICATION = 0x52455053
@@ -54,10 +54,10 @@ _TABLES = (
     f"PRAGMA application_id = {_APPLICATION}",
 )
 
-# The μ that an ε allows has a billionth taken off, proven to be affordable: a tenth of it is for the last digits
-# of sums that make up the whole. A limit that was given as μ or ρ is kept to that.
+# Tolerance for rounding in sums of charges. `mu_of` rounds down by ten times as much, so ε is never exceeded. A
+# limit that was given as μ or ρ is kept to this tolerance.
 _ROUNDING = 1e-10
-# Fillers, joiners and selectors of variants: letters or marks to Unicode, nothing to the eye.
+# Fillers, joiners and variation selectors: letters or marks in Unicode, but invisible.
 _UNSEEN = frozenset(
     map(chr, [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, *range(0xFE00, 0xFE10)])
 )
@@ -65,7 +65,7 @@ _UNSEEN = frozenset(
 
 @dataclass(frozen=True)
 class Spending:
-    """One run in the ledger; `finished` is False for one that never committed, which counts all the same."""
+    """A run in the ledger. It counts as spent whether or not it has committed (`finished`)."""
 
     run: str
     who: str
@@ -73,10 +73,10 @@ class Spending:
     when: str
     loss: Loss
     bound: Bound
-    """What it counts for beside other runs."""
+    """The bound that is composed with other runs."""
     finished: bool
     after_schema: bool = False
-    """Whether it pays for a schema that was measured before: its settings may depend on that."""
+    """Whether the run pays for a measured schema: its settings may depend on that schema."""
 
 
 @dataclass(frozen=True)
@@ -85,24 +85,24 @@ class Balance:
 
     dataset: str
     unit: str | None
-    """Who is protected by all runs; None where there is none yet."""
+    """The unit of privacy of all runs; None before the first run."""
     neighbours: str | None
     limit: Budget
     spendings: tuple[Spending, ...]
 
     @property
     def room(self) -> Bound:
-        """What the bounds of several runs may add up to."""
+        """The limit for the bounds of several runs."""
         return room_in(self.limit)
 
     @property
     def spent(self) -> Loss:
-        """All runs together, finished or not."""
+        """The loss of all runs, finished or not."""
         return Loss.together(spending.loss for spending in self.spendings)
 
     @property
     def spent_bound(self) -> Bound:
-        """What all runs count for together."""
+        """The bound of all runs."""
         return Bound.together(spending.bound for spending in self.spendings)
 
     @property
@@ -120,7 +120,7 @@ class Balance:
 
     @property
     def share_spent(self) -> float:
-        """How much of the limit is spent, as a share of its μ²."""
+        """The part of the limit's μ² that is spent."""
         return self.share(self.spent_bound)
 
     @property
@@ -130,32 +130,32 @@ class Balance:
 
     @property
     def _exact(self) -> bool:
-        """Whether the composed account of all runs holds, whatever their settings depend on."""
+        """Whether exact composition holds, even if settings depended on earlier releases."""
         alone = len(self.spendings) == 1 and not self.spendings[0].after_schema
         return alone or self.spent.mu is not None
 
     def share(self, bound: Bound) -> float:
-        """What something counts for as a share of the limit's μ²; all of it where nothing would fit beside it."""
+        """Return the part of the limit's μ² that a bound uses; 1 if it does not fit."""
         return min((bound.mu / self.room.mu) ** 2, 1.0) if self._holds(bound) else 1.0
 
     def bound(self, loss: Loss) -> Bound:
-        """What a loss counts for beside other runs."""
+        """Return the bound of a loss."""
         gaussian = Bound(compose([loss.floor_mu, loss.weighted_mu]), loss.failure)
         return Bound.together([gaussian, *(bound_training(each, self.room) for each in loss.trainings)])
 
     def covers(self, loss: Loss, *, after_schema: bool = False) -> bool:
         """Return whether a run fits.
 
-        The first run depends on nothing that was released, so it also fits by its own account. After one that fits
-        by that alone, nothing else does. A run that pays for a schema may have been chosen by what the schema
-        shows, so it never counts as the first.
+        The settings of the first run depend on no release, so it may also fit by its exact loss. After that, no
+        other run may fit. The settings of a run that pays for a schema may depend on the schema, so it is never
+        treated as the first run.
         """
         if not self.spendings and not after_schema and self._allows(loss):
             return True
         return self._holds(Bound.together([self.spent_bound, self.bound(loss)]))
 
     def refusal(self, loss: Loss, schema: Loss | None = None) -> str:
-        """Why a run does not fit, and what would. `schema` is the part of the loss that is the schema's."""
+        """Return why a run does not fit, and the largest that would. `schema` is the schema's part of the loss."""
         limit = self.limit
         if self.exceeded:
             return (
@@ -165,8 +165,8 @@ class Balance:
         beside_others = self.spendings or schema is not None
         if loss.failure and beside_others and self.spent_bound.failure + loss.failure > self.room.failure:
             return (
-                f"the chance that this run fails with, {at_most(loss.failure, 3)}, does not fit into "
-                f"what '{self.dataset}' has set apart for such chances, a hundredth of its δ = "
+                f"the failure probability of this run, {at_most(loss.failure, 3)}, does not fit into "
+                f"the part that '{self.dataset}' reserves for failures, a hundredth of its δ = "
                 f"{at_most(limit.delta, 3)}; measure the schema with a smaller --delta"
             )
         what, cost = "this run costs", self.epsilon(loss)
@@ -182,24 +182,24 @@ class Balance:
         )
 
     def epsilon_alone(self, spending: Spending) -> float:
-        """The ε of one run at the limit's δ."""
+        """Return the ε of one run at the limit's δ."""
         return self._epsilon_of(spending.bound) if spending.after_schema else self.epsilon(spending.loss)
 
     def epsilon(self, loss: Loss) -> float:
-        """The ε of a loss at the limit's δ."""
+        """Return the ε of a loss at the limit's δ."""
         return loss.epsilon(self.limit.delta)
 
     def _epsilon_of(self, bound: Bound) -> float:
         return float(epsilon_of(bound.mu, self.limit.delta - self.room.failure))
 
     def _allows(self, loss: Loss) -> bool:
-        """Whether a loss that depends on nothing else is within the limit."""
+        """Return whether the exact loss of a first run is within the limit."""
         if loss.mu is not None:
             return loss.mu <= self.limit.mu * (1 + _ROUNDING)
         return self.epsilon(loss) <= self.limit.epsilon
 
     def _holds(self, bound: Bound) -> bool:
-        """Whether there is room for a bound."""
+        """Return whether a bound is within the limit."""
         rounded = 1 + _ROUNDING
         return bound.mu <= self.room.mu * rounded and bound.failure <= self.room.failure * rounded
 
@@ -226,7 +226,7 @@ class Ledger:
 
     @classmethod
     def create(cls, path: str | Path) -> "Ledger":
-        """Open a ledger, making the file where there is none."""
+        """Open a ledger; create the file if it does not exist."""
         path = Path(path)
         if not os.path.exists(path):
             try:
@@ -236,7 +236,7 @@ class Ledger:
         return cls(path)
 
     def init(self, dataset: str, limit: Budget) -> None:
-        """Give a dataset its total budget, once. Its name is the same however it is spaced and in either case."""
+        """Give a dataset its total budget, once. Names are compared without case and extra spaces."""
         name = " ".join(dataset.split())
         if not folded(name) or not name.isprintable():
             raise LedgerError("a dataset needs a name of visible characters; give one with --dataset")
@@ -250,19 +250,19 @@ class Ledger:
             _append(connection, name, "init", "", content)
 
     def datasets(self) -> tuple[str, ...]:
-        """The datasets that have a budget here."""
+        """Return the names of the datasets."""
         with self._transaction() as connection:
             return tuple(_datasets(connection))
 
     def only_dataset(self) -> str:
-        """The one dataset of a ledger that has one."""
+        """Return the name of the only dataset; refuse if there are several."""
         names = self.datasets()
         if len(names) != 1:
             raise LedgerError(f"{self.path}: holds {len(names)} datasets; say which with --dataset")
         return names[0]
 
     def balance(self, dataset: str) -> Balance:
-        """What a dataset has spent and has left."""
+        """Return what a dataset has spent and has left."""
         with self._transaction() as connection:
             return _balance(connection, _find(connection, dataset, self.path), self.path)
 
@@ -276,14 +276,13 @@ class Ledger:
         measured: Measured | None = None,
         person: Person | None = None,
     ) -> str:
-        """Set the cost of a run aside before it opens the data; the run's name in the ledger.
+        """Reserve the cost of a run before it opens the data; return the name of the run.
 
-        `charges` holds the μ of each measurement to come, `training` the rounds of training where there are
-        any. What a `measured` schema has cost is set aside with the first run that names it, and with no other.
-        That run must fit by bounds, since its settings may depend on the schema.
-        All runs of a dataset protect the same: the persons of one column of ids or, without `person`, persons who
-        have one row each.
-        Refused, with nothing written, where the total would be exceeded.
+        `charges` has the μ of each planned measurement, `training` the planned rounds of training. The first run
+        with a `measured` schema also pays for that schema. That run must fit by bounds, because its settings may
+        depend on the schema. All runs of a dataset must have the same unit of privacy: the persons of one id
+        column or, without `person`, persons with one row each. A run that does not fit is refused, and nothing is
+        written.
         """
         if not (charges or measured) or not all(math.isfinite(mu) and mu > 0 for mu in charges.values()):
             raise LedgerError("a run's charges must be positive numbers; nothing was reserved")
@@ -327,7 +326,7 @@ class Ledger:
             return run
 
     def commit(self, dataset: str, run: str) -> None:
-        """Note that a run came to its end."""
+        """Mark a run as finished."""
         with self._transaction() as connection:
             name = _find(connection, dataset, self.path)
             rows = connection.execute("SELECT kind FROM entry WHERE dataset = ? AND run = ?", (name, run))
@@ -337,10 +336,12 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that holds the file from its first statement on, durable once it has ended. Each
-        begins by checking the whole ledger: another process may have changed it since."""
+        """Open an exclusive, durable transaction.
+
+        It begins by checking the whole ledger, because another process may have changed the file.
+        """
         try:
-            place = f"{self.path.absolute().as_uri()}?mode=rw"  # never make a file that is not there
+            place = f"{self.path.absolute().as_uri()}?mode=rw"  # never create a file
             with closing(
                 sqlite3.connect(place, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
             ) as connection:
@@ -365,8 +366,7 @@ class Ledger:
 
 
 def _begin(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file. Refuse what is no ledger, and a ledger of another version: misread, it
-    would forget what was spent."""
+    """Create the tables in an empty file. Refuse other databases, and ledgers of another version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
@@ -428,7 +428,7 @@ def _reserved(connection: sqlite3.Connection, dataset: str) -> list[dict[str, An
 
 
 def _refuse_other_units(connection: sqlite3.Connection, dataset: str, person: Person | None, path: Path) -> None:
-    """A total over runs of which one protects rows and another one persons would hold for neither."""
+    """Refuse runs with different units of privacy: a total over both would hold for neither."""
     column = None if person is None else person.column
     if any(entry.get("person") != column for entry in _reserved(connection, dataset)):
         unit = "single rows" if column is None else f"the persons of '{column}'"
@@ -444,7 +444,7 @@ def _schemas(connection: sqlite3.Connection, dataset: str) -> set[str]:
 
 
 def _find(connection: sqlite3.Connection, dataset: str, path: Path) -> str:
-    """A dataset's name as the ledger spells it."""
+    """Return a dataset's name as it is written in the ledger."""
     names = [name for name in _datasets(connection) if same_name(name, dataset)]
     if not names:
         raise LedgerError(f"{path}: no budget for '{shown(dataset)}'; give it one with repsynth ledger init")
@@ -480,7 +480,7 @@ def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balanc
 
 
 def _bound(events: list[dict[str, Any]], loss: Loss, balance: Balance, path: Path) -> Bound:
-    """What the events of a run count for beside other runs."""
+    """Return the bound of the events of a run."""
     noted = [event["bound"] for event in events if "bound" in event]
     if len(noted) != len(loss.trainings):
         raise LedgerError(_damage(path, "it holds a training without its bound"))
@@ -491,7 +491,7 @@ def _bound(events: list[dict[str, Any]], loss: Loss, balance: Balance, path: Pat
 
 
 def _loss(events: list[dict[str, Any]], path: Path) -> Loss:
-    """What the events of a run cost a record of full weight."""
+    """Return the loss of the events of a run for a record of weight 1."""
     mus, trainings, failures = [], [], [0.0]
     for event in events:
         match event:
@@ -518,7 +518,7 @@ def _damage(path: Path, detail: str) -> str:
 
 
 def same_name(one: str, other: str) -> bool:
-    """Whether two names of datasets are the same but for spaces, upper case and forms of characters.
+    """Return whether two names are equal except for spaces, case and Unicode forms.
 
     >>> same_name("Patients ", "patients"), same_name("patients", "patients 2")
     (True, False)
@@ -527,7 +527,7 @@ def same_name(one: str, other: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """A name without what nobody sees of it."""
+    """Return a normalised name, without invisible characters."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return " ".join("".join(filter(_is_seen, plain)).split())
 

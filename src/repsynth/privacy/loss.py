@@ -1,11 +1,10 @@
-"""What a record loses, by its influence w: the largest of its weights in any weighted measurement.
+"""The loss of a record by its influence w: its largest weight in any weighted measurement.
 
-Measurements that weights do not touch cost every record the same. What a weighted Gaussian measurement or choice
-costs is w times its μ; a training's rounds are Gaussian measurements of a random sample whose noise is 1/w times
-as large. That holds for all sets of releases in which the record has no more influence than w. Without training
-the whole is exactly Gaussian and in closed form. With it, losses are composed numerically (see `pld`) if all
-settings were fixed in advance, and by a dominating Gaussian if they were not (see `bound`). What may fail
-altogether, with a chance of `failure`, takes that much of δ.
+An unweighted measurement costs every record its full charge. A weighted Gaussian measurement or choice costs w
+times its μ, and a weighted training has 1/w times the noise. This holds for all sets of releases in which the
+influence of the record is w or less. Without training, the loss is exactly Gaussian, in closed form. Trainings are
+composed numerically (see `pld`) if all settings were fixed in advance, and by a dominating Gaussian otherwise (see
+`bound`). A probability of `failure` is subtracted from δ.
 """
 
 import dataclasses
@@ -28,7 +27,7 @@ from repsynth.privacy.pld import LEAST_NOISE, MOST_NOISE, SMALLEST_DELTA
 from repsynth.schema import Measured, Schema
 
 WEIGHT_STEPS = 128
-"""Losses of training are worked out at influences that are multiples of one over this, and rounded up between."""
+"""Losses of trainings are computed at multiples of the inverse of this, and rounded up in between."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,14 @@ class Loss:
     weighted_mu: float
     trainings: tuple[SampledEvent, ...] = ()
     failure: float = 0.0
-    """The chance, at most, that a selection of values shows what one record alone holds, or that two persons are
-    taken for one. It includes what the dominating Gaussians of trainings may fail with."""
+    """A bound on the probability that a selection shows a value of a single record, that two persons share a
+    fingerprint, or that the dominating Gaussian of a training fails."""
     training_failure: float = 0.0
-    """What the dominating Gaussian of each training may fail with; 0 where trainings are composed numerically."""
+    """The failure of the dominating Gaussian of each training; 0 if trainings are composed numerically."""
 
     @classmethod
     def of(cls, events: Iterable[Event | SelectionEvent | Charge]) -> "Loss":
-        """The loss by what was measured, or by what is planned."""
+        """Return the loss of events, or of planned charges."""
         events = tuple(events)
         gaussian = [event for event in events if not isinstance(event, SampledEvent)]
         return cls(
@@ -65,7 +64,7 @@ class Loss:
     def together(cls, losses: Iterable["Loss"]) -> "Loss":
         """Compose runs whose settings were fixed in advance."""
         losses = tuple(losses)
-        assert not any(loss.training_failure for loss in losses)  # those parts are composed at once
+        assert not any(loss.training_failure for loss in losses)  # `adaptive` composes all parts in one call
         return cls(
             compose(loss.floor_mu for loss in losses),
             compose(loss.weighted_mu for loss in losses),
@@ -75,10 +74,10 @@ class Loss:
 
     @classmethod
     def adaptive(cls, losses: Iterable["Loss"], delta: float) -> "Loss":
-        """Compose runs of which each may have been chosen by what the ones before released.
+        """Compose runs whose settings may depend on the earlier releases.
 
-        Numerical composition does not hold then. A hundredth of δ is set apart for trainings, whether or not there
-        is one: it must not depend on the choice.
+        Numerical composition does not hold for them. A hundredth of δ is reserved for trainings, even without one,
+        because it must not depend on the choice of settings.
         """
         losses = tuple(losses)
         whole, part = cls.together(losses), FAILURE_PART * delta
@@ -88,27 +87,26 @@ class Loss:
 
     @classmethod
     def of_schema(cls, schema: Schema) -> "Loss":
-        """What goes with a schema: what it cost every record to measure it, where it was not written down, and the
-        chance that two persons are taken for one, where several rows may be one person's."""
-        taken_for_one = cls(0.0, 0.0, failure=0.0 if schema.person is None else COLLISION)
-        return cls.of_measured(schema.measured) + taken_for_one
+        """Return the cost of measuring the schema, and the probability that two persons share a fingerprint."""
+        collision = cls(0.0, 0.0, failure=0.0 if schema.person is None else COLLISION)
+        return cls.of_measured(schema.measured) + collision
 
     @classmethod
     def of_measured(cls, measured: Measured | None) -> "Loss":
-        """What it cost every record that a schema was measured; nothing where it was written down."""
+        """Return the cost of a measured schema; 0 for a written one."""
         return cls(0.0, 0.0) if measured is None else cls(measured.mu, 0.0, failure=measured.failure)
 
     def __add__(self, other: "Loss") -> "Loss":
         return Loss.together([self, other])
 
     def after(self, schema: "Loss", delta: float) -> "Loss":
-        """Compose a run with what goes with its schema: the run may have been chosen by a measured one."""
+        """Compose a run with the loss of its schema. The settings may depend on a measured schema."""
         parts = [schema, self]
         return Loss.adaptive(parts, delta) if schema.floor_mu else Loss.together(parts)
 
     @property
     def mu(self) -> float | None:
-        """The largest loss in Gaussian DP; None where a training or a selection makes it something else."""
+        """The largest loss in Gaussian DP; None with a training or a failure."""
         return None if self.trainings or self.failure else self._gaussian_mu
 
     @property
@@ -117,19 +115,19 @@ class Loss:
 
     @property
     def _dominating_mu(self) -> float | None:
-        """The μ of a Gaussian that dominates everything but the failure; None where losses are composed."""
+        """The μ of a Gaussian that dominates everything but the failure; None with numerical composition."""
         if self.trainings and not self.training_failure:
             return None
         room = Bound(0.0, self.training_failure)
         return compose([self.floor_mu, self.weighted_mu, *(bound_training(t, room).mu for t in self.trainings)])
 
     def mu_at(self, influence: ArrayLike) -> Floats:
-        """The μ of all that is not training."""
+        """Return the μ of everything but the trainings."""
         part = np.asarray(influence, dtype=np.float64) * self.weighted_mu
         return np.minimum(np.sqrt(self.floor_mu**2 + part**2) * (1 + 1e-15), self._gaussian_mu)
 
     def epsilon(self, delta: float) -> float:
-        """The ε of a record of full influence, at this δ; infinite where a failure takes all of δ."""
+        """Return the ε at δ of a record of influence 1; infinite if the failure exceeds δ."""
         rest = self._without_failure(delta)
         if rest <= 0:
             return math.inf
@@ -138,7 +136,7 @@ class Loss:
         return pld.epsilon(self._gaussian_mu, self.trainings, rest) if rest >= SMALLEST_DELTA else math.inf
 
     def delta(self, epsilon: float) -> float:
-        """The δ of a record of full influence, at this ε."""
+        """Return the δ at ε of a record of influence 1."""
         if (mu := self._dominating_mu) is not None:
             rest = float(delta_of(mu, epsilon))
         else:
@@ -146,12 +144,11 @@ class Loss:
         return min(_added([rest, self.failure]), 1.0)
 
     def _without_failure(self, delta: float) -> float:
-        """What is left of δ, rounded down."""
+        """Return δ less the failure, rounded down."""
         return delta if not self.failure else (delta - self.failure) * (1 - 1e-15)
 
     def at(self, influence: float) -> "Loss":
-        """The loss to a record of this influence, as one of full influence; where there is training, the
-        influence is rounded up to a step."""
+        """Return the loss of a record of this influence. With a training, influence is rounded up to a step."""
         weight = min(max(influence, 0.0), 1.0)
         if self.trainings:
             weight = math.ceil(weight * WEIGHT_STEPS) / WEIGHT_STEPS
@@ -166,14 +163,14 @@ class Loss:
         return self._tabulated(influence, lambda loss: loss.epsilon(delta))
 
     def advantage_at(self, influence: ArrayLike) -> Floats:
-        """The largest membership advantage of any attack on records with these influences."""
+        """Return the largest membership advantage of any attack on records with these influences."""
         if not self.trainings:
             gaussian = advantage(self.mu_at(influence))
             return np.minimum((gaussian + self.failure) * (1 + 1e-15), 1.0) if self.failure else gaussian
         return self._tabulated(influence, lambda loss: loss.delta(0.0))
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """The largest true positive rate of any attack that has this false positive rate."""
+        """Return the largest true positive rate of any attack with this false positive rate."""
         if (mu := self._dominating_mu) is not None and self.failure < 0.5:
             gaussian = true_positive_rate(mu, false_positive_rate / (1 - self.failure))
             return min(_added([gaussian, self.failure]), 1.0)
@@ -183,7 +180,7 @@ class Loss:
         return min(1.0, min(rates) * (1 + 1e-13))
 
     def _tabulated(self, influence: ArrayLike, value: Callable[["Loss"], float]) -> Floats:
-        """A value for each influence, worked out once for each step."""
+        """Return a value for each influence, computed once for each step."""
         steps = np.ceil(np.clip(np.asarray(influence, dtype=np.float64), 0, 1) * WEIGHT_STEPS).astype(np.int64)
         table = np.full(WEIGHT_STEPS + 1, np.nan)
         for step in np.unique(steps):
@@ -193,19 +190,22 @@ class Loss:
 
 
 def weight_grid(steps: int) -> Floats:
-    """Return the weights from 0 to 1 at which bounds are tabulated, each a little above a multiple of 1 / `steps`:
-    so the weight of a person, a sum that is rounded up, does not lie above its own multiple."""
+    """Return the weights from 0 to 1 at which bounds are tabulated.
+
+    Each is slightly above a multiple of 1 / `steps`, because the weight of a person is a sum that is rounded up.
+    """
     return np.minimum(np.arange(steps + 1) / steps * (1 + 2e-9), 1.0)
 
 
 def _added(numbers: Iterable[float]) -> float:
-    """A sum, rounded up; nothing is exactly 0."""
+    """Return the sum, rounded up; an empty sum is exactly 0."""
     return math.fsum(numbers) * (1 + 1e-15)
 
 
 def calibrate(loss: Loss, training: SampledEvent, *, epsilon: float, delta: float) -> SampledEvent:
-    """The training with the least noise, to a thousandth, that keeps the whole within ε at δ. A training needs no
-    less noise than `LEAST_NOISE`, even where the budget would allow it.
+    """Return the training with the least noise, to a thousandth, that keeps the total loss within ε at δ.
+
+    The noise is never below `LEAST_NOISE`.
 
     >>> training = SampledEvent("gradients", sensitivity=1.0, sigma=1.0, rate=0.0625, rounds=100)
     >>> found = calibrate(Loss(0.05, 0.0), training, epsilon=1.0, delta=1e-6)
@@ -219,7 +219,7 @@ def calibrate(loss: Loss, training: SampledEvent, *, epsilon: float, delta: floa
         sigma = noise * training.sensitivity * (1 + 1e-12)
         return (loss + Loss.of([replace(training, sigma=sigma)])).epsilon(delta) <= epsilon
 
-    # Many rounds are about Gaussian: the noise cannot be far from this, unless rounds are few.
+    # Many rounds are approximately Gaussian, so start the search from this noise.
     left = mu_of(epsilon, delta) ** 2 - float(loss.mu_at(1.0)) ** 2
     low = high = max(training.rate * math.sqrt(training.rounds / max(left, 1e-12)), LEAST_NOISE)
     while not fits(high):

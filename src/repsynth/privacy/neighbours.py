@@ -1,15 +1,15 @@
-"""Who is protected, what a neighbouring table is, and what a synthetic row represents.
+"""The unit of privacy in words: who is protected, the neighbouring tables, and the meaning of a synthetic row.
 
-A schema here declares its unit of privacy (`check_unit`): `[person]`, or else one row per person.
+The schema declares the unit (`check_unit`): `[person]`, or one row per person.
 """
 
 from repsynth.schema import Person, Schema
 
 COLLISION = 2.0**40 * 2.0**-128
-"""The chance, at most, that a person has the same fingerprint as somebody else in a table of 2⁴⁰ rows or fewer."""
+"""The largest probability that a person shares a fingerprint with another one, in up to 2⁴⁰ rows."""
 
 LEAST_DELTA = 1e-20
-"""The smallest δ beside which that chance is nothing."""
+"""The smallest δ for which `COLLISION` is negligible."""
 
 
 def unit_of(schema: Schema) -> str:
@@ -40,7 +40,7 @@ def neighbours_of(schema: Schema) -> str:
 
 
 def of_persons(person: Person) -> str:
-    """What a promise about records means where several may be one person's.
+    """Return what a guarantee for records means if one person can have several rows.
 
     >>> print(of_persons(Person(column="patient", rows=3)))  # doctest: +ELLIPSIS
     all rows with one id in 'patient' are one person, who counts as 3 rows at most; ...
@@ -48,13 +48,13 @@ def of_persons(person: Person) -> str:
     rows = "one row" if person.rows == 1 else f"{person.rows:,} rows"
     return (
         f"all rows with one id in '{person.column}' are one person, who counts as {rows} at most; a row without "
-        "an id is a person of its own. What is said of a record holds for a person all of whose rows are like it: "
+        "an id is a separate person. A bound for a record holds for a person all of whose rows are like it: "
         "a person's weight is at most the average weight of their rows"
     )
 
 
 def row_meaning(schema: Schema) -> str:
-    """What a row of the synthetic table represents.
+    """Return what a row of the synthetic table represents.
 
     >>> row_meaning(Schema(columns=(), one_row_per_person=True))
     'one person'
@@ -69,7 +69,7 @@ def row_meaning(schema: Schema) -> str:
 
 
 def counted_rows(schema: Schema) -> str:
-    """What the released histogram of scores counts. How many persons there are at a score does not follow from it.
+    """Return what the released score histogram counts. It does not count persons.
 
     >>> counted_rows(Schema(columns=(), person=Person(column="patient")))
     'rows (each weighted so that a person counts once)'

@@ -1,7 +1,7 @@
-"""Losses of a training, composed numerically as privacy loss distributions by dp-accounting.
+"""Numerical composition of trainings by privacy loss distributions (dp-accounting).
 
-Every figure is rounded towards privacy. Nothing else in the package imports dp-accounting, which comes with the
-extra `autoregressive`.
+Every result is rounded towards privacy. Only this module imports dp-accounting, part of the extra
+`autoregressive`.
 """
 
 import importlib.util
@@ -15,17 +15,17 @@ from repsynth.errors import ConfigError
 from repsynth.privacy.events import RATE_UNIT, SampledEvent
 
 SMALLEST_DELTA = 1e-11
-"""Below this, the error of numerical composition would be noticeable."""
+"""The smallest supported δ: below it, the error of numerical composition matters."""
 
 LEAST_NOISE, MOST_NOISE, MOST_ROUNDS = 0.25, 1e7, 10_000
-"""Trainings are accounted for within these bounds: the noise multiplier of a round, and how many there are."""
+"""Bounds of supported trainings: the noise multiplier of a round, and the number of rounds."""
 
-# Composing a known Gaussian in thousands of rounds was off by up to 4e-14 in δ: this is taken off δ before.
+# Subtracted from δ. The error for a known Gaussian in thousands of rounds was up to 4e-14.
 _COMPOSITION_ERROR = 1e-12
 
 
 def epsilon(mu: float, trainings: tuple[SampledEvent, ...], delta: float) -> float:
-    """The ε of trainings after a Gaussian part of `mu`, at this δ."""
+    """Return the ε at δ of trainings and a Gaussian part of `mu`."""
     return float(_accountant(mu, trainings).get_epsilon(delta - _COMPOSITION_ERROR)) * (1 + 1e-9)
 
 
@@ -34,18 +34,17 @@ def delta(mu: float, trainings: tuple[SampledEvent, ...], epsilon: float) -> flo
 
 
 def deltas(training: SampledEvent, levels: Floats) -> Floats:
-    """The δ of a training alone at many rising ε, the larger one of adding a record and of removing it."""
+    """Return the δ of a training at increasing ε: the larger of adding and of removing a record."""
     found = np.asarray(_accountant(0.0, (training,)).get_delta(levels), dtype=np.float64)
-    # Each is the difference of two sums over a million cells at most, some fifty times as large as itself.
+    # Each δ is a difference of two sums over up to a million cells, which are about fifty times as large.
     return np.minimum(found * (1 + 1e-6) + _COMPOSITION_ERROR, 1.0)
 
 
 @lru_cache(maxsize=64)
 def _accountant(mu: float, trainings: tuple[SampledEvent, ...]) -> Any:
-    """The accountant that has seen all of it. Neighbours: a record that takes part, or one that adds nothing."""
+    """Return the accountant of all parts. Neighbours differ by adding or removing a record."""
     library = accounting_library()
-    # Losses are rounded up to multiples of an interval: one small beside the loss of a round costs no more than
-    # a thousandth of ε.
+    # Losses are rounded up to multiples of an interval. This one adds less than a thousandth to ε.
     interval = min(max(2e-3 / max(training.noise for training in trainings), 1e-5), 1e-3)
     accountant = library.pld.PLDAccountant(
         library.NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval
@@ -60,7 +59,7 @@ def _accountant(mu: float, trainings: tuple[SampledEvent, ...]) -> Any:
 
 
 def is_training(*, rate: Any, noise: Any, rounds: Any) -> bool:
-    """Whether these numbers, which may come from a stranger's file, describe a training that can be accounted for.
+    """Return whether these numbers, which may be untrusted, describe a supported training.
 
     >>> is_training(rate=0.0625, noise=1.0, rounds=300), is_training(rate=1.5, noise=1.0, rounds=300)
     (True, False)
@@ -73,17 +72,16 @@ def is_training(*, rate: Any, noise: Any, rounds: Any) -> bool:
 
 
 def available() -> bool:
-    """Whether losses of trainings can be worked out here."""
+    """Return whether dp-accounting is installed."""
     return importlib.util.find_spec("dp_accounting") is not None
 
 
 def accounting_library() -> Any:
-    """dp-accounting, which only trained models need."""
     try:
         import dp_accounting
     except ImportError:
         raise ConfigError(
-            "the loss of a trained model is worked out by dp-accounting, which is not installed; "
+            "the loss of a trained model is computed by dp-accounting, which is not installed; "
             "install repsynth[autoregressive]"
         ) from None
     return dp_accounting

@@ -1,7 +1,7 @@
-"""Bounds as text, always rounded towards the safe side: an upper bound up, a lower bound down.
+"""Format bounds as text, rounded to the safe side: upper bounds up, lower bounds down.
 
-A float counts as the shortest decimal number that reads back as it, so a δ of 1e-9 is shown as that. Computed
-bounds are rounded by more than the difference. JSON has all digits, so nothing is rounded there.
+A float is taken as its shortest decimal representation, so a δ of 1e-9 is printed as 1e-09. JSON output has all
+digits and is not rounded.
 """
 
 import math
@@ -66,7 +66,7 @@ def _significant(value: float, digits: int, rounding: str) -> str:
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     place = Decimal(repr(float(value))).adjusted() - digits + 1
-    return f"{float(_rounded(value, place, rounding)):.{digits}g}"  # so few digits are those of the float, too
+    return f"{float(_rounded(value, place, rounding)):.{digits}g}"  # the float has the same few digits
 
 
 def _fixed(value: float, places: int, rounding: str) -> str:

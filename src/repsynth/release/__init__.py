@@ -1,4 +1,4 @@
-"""What a run leaves behind: publishable, and all that follows from it free of charge."""
+"""Releases: the result of a run, its account and accuracy, its files, and sampling from it."""
 
 from repsynth.release.release import Release
 

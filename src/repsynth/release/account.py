@@ -1,27 +1,49 @@
-"""What a release cost, in every unit a reader may want; all of it publishable."""
+"""The privacy account of a release. Everything in it may be published."""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.privacy.events import Event, GaussianEvent
+from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED
+from repsynth.mechanism.kernels import Chosen
+from repsynth.models.base import Model
+from repsynth.planning.warnings import csv_warnings
+from repsynth.privacy.events import Event, ExponentialEvent, GaussianEvent, SampledEvent
 from repsynth.privacy.loss import Loss
+from repsynth.privacy.neighbours import counted_rows, neighbours_of, row_meaning
 from repsynth.privacy.pld import SMALLEST_DELTA
-from repsynth.privacy.shown import percent_at_most
+from repsynth.privacy.shown import at_most, percent_at_most
+from repsynth.release.accuracy import expected_errors
 from repsynth.scoring.base import NAT
-from repsynth.scoring.stage import SCORES
+from repsynth.scoring.pairwise import PAIRS, SELECTION
+from repsynth.scoring.stage import COUNT, SCORES
 from repsynth.scoring.threshold import Threshold
 from repsynth.scoring.transfer import PriorScores
-from repsynth.scoring.weights import FULL, WeightFunction
+from repsynth.scoring.weights import FULL, RULES, WeightFunction
+
+if TYPE_CHECKING:
+    from repsynth.release.release import Release
+
+_STAGE_ONE = {
+    COUNT: "number of records",
+    COARSE: "histogram of every column",
+    REFINED: "weighted histograms of numbers, in finer cells where records are",
+    FINE: "the same once more, finer",
+    SELECTION: "which pairs of columns depend on each other",
+    PAIRS: "two-way tables of these pairs, for scores",
+    SCORES: "histogram of the scores",
+}
 
 
 @dataclass(frozen=True)
 class NoisyFraction:
-    """A fraction of the records as it may be shown: between 0 and 1, and one standard deviation of its noise.
+    """An estimated fraction of the records, clipped to [0, 1], and its standard error.
 
     >>> str(NoisyFraction.of(1.02, 0.031)), str(NoisyFraction.of(0.3, 0.0004))
     ('100% ± 4%', '30.0% ± 0.1%')
@@ -32,7 +54,6 @@ class NoisyFraction:
 
     @classmethod
     def of(cls, value: float, standard_error: float) -> "NoisyFraction":
-        """Noise may leave a fraction below 0 or above 1, where none can be."""
         return cls(min(max(value, 0.0), 1.0), standard_error)
 
     def __str__(self) -> str:
@@ -42,9 +63,9 @@ class NoisyFraction:
 
 @dataclass(frozen=True)
 class Stratum:
-    """A part of the records by score: about this `fraction` of them, each losing at most `epsilon`.
+    """A range of scores: the estimated fraction of the records in it, and their largest ε and weight.
 
-    `score` is where it begins, in nats, and `weight` the largest weight in it.
+    `score` is the lower end of the range, in nats.
     """
 
     fraction: float
@@ -57,9 +78,9 @@ class Stratum:
 class Privacy:
     """The account of a release.
 
-    The total bounds every record. For every set S of releases in which a record weighs at most w, a table D with
-    it and D' without it have P[M(D) in S] <= e^epsilon_at(w) P[M(D') in S] + δ, and the same with D and D'
-    swapped. This is not conditional on the scores that came out.
+    The total bounds the loss of every record. The loss by weight says more: let S be a set of releases in which a
+    record has weight w or less, and let tables D and D' differ in that record. Then P[M(D) in S] is at most
+    e^epsilon_at(w) P[M(D') in S] + δ, and the same with D and D' swapped. This does not condition on the scores.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
@@ -74,9 +95,9 @@ class Privacy:
     threshold: Threshold | None
     weights: WeightFunction
     borrowed: PriorScores | None = None
-    """Where scores and threshold came from; fractions of records are then those of that table."""
+    """The source of the scores and the threshold. With it, fractions of records are those of the earlier table."""
     schema_loss: Loss = field(default_factory=lambda: Loss(0.0, 0.0))
-    """What measuring the schema on the same table cost, and the chance that two persons are taken for one."""
+    """The cost of measuring the schema on the same table, and the probability of a fingerprint collision."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -89,7 +110,7 @@ class Privacy:
 
     @property
     def mu(self) -> float | None:
-        """The total in Gaussian DP; None after a training, whose loss is not Gaussian."""
+        """The total in Gaussian DP; None with a training, whose loss is not Gaussian."""
         return self.loss.mu
 
     @cached_property
@@ -98,23 +119,21 @@ class Privacy:
 
     @property
     def rho(self) -> float | None:
-        """The total in zero-concentrated DP, where it is Gaussian; rounded up."""
+        """The total in zero-concentrated DP, rounded up; None with a training."""
         return None if self.mu is None else self.mu**2 / 2 * (1 + 1e-15)
 
     def epsilon_at(self, influence: Floats | float) -> Floats:
-        """Return the realised ε at δ of records with this share of the largest influence in synthesis."""
+        """Return the realised ε at δ of records with this share of the largest influence on the release."""
         return self.loss.epsilon_at(influence, self.delta)
 
     @property
     def outlier_weight(self) -> float:
-        """The largest weight from the threshold on; 1 where there is none."""
-        if self.threshold is None:
-            return 1.0
-        return float(self.weights.of(np.array([self.threshold.value]))[0]) / FULL
+        """The largest weight at or above the threshold; 1 without a threshold."""
+        return 1.0 if self.threshold is None else _weight(self.weights, self.threshold.value)
 
     @property
     def outlier_epsilon(self) -> float:
-        """The largest ε of a record above the threshold."""
+        """The largest ε of a record at or above the threshold."""
         return float(self.epsilon_at(self.outlier_weight))
 
     def epsilon_by_delta(self) -> dict[float, float]:
@@ -134,8 +153,11 @@ class Privacy:
 
     @property
     def fraction_above(self) -> NoisyFraction | None:
-        """The estimated fraction of the records at or above the threshold: the requested one, unless the histogram
-        of the scores differs from it by more than its error, because many records have the same score."""
+        """The estimated fraction of the records at or above the threshold; None without a threshold.
+
+        This is the requested fraction, unless the score histogram differs from it by more than its error. That
+        happens where many records have the same score.
+        """
         if self.threshold is None:
             return None
         bins, wanted = self._score_bins, self.threshold.fraction
@@ -147,8 +169,8 @@ class Privacy:
     def by_epsilon(self, rounded: Callable[[float], float] = float) -> dict[float, NoisyFraction]:
         """Return the estimated fraction of the records by their largest ε, largest first; empty without threshold.
 
-        ε with the same `rounded` value are taken together. Noisy counts are added before they are cut off at 0, so
-        that noise cancels.
+        ε with the same `rounded` value are grouped. Noisy counts are added before they are clipped at 0, so that
+        noise cancels.
         """
         if self.threshold is None:
             return {}
@@ -168,16 +190,16 @@ class Privacy:
         return _ScoreBins.of(self.threshold, lowest=lowest, sigma=sigma, rows=rows)
 
     def epsilon_in_both(self, score: int | None = None) -> float | None:
-        """Return the ε at δ of this release and the one its scores came from, for a record in both tables.
+        """Return the ε at δ for a record that is in this table and in the one the scores came from.
 
-        Without a score, for any record. None where the scores are this release's own. This run may have been
-        chosen by what the earlier release showed.
+        Without a score, this holds for every record. None if the scores are this release's own. The composition
+        is adaptive: the settings of this run may depend on the earlier release.
         """
         if self.borrowed is None:
             return None
-        here = there = 1.0
-        if score is not None:
-            here, there = (float(w.of(np.array([score]))[0]) / FULL for w in (self.weights, self.borrowed.weights))
+        here, there = (
+            1.0 if score is None else _weight(weights, score) for weights in (self.weights, self.borrowed.weights)
+        )
         earlier = [Loss.of_schema(self.borrowed.schema), Loss.of(self.borrowed.events).at(there)]
         return Loss.adaptive([*earlier, self.schema_loss, self.run_loss.at(here)], self.delta).epsilon(self.delta)
 
@@ -187,42 +209,47 @@ class Privacy:
         return self.weights.of(self._score_bins.starts) / FULL
 
     def distribution(self) -> tuple[Stratum, ...]:
-        """Return the noisy score histogram with the ε of its weights, ordinary records first; empty if all weigh
-        the same."""
+        """Return the noisy score histogram with the ε of its weights, lowest scores first.
+
+        Empty without a threshold: then all records have weight 1.
+        """
         if self.threshold is None:
             return ()
         bins, weights = self._score_bins, self._largest_weights
         fractions = np.maximum(bins.counts, 0.0)
         fractions = fractions / max(float(fractions.sum()), 1e-300)
-        epsilons = self.epsilon_at(weights)
-        return tuple(
-            Stratum(float(fraction), float(epsilon), float(weight), float(start) / NAT)
-            for fraction, epsilon, weight, start in zip(fractions, epsilons, weights, bins.starts, strict=True)
-            if fraction > 0
-        )
+        columns = (fractions, self.epsilon_at(weights), weights, bins.starts / NAT)
+        return tuple(Stratum(*map(float, row)) for row in zip(*columns, strict=True) if row[0] > 0)
 
     def fraction_at_most(self, epsilon: float) -> float:
-        """Return the estimated fraction of the records that lose at most ε. With `[person]`: of the rows, each
-        with the loss of a person all of whose rows are like it."""
+        """Return the estimated fraction of the records that lose at most ε.
+
+        With `[person]`, this is a fraction of the rows. A row has the loss of a person all of whose rows are like
+        it.
+        """
         return float(sum(stratum.fraction for stratum in self.distribution() if stratum.epsilon <= epsilon))
+
+
+def _weight(weights: WeightFunction, score: int) -> float:
+    return float(weights.of(np.array([score]))[0]) / FULL
 
 
 @dataclass(frozen=True)
 class _ScoreBins:
-    """A histogram of scores with an edge at the threshold."""
+    """The score histogram, with an edge added at the threshold."""
 
     starts: Ints
     counts: Floats
     parts: Floats
-    """How much of a measured bin each bin is."""
+    """The part of a measured bin that each bin is."""
     unsure: Floats
-    """How many records may be in the other part of the threshold's bin."""
+    """The number of records that may be on the other side of the threshold, in the bin that it divides."""
     sigma: float
     rows: float
 
     @classmethod
     def of(cls, threshold: Threshold, *, lowest: int, sigma: float, rows: float) -> "_ScoreBins":
-        """The bins of all rows, ordinary records first."""
+        """Join the histograms of all labels, lowest scores first."""
         parts = [
             _cut(threshold.moved_edges(row), counts.astype(np.float64), threshold.value, lowest)
             for row, counts in enumerate(threshold.counts)
@@ -238,9 +265,9 @@ class _ScoreBins:
 
 
 def _cut(edges: Ints, counts: Floats, value: int, lowest: int) -> tuple[Ints, Floats, Floats, Floats]:
-    """Return the starts, counts, parts and unsure numbers of one row's bins.
+    """Divide the bin that contains `value`; return the starts, counts, parts and unsure counts of all bins.
 
-    The threshold's bin is divided by width. The records may all be on one side.
+    The count is divided in proportion to width. The error allows for all records of the bin being on one side.
     """
     k = int(np.searchsorted(edges, value))
     parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
@@ -248,9 +275,117 @@ def _cut(edges: Ints, counts: Floats, value: int, lowest: int) -> tuple[Ints, Fl
         inside = 0 < k < len(edges)
         below = (value - edges[k - 1]) / (edges[k] - edges[k - 1]) if inside else float(k > 0)
         share = np.array([below, 1 - below])
-        error = math.sqrt(float(share.prod())) if inside else 0.5  # an end has no width
+        error = math.sqrt(float(share.prod())) if inside else 0.5  # the outer bins have no width
         edges = np.insert(edges, k, value)
         unsure = np.concatenate([unsure[:k], np.array([-error, error]) * counts[k], unsure[k + 1 :]])
         counts = np.concatenate([counts[:k], counts[k] * share, counts[k + 1 :]])
         parts = np.concatenate([parts[:k], share, parts[k + 1 :]])
     return np.concatenate([[min(lowest, int(edges[0]) - 1)], edges]), counts, parts, unsure
+
+
+def release_data(release: "Release") -> dict[str, Any]:
+    """Return the account as plain data: the output of `repsynth inspect --json`."""
+    privacy, threshold, above = release.privacy, release.threshold, release.privacy.fraction_above
+    in_records = {name: asdict(noise) for name, noise in noise_in_records(release).items()}
+    return {
+        "publishable": release.publishable,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "mu": privacy.mu,
+        "rho": privacy.rho,
+        "neighbours": neighbours_of(release.schema),
+        "row_represents": row_meaning(release.schema),
+        "person": release.schema.person and asdict(release.schema.person),
+        "epsilon_by_delta": {at_most(delta, 6): epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
+        "attack_advantage_at_most": privacy.advantage,
+        "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
+        "schema_measured": _schema_measured(release),
+        "model": release.plan.model.name,
+        "measurements": [
+            msgspec.to_builtins(event) | {"mu": mu_of_event(event)} | in_records.get(event.name, {})
+            for event in release.events
+        ],
+        "released_rows": release.rows,
+        "rows_public": release.plan.public_rows is not None,
+        "weights": release.plan.rule.name,
+        "scorer": release.plan.scorer.name,
+        "scores_from": _scores_from(release),
+        "threshold": threshold
+        and above
+        and {
+            "score": threshold.value / NAT,
+            "fraction_above": above.value,
+            "fraction_standard_error": above.standard_error,
+            "outlier_weight": privacy.outlier_weight,
+            "rule": RULES.dump(release.rule),
+            "lost_mass": release.lost_mass,
+            "max_lost_mass": release.plan.max_lost_mass,
+            "outlier_epsilon": privacy.outlier_epsilon,
+        },
+        "loss_distribution_counts": counted_rows(release.schema),
+        "loss_distribution": [
+            {"fraction": s.fraction, "epsilon_at_most": s.epsilon, "weight_at_most": s.weight}
+            for s in privacy.distribution()
+        ],
+        "expected_errors": expected_errors(release).data(),
+        "warnings": [*release.warnings, *csv_warnings(release.schema)],
+    }
+
+
+def _schema_measured(release: "Release") -> dict[str, Any] | None:
+    measured, privacy = release.schema.measured, release.privacy
+    if measured is None:
+        return None
+    return {
+        "epsilon": Loss.of_measured(measured).epsilon(privacy.delta),
+        "mu": measured.mu,
+        "failure": measured.failure,
+        "columns": list(measured.columns),
+        "run_epsilon": privacy.run_loss.epsilon(privacy.delta),
+    }
+
+
+def _scores_from(release: "Release") -> dict[str, Any] | None:
+    borrowed, privacy = release.stage.borrowed, release.privacy
+    if borrowed is None:
+        return None
+    return {
+        "sha256": borrowed.digest,
+        "publishable": borrowed.publishable,
+        "epsilon": borrowed.epsilon,
+        "delta": borrowed.delta,
+        "released_rows": borrowed.rows,
+        "epsilon_in_both": privacy.epsilon_in_both(),
+        "outlier_epsilon_in_both": privacy.epsilon_in_both(borrowed.threshold.value),
+    }
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The sensitivity and the noise of a sum, in records (of a training: in clip norms); grid units per record."""
+
+    sensitivity: float
+    sigma: float
+    grid: int
+
+
+def noise_in_records(release: "Release") -> dict[str, Noise]:
+    """Return the sensitivity and the noise of every sum of a release by its name. Choices have neither."""
+    kernels = {**release.stage.kernels(), **release.fit.kernels(choices=False)}
+    found = {}
+    for event in release.events:
+        if not isinstance(event, ExponentialEvent):
+            kernel = kernels[event.name]
+            assert not isinstance(kernel, Chosen)
+            found[event.name] = Noise(event.sensitivity / kernel.unit, event.sigma / kernel.unit, kernel.unit)
+    return found
+
+
+def mu_of_event(event: Event) -> float | None:
+    """Return the charge of an event; None for a training, which has no exact one."""
+    return None if isinstance(event, SampledEvent) else event.mu
+
+
+def purpose(name: str, model: Model) -> str:
+    """Return what a measurement is for, in a few words."""
+    return _STAGE_ONE.get(name) or model.purpose(name)

@@ -1,7 +1,6 @@
 """A release: differentially private outputs and public knowledge, nothing else.
 
-It holds no reference to the data. Everything in it may be published, and everything it can do is
-post-processing: fit, sample, and tell what it cost.
+It holds no reference to the data. Everything in it may be published, and everything it does is post-processing.
 """
 
 import math
@@ -29,8 +28,8 @@ from repsynth.privacy.events import Event
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import at_most
 from repsynth.release.account import NoisyFraction, Privacy
-from repsynth.release.given import complete, read_given
-from repsynth.release.support import Drawn, Support, fit_support
+from repsynth.release.conditional import complete, read_given
+from repsynth.release.constraints import Drawn, Support, fit_support
 from repsynth.schema import Category, Schema
 from repsynth.schema.conditions import parse_condition
 from repsynth.scoring.base import Score
@@ -40,17 +39,17 @@ from repsynth.scoring.weights import Rule, WeightFunction
 from repsynth.threads import how_many_workers, in_order
 
 _PIECE = 65_536
-"""Rows that are drawn together; a seeded table depends on it."""
+"""Rows that are drawn together. A seeded table depends on this number."""
 
-_ABOVE_NOISE = 5.0
-_MUCH_LESS = 0.7
+_ABOVE_NOISE, _MUCH_LESS = 5.0, 0.7
+"""Warn about counts this many standard errors above 0, and about labels below this part of the mean weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What a run leaves behind: its plan, what each stage measured, and what that cost.
+    """The result of a run: its plan, the measurements of both stages, and their events.
 
-    `publishable` is False only where the noise was drawn from a seed, as experiments do.
+    `publishable` is False if the noise was drawn from a seed, for experiments.
 
     >>> import tempfile
     >>> from repsynth import datasets, synthesize
@@ -65,7 +64,7 @@ class Release:
 
     plan: Plan
     kind: Kind
-    """What `sample` returns: a "pandas" or "polars" data frame, or an "arrow" table."""
+    """The type that `sample` returns: a "pandas" or "polars" data frame, or an "arrow" table."""
     stage: StageOne
     fit: ModelRelease
     events: tuple[Event, ...]
@@ -77,10 +76,11 @@ class Release:
 
     @cached_property
     def sampler(self) -> Sampler:
+        """The fitted model. It is fitted once, when it is first needed."""
         return self.fit.sampler
 
     def support(self, ignore_rules: Iterable[int] = ()) -> Support:
-        """Return the fitted model on the records that obey the rules, except those ignored by number."""
+        """Return the fitted model, restricted to the records that obey all rules but the ignored ones."""
         ignored = frozenset(ignore_rules)
         if ignored not in self._supports:
             self._supports[ignored] = fit_support(self.sampler, self.schema, self.rows, ignored)
@@ -92,7 +92,7 @@ class Release:
 
     @cached_property
     def privacy(self) -> Privacy:
-        """What the release cost: in all, per weight, and how that is spread over the records."""
+        """The privacy account: in total, by weight, and the distribution of losses over the records."""
         return Privacy(
             events=self.events,
             delta=self.plan.delta,
@@ -103,48 +103,48 @@ class Release:
             schema_loss=Loss.of_schema(self.schema),
         )
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return self.stage.schema
 
-    @property
+    @cached_property
     def histograms(self) -> Histograms:
         return self.stage.histograms
 
-    @property
+    @cached_property
     def rows(self) -> float:
         """The released or declared number of records."""
         return self.stage.histograms.rows
 
-    @property
+    @cached_property
     def threshold(self) -> Threshold | None:
         return self.stage.threshold
 
-    @property
+    @cached_property
     def score(self) -> Score:
         return self.stage.score
 
-    @property
+    @cached_property
     def weights(self) -> WeightFunction:
         return self.stage.weights
 
     @property
     def rule(self) -> Rule:
-        """The weight rule that was used: the plan's, with the strength that the lost mass decided."""
+        """The weight rule, with the strength that the limit on lost mass allows."""
         return solved_rule(self.plan, self.threshold, lowest=self.score.lowest)
 
     @property
     def lost_mass(self) -> float | None:
-        """About the mean lost weight, 1 − mean weight, by the released scores; None without a threshold."""
+        """The estimated mean lost weight, 1 − mean weight, from the released scores; None without a threshold."""
         return lost_mass(self.threshold, self.weights) if self.threshold else None
 
     def kernels(self) -> dict[str, Statistic | Chosen | Rounds]:
-        """The public functions of a record that were measured, by name, in the order of the plan."""
+        """Return the public functions of a record that were measured, by name, in the order of the plan."""
         found = {**self.stage.kernels(), **self.fit.kernels()}
         return {name: found[name] for name in self.plan.steps}
 
     def influence(self, records: Records) -> Floats:
-        """Return each record's largest share in any weighted measurement: private, as the records are."""
+        """Return each record's weight, its largest share of any weighted measurement: PRIVATE."""
         return self.stage.influence(records)
 
     def sample(
@@ -157,13 +157,13 @@ class Release:
         given: Any = None,
         ignore_rules: Iterable[int] = (),
     ) -> Any:
-        """Draw a synthetic table of the kind that came in. Sampling costs no privacy.
+        """Draw a synthetic table of the type of the input. Sampling costs no privacy.
 
-        By default it has as many rows as the released (noisy or declared) count. With `label`, all rows have this
-        value of the label column; with `where`, all rows meet a condition such as 'sex = "F" and age < 40'.
-        `given` is a table of some of the columns, whose rows are completed in its order. Every row obeys the rules
-        of the schema, except those that `ignore_rules` names by number. Warns (`RepsynthWarning`) where the rules
-        leave too few records to choose from.
+        The default number of rows is the released (noisy or declared) count. With `label`, all rows have this
+        value of the label column. With `where`, all rows meet a condition such as 'sex = "F" and age < 40'.
+        `given` is a table of some of the columns; its rows are completed in order. Every row obeys the rules of
+        the schema, except those whose numbers are in `ignore_rules`. Warns (`RepsynthWarning`) if the rules leave
+        too few records to choose from.
         """
         asked = {"seed": seed, "label": label, "where": where, "given": given, "ignore_rules": ignore_rules}
         batches = list(in_order(lambda piece: piece(), self.pieces(rows, **asked), how_many_workers()))
@@ -184,10 +184,10 @@ class Release:
         drawn: Drawn | None = None,
         csv: bool = False,
     ) -> Iterator[Callable[[], pa.Table]]:
-        """Return functions that each make a piece of the table, so that any number of rows fits into memory.
+        """Return functions that each draw one piece of the table, so that any number of rows fits into memory.
 
-        A piece does not depend on who makes it or when. `drawn` counts the records that were drawn. For a `csv`
-        file, numbers have their declared decimals.
+        A piece is the same whichever thread draws it, and when. `drawn` counts the records that were drawn. With
+        `csv`, numbers have their declared decimals.
         """
         asked = None
         if given is not None:
@@ -206,7 +206,7 @@ class Release:
         assert isinstance(entropy, int)
 
         def piece(start: int) -> pa.Table:
-            # Each piece has its own random stream, so its rows do not depend on who draws it or when.
+            # Each piece has its own random stream, so its rows do not depend on the order of drawing.
             own = np.random.SeedSequence(entropy, spawn_key=(start // _PIECE,))
             size = min(_PIECE, rows - start)
             generator = np.random.default_rng(own)
@@ -231,36 +231,35 @@ class Release:
 
     @property
     def default_rows(self) -> int:
-        """The released number of records, or as many as have different ids in their formats."""
+        """The released number of records, or the number of different ids if that is smaller."""
         rows, room = max(1, round(self.rows)), room_for_ids(self.schema)
         return rows if room is None else min(rows, room)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know of the release, in words; all of it may be published."""
-        return (*plan_warnings(self.plan, self.rows), *self._unread(), *self._labels_that_count_less())
+        """Texts that warn about the release. All of them may be published."""
+        return (*plan_warnings(self.plan, self.rows), *self._unread(), *self._underweighted_labels())
 
     def _unread(self) -> Iterator[str]:
-        sigma = self.stage.coarse.sigma
-        for i, bins in enumerate(self.stage.coarse.bins):
-            unread = self.stage.coarse.noisy(i)[-1]
-            declared = bins.column.missing
-            if not declared and unread > max(_ABOVE_NOISE * sigma, 0.02 * self.rows):
+        coarse, sigma = self.stage.coarse, self.stage.coarse.sigma
+        for i, bins in enumerate(coarse.bins):
+            unread = coarse.noisy(i)[-1]
+            if not bins.column.missing and unread > max(_ABOVE_NOISE * sigma, 0.02 * self.rows):
                 yield (
                     f"about {NoisyFraction.of(unread / self.rows, sigma / self.rows)} of column "
                     f"'{bins.column.name}' could not be read by the schema (missing, unknown category or wrong "
                     "type); add missing = true or the values (repsynth check shows, privately, which)"
                 )
 
-    def _labels_that_count_less(self) -> Iterator[str]:
-        """Labels whose released weights, over the histogram, which has none, are much smaller than all others'."""
+    def _underweighted_labels(self) -> Iterator[str]:
+        """Compare the sum of the weights of each label with its unweighted count."""
         column, masses = self.schema.label_column, self.fit.label_masses()
         if column is None or masses is None or not self.stage.weighted or not self.plan.scorer.targets_outliers:
             return
         (mass, noise), sigma = masses, self.stage.coarse.sigma
         count = self.stage.coarse.noisy(self.schema.learned.index(column))[:-1]
         mass_of_others, others = mass.sum() - mass, count.sum() - count
-        lack = mass_of_others * count - mass * others  # 0 where all weigh the same
+        lack = mass_of_others * count - mass * others  # 0 if all labels have the same mean weight
         error = np.hypot(noise * np.hypot(count, others), sigma * np.hypot(mass, mass_of_others))
         error *= math.sqrt(max(column.size - 1, 1))
         much = mass * others < _MUCH_LESS * mass_of_others * count
@@ -276,14 +275,14 @@ class Release:
             )
 
     def save(self, folder: str | Path) -> Path:
-        """Write the release folder: JSON and npz, whole or not at all."""
-        from repsynth.release.folder import save_release
+        """Write the release folder, completely or not at all."""
+        from repsynth.release.store import save_release
 
         return save_release(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Release":
-        """Read a release folder, checking everything in it."""
-        from repsynth.release.folder import load_release
+        """Read a release folder and check every part of it."""
+        from repsynth.release.verify import load_release
 
         return load_release(Path(folder))

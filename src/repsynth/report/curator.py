@@ -27,7 +27,7 @@ from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.points import DECILES, Fill, Space, deciles_of, outlyingness, points_of_records
 from repsynth.evaluation.subgroups import LEAST, MOST_NEIGHBOURS, MOST_VALUES
 from repsynth.privacy.shown import at_most, percent_at_least, percent_at_most
-from repsynth.release.expected import value_name
+from repsynth.release.accuracy import value_name
 from repsynth.release.release import Release
 from repsynth.report.charts import BLUE, ORANGE, Chart, Line, Row, dots, heat, lines
 from repsynth.schema import Discrete, Numeric

@@ -27,8 +27,8 @@ from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.shown import at_least, at_most, fixed_at_most
-from repsynth.release.describe import purpose
-from repsynth.release.expected import Z
+from repsynth.release.account import purpose
+from repsynth.release.accuracy import Z
 from repsynth.release.release import Release
 from repsynth.schema import Numeric, Schema
 from repsynth.scoring.stage import COUNT

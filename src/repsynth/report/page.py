@@ -21,8 +21,8 @@ from repsynth.planning.warnings import csv_warnings
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons, row_meaning
 from repsynth.privacy.shown import at_most, fixed_at_most
-from repsynth.release.describe import mu_of_event
-from repsynth.release.expected import Z, expected_errors
+from repsynth.release.account import mu_of_event
+from repsynth.release.accuracy import Z, expected_errors
 from repsynth.release.release import Release
 from repsynth.report.charts import Chart, Line, bars, lines
 from repsynth.report.own_bound import calculator

@@ -1,7 +1,6 @@
-"""The public schema: what may be known about a table without looking at it.
+"""The public schema: types, bounds, categories, the label and the unit of privacy.
 
-Types, bounds, categories and the label are public knowledge that the curator declares. Everything
-downstream reads them from here and never from the data.
+The curator declares them from public knowledge. Everything else reads them from here and never from the data.
 """
 
 from repsynth.schema.columns import (

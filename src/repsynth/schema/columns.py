@@ -1,8 +1,8 @@
-"""The column types as frozen values.
+"""Column types and the schema, as frozen values.
 
-A *discrete* column has a `size`, the number of its declared values. A *numeric* column has `steps`: its values
-live on the public grid of positions 0..steps between its bounds. Its *special* values, which are no quantities (-9
-for "refused"), have the codes behind the grid: steps + 1, steps + 2, ...
+A *discrete* column has `size` declared values. The values of a *numeric* column are positions 0..steps on the
+public grid between its bounds. Its *special* values are not quantities (-9 for "refused"); their codes follow the
+grid: steps + 1, steps + 2, ...
 """
 
 import math
@@ -11,22 +11,23 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
+from typing import ClassVar
 
 from repsynth.errors import SchemaError
 
 _NUMBER_STEPS = 2**40
-"""Grid of a `number` column: fine enough for wide bounds, and positions stay exact in float64."""
+"""Positions of a `number` column: enough for wide bounds, and exact in float64."""
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-"""How a number is written where no form is declared."""
+"""The notation of a number if none is declared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Category:
-    """One of the declared values; they compare as text.
+    """One of the declared values, compared as text.
 
-    Of very many, the rare ones are learned together with their family: those with the same first characters
-    (`prefix`), or the same `parent`, or all of them (`rarest` = "together").
+    If there are very many, rare values are learned with their family: values with the same first characters
+    (`prefix`), values with the same `parent`, or all values (`rarest` = "together").
 
     >>> Category(name="icd", values=("A01", "A02", "B01"), prefix=1).families
     (0, 0, 1)
@@ -41,15 +42,15 @@ class Category:
     parent: tuple[tuple[str, str], ...] = ()
     rarest: str | None = None
     storage: str | None = None
-    """The Arrow type of the synthetic column, where it is not that of the column's type."""
+    """The Arrow type of the synthetic column, if it is not the default of the column's type."""
 
-    @property
+    @cached_property
     def size(self) -> int:
         return len(self.values)
 
     @cached_property
     def families(self) -> tuple[int, ...] | None:
-        """The number of each value's family; None where no families are declared."""
+        """The number of each value's family; None if no families are declared."""
         if self.prefix is not None:
             names = [value[: self.prefix] for value in self.values]
         elif self.parent:
@@ -71,18 +72,13 @@ class Boolean:
     missing: bool = False
     storage: str | None = None
 
-    @property
-    def values(self) -> tuple[str, ...]:
-        return ("false", "true")
-
-    @property
-    def size(self) -> int:
-        return 2
+    values: ClassVar = ("false", "true")
+    size: ClassVar = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Integer:
-    """A whole number inside its bounds; with a step, every so many.
+    """A whole number between its bounds; with a step, a multiple of it above the lower bound.
 
     >>> year = Integer(name="year", min=1950, max=2020, step=10, special=("unknown",))
     >>> year.steps, year.positions
@@ -100,24 +96,24 @@ class Integer:
     prefix: str = ""
     storage: str | None = None
 
-    @property
+    @cached_property
     def steps(self) -> int:
         return (self.max - self.min) // self.step
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """The distance between two positions."""
         return float(self.step)
 
-    @property
+    @cached_property
     def positions(self) -> int:
-        """How many codes there are, with the special values."""
+        """The number of codes, including special values."""
         return self.steps + 1 + len(self.special)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """A real number inside its bounds; with a step or with decimals, one on that grid.
+    """A real number between its bounds; with a step or decimals, on that grid.
 
     >>> Number(name="price", min=0.0, max=9.99, decimals=2).steps
     999
@@ -136,32 +132,31 @@ class Number:
     prefix: str = ""
     storage: str | None = None
 
-    @property
+    @cached_property
     def on_grid(self) -> bool:
-        """Whether positions are exact values; otherwise each is an interval of a fine public grid."""
+        """Whether a position is an exact value; otherwise it is an interval of a fine public grid."""
         return self.step is not None or self.decimals is not None
 
-    @property
+    @cached_property
     def steps(self) -> int:
-        """One position per step or last decimal, or a fine public grid."""
         if not self.on_grid:
             return _NUMBER_STEPS
         return round((exactly(self.max) - exactly(self.min)) / exactly(self.unit))
 
-    @property
+    @cached_property
     def unit(self) -> float:
         if self.step is not None:
             return self.step
         return (self.max - self.min) / _NUMBER_STEPS if self.decimals is None else float(f"1e-{self.decimals}")
 
-    @property
+    @cached_property
     def positions(self) -> int:
         return self.steps + 1 + len(self.special)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Datetime:
-    """A day, where both bounds are plain dates; otherwise a time of second resolution."""
+    """A day if both bounds are dates; otherwise a time with a resolution of one second."""
 
     name: str
     min: date
@@ -172,27 +167,27 @@ class Datetime:
     dates: str | None = None
     storage: str | None = None
 
-    @property
+    @cached_property
     def unit(self) -> timedelta:
         whole_days = not isinstance(self.min, datetime) and not isinstance(self.max, datetime)
         return timedelta(days=1) if whole_days else timedelta(seconds=1)
 
-    @property
+    @cached_property
     def start(self) -> datetime:
         return as_datetime(self.min)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         return (as_datetime(self.max) - self.start) // self.unit
 
-    @property
+    @cached_property
     def positions(self) -> int:
         return self.steps + 1 + len(self.special)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Id:
-    """An identifier: never read and never learned, made anew: 1, 2, 3, ..., in a `format`, or by Faker.
+    """An identifier, never read and never learned. New ones are 1, 2, 3, ..., have a `format`, or come from Faker.
 
     >>> Id(name="ssn", format="###-##-####").is_text
     True
@@ -204,9 +199,8 @@ class Id:
     locale: str | None = None
     storage: str | None = None
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
-        """Whether its values are texts, and not numbers."""
         return self.format is not None or self.fake is not None
 
 
@@ -217,23 +211,25 @@ Column = Discrete | Numeric | Id
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What it cost the records of the table to find out a schema by noisy measurements.
+    """The cost of measuring a schema on the table.
 
-    That tells as much as a Gaussian measurement of `mu`, unless something happens that has a chance of `failure`.
+    The loss is that of a Gaussian measurement of `mu`, except with probability `failure`.
     """
 
     mu: float
     failure: float
     mark: str
-    """A random name, by which a ledger knows whether it has paid for it."""
+    """A random name; a ledger uses it to charge the schema once."""
     columns: tuple[str, ...]
     """The columns whose types, bounds or values were measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """Whose rows belong together: those with the same id in this column are one person's, who is protected with
-    all of them and counts as `rows` of them at most."""
+    """The unit of privacy if a person can have several rows: all rows with the same id in this column.
+
+    A person contributes as much as `rows` rows at most.
+    """
 
     column: str
     rows: int = 1
@@ -241,7 +237,7 @@ class Person:
 
 @dataclass(frozen=True, kw_only=True)
 class RowRule:
-    """What is publicly known to hold for every row, in the words of conditions."""
+    """A condition that is publicly known to hold for every row."""
 
     when: str | None = None
     require: str | None = None
@@ -250,7 +246,7 @@ class RowRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Follows:
-    """A column that follows from others: a sum of them, or looked up by one of them."""
+    """A derived column: a sum of other columns, or looked up by one of them."""
 
     column: str
     equals: str | None = None
@@ -273,40 +269,38 @@ class Schema:
     label: str | None = None
     confirmed: bool = True
     measured: Measured | None = None
-    """What it cost to find it out, where it was measured and not written down."""
+    """The cost of the schema, if it was measured."""
     rules: tuple[RowRule | Follows, ...] = ()
-    """What is known of how columns depend on each other."""
     person: Person | None = None
-    """Whose rows belong together, if one person can have several rows."""
     one_row_per_person: bool = False
     """Whether the curator declared that no person has more than one row."""
     dropped: tuple[str, ...] = ()
     """Columns of the table that are left out."""
 
-    @property
+    @cached_property
     def learned(self) -> tuple[Discrete | Numeric, ...]:
-        """All columns but ids and those that follow from others."""
+        """All columns except ids and derived columns."""
         following = {rule.column for rule in self.rules if isinstance(rule, Follows)}
         return tuple(c for c in self.columns if not isinstance(c, Id) and c.name not in following)
 
-    @property
+    @cached_property
     def rows_per_person(self) -> int:
-        """How many rows of a person count."""
+        """The contribution bound: the number of rows of a person that count."""
         return 1 if self.person is None else self.person.rows
 
-    @property
+    @cached_property
     def label_column(self) -> Discrete | None:
         return next((c for c in self.columns if c.name == self.label and isinstance(c, Discrete)), None)
 
-    @property
+    @cached_property
     def features(self) -> tuple[Discrete | Numeric, ...]:
         return tuple(column for column in self.learned if column.name != self.label)
 
-    @property
+    @cached_property
     def numeric(self) -> tuple[Numeric, ...]:
         return tuple(column for column in self.features if isinstance(column, Numeric))
 
-    @property
+    @cached_property
     def discrete(self) -> tuple[Discrete, ...]:
         return tuple(column for column in self.features if isinstance(column, Discrete))
 
@@ -327,7 +321,7 @@ def check_unit(schema: Schema) -> None:
 
 
 def plain_number(text: str) -> float | None:
-    """The number that a text is, None where it is none.
+    """Return the number that a text denotes; None for other texts.
 
     >>> plain_number("-9.0"), plain_number("n/a")
     (-9.0, None)
@@ -336,7 +330,7 @@ def plain_number(text: str) -> float | None:
 
 
 def is_whole_number(text: str) -> bool:
-    """Return whether a text is a whole number as a computer writes it, of at most 15 digits.
+    """Return whether a text is a whole number of at most 15 digits, without leading zeros.
 
     >>> is_whole_number("-12"), is_whole_number("012"), is_whole_number("12.0")
     (True, False, False)
@@ -345,7 +339,7 @@ def is_whole_number(text: str) -> bool:
 
 
 def exactly(number: float) -> Decimal:
-    """The number as it is written: 0.1 is a tenth."""
+    """Return the decimal number as written: 0.1 is a tenth."""
     return Decimal(repr(float(number)))
 
 

@@ -1,12 +1,12 @@
-"""Conditions on a row, in words that people write: sex = "F" and age < 40.
+"""Conditions on a row, such as: sex = "F" and age < 40.
 
     condition   a or b, a and b, not a, (a)
     comparison  column or number, then = != < <= > >=, then column, number or "text";  column in ["a", "b"];
                 column is missing
     sum         columns and numbers with + and - between them
 
-Names of columns that are no plain words stand between backticks. A condition is checked against a schema when it
-is read: an unknown column, a value that is none of a category's, or a comparison that means nothing is refused.
+Column names that are not plain words are written between backticks. A condition is checked against the schema when
+it is parsed: unknown columns, unknown values and meaningless comparisons are refused.
 """
 
 import re
@@ -28,28 +28,26 @@ _LONGEST = 10_000
 
 @dataclass(frozen=True)
 class Both:
-    """All of the parts hold."""
+    """All parts hold."""
 
     parts: "tuple[Condition, ...]"
 
 
 @dataclass(frozen=True)
 class Either:
-    """One of the parts holds."""
+    """At least one part holds."""
 
     parts: "tuple[Condition, ...]"
 
 
 @dataclass(frozen=True)
 class Not:
-    """The part does not hold."""
-
     part: "Condition"
 
 
 @dataclass(frozen=True)
 class Among:
-    """A cell is one of these values, as text: those of a category, or special ones of a number."""
+    """A cell has one of these values: categories, or special values of a number."""
 
     column: str
     values: tuple[str, ...]
@@ -57,15 +55,15 @@ class Among:
 
 @dataclass(frozen=True)
 class IsMissing:
-    """A cell is missing."""
-
     column: str
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A sum of numbers or times, compared with 0: of sign × column, and a constant. It does not hold for a row in
-    which one of the columns has no number."""
+    """Compare the sum of sign × column and a constant with 0.
+
+    This does not hold for a row in which one of the columns has no number.
+    """
 
     terms: tuple[tuple[int, str], ...]
     constant: float
@@ -76,7 +74,7 @@ Condition = Both | Either | Not | Among | IsMissing | Compared
 
 
 def parse_condition(text: str, schema: Schema) -> Condition:
-    """Read a condition on the rows of a table.
+    """Parse a condition on the rows of a table.
 
     >>> from repsynth.schema.columns import Integer
     >>> schema = Schema(columns=(Integer(name="age", min=0, max=99), Category(name="sex", values=("F", "M"))))
@@ -99,7 +97,7 @@ def columns_of(condition: Condition) -> frozenset[str]:
 
 
 class _Reader:
-    """Reads from left to right; `and` binds more closely than `or`."""
+    """Recursive descent parser; `and` binds more closely than `or`."""
 
     def __init__(self, text: str, schema: Schema) -> None:
         if len(text) > _LONGEST:
@@ -176,7 +174,7 @@ class _Reader:
         return self._compared(terms, constant, how)
 
     def _with_text(self, column: Discrete | Numeric, how: str, text: str) -> Condition:
-        """A column beside a text: one of its values, or a time."""
+        """Compare a column with a text: one of its values, or a time."""
         if isinstance(column, Datetime) and text not in column.special:
             return self._compared(((1, column.name),), -self._seconds(column, text), how)
         if how not in ("=", "!="):

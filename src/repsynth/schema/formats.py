@@ -1,4 +1,4 @@
-"""How values are written: dates, made-up ids, and the Arrow type that a column may declare for its storage."""
+"""Notation of values: date formats, id formats, and the Arrow types that can store a column."""
 
 import math
 import re
@@ -32,7 +32,7 @@ _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 
 @dataclass(frozen=True)
 class DateFormat:
-    """A date format of directives and literal text. Months have English names, whatever the machine's language.
+    """A date format of directives and literal text. Month names are English, whatever the locale.
 
     >>> format = DateFormat("%d.%m.%Y")
     >>> format.read("31.1.2020"), format.write(datetime(2020, 1, 31))
@@ -61,7 +61,7 @@ class DateFormat:
 
     @property
     def is_number(self) -> bool:
-        """Whether its texts are whole numbers without leading zeros, such as 20200131."""
+        """Whether dates in this format are whole numbers without leading zeros, such as 20200131."""
         return re.fullmatch("%Y(%[md])+", self.text) is not None
 
     @property
@@ -88,8 +88,10 @@ class DateFormat:
 
     @cached_property
     def pattern(self) -> str:
-        """A regular expression for all its texts, to be matched without case. A day may have one digit where no
-        other part touches it."""
+        """A regular expression for dates in this format, ignoring case.
+
+        Days, months and times may have one digit if a literal character separates them from other parts.
+        """
         pieces = re.split(r"(%.)", self.text)
         pattern = ""
         for i, piece in enumerate(pieces):
@@ -107,7 +109,7 @@ def _value(name: str, text: str) -> int:
     if not text.isdigit():
         return 1 + next(i for i, month in enumerate(_MONTHS) if month[:3].lower() == text[:3].lower())
     if name == "year" and len(text) == 2:
-        return int(text) + (2000 if int(text) < 69 else 1900)  # as Python and POSIX take it
+        return int(text) + (2000 if int(text) < 69 else 1900)  # the rule of Python and POSIX
     return int(text)
 
 
@@ -131,7 +133,7 @@ _LONGEST_ID = 64
 
 @dataclass(frozen=True)
 class IdFormat:
-    r"""A format of made-up ids. Characters that are not symbols are written as they are, as is one after \\.
+    r"""A format of new ids. Other characters, and the one after a \\, are literal.
 
     #   a digit            %   a digit from 1 to 9      ^   a digit or a letter from a to f
     ?   a capital letter   *   a small letter
@@ -148,14 +150,14 @@ class IdFormat:
         if not 0 < len(self.text) <= _LONGEST_ID or not self.text.isprintable():
             return f"it must have from 1 to {_LONGEST_ID} characters that can be printed"
         if self.parts is None:
-            return "nothing stands behind its last \\"
+            return "it ends in \\; write the character after it, or leave it out"
         if self.room == 1:
-            return "all ids would be the same: it has no " + " ".join(SYMBOLS)
+            return "all ids would be the same; add one of the symbols " + " ".join(SYMBOLS)
         return None
 
     @cached_property
     def parts(self) -> tuple[tuple[str, bool], ...] | None:
-        """The characters allowed at each place, and whether one is chosen; None if it ends in an escape."""
+        """The characters allowed at each place, and whether it is a symbol; None if it ends in an escape."""
         found, escaped = [], False
         for character in self.text:
             if character == _ESCAPE and not escaped:
@@ -182,13 +184,13 @@ class IdFormat:
         return len(parts) <= 18 and all(set(characters) <= set(string.digits) for characters, _ in parts)
 
     def write(self, places: list[int]) -> str:
-        """Write the id whose symbols are replaced by their characters at these places."""
+        """Return the id whose symbols are replaced by their characters at these places."""
         left = iter(places)
         return "".join(characters[next(left)] if chosen else characters for characters, chosen in self.parts or ())
 
 
 def escaped(text: str) -> str:
-    """Return the format that writes exactly this text.
+    """Return the format of exactly this text.
 
     >>> escaped("No. #")
     'No. \\\\#'
@@ -239,7 +241,7 @@ def holds(storage: str, column: Column) -> bool:
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a text is, or None for a word and for a numeral that would lose its zeros."""
+    """Return the number that a text denotes; None for words, and for numerals that would lose zeros."""
     return plain_number(text) if _NUMERAL.fullmatch(text) and len(text) <= _LONGEST_NUMERAL else None
 
 
@@ -250,7 +252,7 @@ def _all_fit(storage: str, numbers: Sequence[float | None]) -> bool:
     if storage in _WHOLE:
         low, high = _WHOLE[storage]
         return all(number % 1 == 0 and low <= number <= high for number in known)
-    # float32 holds a number and, where it is whole, its neighbours.
+    # float32 must hold the number and, for a whole number, its neighbours.
     exact = all(abs(n) <= _FLOAT32_WHOLE and struct.unpack("f", struct.pack("f", n))[0] == n for n in known)
     return storage == "float64" or (storage == "float32" and exact)
 

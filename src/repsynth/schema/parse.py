@@ -1,4 +1,4 @@
-"""`schema.toml` to a Schema and back, with all mistakes reported at once, each with its line and its remedy."""
+"""Parse `schema.toml` and write it. All mistakes are reported at once, each with its line and its remedy."""
 
 import difflib
 import math
@@ -32,7 +32,7 @@ from repsynth.schema.rules import read_rules, rules_to_list
 
 _TOP = ("columns", "label", "confirmed", "measured", "rules", "person", "one_row_per_person")
 _FAMILIES = ("prefix", "parent", "rarest")
-"""The keys of which one says which values of a category are rare together."""
+"""Keys that declare the families of a category's values; at most one is allowed."""
 _BOUNDED = {"type", "storage", "min", "max", "missing", "special"}
 _KEYS = {
     "integer": _BOUNDED | {"step", "thousands", "prefix"},
@@ -49,12 +49,12 @@ _LARGEST_INTEGER = 2**52  # positions stay exact in float64
 _MOST_CATEGORIES, _MOST_SPECIAL, _MOST_DECIMALS, _LONGEST_DATES = 100_000, 1000, 12, 32
 _MOST_MU, _MOST_ROWS, _MOST_BYTES = 1e6, 1000, 8 * 2**20
 _THOUSANDS = (",", ".", "'", "’", " ", "_", "\u00a0", "\u202f")
-_PREFIX = re.compile(r"|(?=.{0,31}[^\s.,'’_])(?!\s)[^0-9+\x00-\x1f-]{1,32}")  # not taken for a part of the number
+_PREFIX = re.compile(r"|(?=.{0,31}[^\s.,'’_])(?!\s)[^0-9+\x00-\x1f-]{1,32}")  # cannot be part of a number
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: the only text that UTF-8 cannot hold
 _MANY_PARTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 
 Report = Callable[[str | None, str | None, str], None]
-"""Takes a mistake: its column, its key, and what is wrong."""
+"""Report a mistake: its column, its key, and what is wrong."""
 
 
 def load_schema(path: str | Path) -> Schema:
@@ -108,7 +108,7 @@ def parse_schema(text: str, *, file: str = "schema.toml") -> Schema:
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """Parse TOML. Keys with very many parts are a ValueError: their memory grows with the square of the number.
+    """Parse TOML. Refuse keys with many parts (ValueError): their memory is quadratic in the number of parts.
 
     >>> read_toml("a.b = 1")
     {'a': {'b': 1}}
@@ -121,7 +121,7 @@ def read_toml(text: str) -> dict[str, Any]:
 def schema_from_dict(
     raw: dict[str, Any], *, where: Callable[[str | None, str | None], str] = lambda column, key: "schema"
 ) -> Schema:
-    """Check a schema given as nested dictionaries, as TOML or JSON has them."""
+    """Check a schema given as nested dictionaries."""
     problems: list[str] = []
 
     def report(column: str | None, key: str | None, message: str) -> None:
@@ -155,7 +155,7 @@ def schema_from_dict(
     )
     if schema.person is not None and schema.measured is not None:
         remedy = "write bounds and values down from public knowledge, or leave [person] out"
-        report(None, "person", f"[measured] was paid for row by row, so it cannot be charged to persons; {remedy}")
+        report(None, "person", f"[measured] protects single rows, so it cannot be charged to persons; {remedy}")
     if not problems and "rules" in raw:
         schema = read_rules(raw["rules"], schema, lambda problem: report(None, "rules", problem))
     if not problems and not schema.features:
@@ -254,7 +254,7 @@ def _one_row_per_person(raw: dict[str, Any], report: Report) -> bool:
 
 
 def _measured(table: Any, tables: dict[str, Any], report: Report) -> Measured | None:
-    """Check that the cost of measuring a schema is as the tool wrote it."""
+    """Check the cost of a measured schema, which the tool wrote."""
     match table:
         case None:
             return None
@@ -387,7 +387,7 @@ class _ColumnTable:
         if form is not None and not isinstance(form, str):
             self.wrong("format", "'format' must be text, for example format = \"###-##-####\"")
         elif form is not None and (problem := IdFormat(form).problem):
-            self.wrong("format", f"'format' is of no use: {problem}")
+            self.wrong("format", f"'format' cannot be used: {problem}")
         if fake is not None and fake not in FAKES:
             self.wrong("fake", f"'fake' must be one of {', '.join(FAKES)}{_did_you_mean(fake, FAKES)}")
         if locale is not None and not (isinstance(locale, str) and re.fullmatch("[a-z]{2,3}_[A-Z]{2}", locale)):
@@ -415,7 +415,7 @@ class _ColumnTable:
         return column
 
     def _bounds(self) -> tuple[Any, Any]:
-        """Return the bounds, None where they are of no use."""
+        """Return the bounds; None if they are unusable."""
         kind = self.table["type"]
         parse: Callable[[Any], Any] = {"integer": _integer, "number": _number, "datetime": _datetime}[kind]
         example = {"integer": "17", "number": "0.5", "datetime": '"2020-01-31"'}[kind]
@@ -480,7 +480,7 @@ class _ColumnTable:
         return {}
 
     def _check_grid(self, key: str, low: float | None, high: float | None, unit: float) -> None:
-        """Both bounds must lie on the grid, and float64 must hold its values."""
+        """Check that both bounds are on the grid and that float64 holds its values."""
         if low is None or high is None:
             return
         least, most, distance = exactly(low), exactly(high), exactly(unit)
@@ -492,7 +492,7 @@ class _ColumnTable:
             self.wrong(key, "from 'min' to 'max' must be a whole number of steps; move a bound or the 'step'")
 
     def _notation(self) -> dict[str, str]:
-        """Return how numbers are written: their prefix and the marks of thousands and decimals."""
+        """Return the notation of numbers: prefix, thousands separator and decimal mark."""
         given: dict[str, str] = {k: self.table[k] for k in ("prefix", "thousands", "decimal") if k in self.table}
         thousands, prefix = given.get("thousands", ""), given.get("prefix", "")
         decimal = given.get("decimal", "." if self.table["type"] == "number" else "")
@@ -507,7 +507,7 @@ class _ColumnTable:
         return given
 
     def _dates(self, low: Any, high: Any) -> str | None:
-        """Return the format of dates, which must write no two days between the bounds alike."""
+        """Return the format of dates, which must distinguish all days between the bounds."""
         text = self.table.get("dates")
         if text is None:
             return None
@@ -516,14 +516,16 @@ class _ColumnTable:
             return None
         form = DateFormat(text.strip())
         if form.problem:
-            self.wrong("dates", f"'dates' is of no use: {form.problem}")
+            self.wrong("dates", f"'dates' cannot be used: {form.problem}")
         elif low is not None:
             times = (low + (high - low) * i / 40 for i in range(41))
             days = [datetime(time.year, time.month, time.day) for time in times]
             if isinstance(low, datetime) and "%H" not in form.text:
                 self.wrong("dates", "'dates' names no time of day, but the bounds do; add %H:%M or use dates")
             elif any(form.read(form.write(day)) != day for day in days):
-                self.wrong("dates", "'dates' cannot tell all days between the bounds apart; use %Y for the year")
+                self.wrong(
+                    "dates", "'dates' writes different days between the bounds the same; use %Y for the year"
+                )
         return form.text
 
 
@@ -577,7 +579,7 @@ def _is_utf8(value: Any) -> bool:
 
 
 def _did_you_mean(word: Any, words: Any) -> str:
-    """Suggest the word that may have been meant.
+    """Suggest a similar word.
 
     >>> _did_you_mean("intger", ("integer", "number")), _did_you_mean("x", ("integer",))
     (" (did you mean 'integer'?)", '')
@@ -591,7 +593,7 @@ _KEY = re.compile(r"""^\s*["']?([A-Za-z_][\w-]*)["']?\s*=""")
 
 
 def _lines(text: str) -> dict[tuple[str | None, str | None], int]:
-    """Return the line of each column's table and of each key: tomllib does not say."""
+    """Return the line of each column's table and of each key, which tomllib does not report."""
     found: dict[tuple[str | None, str | None], int] = {}
     column: str | None = None
     for number, line in enumerate(text.splitlines(), start=1):

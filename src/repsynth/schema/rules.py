@@ -1,10 +1,10 @@
-"""Rules between columns that are publicly known, as they stand in `[[rules]]` of a schema.
+"""Publicly known rules between columns: `[[rules]]` of a schema.
 
-require   a condition that holds for every row; with `when`, for those rows
-forbid    a condition that holds for none
-column    a column that follows from others: it `equals` a sum of them, or is looked up in `values` by another one
+require   a condition that holds for every row, or for every row with the condition `when`
+forbid    a condition that holds for no row
+column    a derived column: it `equals` a sum of other columns, or is looked up in `values` by another column
 
-A column that follows is neither read nor measured: it costs nothing, and it is worked out for every synthetic row.
+A derived column is neither read nor measured. It costs nothing and is computed for every synthetic row.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ _MOST_TEXT = 100_000
 
 
 def read_rules(raw: Any, schema: Schema, report: Callable[[str], None]) -> Schema:
-    """The schema with its rules; whatever is wrong with one is reported."""
+    """Return the schema with its rules. Report every mistake."""
     if not isinstance(raw, list) or len(raw) > _MOST_RULES or not all(isinstance(rule, dict) for rule in raw):
         report(f"'rules' must be tables [[rules]], at most {_MOST_RULES:,} of them")
         return schema
@@ -43,7 +43,7 @@ def read_rules(raw: Any, schema: Schema, report: Callable[[str], None]) -> Schem
 
 
 def rules_to_list(schema: Schema) -> list[dict[str, Any]]:
-    """The tables that `read_rules` reads."""
+    """Return the tables that `read_rules` reads."""
     found: list[dict[str, Any]] = []
     for rule in schema.rules:
         if isinstance(rule, RowRule):
@@ -69,14 +69,14 @@ def rule_text(rule: RowRule | Follows) -> str:
 
 
 def row_condition(schema: Schema) -> Condition | None:
-    """What holds for every row, of the columns that are drawn; None where there are no such rules."""
+    """Return the condition that holds for every row; None without such rules. Derived columns are left out."""
     parts = [condition_of(rule, schema) for rule in schema.rules if isinstance(rule, RowRule)]
     return None if not parts else parts[0] if len(parts) == 1 else Both(tuple(parts))
 
 
 @dataclass(frozen=True)
 class Total:
-    """A column that is a sum of others."""
+    """A column that is a sum of other columns."""
 
     column: Integer | Number
     terms: tuple[tuple[int, str], ...]
@@ -111,7 +111,7 @@ def _read(rule: Mapping[str, Any], schema: Schema) -> RowRule | Follows:
 
 
 def condition_of(rule: RowRule, schema: Schema) -> Condition:
-    """Return the condition that a rule sets for every row."""
+    """Return the condition that a rule states for every row."""
     if rule.forbid is not None:
         return Not(parse_condition(rule.forbid, schema))
     assert rule.require is not None
@@ -125,7 +125,7 @@ def _follows(rule: Mapping[str, Any], schema: Schema) -> Follows:
     if name not in columns or isinstance(columns[name], Id):
         raise ConfigError(f"there is no learned column '{name}'")
     if name == schema.label:
-        raise ConfigError("the label cannot follow from other columns; choose another label")
+        raise ConfigError("the label cannot be derived from other columns; choose another label")
     if "equals" in rule:
         follows = Follows(column=name, equals=rule["equals"])
         total_of(follows, schema)
@@ -149,18 +149,18 @@ def _follows(rule: Mapping[str, Any], schema: Schema) -> Follows:
 
 
 def _contradictions(schema: Schema) -> list[str]:
-    """Rules that no row can obey: of those that always hold and speak of one column, beside its own bounds."""
+    """Return contradictions: columns with two derivations, and columns of which no value obeys the rules."""
     found = []
     following = [rule.column for rule in schema.rules if isinstance(rule, Follows)]
     if len(set(following)) < len(following):
-        found.append("two rules say what one column follows from; leave one of them")
+        found.append("two rules derive the same column; keep one of them")
     for rule in schema.rules:
         if isinstance(rule, Follows):
             needs = {rule.by} if rule.by is not None else {name for _, name in total_of(rule, schema).terms}
         else:
             needs = set(columns_of(condition_of(rule, schema)))
         found += [
-            f"a rule speaks of '{name}', which itself follows from other columns; use those instead"
+            f"a rule uses '{name}', which is itself derived from other columns; use those instead"
             for name in sorted(needs & set(following))
         ]
     by_column: dict[frozenset[str], list[Condition]] = {}
@@ -169,12 +169,12 @@ def _contradictions(schema: Schema) -> list[str]:
     for column in schema.learned:
         own = by_column.get(frozenset({column.name}), [])
         if own and not _possible(own, column):
-            found.append(f"no value of '{column.name}' obeys all rules; mend its bounds, its values or the rules")
+            found.append(f"no value of '{column.name}' obeys all rules; correct its bounds, values or rules")
     return found
 
 
 def _opposite(forbidden: Condition) -> Condition:
-    """The comparison that holds for a number where the forbidden one does not."""
+    """Return the comparison that holds for a number if the forbidden one does not."""
     if isinstance(forbidden, Compared) and forbidden.how in _OPPOSITE:
         return replace(forbidden, how=_OPPOSITE[forbidden.how])
     return Not(forbidden)
@@ -191,7 +191,7 @@ def _always(condition: Condition | None) -> list[Condition]:
 
 
 def _possible(conditions: list[Condition], column: Any) -> bool:
-    """Whether some value may obey conditions on one column: exact for comparisons and lists of values."""
+    """Return whether some value may obey conditions on one column; exact for comparisons and lists of values."""
     if column.missing and not all(isinstance(each, Compared | Among) for each in conditions):
         return True
     if isinstance(column, Discrete):

@@ -1,7 +1,7 @@
-"""Metadata of SDV, the Synthetic Data Vault, in and out: JSON of a single table (SINGLE_TABLE_V1, or V1 with one).
+"""Read and write metadata of SDV, the Synthetic Data Vault: JSON of a single table (SINGLE_TABLE_V1, or V1).
 
-It says what columns are, and neither bounds nor categories: with it a draft knows the types, and what is still
-missing is looked up or measured. The other way round, what SDV has no words for is left out.
+SDV metadata has types, but neither bounds nor categories. A draft takes the types from it and reads or measures
+the rest. Parts of a schema that SDV does not have are not written.
 """
 
 import json
@@ -25,7 +25,7 @@ _MOST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Described:
-    """What metadata says of a column: its type, None where it says nothing; of an id how it is written."""
+    """The type of a column, None if unknown, and the format of an id."""
 
     kind: str | None
     format: str | None = None
@@ -49,7 +49,7 @@ def load_sdv(path: str | Path) -> dict[str, Described]:
 
 
 def from_sdv(raw: Any) -> dict[str, Described]:
-    """What metadata of SDV says of the columns of a table.
+    """Return the types of the columns in SDV metadata.
 
     >>> from_sdv({"columns": {"user": {"sdtype": "id", "regex_format": "U_[0-9]{3}"}}})
     {'user': Described(kind='id', format='U_###', fake=None)}
@@ -72,7 +72,7 @@ def from_sdv(raw: Any) -> dict[str, Described]:
 
 
 def to_sdv(schema: Schema) -> dict[str, Any]:
-    """The schema as metadata of SDV, with which its synthetic tables can be read or evaluated there.
+    """Return a schema as SDV metadata, so that SDV can read or evaluate its synthetic tables.
 
     >>> schema = Schema(columns=(Id(name="user", format="U_###"), Integer(name="age", min=0, max=99)))
     >>> to_sdv(schema)["columns"]["user"]
@@ -81,7 +81,7 @@ def to_sdv(schema: Schema) -> dict[str, Any]:
     'user'
     """
     keys = [column.name for column in schema.columns if isinstance(column, Id) and column.fake is None]
-    key = {"primary_key": keys[0]} if keys else {}  # each id stands in one row of a synthetic table
+    key = {"primary_key": keys[0]} if keys else {}  # ids are unique in a synthetic table
     columns = {column.name: _told(column) for column in schema.columns}
     return {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", **key, "columns": columns}
 
@@ -99,7 +99,7 @@ def _described(told: dict[str, Any], key: bool) -> Described:
 
 
 def _format_of(regex: str) -> str | None:
-    """The format of a regular expression, None where it has none: it must be of one length."""
+    """Return the id format of a regular expression of fixed length; None for others."""
     place, form = 0, ""
     regex = regex.removeprefix("^").removesuffix("" if regex.endswith("\\$") else "$")
     while place < len(regex):

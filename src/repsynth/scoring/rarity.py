@@ -24,7 +24,7 @@ from repsynth.columns.cells import Bins
 from repsynth.data.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.scoring.base import NAT, Scorer
-from repsynth.storage.checks import ints, require
+from repsynth.storage import ints, require
 
 if TYPE_CHECKING:
     from repsynth.mechanism.kernels import Statistic

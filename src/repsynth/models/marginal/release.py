@@ -37,7 +37,7 @@ from repsynth.models.uncertainty import (
 )
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
-from repsynth.storage.checks import ints, require
+from repsynth.storage import ints, require
 
 _MOST_CELLS = 2**25
 

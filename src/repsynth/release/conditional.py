@@ -1,6 +1,6 @@
-"""Rows of which some columns are given, to be completed: read, checked, and drawn until they obey the rules.
+"""Conditional sampling: complete rows of which some columns are given.
 
-The rows are the user's own. A message names a row and a column, never what stands there.
+The given rows are private input. A message names a row and a column, never a value.
 """
 
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from repsynth.data.sources import open_source
 from repsynth.data.values import Notation, date_format, seconds_at
 from repsynth.errors import ConfigError
 from repsynth.models.completing import Completing
-from repsynth.release.support import Drawn, Support
+from repsynth.release.constraints import Drawn, Support
 from repsynth.schema import Datetime, Discrete, Id, Numeric, Schema
 from repsynth.schema.conditions import Condition
 
 _TRIES, _STEPS = 200, 24
-"""How often a row is completed until it obeys, and how many completions are proposed where there are rules."""
+"""Most completions of a row until it obeys; number of proposals for each row if there are rules."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Given:
 
 
 def read_given(table: Any, schema: Schema) -> Given:
-    """Read the rows; refused where a column is not the schema's, or a cell is not in its public domain."""
+    """Read the rows; refuse an unknown column, and a cell outside of the public domain."""
     source = open_source(table)
     learned = {column.name: column for column in schema.learned}
     ids = {column.name for column in schema.columns if isinstance(column, Id)}
@@ -74,10 +74,10 @@ def complete(
     generator: np.random.Generator,
     drawn: Drawn,
 ) -> Records:
-    """Complete rows, `first` being the number of the first one; each obeys the rules and meets the condition.
+    """Complete rows so that each obeys the rules and meets the condition. `first` is the number of the first row.
 
-    With rules, further completions of each row are proposed and accepted by their weights (independence sampler:
-    Metropolis-Hastings with proposals that do not depend on the present state).
+    With rules, several completions of each row are proposed and accepted by weight: an independence sampler
+    (Metropolis-Hastings whose proposals do not depend on the current state).
     """
     sampler, steps = support.sampler, _STEPS if support.checks else 1
     if not isinstance(sampler, Completing):
@@ -115,7 +115,7 @@ def complete(
 
 
 def _check(array: pa.Array, codes: Ints, column: Discrete | Numeric, first: int) -> None:
-    """Refuse cells that are no value of their column, by row and column."""
+    """Refuse cells that are not in the domain of their column."""
     array = plain_array(array)
     absent = codes == MISSING
     empty = absent & _blank(array)
@@ -144,7 +144,7 @@ def _blank(array: pa.Array) -> Bools:
 
 
 def _numbers(array: pa.Array, column: Numeric) -> Floats:
-    """What stands in the cells; times in seconds since 1970."""
+    """Return the numbers in the cells; times in seconds since 1970."""
     if isinstance(column, Datetime):
         seconds = read_seconds(array, date_format(column)).cast(pa.float64(), safe=False)
         found: Floats = pc.fill_null(seconds, np.nan).to_numpy(zero_copy_only=False)

@@ -1,17 +1,17 @@
-"""Rules as the support of the fitted model, and conditional sampling.
+"""Sampling under the rules of the schema, and under a condition.
 
-If every real record obeys a rule, the released tables already contain it. Rejecting records that break it would
-condition a second time and distort the margins. So the model is fitted once more, on the records that obey:
+If every real record obeys a rule, the released tables already contain it. Rejecting synthetic records that break
+it would condition a second time and distort the margins. So the model is fitted again, on the records that obey:
 
 1. Draw a pool from the model. Repair the records that break a rule, so that few are lost.
-2. Rake the pool to the tables that the model had before: its own, and the histogram of every column. The result is
-   a factor for each cell of each table.
+2. Rake the pool (iterative proportional fitting) to the tables of the model and the histogram of every column.
+   The result is a factor for each cell of each table.
 3. Sample: draw and repair as before, weight each record by the product of its factors, and select by weight.
 
-All of it is post-processing of the release. A condition (`where`) is met by rejection: conditional sampling.
+A condition (`where`) is met by rejection sampling. All of this is post-processing of the release.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Protocol
@@ -33,10 +33,10 @@ _MOST = 262_144
 """Records drawn at a time."""
 
 _SEARCHED, _RAREST = 2_000_000, 1_000
-"""Give up after this many records if fewer than one in this many was kept."""
+"""Stop after drawing this many records if fewer than one in this many meets the condition."""
 
 _TIMES, _SMALLEST, _LARGEST = 4, 60_000, 200_000
-"""Pool records for each row of the table, and their bounds."""
+"""Records in the pool for each row of the table; fewest and most of them."""
 
 _SWEEPS, _TRIES = 4, 64
 """Repair: passes over the rules, and values tried for a cell."""
@@ -48,29 +48,29 @@ _PASSES, _LAST_PASSES, _FULL = 10, 60, 60
 """Raking: passes over all tables, then over the histograms alone; how many of them are full steps."""
 
 _SPARE, _FEWEST, _MOST_TIMES = 3.0, 1_024, 8
-"""Effective records drawn for each row; records drawn at least; records for each of many rows at most."""
+"""Effective records drawn for each row; fewest records drawn; most records drawn for each row."""
 
 _TRIMMED = 0.999
-"""Weights are trimmed at this quantile of the pool's: factors say little of cells that the pool does not have."""
+"""Trim weights at this quantile of the pool: factors of cells outside of the pool are unreliable."""
 
 _STAGES = (0.7, 0.2, 0.07, 0.03)
-"""Rows are selected in stages: each makes up for what the one before left uneven."""
+"""Select rows in stages of these sizes: each corrects the margins of those before."""
 
 
 @dataclass
 class Drawn:
-    """How many records were drawn, and how many met the condition."""
+    """Counts of the records that were drawn and of those that met the condition. Thread-safe."""
 
     records: int = 0
     kept: int = 0
     weighted: int = 0
-    """Kept records that were chosen among others by weights, to complete what was given."""
+    """Records that were chosen among candidates by weight, to complete given rows."""
     effective: float = 0.0
-    """Of how many equally likely ones each of these was chosen, added up."""
+    """The sum of their effective numbers of candidates."""
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, records: int, kept: int, effective: Floats | None = None) -> None:
-        """Add to the counts; thread-safe. `effective` is infinite where no weights were needed."""
+        """Add to the counts. `effective` is infinite for rows that needed no weights."""
         with self._lock:
             self.records, self.kept = self.records + records, self.kept + kept
             if effective is not None:
@@ -79,18 +79,18 @@ class Drawn:
 
     @property
     def effective_size(self) -> float | None:
-        """The mean of those; None where no record was chosen by weights."""
+        """The mean effective number of candidates; None if no record was chosen by weight."""
         return self.effective / self.weighted if self.weighted else None
 
     @property
     def again(self) -> float:
-        """The fraction of the records drawn that were not kept."""
+        """The fraction of the records that were rejected."""
         return 1 - self.kept / self.records if self.records else 0.0
 
 
 @dataclass(frozen=True)
 class _Check:
-    """One rule: its number in the schema, the columns that it restricts, and which records obey it."""
+    """A rule: its number in the schema, the columns that it restricts, and the test of a record."""
 
     number: int
     text: str
@@ -107,7 +107,7 @@ class _Check:
             return cls(number, rule_text(rule), columns, lambda records: holds(condition, records, schema))
         if rule.equals is None:
             return None
-        alone = replace(schema, rules=(rule,))  # the sum can be out of its column's bounds
+        alone = replace(schema, rules=(rule,))  # broken by a sum outside of its column's bounds
         columns = tuple(name for _, name in total_of(rule, schema).terms)
         return cls(number, rule_text(rule), columns, lambda records: with_following(records, alone)[1])
 
@@ -116,7 +116,7 @@ class _Check:
 
 
 class Axis(Protocol):
-    """Public cells of one column: how many there are, and the cell of each record."""
+    """Cells of one column: their number, and the cell of each record."""
 
     @property
     def count(self) -> int: ...
@@ -125,7 +125,7 @@ class Axis(Protocol):
 
 
 class _Values:
-    """Cells of a column's codes: one for each category; numbers in cells of about equally many pool records."""
+    """Cells of a column: one for each category, and quantiles of the pool for numbers."""
 
     def __init__(self, column: Discrete | Numeric, pool: Records) -> None:
         self.name = column.name
@@ -142,7 +142,7 @@ class _Values:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table that the pool is raked to, its wanted shares, and the factors that follow."""
+    """A table that the pool is raked to: its target shares, and the fitted factors."""
 
     axes: tuple[Axis, ...]
     wanted: Floats
@@ -158,10 +158,10 @@ def _cells(axes: Sequence[Axis], records: Records) -> Int32s:
 
 @dataclass(frozen=True)
 class Support:
-    """The fitted model on the records that obey the rules.
+    """A fitted model, restricted to the records that obey the rules.
 
-    `broken` is the share of the model's records that broke a rule before repair. `effective` is the Kish effective
-    number of records in the raked pool, `pool` the number of records in it, and `costliest` the rule that most
+    `broken` is the share of the model's records that broke a rule before repair. `pool` is the number of records
+    in the pool, and `effective` its effective sample size after raking (Kish). `costliest` is the rule that most
     records broke.
     """
 
@@ -178,11 +178,11 @@ class Support:
 
     @property
     def effective_size(self) -> float | None:
-        """The effective number of records relative to the pool; None without rules."""
+        """The effective sample size relative to the pool; None without rules."""
         return self.effective / self.pool if self.pool else None
 
     def cautions(self, rows: int) -> tuple[str, ...]:
-        """Say so where the pool is worth fewer records than the rows that are asked of it."""
+        """Warn if the effective sample size of the pool is below the number of rows."""
         if self.effective >= min(rows, self.pool // _TIMES):
             return ()
         return (
@@ -200,21 +200,21 @@ class Support:
         label: int | None = None,
         where: Condition | None = None,
     ) -> Records:
-        """Draw records that obey the rules and meet a condition; refused where next to none does."""
+        """Draw records that obey the rules and meet a condition; refuse if almost none does."""
         if not self.checks and where is None:
             drawn.add(rows, rows)
             return with_following(self.sampler.draw(rows, generator, label), self.schema)[0]
         ratio = self.effective_size or 1.0
         wanted = rows
-        if self.checks:
+        if self.checks:  # draw more, to select from
             wanted = max(min(int(_SPARE / ratio * rows), max(_MOST_TIMES * rows, 2 * _MOST)), _FEWEST)
         kept: list[Records] = []
         asked, tried, found = wanted, 0, 0
         while not kept or found < wanted:
             count = min(asked, _MOST)
             records = self.repaired(self.sampler.draw(count, generator, label), generator)
-            records, able = self.obeying(records, where)
-            kept.append(records.take(np.flatnonzero(able)))
+            records, obeys = self.obeying(records, where)
+            kept.append(records.take(np.flatnonzero(obeys)))
             tried, found = tried + count, found + kept[-1].rows
             if tried > _SEARCHED and found >= rows:
                 break
@@ -232,46 +232,34 @@ class Support:
         return records.take(self._select(records, rows, generator, self.margins if whole else ()))
 
     def repaired(self, records: Records, generator: np.random.Generator, keep: Iterable[str] = ()) -> Records:
-        """Change cells of records that break a rule until they obey, where that is possible.
+        """Change cells of records that break a rule until they obey, if possible.
 
-        Which column changes is random, by record, so that both sides of a rule keep some of their values. Values
-        come from other records. The label and the columns of `keep` do not change.
+        New values come from other records. The column that changes is random for each record, so that every column
+        of a rule keeps some of its values. The label and the columns of `keep` do not change.
         """
-        kept = {self.schema.label, *keep}
-        codes = {name: column.copy() for name, column in records.codes.items()}
+        fixed = {self.schema.label, *keep}
+        repaired = Records(records.rows, {name: column.copy() for name, column in records.codes.items()})
         rank = {name: generator.random(records.rows) for check in self.checks for name in check.columns}
         for _ in range(_SWEEPS):
-            whole = True
+            broken = False
             for check in self.checks:
-                bad = np.flatnonzero(~check.obeyed(Records(records.rows, codes)))
-                free = [name for name in check.columns if name not in kept]
-                whole &= not bad.size
-                # The column with the highest rank changes; where no value of it will do, the next one does.
-                order: Sequence[Ints] = [*np.argsort([-rank[name][bad] for name in free], axis=0)] if free else []
-                left = np.arange(len(bad))
-                for place in order:
-                    for _ in range(_TRIES if left.size else 0):
-                        trial = {name: codes[name][bad[left]] for name in check.columns}
-                        for k, name in enumerate(free):
-                            which = np.flatnonzero(place[left] == k)
-                            others = generator.integers(0, records.rows, len(which))
-                            trial[name][which] = records.codes[name][others]
-                        able = check.obeyed(Records(len(left), trial))
-                        for name in free:
-                            codes[name][bad[left[able]]] = trial[name][able]
-                        left = left[~able]
-            if whole:
+                wrong = np.flatnonzero(~check.obeyed(repaired))
+                broken |= wrong.size > 0
+                free = [name for name in check.columns if name not in fixed]
+                if wrong.size and free:
+                    _repair(check, free, wrong, rank, repaired.codes, records.codes, generator)
+            if not broken:
                 break
-        return Records(records.rows, codes)
+        return repaired
 
     def obeying(self, records: Records, where: Condition | None = None) -> tuple[Records, Bools]:
-        """The records with their derived columns, and which of them obey."""
-        able = np.all([check.obeyed(records) for check in self.checks], axis=0) & np.ones(records.rows, np.bool_)
+        """Return the records with their derived columns, and which of them obey."""
+        obeys = np.all([check.obeyed(records) for check in self.checks], axis=0) & np.ones(records.rows, np.bool_)
         records, _ = with_following(records, self.schema)
-        return records, able if where is None else able & holds(where, records, self.schema)
+        return records, obeys if where is None else obeys & holds(where, records, self.schema)
 
     def weights(self, records: Records) -> Floats:
-        """The product of each record's factors."""
+        """Return the product of each record's factors, trimmed."""
         weights = np.ones(records.rows)
         for table in (*self.tables, *self.margins):
             weights *= table.factors[table.cells(records)]
@@ -280,14 +268,14 @@ class Support:
     def _select(
         self, records: Records, rows: int, generator: np.random.Generator, margins: Sequence[_Table]
     ) -> Ints:
-        """Systematic sampling by weight, in stages that bring the margins to their fitted shares."""
+        """Select records by weight (systematic sampling), in stages that correct the margins."""
         mass = self.weights(records)
         cells = [table.cells(records) for table in margins]
         chosen = np.zeros(0, dtype=np.int64)
-        for upto in np.cumsum(_STAGES if margins else (1.0,)):
-            count = round(upto * rows) - len(chosen)
+        for part in np.cumsum(_STAGES if margins else (1.0,)):
+            count = round(part * rows) - len(chosen)
             if len(chosen):
-                mass[chosen] *= 1e-3  # another record with the same cells is as good, and no duplicate
+                mass[chosen] *= 1e-3  # prefer another record with the same cells to a duplicate
                 left = [
                     np.maximum(rows * table.wanted - np.bincount(cell[chosen], minlength=len(table.wanted)), 0.0)
                     for table, cell in zip(margins, cells, strict=True)
@@ -304,10 +292,38 @@ class Support:
         return generator.permutation(chosen)
 
 
-def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[int] = ()) -> Support:
-    """Fit the model on the records that obey the rules, but for those whose numbers are ignored.
+def _repair(
+    check: _Check,
+    free: Sequence[str],
+    wrong: Ints,
+    rank: Mapping[str, Floats],
+    codes: Mapping[str, Ints],
+    source: Mapping[str, Ints],
+    generator: np.random.Generator,
+) -> None:
+    """Change cells of the `wrong` rows in `codes` to values of `source`, until they obey a rule.
 
-    Refused where no record of the pool obeys. The seed is fixed: this is post-processing.
+    First change the column with the highest rank. If no value of it will do, try the next column.
+    """
+    columns = np.argsort([-rank[name][wrong] for name in free], axis=0)
+    left = np.arange(len(wrong))
+    for column in columns:
+        for _ in range(_TRIES if left.size else 0):
+            trial = {name: codes[name][wrong[left]] for name in check.columns}
+            for k, name in enumerate(free):
+                changed = np.flatnonzero(column[left] == k)
+                values = source[name]
+                trial[name][changed] = values[generator.integers(0, len(values), len(changed))]
+            obeys = check.obeyed(Records(len(left), trial))
+            for name in free:
+                codes[name][wrong[left[obeys]]] = trial[name][obeys]
+            left = left[~obeys]
+
+
+def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[int] = ()) -> Support:
+    """ModelRelease the model on the records that obey the rules, except the rules with the ignored numbers.
+
+    Refused if no record of the pool obeys. The seed is fixed, so the result depends on the release alone.
     """
     ignored = set(ignore)
     for number in ignored:
@@ -315,8 +331,8 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
             raise ConfigError(f"there is no rule {number} to ignore; the schema has {len(schema.rules)}")
         if isinstance(schema.rules[number - 1], Follows):
             raise ConfigError(f"rule {number} derives a column that was not learned; it cannot be ignored")
-    found = [_Check.of(number, schema) for number in range(1, len(schema.rules) + 1) if number not in ignored]
-    checks = tuple(check for check in found if check is not None)
+    numbers = [number for number in range(1, len(schema.rules) + 1) if number not in ignored]
+    checks = tuple(check for number in numbers if (check := _Check.of(number, schema)) is not None)
     plain = Support(sampler, schema, checks)
     if not checks:
         return plain
@@ -324,18 +340,17 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
     drawn = sampler.draw(int(np.clip(_TIMES * rows, _SMALLEST, _LARGEST)), generator)
     obeyed = np.array([check.obeyed(drawn) for check in checks])
     repaired = plain.repaired(drawn, generator)
-    able = np.all([check.obeyed(repaired) for check in checks], axis=0)
-    if not able.any():
+    obeys = np.all([check.obeyed(repaired) for check in checks], axis=0)
+    if not obeys.any():
         worst = min(checks, key=lambda check: int(check.obeyed(repaired).sum()))
         raise ConfigError(
             f"no record that the model draws obeys the rules; {worst} costs most: correct it, or leave it out of "
             f"sampling with --ignore-rule {worst.number} (the release is unharmed, and sampling is free)"
         )
-    pool = repaired.take(np.flatnonzero(able))
-    one = [(_Values(column, drawn),) for column in schema.learned]
-    one.sort(key=lambda axes: axes[0].count)
-    tables = _rake(drawn, pool, [*sampler.crossed, *one])
-    split = len(tables) - len(one)
+    pool = repaired.take(np.flatnonzero(obeys))
+    margins = sorted(((_Values(column, drawn),) for column in schema.learned), key=lambda axes: axes[0].count)
+    tables = _rake(drawn, pool, [*sampler.crossed, *margins])
+    split = len(tables) - len(margins)
     support = replace(plain, tables=tuple(tables[:split]), margins=tuple(tables[split:]))
     mass = support.weights(pool)
     largest = float(np.quantile(mass, _TRIMMED))
@@ -344,7 +359,7 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
     return replace(
         support,
         largest=largest,
-        # The shares that the fit has: where noise makes margins contradict a rule, no pool has those released.
+        # The fitted shares: if noisy margins contradict a rule, no pool can have the released ones.
         margins=tuple(
             replace(each, wanted=_shares(each.cells(pool), mass, len(each.wanted))) for each in support.margins
         ),
@@ -356,17 +371,17 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
 
 
 def _rake(drawn: Records, pool: Records, crossed: Sequence[tuple[Axis, ...]]) -> list[_Table]:
-    """Rake the pool to the tables of all records drawn (iterative proportional fitting).
+    """Rake the pool to the tables of all drawn records: first to all tables, then to the histograms alone.
 
-    First to all tables, then to the histograms alone, which come last. By their noise, released histograms may
-    contradict a rule. Then no pool has all of them, and steps that become smaller find the middle.
+    Noisy histograms may contradict a rule, so that no pool fits all of them. Decreasing steps then converge to a
+    compromise.
     """
     tables, cells = [], []
     for axes in crossed:
         shape = tuple(axis.count for axis in axes)
         cell = _cells(axes, pool)
         wanted = np.bincount(_cells(axes, drawn), minlength=int(np.prod(shape))) / drawn.rows
-        if len(shape) > 1:  # what the rules make impossible moves to other cells, and the margins stay
+        if len(shape) > 1:  # move the mass of impossible cells to others, and keep the margins
             whole, axis = wanted.reshape(shape), range(len(shape))
             margins = [whole.sum(axis=tuple(j for j in axis if j != i)) for i in axis]
             held = np.bincount(cell, minlength=len(wanted)).reshape(shape) > 0
@@ -390,6 +405,6 @@ def _shares(cell: Int32s, mass: Floats, cells: int) -> Floats:
 
 
 def _ratio(cell: Int32s, wanted: Floats, mass: Floats) -> Floats:
-    """What each cell's mass is multiplied by to have its share; cells without records keep 1."""
+    """Return the factor that brings each cell to its share; 1 for empty cells."""
     now = _shares(cell, mass, len(wanted))
     return np.where(now > 0, np.clip(wanted / np.maximum(now, 1e-300), 0.2, 5.0), 1.0)

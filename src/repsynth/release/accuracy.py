@@ -1,13 +1,12 @@
-"""Standard errors that follow from the release alone, as post-processing.
+"""Standard errors of a release, computed from the release alone.
 
-Histograms of stage 1 have noise of a known size, so intervals for shares have their stated coverage. Means follow
-from the bins, with the width of a bin as a further error. Errors of what stage 2 measured are lower bounds:
-weights and clipping add to them.
+The noise of the first histograms is known, so the intervals of shares have their stated coverage. Means come from
+bins, whose width is a further error. Errors of stage 2 are lower bounds: weights and clipping add to them.
 """
 
 import math
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -19,14 +18,17 @@ from repsynth.data.values import values_at
 from repsynth.models.uncertainty import ModelErrors
 from repsynth.privacy.events import GaussianEvent
 from repsynth.privacy.neighbours import row_meaning
-from repsynth.release.release import Release
 from repsynth.schema import Datetime, Integer, Number, Numeric
 from repsynth.scoring.stage import COUNT
 
-Z = 1.959964
-"""Standard errors on either side that make an interval of 95 %."""
+if TYPE_CHECKING:
+    from repsynth.release.release import Release
 
-_CLEAR = 5.0  # times its noise that a count must have for a mean to say something
+Z = 1.959964
+"""Standard errors on each side of a 95 % interval."""
+
+_CLEAR = 5.0
+"""A mean is given if the count is at least this many times its noise."""
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,13 +41,15 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def standard_error(self) -> float:
-        """The largest of them."""
         return max(self.standard_errors)
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean of a numeric column, clipped to its bounds, the standard error of the noise, and the largest error
-    of the bins. With `by`, the mean of the records with that value; its standard error is a lower bound."""
+    """The mean of a numeric column, clipped to its bounds.
+
+    `standard_error` is that of the noise, `binning` the largest error due to the bins. With `by`, the mean is that
+    of the records with this value, and its standard error is a lower bound.
+    """
 
     column: str
     mean: float
@@ -54,18 +58,18 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     lower_bound: bool = False
     interval_95: tuple[float, float] | None = None
-    """With `by` and a model that has tables: a 95 % interval of the real mean."""
+    """A 95 % interval of the real mean, with `by` and a model that measures tables."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that stage 2 measured, with the mean standard error of a cell as a share of the records."""
+    """A table that stage 2 measured: the mean standard error of its cells, as a share of the records."""
 
     columns: tuple[str, ...]
     measurement: str
     cells: int
     standard_error: float
     share: float
-    """The mean share of a cell, to compare the error with."""
+    """The mean share of a cell, for comparison."""
     lower_bound: bool
 
 
@@ -78,22 +82,28 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
 
-    def covered(self, release: Release, records: Records) -> dict[str, float]:
-        """Return for each column the fraction of its bins whose share of these records is in the 95 % interval.
+    def data(self) -> dict[str, Any]:
+        """Return plain data with the largest error of each column's shares, for JSON."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        del found["rows"], found["columns"]
+        return found | {"shares": {each.column: {"standard_error": each.standard_error} for each in self.columns}}
 
-        With `[person]`, a row counts as it does in the release. The result is as private as the records are.
+    def covered(self, release: "Release", records: Records) -> dict[str, float]:
+        """Return the fraction of each column's bins whose share of these records is in the 95 % interval.
+
+        With `[person]`, a row has the same factor as in the release. The result is PRIVATE.
         """
         found, counts = {}, None if records.whose is None else records.whose.factors.astype(np.float64)
         whole = records.rows if counts is None else counts.sum()
         histograms = release.stage.coarse
         for i, (bins, shares) in enumerate(zip(histograms.bins, self.columns, strict=True)):
             true = np.bincount(bins.of(records), counts, minlength=bins.count) / max(whole, 1)
-            apart = np.abs(true - histograms.noisy(i) / histograms.rows)  # not clipped: that would hide noise
-            found[shares.column] = float(np.mean(apart <= Z * np.array(shares.standard_errors)))
+            error = np.abs(true - histograms.noisy(i) / histograms.rows)  # not clipped: that would hide noise
+            found[shares.column] = float(np.mean(error <= Z * np.array(shares.standard_errors)))
         return found
 
 
-def expected_errors(release: Release) -> Expected:
+def expected_errors(release: "Release") -> Expected:
     """Return the standard errors of a release.
 
     >>> from repsynth import datasets, synthesize
@@ -118,7 +128,7 @@ def expected_errors(release: Release) -> Expected:
             )
         )
     means = [_mean(bins, histograms.noisy(i), histograms.sigma) for i, bins in enumerate(histograms.bins)]
-    model: ModelErrors = getattr(release.fit, "errors", ModelErrors)()  # a model that does not say has none
+    model: ModelErrors = getattr(release.fit, "errors", ModelErrors)()  # optional part of a fit
     return Expected(
         rows=release.rows,
         rows_standard_error=rows_error,
@@ -140,7 +150,7 @@ def expected_errors(release: Release) -> Expected:
     )
 
 
-def _rows_error(release: Release) -> float:
+def _rows_error(release: "Release") -> float:
     if release.plan.public_rows is not None:
         return 0.0
     sigmas = [event.sigma for event in release.events if event.name == COUNT and isinstance(event, GaussianEvent)]
@@ -166,7 +176,7 @@ def _mean(bins: Bins, counts: Floats, sigma: float) -> Mean | None:
     )
 
 
-def _group_means(model: ModelErrors, release: Release) -> list[Mean]:
+def _group_means(model: ModelErrors, release: "Release") -> list[Mean]:
     columns = {column.name: column for column in release.schema.learned}
     found = []
     for means in model.means:
@@ -199,7 +209,7 @@ def _inside(column: Integer | Number, value: float) -> float:
     return min(max(value, column.min), column.max)
 
 
-def _notes(model: ModelErrors, release: Release) -> list[str]:
+def _notes(model: ModelErrors, release: "Release") -> list[str]:
     notes = [
         f"A synthetic row represents {row_meaning(release.schema)}. Shares and means are of such rows.",
         "Shares of one column are those of the released histograms: the interval share ± 1.96 standard errors "
@@ -209,11 +219,11 @@ def _notes(model: ModelErrors, release: Release) -> list[str]:
     if any(table.clipped for table in model.tables) or release.stage.weighted:
         notes.append(
             "Errors of the model's tables, and of means by label, are those of the noise alone. They are lower "
-            "bounds: weights, clipping and groups add to them. Do not take them for intervals of the real value."
+            "bounds: weights, clipping and groups add to them. They are not intervals of the real value."
         )
     if any(means.ends for means in model.means):
         notes.append(
-            "The interval of a mean by label allows for what weights and clipping can have kept out of its table, "
+            "The interval of a mean by label allows for the largest effect of weights and clipping on its table, "
             "and for the width of the groups. It holds at least 95 times in 100 and may be wide."
         )
     if not model.tables:
@@ -243,7 +253,7 @@ def bin_names(bins: Bins) -> tuple[str, ...]:
 
 
 def value_name(column: Numeric, position: int) -> str:
-    """A position of a numeric column as a person writes it."""
+    """Return the value at a position of a numeric column, as text."""
     if isinstance(column, Datetime):
         when = column.start + position * timedelta(seconds=column.unit.total_seconds())
         return str(when.date()) if column.unit == timedelta(days=1) else str(when)

@@ -1,5 +1,6 @@
 """What a release says of its own errors holds as often as it says."""
 
+import dataclasses
 from functools import cache
 from itertools import product
 
@@ -20,8 +21,8 @@ from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_po
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.release.describe import release_data
-from repsynth.release.expected import Expected, Z, expected_errors
+from repsynth.release.account import release_data
+from repsynth.release.accuracy import Expected, Z, expected_errors
 from repsynth.release.release import Release
 from repsynth.schema import Integer, parse_schema
 
@@ -145,7 +146,7 @@ def test_a_model_without_tables_says_so() -> None:
     class Fit:
         """A fit that does not say."""
 
-    expected = expected_errors(Release(**{**vars(release), "fit": Fit()}))
+    expected = expected_errors(dataclasses.replace(release, fit=Fit()))  # type: ignore[arg-type]
     assert expected.tables == ()
     assert any("does not measure tables" in note for note in expected.notes)
     assert len(expected.columns) == len(SIM.schema.learned)

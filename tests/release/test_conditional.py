@@ -24,7 +24,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release import release as release_module
-from repsynth.release.support import Drawn
+from repsynth.release.constraints import Drawn
 
 EACH_MODEL = [
     pytest.param(model, marks=pytest.mark.train) if model == "autoregressive" else model for model in MODELS
