@@ -58,7 +58,7 @@ WHOLE_RUNS = (
     ),
     *("docs", "studies", "models/test_network", "models/test_rounds", "models/test_marginal"),
     *("models/test_label_tables", "curator/test_dossier", "curator/test_measure", "data/test_alone"),
-    *("privacy/test_bound", "scoring/test_pairwise"),
+    *("privacy/test_adaptive_filter", "scoring/test_pairwise"),
 )
 """Folders and files of tests that carry out whole runs: `make quick` leaves them out."""
 

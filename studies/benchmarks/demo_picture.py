@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 
 from repsynth import datasets, synthesize
-from repsynth.privacy.shown import at_most
+from repsynth.privacy.formatting import upper
 from studies.drawing import BLUE as REAL
 from studies.drawing import ORANGE as SYNTHETIC
 
@@ -43,11 +43,11 @@ def main() -> None:
 
     fractions: dict[float, float] = {}
     for stratum in release.privacy.distribution():
-        bound = float(at_most(stratum.epsilon, 3))
+        bound = float(upper(stratum.epsilon, 3))
         fractions[bound] = fractions.get(bound, 0.0) + 100 * stratum.fraction
     bounds = sorted(fractions)
     bars = losses.barh(
-        [f"ε ≤ {at_most(bound, 3)}" for bound in bounds],
+        [f"ε ≤ {upper(bound, 3)}" for bound in bounds],
         [fractions[bound] for bound in bounds],
         color=[SYNTHETIC, REAL][: len(bounds)],
         height=0.55,

@@ -26,7 +26,7 @@ from repsynth.engines.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, RepsynthWarning
 from repsynth.mechanism.meter import Meter, RawTable, Selection
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.privacy.bound import FAILURE_PART
+from repsynth.privacy.adaptive_filter import FAILURE_PART
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
 from repsynth.release.account import release_data

@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from repsynth.arrays import Floats
 from repsynth.errors import ConfigError
 from repsynth.mechanism.noise import seeded_entropy, select_counts
-from repsynth.privacy.bound import Bound
+from repsynth.privacy.adaptive_filter import Bound
 from repsynth.privacy.events import SelectionEvent
 from repsynth.privacy.gaussian import delta_of
 from repsynth.privacy.loss import Loss

@@ -37,7 +37,7 @@ from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import Charge, ExponentialEvent, SampledEvent
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import COLLISION, neighbours_of, unit_of
+from repsynth.privacy.unit import COLLISION, neighbours_of, unit_of
 from repsynth.release.release import Release
 from repsynth.schema import Person, Schema, parse_schema, schema_from_dict, schema_to_dict
 from repsynth.scoring import pairwise

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from repsynth import RepsSynthesizer, synthesize
 from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError, LedgerError
-from repsynth.privacy.bound import Bound, room_in
+from repsynth.privacy.adaptive_filter import Bound, room_in
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.ledger import Balance, Ledger, Spending, same_name

@@ -25,7 +25,7 @@ from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import ExponentialEvent, SampledEvent
-from repsynth.privacy.shown import fixed_at_least, fixed_at_most
+from repsynth.privacy.formatting import fixed_lower, fixed_upper
 from repsynth.release.account import NoisyFraction, _cut, purpose
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
@@ -339,5 +339,5 @@ def test_sensitivity_and_noise_are_told_in_records(model: str, scorer: str) -> N
         else:
             assert 0.5 * noise["sensitivity"] < largest <= noise["sensitivity"] * (1 + 1e-9), name
         assert noise["grid"] <= FINEST or isinstance(kernel, Rounds)
-        sensitivity, sigma = fixed_at_most(noise["sensitivity"], 3), fixed_at_least(noise["sigma"], 2)
+        sensitivity, sigma = fixed_upper(noise["sensitivity"], 3), fixed_lower(noise["sigma"], 2)
         assert re.search(rf"(?m)^{name} +{purpose(name, release.plan.model)} +{sensitivity} +{sigma} ", printed)

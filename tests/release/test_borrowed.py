@@ -22,7 +22,7 @@ from repsynth.pipeline.payment import Payer
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
-from repsynth.privacy.bound import FAILURE_PART
+from repsynth.privacy.adaptive_filter import FAILURE_PART
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.ledger import Ledger

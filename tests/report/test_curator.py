@@ -30,7 +30,7 @@ from repsynth.evaluation.inputs import Inputs
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.privacy.shown import at_most
+from repsynth.privacy.formatting import upper
 from repsynth.report.curator import OUTLIER_WEIGHTS, Cells, CuratorFacts, columns_side_by_side, curator_facts
 from repsynth.report.page import CURATOR_STEPS, curator_page, public_page
 from repsynth.schema import Boolean, Category, Integer, Schema
@@ -149,13 +149,13 @@ def test_who_weighs_less_is_counted(sim: Made) -> None:
 
 def test_what_the_records_lose_and_what_other_weights_would_cost(sim: Made) -> None:
     privacy = sim.release.privacy
-    assert sim.facts.spread.rows[-1][1] == at_most(float(sim.release.privacy.epsilon), 3)
+    assert sim.facts.spread.rows[-1][1] == upper(float(sim.release.privacy.epsilon), 3)
     assert sim.facts.costs is not None
     rows = {row[0]: row for row in sim.facts.costs.rows}
     assert len(rows) == len(OUTLIER_WEIGHTS)
-    assert rows["weight 0.2"][1] == at_most(privacy.outlier_epsilon, 3)
-    assert rows["weight 1"][1:4] == (at_most(privacy.epsilon, 3), at_most(privacy.epsilon, 3), "0.0%")
-    assert rows["weight 0"][1] == at_most(float(privacy.epsilon_at(0.0)), 3)
+    assert rows["weight 0.2"][1] == upper(privacy.outlier_epsilon, 3)
+    assert rows["weight 1"][1:4] == (upper(privacy.epsilon, 3), upper(privacy.epsilon, 3), "0.0%")
+    assert rows["weight 0"][1] == upper(float(privacy.epsilon_at(0.0)), 3)
     lost = [float(row[3].rstrip("%")) for row in sim.facts.costs.rows]
     assert lost == sorted(lost, reverse=True)
 
@@ -379,6 +379,6 @@ def test_of_persons_the_page_counts_persons(tmp_path: Path) -> None:
     losses = dict(zip(table["patient"].to_pylist(), dossier["realised_epsilon"].to_pylist(), strict=True))
     quantiles = np.quantile(list(losses.values()), [0, 0.1, 0.25, 0.5, 0.75, 0.9, 1], method="inverted_cdf")
     assert facts.spread.title == "What the persons lose"
-    assert [row[1] for row in facts.spread.rows] == [at_most(float(each), 3) for each in quantiles]
+    assert [row[1] for row in facts.spread.rows] == [upper(float(each), 3) for each in quantiles]
     assert facts.compared_with.endswith(f"(400 of {table.num_rows:,} training rows)")
     assert f"Compared with {facts.compared_with}." in html.unescape(page)

@@ -13,7 +13,7 @@ from repsynth.errors import ConfigError
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
-from repsynth.privacy.shown import at_most, fixed_at_most
+from repsynth.privacy.formatting import fixed_upper, upper
 from repsynth.report.explore import CURVE, explore_facts
 from repsynth.schema import Schema
 from studies.benchmarks.trained import DELTAS, EPSILONS, WEIGHTS, point
@@ -88,10 +88,10 @@ def check_plan(schema: Schema, facts: dict[str, Any], model: str, key: str, **ke
 
 def check_shown(plan: Plan, facts: dict[str, Any], found: dict[str, Any], ruled: int) -> None:
     loss, texts = plan.whole_loss, facts["texts"]
-    assert found["epsilon"] == at_most(plan.budget.epsilon)
-    assert found["right"] == fixed_at_most(50 + 50 * float(loss.advantage_at(1.0)), 1)
+    assert found["epsilon"] == upper(plan.budget.epsilon)
+    assert found["right"] == fixed_upper(50 + 50 * float(loss.advantage_at(1.0)), 1)
     for text, weight in zip(found["losses"], CURVE, strict=False):
-        assert text == at_most(float(loss.epsilon_at(weight, plan.delta)), 3)
+        assert text == upper(float(loss.epsilon_at(weight, plan.delta)), 3)
     for place, rows in list(enumerate(facts["stops"]["rows"]))[::4]:
         data = plan_data(plan, rows)
         shown = {texts[text] for text in found["warnings"][place]} | set(facts["csv"])
@@ -101,7 +101,7 @@ def check_shown(plan: Plan, facts: dict[str, Any], found: dict[str, Any], ruled:
             assert (cells[found["cells"][place]] if len(cells) > 1 else cells[0]) == its["bins"]
             assert found["noise"][0] == pytest.approx(its["sigma"], rel=1e-12)
     data = plan_data(plan, 10_000)
-    assert found["losses"][len(CURVE) + ruled] == at_most(data["outlier_epsilon_at_most"], 3)
+    assert found["losses"][len(CURVE) + ruled] == upper(data["outlier_epsilon_at_most"], 3)
     for (text, part, weighted), its in zip(found["charges"], data["measurements"], strict=True):
         assert texts[text].partition(":")[0] == its["name"]
         assert float(part) == pytest.approx(100 * its["share"], abs=0.0501)

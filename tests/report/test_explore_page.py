@@ -18,7 +18,7 @@ from repsynth import Release, datasets, parse_schema, synthesize
 from repsynth.cli import main
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings, read_settings
-from repsynth.privacy.shown import at_most, fixed_at_most
+from repsynth.privacy.formatting import fixed_upper, upper
 from repsynth.report.page import explore_page
 from repsynth.schema import Schema
 
@@ -141,11 +141,11 @@ def test_every_setting_changes_the_plan_that_is_saved(chromium: Browser, tmp_pat
             continue
         (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
         plan = make_plan(SIM, Settings.of(**read_settings(tmp_path / "plan.toml")))
-        everybody = fixed_at_most(50 + 50 * float(plan.loss.advantage_at(1.0)), 1)
+        everybody = fixed_upper(50 + 50 * float(plan.loss.advantage_at(1.0)), 1)
         assert f"at most {everybody} of 100 guesses are right" in each["cards"], what
-        assert f"ε\u00a0=\u00a0{at_most(plan.budget.epsilon)} for everyone" in each["cards"], what
+        assert f"ε\u00a0=\u00a0{upper(plan.budget.epsilon)} for everyone" in each["cards"], what
         if plan.rule.uses_threshold:
-            outliers = at_most(float(plan.loss.epsilon_at(plan.rule.outlier_weight, plan.delta)), 3)  # type: ignore[attr-defined]
+            outliers = upper(float(plan.loss.epsilon_at(plan.rule.outlier_weight, plan.delta)), 3)  # type: ignore[attr-defined]
             assert f"ε\u00a0=\u00a0{outliers} for outliers" in each["cards"], what
     assert "mostly noise at this size" in found["rows 100"]["warnings"]
     assert "outliers" not in found["rule 0"]["cards"]

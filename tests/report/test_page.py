@@ -26,7 +26,7 @@ from repsynth.data.sources import open_source
 from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
-from repsynth.privacy.shown import at_most
+from repsynth.privacy.formatting import upper
 from repsynth.report.charts import dots
 from repsynth.report.page import explore_page, public_page
 
@@ -63,14 +63,14 @@ def test_the_page_needs_no_network_and_is_small(sim_page: tuple[Release, Path]) 
 def test_the_page_states_the_bounds_of_the_account(sim_page: tuple[Release, Path]) -> None:
     release, page = sim_page
     text, privacy = html.unescape(page.read_text(encoding="utf-8")), release.privacy
-    assert f"ε = {at_most(privacy.epsilon)} at δ = {at_most(privacy.delta, 3)}" in text
+    assert f"ε = {upper(privacy.epsilon)} at δ = {upper(privacy.delta, 3)}" in text
     right = [float(number) for number in re.findall(r"at most ([0-9.]+) times in 100", text)]
     assert len(right) == 1, "of outliers a joint bound is proven, and nothing about guesses"
     assert 0 <= right[0] - (50 + 50 * privacy.advantage) <= 0.1
-    assert f"ε = {at_most(privacy.outlier_epsilon, 3)} at most" in text
+    assert f"ε = {upper(privacy.outlier_epsilon, 3)} at most" in text
     for delta, epsilon in privacy.epsilon_by_delta().items():
-        assert f"δ = {at_most(delta, 6)}" in text
-        assert at_most(epsilon, 3) in text
+        assert f"δ = {upper(delta, 6)}" in text
+        assert upper(epsilon, 3) in text
 
 
 def test_the_command_writes_the_page_and_nothing_over_another(
@@ -122,7 +122,7 @@ def test_hundreds_of_people_read_their_own_bound_in_a_browser(
     assert chromium.complaints == []
     for person, (shown, score) in zip(people, found, strict=True):
         bound = own_bound(release, person)
-        assert (shown, int(score)) == (f"ε = {at_most(bound.epsilon, 3)}", bound.score * 2**16)
+        assert (shown, int(score)) == (f"ε = {upper(bound.epsilon, 3)}", bound.score * 2**16)
 
 
 @needs_browser
@@ -141,7 +141,7 @@ def test_who_types_and_chooses_with_the_keyboard_reads_the_same(
         chromium.press("Tab")
     bound = own_bound(release, person)
     assert bound.weight < 1
-    assert chromium.run("document.getElementById('own-epsilon').textContent") == f"ε = {at_most(bound.epsilon, 3)}"
+    assert chromium.run("document.getElementById('own-epsilon').textContent") == f"ε = {upper(bound.epsilon, 3)}"
     assert "an outlier" in chromium.run("document.getElementById('bound').textContent")
     assert chromium.complaints == []
 
@@ -258,7 +258,7 @@ def test_a_person_enters_all_rows_in_a_browser(chromium: Browser, tmp_path: Path
     assert one.epsilon < both.epsilon < release.privacy.epsilon
     chromium.open(write(release, tmp_path), width=390)
     shown = "document.getElementById('own-epsilon').textContent"
-    assert chromium.run(shown) == f"ε = {at_most(release.privacy.epsilon, 3)}"
+    assert chromium.run(shown) == f"ε = {upper(release.privacy.epsilon, 3)}"
     enter = """((values) => { const form = document.getElementById("values");
       for (const [id, value] of Object.entries(values)) document.getElementById(id).value = value;
       form.dispatchEvent(new Event("input", { bubbles: true })); })"""

@@ -28,9 +28,9 @@ from repsynth.attacks.targets import choose_victims
 from repsynth.attacks.traced_run import STAMP, Campaign, Result, carry_out_all
 from repsynth.errors import ConfigError
 from repsynth.planning.plan import Plan, make_plan
+from repsynth.privacy.formatting import fixed_upper, percent_lower, percent_upper
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.shown import fixed_at_most, percent_at_least, percent_at_most
 from repsynth.scoring.weights import Uniform
 from repsynth.storage import beside
 
@@ -253,7 +253,7 @@ def _best_line(best: "Best", **who: Any) -> Line:
         proven_epsilon=None,
         claimed_epsilon=best.largest_epsilon,
         exceeded=False,
-        verdict=f"at most {percent_at_most(best.advantage, 0)} above guessing",
+        verdict=f"at most {percent_upper(best.advantage, 0)} above guessing",
         **who,
     )
 
@@ -326,7 +326,7 @@ def verdict_of(found: Estimate) -> str:
     'finds nearly all'
     """
     if found.low <= 0.5:
-        return f"no better than guessing (≤ {fixed_at_most(max(found.high, 0.5), 2)})"
+        return f"no better than guessing (≤ {fixed_upper(max(found.high, 0.5), 2)})"
     if found.low >= 0.9:
         return "finds nearly all"
     return (
@@ -348,7 +348,7 @@ def _guesses(method: str, results: list[Result]) -> Iterator[Guess]:
         up = float(np.hypot(members.high - members.value, others.value - others.low)) / room
         excess = Estimate(value, max(value - down, -1.0), min(value + up, 1.0))
         if excess.low > 0:
-            verdict = f"members more often (≥ {percent_at_least(excess.low)})"
+            verdict = f"members more often (≥ {percent_lower(excess.low)})"
         else:
-            verdict = f"no more than others (≤ {percent_at_most(max(excess.high, 0.0))})"
+            verdict = f"no more than others (≤ {percent_upper(max(excess.high, 0.0))})"
         yield Guess(method=method, kind=kind, members=members, others=others, excess=excess, verdict=verdict)

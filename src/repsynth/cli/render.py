@@ -25,17 +25,17 @@ from repsynth.mechanism.meter import sigma_for
 from repsynth.planning.plan import Plan
 from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.events import Charge, Event, ExponentialEvent, SampledEvent
+from repsynth.privacy.formatting import (
+    fixed_lower,
+    fixed_upper,
+    lower,
+    percent_lower,
+    percent_upper,
+    upper,
+)
 from repsynth.privacy.ledger import Balance
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons
-from repsynth.privacy.shown import (
-    at_least,
-    at_most,
-    fixed_at_least,
-    fixed_at_most,
-    percent_at_least,
-    percent_at_most,
-)
+from repsynth.privacy.unit import counted_rows, neighbours_of, of_persons
 from repsynth.release.account import Noise, mu_of_event, noise_in_records, purpose
 from repsynth.release.accuracy import Expected, Mean, Z
 from repsynth.release.constraints import Drawn, Support
@@ -85,23 +85,21 @@ def release(console: Console, release: Release) -> None:
     whole = guarantee(privacy.epsilon, privacy.delta)
     console.print(f"[bold]Privacy[/bold]  {whole}{_gaussian(privacy.mu, privacy.rho)}")
     _print_unit(console, release.schema)
-    others = ", ".join(
-        f"{at_most(eps, 3)} at δ = {at_most(d, 6)}" for d, eps in privacy.epsilon_by_delta().items()
-    )
+    others = ", ".join(f"{upper(eps, 3)} at δ = {upper(d, 6)}" for d, eps in privacy.epsilon_by_delta().items())
     console.print(f"The same guarantee at other δ: ε = {others}.")
     rates = ", ".join(
-        f"{percent_at_most(tpr)} at {fpr:.1%} false alarms" for fpr, tpr in privacy.true_positive_rates().items()
+        f"{percent_upper(tpr)} at {fpr:.1%} false alarms" for fpr, tpr in privacy.true_positive_rates().items()
     )
     unit = "record" if release.schema.person is None else "person"
     console.print(
         f"No attack can tell that a {unit} is in the data with an advantage above "
-        f"{percent_at_most(privacy.advantage)} "
+        f"{percent_upper(privacy.advantage)} "
         f"over guessing, nor find more members than {rates}.\n"
     )
     noises, rows = noise_in_records(release), []
     for event in release.events:
         mu = mu_of_event(event)
-        charge = "" if mu is None else fixed_at_most(mu)
+        charge = "" if mu is None else fixed_upper(mu)
         noise = _noise(event, noises.get(event.name))
         rows.append((event.name, purpose(event.name, release.plan.model), *noise, charge))
     print_table(console, ("measurement", "what", "sensitivity", "noise σ", "charge μ"), rows)
@@ -115,7 +113,7 @@ def release(console: Console, release: Release) -> None:
             )
     if release.schema.measured is not None:
         alone = (privacy.run_loss, Loss.of_measured(release.schema.measured))
-        run, measured = (at_most(loss.epsilon(privacy.delta)) for loss in alone)
+        run, measured = (upper(loss.epsilon(privacy.delta)) for loss in alone)
         console.print(f"The schema was measured on the same table: ε = {measured}; this run alone: ε = {run}.")
     source = "declared public" if release.plan.public_rows is not None else "noisy count"
     what = "Records" if release.schema.person is None else "Rows that count"
@@ -146,14 +144,14 @@ def outcome(
     if privacy.borrowed:
         console.print(
             "Scores came from an earlier release. Guaranteed before the run: records above its threshold lose at "
-            f"most ε = {at_most(privacy.outlier_epsilon, 3)}."
+            f"most ε = {upper(privacy.outlier_epsilon, 3)}."
         )
     elif privacy.fraction_above:
         who = "outliers" if release.plan.scorer.targets_outliers else "chosen at random"
         they = "they" if release.schema.person is None else "all rows of a person"
         console.print(
             f"About {privacy.fraction_above} of the {counted_rows(release.schema)} are {who}. Over the releases "
-            f"in which {they} are, they lose at most ε = {at_most(privacy.outlier_epsilon, 3)}."
+            f"in which {they} are, they lose at most ε = {upper(privacy.outlier_epsilon, 3)}."
         )
     console.print(f"Wrote {count(rows)} to {escape(str(output))}")
     hint = f"repsynth inspect {shlex.quote(str(folder))}"
@@ -213,12 +211,12 @@ def balance(console: Console, balance: Balance) -> None:
     protects = "" if balance.unit is None else f", protecting {balance.unit}: {escape(balance.neighbours or '')}"
     console.print(
         f"[bold]{escape(balance.dataset)}[/bold]  limit {guarantee(limit.epsilon, limit.delta)} "
-        f"(μ = {at_most(limit.mu)}){protects}"
+        f"(μ = {upper(limit.mu)}){protects}"
     )
     rows = [
         (
             *(s.run, s.when.removesuffix("+00:00").replace("T", " "), escape(s.who), escape(s.what)),
-            *(at_most(balance.epsilon_alone(s)), percent_at_most(balance.share(s.bound))),
+            *(upper(balance.epsilon_alone(s)), percent_upper(balance.share(s.bound))),
             "" if s.finished else "not finished: counts as spent",
         )
         for s in balance.spendings
@@ -227,15 +225,13 @@ def balance(console: Console, balance: Balance) -> None:
         headers = ("run", "when (UTC)", "who", "what", "ε alone", "share of μ²", "")
         print_table(console, headers, rows, right_from=4)
     used, remaining = balance.share_spent, balance.remaining
-    console.print(f"[{'█' * round(40 * used):░<40}] {percent_at_most(used)} spent")
+    console.print(f"[{'█' * round(40 * used):░<40}] {percent_upper(used)} spent")
     if balance.exceeded:
-        console.print(
-            f"spent ε = {at_most(balance.spent_epsilon)}, more than the limit: it takes no further run\n"
-        )
+        console.print(f"spent ε = {upper(balance.spent_epsilon)}, more than the limit: it takes no further run\n")
         return
     console.print(
-        f"spent ε = {at_most(balance.spent_epsilon)}, one more run may cost "
-        f"ε = {at_least(balance.epsilon(remaining))} (μ = {at_least(remaining.mu or 0.0)})\n"
+        f"spent ε = {upper(balance.spent_epsilon)}, one more run may cost "
+        f"ε = {lower(balance.epsilon(remaining))} (μ = {lower(remaining.mu or 0.0)})\n"
     )
 
 
@@ -249,8 +245,8 @@ def _print_borrowed(console: Console, release: Release) -> None:
     console.print(
         f"[bold]Scores[/bold] and threshold come from an earlier release (SHA-256 {borrowed.digest[:12]}, "
         f"{guarantee(borrowed.epsilon, borrowed.delta)}): they cost nothing here, and every weight was "
-        f"public before the run. Who was in that table, too, has lost ε = {at_most(both, 3)} in all at most; "
-        f"above the threshold, over the releases in which they are, {at_most(outliers, 3)}.\n"
+        f"public before the run. Who was in that table, too, has lost ε = {upper(both, 3)} in all at most; "
+        f"above the threshold, over the releases in which they are, {upper(outliers, 3)}.\n"
     )
 
 
@@ -278,7 +274,7 @@ def _print_outliers(console: Console, release: Release) -> None:
             f"{knobs}, which loses about {release.lost_mass:.2g}."
         )
     of_whom = "records" if release.schema.person is None else "weighted rows"
-    rows = [(at_most(eps, 3), str(part), bar(part.value)) for eps, part in privacy.by_epsilon(rounded_up).items()]
+    rows = [(upper(eps, 3), str(part), bar(part.value)) for eps, part in privacy.by_epsilon(rounded_up).items()]
     print_table(console, ("ε at most", f"noisy fraction of {of_whom}", ""), rows, right_from=0)
     paid = "paid for by the earlier release" if privacy.borrowed else "already paid for"
     console.print(f"(the noisy histogram of the scores through their weights: {paid})\n")
@@ -287,10 +283,10 @@ def _print_outliers(console: Console, release: Release) -> None:
 def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
     """Return the sensitivity and noise of a measurement, in records."""
     if isinstance(event, ExponentialEvent):
-        return "1.000", f"η = {at_most(event.eta, 3)} × {event.rounds}"
+        return "1.000", f"η = {upper(event.eta, 3)} × {event.rounds}"
     assert noise is not None
     times = f" × {event.rounds}" if isinstance(event, SampledEvent) else ""
-    return fixed_at_most(noise.sensitivity, 3), f"{fixed_at_least(noise.sigma, 2)}{times}"
+    return fixed_upper(noise.sensitivity, 3), f"{fixed_lower(noise.sigma, 2)}{times}"
 
 
 def demo(console: Console, folder: Path, rows: int) -> None:
@@ -336,9 +332,9 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     console.print(f"Model: {plan.model.name}.\n")
     measured = (
         (
-            *(row["name"], purpose(row["name"], plan.model), fixed_at_most(row["sensitivity"], 3)),
-            "" if row["sigma"] is None else fixed_at_least(row["sigma"], 2),
-            fixed_at_most(row["mu"]),
+            *(row["name"], purpose(row["name"], plan.model), fixed_upper(row["sensitivity"], 3)),
+            "" if row["sigma"] is None else fixed_lower(row["sigma"], 2),
+            fixed_upper(row["mu"]),
             "" if row["share"] is None else f"{row['share']:.1%}",
         )
         for row in _measurements(plan)
@@ -373,8 +369,7 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
     if weight < 1:
         epsilon = plan.settings.outlier_epsilon or float(plan.whole_loss.epsilon_at(weight, budget.delta))
         console.print(
-            f"Records above the threshold get weight {fixed_at_most(weight, 3)} at most: "
-            f"ε ≤ {at_most(epsilon, 3)}."
+            f"Records above the threshold get weight {fixed_upper(weight, 3)} at most: ε ≤ {upper(epsilon, 3)}."
         )
     elif plan.max_lost_mass is not None:
         console.print(
@@ -411,7 +406,7 @@ def _print_curve(console: Console, plan: Plan) -> None:
     advantages = plan.whole_loss.advantage_at(_WEIGHTS)
     whole = max(float(epsilons.max()), 1e-300)  # a tiny budget has no ε at its δ
     rows = (
-        (f"{weight:.2f}", at_most(epsilon), percent_at_most(advantage, 2), bar(epsilon / whole))
+        (f"{weight:.2f}", upper(epsilon), percent_upper(advantage, 2), bar(epsilon / whole))
         for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True)
     )
     print_table(console, ("weight", "ε", "attack advantage", ""), rows, right_from=0)
@@ -444,8 +439,8 @@ def _print_training(console: Console, plan: Plan, rows: int) -> None:
     )
     of_a_row = planned["noise_multiplier"] * plan.schema.rows_per_person
     console.print(
-        f"Noise {at_least(of_a_row)} times the clip norm in each round, the least that keeps "
-        f"all of it within the budget; training alone costs ε = {at_most(planned['epsilon_alone'])}."
+        f"Noise {lower(of_a_row)} times the clip norm in each round, the least that keeps "
+        f"all of it within the budget; training alone costs ε = {upper(planned['epsilon_alone'])}."
     )
 
 
@@ -541,13 +536,13 @@ def _ends(mean: Mean) -> str:
     if mean.interval_95 is None:
         return "not known"
     low, high = mean.interval_95
-    below = fixed_at_least(low, 0) if abs(low) >= 1000 else at_least(low, 4)
-    above = fixed_at_most(high, 0) if abs(high) >= 1000 else at_most(high, 4)
+    below = fixed_lower(low, 0) if abs(low) >= 1000 else lower(low, 4)
+    above = fixed_upper(high, 0) if abs(high) >= 1000 else upper(high, 4)
     return f"{below} and {above}"
 
 
 def _at_most(value: float) -> str:
-    return fixed_at_most(value, 0) if value >= 100 else at_most(value, 2)
+    return fixed_upper(value, 0) if value >= 100 else upper(value, 2)
 
 
 def _number(value: float) -> str:
@@ -555,7 +550,7 @@ def _number(value: float) -> str:
 
 
 def _points(standard_error: float) -> str:
-    return f"± {fixed_at_most(100 * Z * standard_error, 2)} points"
+    return f"± {fixed_upper(100 * Z * standard_error, 2)} points"
 
 
 # --- for the curator only ---
@@ -657,18 +652,18 @@ def dossier(console: Console, output: Path, summary: Summary | None) -> None:
     rows = [("rows", f"{summary.rows:,}")] if persons else []
     rows += [
         ("persons" if persons else "records", f"{summary.records:,}"),
-        ("largest realised ε", at_most(summary.largest_epsilon)),
-        ("median realised ε", at_most(summary.median_epsilon)),
+        ("largest realised ε", upper(summary.largest_epsilon)),
+        ("median realised ε", upper(summary.median_epsilon)),
         ("largest to median", f"{summary.max_to_median:.2f}"),
         ("Gini coefficient", f"{summary.gini:.3f}"),
         ("gap between 90 % and 10 % quantiles", f"{summary.quantile_gap:.4g}"),
-        ("fraction with a guaranteed ε below the total", percent_at_least(summary.guaranteed_fraction)),
+        ("fraction with a guaranteed ε below the total", percent_lower(summary.guaranteed_fraction)),
     ]
     if summary.protected_fraction is not None and summary.undecided_fraction is not None:
         rows.append(("mean chance of a record to be protected", f"{summary.protected_fraction:.1%}"))
         rows.append(("fraction for which the noise decides that", f"{summary.undecided_fraction:.1%}"))
-    clipped = "changes from round to round" if summary.clip_bias is None else at_most(summary.clip_bias)
-    rows += [("bias bound, from weights", at_most(summary.weight_bias)), ("bias bound, from clipping", clipped)]
+    clipped = "changes from round to round" if summary.clip_bias is None else upper(summary.clip_bias)
+    rows += [("bias bound, from weights", upper(summary.weight_bias)), ("bias bound, from clipping", clipped)]
     print_table(console, ("PRIVATE summary", "value"), rows, right_from=1)
     if summary.no_guarantee:
         console.print(f"No guaranteed ε below the total: {summary.no_guarantee}.")
@@ -696,11 +691,11 @@ def audit(console: Console, findings: list[Finding], private: bool, runs: int) -
     table.columns[-1].justify = "left"
     for f in findings:
         verdict = f.verdict if f.verdict == HOLDS else f"[bold red]{f.verdict}[/bold red]"
-        before = "" if f.guaranteed_epsilon is None else fixed_at_most(f.guaranteed_epsilon)
+        before = "" if f.guaranteed_epsilon is None else fixed_upper(f.guaranteed_epsilon)
         table.add_row(
-            *(f.target, f.attack, f.measurement, fixed_at_most(f.claimed_epsilon), before),
-            fixed_at_least(f.lower_epsilon),
-            "-" if f.share_proven is None else fixed_at_least(f.share_proven, 2),
+            *(f.target, f.attack, f.measurement, fixed_upper(f.claimed_epsilon), before),
+            fixed_lower(f.lower_epsilon),
+            "-" if f.share_proven is None else fixed_lower(f.share_proven, 2),
             verdict,
         )
     console.print(table)
@@ -848,16 +843,16 @@ def _verdict(line: "Line") -> str:
 
 def _interval(line: "Line", found: "Estimate") -> str:
     if line.attack == _BEST:  # a bound
-        return fixed_at_most(found.value, 2)
-    return escape(f"{found.value:.2f} [{fixed_at_least(found.low, 2)}, {fixed_at_most(found.high, 2)}]")
+        return fixed_upper(found.value, 2)
+    return escape(f"{found.value:.2f} [{fixed_lower(found.low, 2)}, {fixed_upper(found.high, 2)}]")
 
 
 def _rate(line: "Line", found: "Estimate | None") -> str:
     if found is None:
         return "too few"
     if line.attack == _BEST:
-        return percent_at_most(found.value)
-    return f"{found.value:.1%} (≤ {percent_at_most(found.high, 0)})"
+        return percent_upper(found.value)
+    return f"{found.value:.1%} (≤ {percent_upper(found.high, 0)})"
 
 
 def _deciles(console: Console, found: "Exposure") -> None:
@@ -873,7 +868,7 @@ def _deciles(console: Console, found: "Exposure") -> None:
         cells = []
         for method in methods:
             seen, best = by_key.get((decile, method, name)), by_key[decile, method, _BEST]
-            cells += ["" if seen is None else _interval(seen, seen.area), fixed_at_most(best.area.value, 2)]
+            cells += ["" if seen is None else _interval(seen, seen.area), fixed_upper(best.area.value, 2)]
         table.add_row(str(decile), str(best.targets), *cells)
     console.print(table)
 
@@ -897,8 +892,8 @@ def _proven(console: Console, found: "Exposure") -> None:
     else:
         console.print(
             f"\nThe most that one of the {len(lines):,} attacks proves, all taken together: "
-            f"ε = {at_least(most.proven_epsilon, 3)} ({most.attack}, {_METHODS[most.method]}, {where}), where "
-            f"{at_most(most.claimed_epsilon, 3)} is claimed."
+            f"ε = {lower(most.proven_epsilon, 3)} ({most.attack}, {_METHODS[most.method]}, {where}), where "
+            f"{upper(most.claimed_epsilon, 3)} is claimed."
         )
     broken = [line for line in lines if line.exceeded]
     if not broken:
@@ -919,7 +914,7 @@ def rounded_up(epsilon: float) -> float:
     >>> rounded_up(0.24011), rounded_up(1.0)
     (0.241, 1.0)
     """
-    return float(at_most(epsilon, 3))
+    return float(upper(epsilon, 3))
 
 
 def guarantee(epsilon: float, delta: float) -> str:
@@ -928,12 +923,12 @@ def guarantee(epsilon: float, delta: float) -> str:
     >>> guarantee(0.99999999, 1e-9)
     'ε = 1 at δ = 1e-09'
     """
-    return f"ε = {at_most(epsilon)} at δ = {at_most(delta, 3)}"
+    return f"ε = {upper(epsilon)} at δ = {upper(delta, 3)}"
 
 
 def _gaussian(mu: float | None, rho: float | None) -> str:
     """Return the same budget as μ and ρ; a training has neither."""
-    return "" if mu is None or rho is None else f"   (μ = {at_most(mu)}, ρ = {at_most(rho)})"
+    return "" if mu is None or rho is None else f"   (μ = {upper(mu)}, ρ = {upper(rho)})"
 
 
 def bar(fraction: float) -> str:

@@ -48,9 +48,9 @@ from repsynth.mechanism.noise import Entropy
 from repsynth.pipeline.payment import Payer
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SelectionEvent
+from repsynth.privacy.formatting import upper
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.shown import at_most
 from repsynth.schema import Measured
 from repsynth.schema.columns import plain_number
 
@@ -521,7 +521,7 @@ def _paid(payer: Payer | None, plan: DraftPlan) -> Iterator[None]:
     if payer is None:
         yield
         return
-    what = f"a measured schema, ε = {at_most(plan.budget.epsilon)}"
+    what = f"a measured schema, ε = {upper(plan.budget.epsilon)}"
     run = payer.ledger.reserve(payer.dataset, {}, what=what, measured=plan.measured)
     yield
     with contextlib.suppress(LedgerError):  # it counts as spent in any case, and the schema is not lost
@@ -564,7 +564,7 @@ def _draft(
     if all(column.type in ("id", "drop") or name == label for name, column in columns.items()):
         warnings.append("nothing to learn was found: give a larger epsilon, or write the schema by hand")
     loss, delta, found = plan.loss, plan.budget.delta, tuple(columns.values())
-    head = (_SEEDED if seeded else "") + _HEAD.format(at_most(loss.epsilon(delta)), at_most(delta, 3))
+    head = (_SEEDED if seeded else "") + _HEAD.format(upper(loss.epsilon(delta)), upper(delta, 3))
     listed = ", ".join(map(quoted, plan.columns))
     cost = f'mu = {plan.mu!r}\nfailure = {plan.failure!r}\nmark = "{plan.mark}"\ncolumns = [{listed}]\n'
     return MeasuredDraft(

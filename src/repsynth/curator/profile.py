@@ -19,8 +19,8 @@ from repsynth.data.sources import Source
 from repsynth.data.values import Notation
 from repsynth.errors import CONTROLS, DataError, printable
 from repsynth.privacy.budget import DEFAULT_DELTA
+from repsynth.privacy.formatting import upper
 from repsynth.privacy.gaussian import group_epsilon
-from repsynth.privacy.shown import at_most
 from repsynth.schema.formats import DateFormat
 
 
@@ -332,6 +332,6 @@ def repeating(name: str, distinct: int, cells: int, most: int, *, exact: bool = 
     return (
         f"it repeats: {about}{distinct:,} different values in {cells:,} rows, one of them in {most:,}{more} rows. "
         f"If it names persons, the guarantee is for one row: with ε = 1 at δ = {DEFAULT_DELTA:g} for a row, a "
-        f"person with {most:,} rows has ε = {at_most(epsilon, 3)}, and may have more if a network is trained; "
+        f"person with {most:,} rows has ε = {upper(epsilon, 3)}, and may have more if a network is trained; "
         f'declare [person] column = "{name}" in the schema, and persons are protected with all rows'
     )

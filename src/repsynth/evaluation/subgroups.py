@@ -15,7 +15,7 @@ from repsynth.data.records import Records
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.points import DECILES, Points, Space, deciles_of, outlyingness
 from repsynth.evaluation.prediction import Classifier
-from repsynth.privacy.shown import fixed_at_most
+from repsynth.privacy.formatting import fixed_upper
 from repsynth.schema import Schema
 
 MOST_VALUES = 12
@@ -59,7 +59,7 @@ class Subgroup(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown_error(self) -> str:
         """Two standard errors of `extra`, rounded up."""
-        return fixed_at_most(2 * (self.extra_standard_error or 0.0), 3)
+        return fixed_upper(2 * (self.extra_standard_error or 0.0), 3)
 
     @property
     def pays_more(self) -> bool:

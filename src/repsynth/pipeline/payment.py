@@ -7,8 +7,8 @@ from pathlib import Path
 
 from repsynth.errors import ConfigError, LedgerError
 from repsynth.planning.plan import Plan
+from repsynth.privacy.formatting import upper
 from repsynth.privacy.ledger import Ledger
-from repsynth.privacy.shown import at_most
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Payer:
 
     def reserve(self, plan: Plan) -> str:
         """Reserve the whole cost of a plan; return the name of the run in the ledger."""
-        what = f"{plan.model.name}, {plan.rule.name} weights, ε = {at_most(plan.budget.epsilon)}"
+        what = f"{plan.model.name}, {plan.rule.name} weights, ε = {upper(plan.budget.epsilon)}"
         what += f", persons by {plan.schema.person.column}" if plan.schema.person else ""
         what += f", scores from release {plan.borrowed.digest[:12]}" if plan.borrowed else ""
         charges = {name: charge.mu for name, charge in plan.charges.items()}

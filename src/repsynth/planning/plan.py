@@ -16,11 +16,11 @@ from repsynth.planning.settings import PARTS, Settings
 from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge
+from repsynth.privacy.formatting import upper
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
-from repsynth.privacy.neighbours import LEAST_DELTA
 from repsynth.privacy.pld import SMALLEST_DELTA
-from repsynth.privacy.shown import at_most
+from repsynth.privacy.unit import LEAST_DELTA
 from repsynth.schema import Schema, check_unit, schema_from_dict, schema_to_dict
 from repsynth.scoring.stage import COUNT, SCORES, RunPlan, look_shares
 from repsynth.scoring.transfer import PriorScores
@@ -227,7 +227,7 @@ def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
     if allowed <= 0:
         raise ConfigError(
             f"outlier epsilon {outlier_epsilon:g} is out of reach: scoring alone costs every record "
-            f"{at_most(smallest)}; ask for more than that, or lower the score and threshold shares"
+            f"{upper(smallest)}; ask for more than that, or lower the score and threshold shares"
         )
     if plan.training is None:
         return min(1.0, math.sqrt(allowed) / loss.weighted_mu * (1 - 1e-12))
@@ -240,7 +240,7 @@ def _ceiling(plan: Plan, outlier_epsilon: float) -> float:
     if low == 0:
         raise ConfigError(
             f"outlier epsilon {outlier_epsilon:g} is too close to what scoring costs every record, "
-            f"{at_most(smallest)}; ask for more, or lower the score and threshold shares"
+            f"{upper(smallest)}; ask for more, or lower the score and threshold shares"
         )
     return low
 
@@ -256,13 +256,13 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
     least = 2 * SMALLEST_DELTA if _model(settings).rounds() else 0.0
     if schema.measured is not None and max(schema.measured.failure, least / 2) > budget.delta / 2:
         raise ConfigError(
-            f"the measurement of the schema fails with probability {at_most(schema.measured.failure, 3)}, which "
-            f"leaves too little of δ = {at_most(budget.delta, 3)}; give a delta of at least "
-            f"{at_most(max(2 * schema.measured.failure, least), 3)}. Nothing was spent"
+            f"the measurement of the schema fails with probability {upper(schema.measured.failure, 3)}, which "
+            f"leaves too little of δ = {upper(budget.delta, 3)}; give a delta of at least "
+            f"{upper(max(2 * schema.measured.failure, least), 3)}. Nothing was spent"
         )
     if schema.person is not None and budget.delta < LEAST_DELTA:
         raise ConfigError(
-            f"δ is {at_most(budget.delta, 3)}; with several rows per person it must be at least {LEAST_DELTA:g}: "
+            f"δ is {upper(budget.delta, 3)}; with several rows per person it must be at least {LEAST_DELTA:g}: "
             "there is a chance, far below that, to take two persons for one. Nothing was spent"
         )
     if schema.rows_per_person > 1 and settings.public_rows is not None:
@@ -277,7 +277,7 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
     asked = settings.outlier_epsilon
     if asked is not None and asked > budget.epsilon * (1 + 1e-6):
         raise ConfigError(
-            f"outlier epsilon {asked:g} is above the whole budget's {at_most(budget.epsilon)}; outliers are "
+            f"outlier epsilon {asked:g} is above the whole budget's {upper(budget.epsilon)}; outliers are "
             "protected by asking for less"
         )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from repsynth.columns.adaptive_histogram import COARSE
 from repsynth.mechanism.meter import sigma_for
-from repsynth.privacy.shown import at_most
+from repsynth.privacy.formatting import upper
 from repsynth.schema import Category, Id, Numeric, Schema
 from repsynth.schema.formats import IdFormat
 
@@ -34,7 +34,7 @@ def plan_warnings(plan: "Plan", rows: float | None) -> tuple[str, ...]:
     """
     found = [] if rows is None else [*_of_size(plan, rows)]
     if plan.schema.measured is not None:
-        whole, delta = at_most(plan.whole_loss.epsilon(plan.delta)), at_most(plan.delta, 3)
+        whole, delta = upper(plan.whole_loss.epsilon(plan.delta)), upper(plan.delta, 3)
         found.append(f"the run and the measured schema together cost ε = {whole} at δ = {delta}")
     found += plan.model.cautions(plan.schema)
     if not plan.scorer.targets_outliers:

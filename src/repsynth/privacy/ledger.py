@@ -4,7 +4,7 @@ A dataset gets its limit once. A run *reserves* its whole cost before it opens t
 done. A reservation without a commit (a crash, a kill, a power cut) counts as spent. Entries are only added. Each
 has a hash over itself and its predecessor, so that edited and removed entries are detected. Costs are stored as
 events. They are composed exactly if the settings of the runs cannot matter, and by bounds otherwise, as a privacy
-filter does (see `bound`).
+filter does (see `adaptive_filter`).
 """
 
 import getpass
@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from repsynth.errors import LedgerError, has_controls, shown
-from repsynth.privacy.bound import Bound, bound_training, room_in
+from repsynth.privacy.adaptive_filter import Bound, bound_training, room_in
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
+from repsynth.privacy.formatting import lower, upper
 from repsynth.privacy.gaussian import compose, epsilon_of
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import COLLISION, neighbours_of, unit_of
 from repsynth.privacy.pld import SMALLEST_DELTA, is_training
-from repsynth.privacy.shown import at_least, at_most
+from repsynth.privacy.unit import COLLISION, neighbours_of, unit_of
 from repsynth.schema import Measured, Person, Schema
 
 VERSION = 4
@@ -159,15 +159,15 @@ class Balance:
         limit = self.limit
         if self.exceeded:
             return (
-                f"'{self.dataset}' has spent ε = {at_most(self.spent_epsilon)} of {at_most(limit.epsilon)} at "
-                f"δ = {at_most(limit.delta, 3)}, more than its limit; it takes no further run"
+                f"'{self.dataset}' has spent ε = {upper(self.spent_epsilon)} of {upper(limit.epsilon)} at "
+                f"δ = {upper(limit.delta, 3)}, more than its limit; it takes no further run"
             )
         beside_others = self.spendings or schema is not None
         if loss.failure and beside_others and self.spent_bound.failure + loss.failure > self.room.failure:
             return (
-                f"the failure probability of this run, {at_most(loss.failure, 3)}, does not fit into "
+                f"the failure probability of this run, {upper(loss.failure, 3)}, does not fit into "
                 f"the part that '{self.dataset}' reserves for failures, a hundredth of its δ = "
-                f"{at_most(limit.delta, 3)}; measure the schema with a smaller --delta"
+                f"{upper(limit.delta, 3)}; measure the schema with a smaller --delta"
             )
         what, cost = "this run costs", self.epsilon(loss)
         left = affordable = self.remaining
@@ -176,9 +176,9 @@ class Balance:
             affordable = self._beside(Bound.together([self.spent_bound, self.bound(schema)]))
         trained = ", and slightly less with training" if loss.trainings else ""
         return (
-            f"{what} ε = {at_most(cost)}, and '{self.dataset}' has ε = {at_least(self.epsilon(left))} left of "
-            f"{at_most(limit.epsilon)} (all at δ = {at_most(limit.delta, 3)}); the largest affordable is "
-            f"--epsilon {at_least(self.epsilon(affordable))} --delta {at_least(limit.delta, 6)}{trained}"
+            f"{what} ε = {upper(cost)}, and '{self.dataset}' has ε = {lower(self.epsilon(left))} left of "
+            f"{upper(limit.epsilon)} (all at δ = {upper(limit.delta, 3)}); the largest affordable is "
+            f"--epsilon {lower(self.epsilon(affordable))} --delta {lower(limit.delta, 6)}{trained}"
         )
 
     def epsilon_alone(self, spending: Spending) -> float:
@@ -306,7 +306,7 @@ class Ledger:
             balance = _balance(connection, name, self.path)
             if training is not None and balance.limit.delta < SMALLEST_DELTA:
                 raise LedgerError(
-                    f"{self.path}: the budget of '{name}' is kept at δ = {at_most(balance.limit.delta, 3)}; "
+                    f"{self.path}: the budget of '{name}' is kept at δ = {upper(balance.limit.delta, 3)}; "
                     f"training is accounted for down to {SMALLEST_DELTA:g}; use another model"
                 )
             if not balance.covers(loss, after_schema=schema is not None):

@@ -4,7 +4,7 @@ An unweighted measurement costs every record its full charge. A weighted Gaussia
 times its μ, and a weighted training has 1/w times the noise. This holds for all sets of releases in which the
 influence of the record is w or less. Without training, the loss is exactly Gaussian, in closed form. Trainings are
 composed numerically (see `pld`) if all settings were fixed in advance, and by a dominating Gaussian otherwise (see
-`bound`). A probability of `failure` is subtracted from δ.
+`adaptive_filter`). A probability of `failure` is subtracted from δ.
 """
 
 import dataclasses
@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike
 from repsynth.arrays import Floats
 from repsynth.errors import ConfigError
 from repsynth.privacy import pld
-from repsynth.privacy.bound import FAILURE_PART, Bound, bound_training
+from repsynth.privacy.adaptive_filter import FAILURE_PART, Bound, bound_training
 from repsynth.privacy.events import Charge, Event, SampledEvent, SelectionEvent
 from repsynth.privacy.gaussian import advantage, compose, delta_of, epsilon_of, mu_of, true_positive_rate
-from repsynth.privacy.neighbours import COLLISION
 from repsynth.privacy.pld import LEAST_NOISE, MOST_NOISE, SMALLEST_DELTA
+from repsynth.privacy.unit import COLLISION
 from repsynth.schema import Measured, Schema
 
 WEIGHT_STEPS = 128

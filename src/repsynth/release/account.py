@@ -15,10 +15,10 @@ from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Model
 from repsynth.planning.warnings import csv_warnings
 from repsynth.privacy.events import Event, ExponentialEvent, GaussianEvent, SampledEvent
+from repsynth.privacy.formatting import percent_upper, upper
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.neighbours import counted_rows, neighbours_of, row_meaning
 from repsynth.privacy.pld import SMALLEST_DELTA
-from repsynth.privacy.shown import at_most, percent_at_most
+from repsynth.privacy.unit import counted_rows, neighbours_of, row_meaning
 from repsynth.release.accuracy import expected_errors
 from repsynth.scoring.base import NAT
 from repsynth.scoring.pairwise import PAIRS, SELECTION
@@ -58,7 +58,7 @@ class NoisyFraction:
 
     def __str__(self) -> str:
         digits = 0 if self.standard_error >= 0.02 else 1
-        return f"{self.value:.{digits}%} ± {percent_at_most(max(self.standard_error, 0.001), digits)}"
+        return f"{self.value:.{digits}%} ± {percent_upper(max(self.standard_error, 0.001), digits)}"
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def release_data(release: "Release") -> dict[str, Any]:
         "neighbours": neighbours_of(release.schema),
         "row_represents": row_meaning(release.schema),
         "person": release.schema.person and asdict(release.schema.person),
-        "epsilon_by_delta": {at_most(delta, 6): epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
+        "epsilon_by_delta": {upper(delta, 6): epsilon for delta, epsilon in privacy.epsilon_by_delta().items()},
         "attack_advantage_at_most": privacy.advantage,
         "true_positive_rate_at_most": {f"{fpr:g}": tpr for fpr, tpr in privacy.true_positive_rates().items()},
         "schema_measured": _schema_measured(release),

@@ -17,7 +17,7 @@ from repsynth.data.records import Records
 from repsynth.data.values import values_at
 from repsynth.models.uncertainty import ModelErrors
 from repsynth.privacy.events import GaussianEvent
-from repsynth.privacy.neighbours import row_meaning
+from repsynth.privacy.unit import row_meaning
 from repsynth.schema import Datetime, Integer, Number, Numeric
 from repsynth.scoring.stage import COUNT
 

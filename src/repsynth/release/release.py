@@ -25,8 +25,8 @@ from repsynth.models.base import ModelRelease, Sampler
 from repsynth.planning.plan import Plan
 from repsynth.planning.warnings import plan_warnings, some
 from repsynth.privacy.events import Event
+from repsynth.privacy.formatting import upper
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.shown import at_most
 from repsynth.release.account import NoisyFraction, Privacy
 from repsynth.release.conditional import complete, read_given
 from repsynth.release.constraints import Drawn, Support, fit_support
@@ -72,7 +72,7 @@ class Release:
 
     def __repr__(self) -> str:
         stamp = "" if self.publishable else ", NOT PRIVATE"
-        return f"<Release: {len(self.schema.columns)} columns, ε = {at_most(self.privacy.epsilon)}{stamp}>"
+        return f"<Release: {len(self.schema.columns)} columns, ε = {upper(self.privacy.epsilon)}{stamp}>"
 
     @cached_property
     def sampler(self) -> Sampler:

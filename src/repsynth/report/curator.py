@@ -26,7 +26,7 @@ from repsynth.evaluation.fidelity import Grid
 from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.points import DECILES, Fill, Space, deciles_of, outlyingness, points_of_records
 from repsynth.evaluation.subgroups import LEAST, MOST_NEIGHBOURS, MOST_VALUES
-from repsynth.privacy.shown import at_most, percent_at_least, percent_at_most
+from repsynth.privacy.formatting import percent_lower, percent_upper, upper
 from repsynth.release.accuracy import value_name
 from repsynth.release.release import Release
 from repsynth.report.charts import BLUE, ORANGE, Chart, Line, Row, dots, heat, lines
@@ -98,9 +98,9 @@ def curator_facts(
     return CuratorFacts(
         stamp=STAMP,
         release_publishable=release.publishable,
-        epsilon=at_most(privacy.epsilon),
-        delta=at_most(privacy.delta, 3),
-        outliers=None if release.threshold is None else at_most(privacy.outlier_epsilon),
+        epsilon=upper(privacy.epsilon),
+        delta=upper(privacy.delta, 3),
+        outliers=None if release.threshold is None else upper(privacy.outlier_epsilon),
         rows=", ".join(f"{count:,} {name}" for name, count in evaluation.rows.items()),
         compared_with=evaluation.compared_with,
         warnings=evaluation.warnings,
@@ -155,7 +155,7 @@ def _differences(exposure: Exposure, release: Release, targets: int) -> list[str
         unit = "rows" if release.schema.person is None else "persons"
         notes.append(
             f"The attacks were made on another plan than this release's: {exposure.model}, ε = "
-            f"{at_most(exposure.epsilon)}, {exposure.rows:,} {unit}."
+            f"{upper(exposure.epsilon)}, {exposure.rows:,} {unit}."
         )
     if exposure.exceeded:
         notes.append("An attack proved MORE THAN IS CLAIMED: repsynth attack says which. Publish nothing.")
@@ -181,8 +181,8 @@ def _attacks(exposure: Exposure) -> Chart:
         intervals = [(line.advantage.low, line.advantage.high) for line in strongest]
         drawn.append(Line(name, points, colour, intervals, marked=True, dashed=method == UNIFORM))
         rows += [
-            (f"{line.decile}, {name}", line.attack, percent_at_most(line.advantage.value),
-             f"{percent_at_least(line.advantage.low)} to {percent_at_most(line.advantage.high)}", line.verdict)
+            (f"{line.decile}, {name}", line.attack, percent_upper(line.advantage.value),
+             f"{percent_lower(line.advantage.low)} to {percent_upper(line.advantage.high)}", line.verdict)
             for line in strongest
         ]  # fmt: skip
     return lines(
@@ -243,7 +243,7 @@ def _spread(losses: RecordLosses, release: Release) -> Chart:
     ]
     parts = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
     both = (_quantiles(values, parts) for values in (losses.realised, losses.guaranteed))
-    rows = [(f"{part:.0%}", at_most(a, 3), at_most(b, 3)) for part, a, b in zip(parts, *both, strict=True)]
+    rows = [(f"{part:.0%}", upper(a, 3), upper(b, 3)) for part, a, b in zip(parts, *both, strict=True)]
     below = float(np.mean(losses.guaranteed < release.privacy.epsilon))
     return lines(
         f"What the {who} lose",
@@ -279,14 +279,14 @@ def _by_decile(losses: RecordLosses, release: Release, inputs: Inputs) -> Chart:
     most = release.privacy.advantage
     unit = "record" if release.schema.person is None else "person"
     rows = [
-        (str(d + 1), percent_at_most(mean), f"{percent_at_most(low)} to {percent_at_most(high)}")
+        (str(d + 1), percent_upper(mean), f"{percent_upper(low)} to {percent_upper(high)}")
         for d, (mean, (low, high)) in enumerate(zip(means, intervals, strict=True))
     ]
     return lines(
         "The best attack, by decile of outlyingness",
         f"What the account leaves to the best attack on this release's measurements, with its weights held fixed: "
         f"{rows[0][1]} above guessing in the most ordinary tenth, {rows[-1][1]} in the most outlying one; on a "
-        f"{unit} of full weight {percent_at_most(most)}. Bars: from the 10 % to the 90 % quantile of a tenth.",
+        f"{unit} of full weight {percent_upper(most)}. Bars: from the 10 % to the 90 % quantile of a tenth.",
         ("decile", "mean advantage", "10 % to 90 % quantile"),
         rows,
         drawn=[
@@ -327,7 +327,7 @@ def _who_weighs_less(losses: RecordLosses, inputs: Inputs) -> Chart | None:
         ),
         ("subgroup", rows, "weigh less than 1", "mean weight"),
         [
-            (name, f"{count:,}", f"{part:.1%} ± {percent_at_most(error)}", f"{mean:.3f}")
+            (name, f"{count:,}", f"{part:.1%} ± {percent_upper(error)}", f"{mean:.3f}")
             for name, count, part, error, mean in found
         ],
         names=[name for name, *_ in shown],
@@ -356,8 +356,8 @@ def _costs(release: Release, inputs: Inputs) -> Chart:
         largest.append(float(epsilons.max()))
         lost.append(1 - float(weights.mean()))
         moved.append(float(np.mean([cells.moved(weights) for cells in tables])))
-        median = at_most(float(np.median(epsilons)), 3)
-        rows.append((f"weight {weight:g}", at_most(largest[-1], 3), median, f"{lost[-1]:.1%}", f"{moved[-1]:.2%}"))
+        median = upper(float(np.median(epsilons)), 3)
+        rows.append((f"weight {weight:g}", upper(largest[-1], 3), median, f"{lost[-1]:.1%}", f"{moved[-1]:.2%}"))
     now = 1 - float(np.mean(release.weights.of(scores) / FULL))
     return lines(
         "What a smaller loss of the outliers costs",

@@ -25,8 +25,8 @@ from repsynth.planning.plan import Plan, default_model, default_weights, make_ch
 from repsynth.planning.settings import Settings, settings_to_toml
 from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.budget import make_budget
+from repsynth.privacy.formatting import fixed_upper, lower, upper
 from repsynth.privacy.loss import Loss
-from repsynth.privacy.shown import at_least, at_most, fixed_at_most
 from repsynth.release.account import purpose
 from repsynth.release.accuracy import Z
 from repsynth.release.release import Release
@@ -217,7 +217,7 @@ class _Plans:
         losses = np.minimum(point["epsilons"], budget.epsilon)
         found = losses[np.minimum(np.searchsorted(at, weights - 1e-9), len(at) - 1)]
         found = np.where(weights == 0, floor, found)
-        parts = [at_most(float(Loss.of([charge]).epsilon(delta)), 3) for charge in plan.charges.values()]
+        parts = [upper(float(Loss.of([charge]).epsilon(delta)), 3) for charge in plan.charges.values()]
         return self._shown(plan, found, min(point["advantages"][-1] + before.failure, 1.0), parts)
 
     def _shown(self, plan: Plan, epsilons: Floats, advantage: float, parts: list[str]) -> dict[str, Any]:
@@ -226,9 +226,9 @@ class _Plans:
         count = sigma_for(persons, plan.charges[COUNT].mu) if COUNT in plan.charges else 0.0
         steps = [how_many_cells(rows, coarse) for rows in self.stops.rows]
         return {
-            "epsilon": at_most(plan.budget.epsilon),
-            "right": fixed_at_most(50 + 50 * advantage, 1),
-            "losses": [at_most(float(epsilon), 3) for epsilon in epsilons],
+            "epsilon": upper(plan.budget.epsilon),
+            "right": fixed_upper(50 + 50 * advantage, 1),
+            "losses": [upper(float(epsilon), 3) for epsilon in epsilons],
             "charges": [
                 [
                     self._text(f"{name}: {what}" if (what := purpose(name, plan.model)) else name),
@@ -275,7 +275,7 @@ def _start(schema: Schema, settings: Settings, release: Release | None) -> Start
     if asked.outlier_epsilon is not None or release.plan.max_lost_mass is not None:
         rule = Targeted(round(privacy.outlier_weight, 3))
     return Start(
-        float(at_least(release.plan.budget.epsilon)) if asked.epsilon is None else asked.epsilon,
+        float(lower(release.plan.budget.epsilon)) if asked.epsilon is None else asked.epsilon,
         privacy.delta,
         max(1, round(release.rows)),
         asked.outlier_fraction,

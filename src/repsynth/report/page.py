@@ -19,8 +19,8 @@ from repsynth.errors import ConfigError
 from repsynth.evaluation.export import STEPS
 from repsynth.planning.warnings import csv_warnings
 from repsynth.privacy.events import SampledEvent
-from repsynth.privacy.neighbours import counted_rows, neighbours_of, of_persons, row_meaning
-from repsynth.privacy.shown import at_most, fixed_at_most
+from repsynth.privacy.formatting import fixed_upper, upper
+from repsynth.privacy.unit import counted_rows, neighbours_of, of_persons, row_meaning
 from repsynth.release.account import mu_of_event
 from repsynth.release.accuracy import Z, expected_errors
 from repsynth.release.release import Release
@@ -171,22 +171,22 @@ class PublicFacts:
 
 def public_facts(release: Release, folder: Path) -> PublicFacts:
     privacy, expected = release.privacy, expected_errors(release)
-    mu = [] if privacy.mu is None else [Fact("in Gaussian differential privacy", f"μ = {at_most(privacy.mu)}")]
+    mu = [] if privacy.mu is None else [Fact("in Gaussian differential privacy", f"μ = {upper(privacy.mu)}")]
     return PublicFacts(
         publishable=release.publishable,
-        epsilon=at_most(privacy.epsilon),
-        delta=at_most(privacy.delta, 3),
+        epsilon=upper(privacy.epsilon),
+        delta=upper(privacy.delta, 3),
         neighbours=neighbours_of(release.schema),
         row=row_meaning(release.schema),
-        promise=Promise("anybody", at_most(privacy.epsilon), _right(float(privacy.advantage))),
+        promise=Promise("anybody", upper(privacy.epsilon), _right(float(privacy.advantage))),
         outliers=_outliers(release),
         at_deltas=(
-            *(Fact(f"δ = {at_most(d, 6)}", f"ε = {at_most(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
+            *(Fact(f"δ = {upper(d, 6)}", f"ε = {upper(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
             *mu,
         ),
         charts=_charts(release),
         errors=tuple(
-            Fact(shares.column, f"± {fixed_at_most(100 * Z * shares.standard_error, 2)}")
+            Fact(shares.column, f"± {fixed_upper(100 * Z * shares.standard_error, 2)}")
             for shares in expected.columns
         ),
         means=tuple(
@@ -211,7 +211,7 @@ def _outliers(release: Release) -> Promise | None:
     right = _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if privacy.borrowed else ""
     if release.schema.person is not None:
         who = f"persons all of whose rows are {who}"
-    return Promise(f"{who}, above the released threshold", at_most(privacy.outlier_epsilon, 3), right)
+    return Promise(f"{who}, above the released threshold", upper(privacy.outlier_epsilon, 3), right)
 
 
 def _plain(value: float) -> str:
@@ -221,7 +221,7 @@ def _plain(value: float) -> str:
 
 def _plain_at_most(value: float) -> str:
     """Three digits, rounded up."""
-    return fixed_at_most(value, _places(value, 3))
+    return fixed_upper(value, _places(value, 3))
 
 
 def _places(value: float, digits: int) -> int:
@@ -230,7 +230,7 @@ def _places(value: float, digits: int) -> int:
 
 def _right(advantage: float) -> str:
     """Return how many of 100 guesses are right, half of them about members, rounded up to a tenth."""
-    return fixed_at_most(50 + 50 * advantage, 1)
+    return fixed_upper(50 + 50 * advantage, 1)
 
 
 def _charts(release: Release) -> dict[str, Chart]:
@@ -249,7 +249,7 @@ def _budget(release: Release) -> Chart:
         from repsynth.privacy.loss import Loss
 
         values = [Loss.of((event,)).epsilon(delta) for event in events]
-        texts, axis = [f"ε {at_most(value, 3)}" for value in values], "ε at the release's δ, each alone"
+        texts, axis = [f"ε {upper(value, 3)}" for value in values], "ε at the release's δ, each alone"
     else:
         squares = np.array([(mu_of_event(event) or 0.0) ** 2 for event in events])
         values = (squares / squares.sum()).tolist()
@@ -264,12 +264,12 @@ def _by_weight(release: Release) -> Chart:
     privacy = release.privacy
     weights = np.linspace(0.0, 1.0, 41)
     epsilons = privacy.epsilon_at(weights)
-    rows = [(f"{w:.2f}", at_most(float(e), 3)) for w, e in zip(weights[::4], epsilons[::4], strict=True)]
+    rows = [(f"{w:.2f}", upper(float(e), 3)) for w, e in zip(weights[::4], epsilons[::4], strict=True)]
     weight = privacy.outlier_weight
     at = [(weight, "outliers")] if release.threshold is not None and weight < 1 else []
     words = (
         f"The loss rises with the weight, from ε = {rows[0][1]} at weight 0 to ε = {rows[-1][1]} at weight 1"
-        + (f"; outliers have at most weight {fixed_at_most(weight, 2)}." if at else ".")
+        + (f"; outliers have at most weight {fixed_upper(weight, 2)}." if at else ".")
     )
     return lines(
         "Who weighs less loses less",
@@ -290,9 +290,9 @@ def _by_score(release: Release) -> Chart:
     end = max(release.weights.start / NAT, threshold) + max(threshold - start, 4.0) * 0.8
     scores = np.linspace(start, end, 241)
     epsilons = privacy.epsilon_at(release.weights.of(np.floor(scores * NAT).astype(np.int64)) / FULL)
-    rows = [(fixed_at_most(s, 1), at_most(float(e), 3)) for s, e in zip(scores[::24], epsilons[::24], strict=True)]
-    bound = at_most(privacy.outlier_epsilon, 3)
-    begin = fixed_at_most(threshold, 1)
+    rows = [(fixed_upper(s, 1), upper(float(e), 3)) for s, e in zip(scores[::24], epsilons[::24], strict=True)]
+    bound = upper(privacy.outlier_epsilon, 3)
+    begin = fixed_upper(threshold, 1)
     words = f"The loss falls with the score; from the threshold of {begin} on it is at most ε = {bound}."
     return lines(
         "Who stands out more loses less",
@@ -308,8 +308,8 @@ def _by_score(release: Release) -> Chart:
 
 
 def _losses(release: Release) -> Chart:
-    found = release.privacy.by_epsilon(lambda epsilon: float(at_most(epsilon, 3)))
-    names = [f"ε at most {at_most(epsilon, 3)}" for epsilon in found]
+    found = release.privacy.by_epsilon(lambda epsilon: float(upper(epsilon, 3)))
+    names = [f"ε at most {upper(epsilon, 3)}" for epsilon in found]
     rows = [(name, str(fraction)) for name, fraction in zip(names, found.values(), strict=True)]
     several, counted = release.schema.person is not None, counted_rows(release.schema)
     words = (
@@ -367,4 +367,4 @@ def _origin(release: Release, folder: Path) -> list[Fact]:
 def _calculator(release: Release) -> dict[str, Any]:
     """Return the tables of the calculator, with each ε also as text, rounded up."""
     tables = calculator(release)
-    return tables | {"shown": {weight: at_most(epsilon, 3) for weight, epsilon in tables["epsilons"].items()}}
+    return tables | {"shown": {weight: upper(epsilon, 3) for weight, epsilon in tables["epsilons"].items()}}

@@ -8,55 +8,55 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 
-def at_most(value: float, digits: int = 4) -> str:
+def upper(value: float, digits: int = 4) -> str:
     """Return an upper bound to this number of significant digits.
 
-    >>> at_most(0.24011, 3), at_most(1.0), at_most(1e-9), at_most(0.99996)
+    >>> upper(0.24011, 3), upper(1.0), upper(1e-9), upper(0.99996)
     ('0.241', '1', '1e-09', '1')
     """
     return _significant(value, digits, ROUND_CEILING)
 
 
-def at_least(value: float, digits: int = 4) -> str:
+def lower(value: float, digits: int = 4) -> str:
     """Return a lower bound to this number of significant digits.
 
-    >>> at_least(0.24019, 3), at_least(1.0), at_least(0.0)
+    >>> lower(0.24019, 3), lower(1.0), lower(0.0)
     ('0.24', '1', '0')
     """
     return _significant(value, digits, ROUND_FLOOR)
 
 
-def fixed_at_most(value: float, places: int = 4) -> str:
+def fixed_upper(value: float, places: int = 4) -> str:
     """Return an upper bound to this number of decimal places.
 
-    >>> fixed_at_most(1234.00001, 3), fixed_at_most(0.5, 2)
+    >>> fixed_upper(1234.00001, 3), fixed_upper(0.5, 2)
     ('1,234.001', '0.50')
     """
     return _fixed(value, places, ROUND_CEILING)
 
 
-def fixed_at_least(value: float, places: int = 4) -> str:
+def fixed_lower(value: float, places: int = 4) -> str:
     """Return a lower bound to this number of decimal places.
 
-    >>> fixed_at_least(1234.56789, 2)
+    >>> fixed_lower(1234.56789, 2)
     '1,234.56'
     """
     return _fixed(value, places, ROUND_FLOOR)
 
 
-def percent_at_most(value: float, places: int = 1) -> str:
+def percent_upper(value: float, places: int = 1) -> str:
     """Return an upper bound on a fraction, in percent.
 
-    >>> percent_at_most(0.12301), percent_at_most(0.5)
+    >>> percent_upper(0.12301), percent_upper(0.5)
     ('12.4%', '50.0%')
     """
     return _percent(value, places, ROUND_CEILING)
 
 
-def percent_at_least(value: float, places: int = 1) -> str:
+def percent_lower(value: float, places: int = 1) -> str:
     """Return a lower bound on a fraction, in percent.
 
-    >>> percent_at_least(0.12399)
+    >>> percent_lower(0.12399)
     '12.3%'
     """
     return _percent(value, places, ROUND_FLOOR)

@@ -13,15 +13,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import repsynth
-from repsynth.privacy.gaussian import advantage, epsilon_of, true_positive_rate
-from repsynth.privacy.shown import (
-    at_least,
-    at_most,
-    fixed_at_least,
-    fixed_at_most,
-    percent_at_least,
-    percent_at_most,
+from repsynth.privacy.formatting import (
+    fixed_lower,
+    fixed_upper,
+    lower,
+    percent_lower,
+    percent_upper,
+    upper,
 )
+from repsynth.privacy.gaussian import advantage, epsilon_of, true_positive_rate
 
 POSITIVE = st.floats(1e-300, 1e300)
 PARTS = st.floats(0, 1)
@@ -39,17 +39,17 @@ def unit_of(text: str) -> Fraction:
 def test_significant_digits_err_on_the_safe_side(value: float, digits: int) -> None:
     exact = Decimal(repr(value))
     unit = Fraction(10) ** (exact.adjusted() - digits + 1)
-    above, below = Fraction(at_most(value, digits)), Fraction(at_least(value, digits))
+    above, below = Fraction(upper(value, digits)), Fraction(lower(value, digits))
     assert exact <= above < Fraction(exact) + unit
     assert Fraction(exact) - unit < below <= exact
-    for shown in (at_most(value, digits), at_least(value, digits)):
+    for shown in (upper(value, digits), lower(value, digits)):
         assert len(Decimal(shown).normalize().as_tuple().digits) <= digits
 
 
 @given(st.floats(0, 1e9), st.integers(0, 6))
 def test_decimal_places_err_on_the_safe_side(value: float, places: int) -> None:
     exact = Fraction(repr(value))
-    above, below = (show(value, places).replace(",", "") for show in (fixed_at_most, fixed_at_least))
+    above, below = (show(value, places).replace(",", "") for show in (fixed_upper, fixed_lower))
     assert exact <= Fraction(above) < exact + unit_of(above)
     assert exact - unit_of(below) < Fraction(below) <= exact
     assert unit_of(above) == unit_of(below) == Fraction(10) ** -places
@@ -58,18 +58,18 @@ def test_decimal_places_err_on_the_safe_side(value: float, places: int) -> None:
 @given(PARTS, st.integers(0, 4))
 def test_percents_err_on_the_safe_side(value: float, places: int) -> None:
     exact = Fraction(repr(value)) * 100
-    above, below = (show(value, places).removesuffix("%") for show in (percent_at_most, percent_at_least))
+    above, below = (show(value, places).removesuffix("%") for show in (percent_upper, percent_lower))
     assert exact <= Fraction(above) < exact + unit_of(above)
     assert exact - unit_of(below) < Fraction(below) <= exact
 
 
 @given(POSITIVE, st.integers(1, 8))
 def test_what_is_rounded_stays(value: float, digits: int) -> None:
-    assert at_most(float(at_most(value, digits)), digits) == at_most(value, digits)
+    assert upper(float(upper(value, digits)), digits) == upper(value, digits)
 
 
 def test_what_is_no_number_is_said() -> None:
-    assert (at_most(math.inf), at_least(0.0), fixed_at_most(math.inf), percent_at_most(math.nan)) == (
+    assert (upper(math.inf), lower(0.0), fixed_upper(math.inf), percent_upper(math.nan)) == (
         *("inf", "0"),
         *("inf", "nan"),
     )
@@ -106,7 +106,7 @@ def test_no_bound_becomes_text_in_another_way() -> None:
     """No f-string formats a bound by itself: that rounds to the nearest."""
     package, found = Path(repsynth.__file__).parent, []
     for path in sorted(package.rglob("*.py")):
-        if path.name == "shown.py":
+        if path.name == "formatting.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FormattedValue) and node.format_spec is not None:

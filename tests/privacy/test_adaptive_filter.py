@@ -12,9 +12,9 @@ from scipy.special import ndtr
 
 from repsynth.arrays import Floats
 from repsynth.errors import LedgerError
-from repsynth.privacy import bound as bound_module
+from repsynth.privacy import adaptive_filter as bound_module
 from repsynth.privacy import pld
-from repsynth.privacy.bound import FAILURE_PART, Bound, bound_training, room_in
+from repsynth.privacy.adaptive_filter import FAILURE_PART, Bound, bound_training, room_in
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.gaussian import delta_below, delta_of
