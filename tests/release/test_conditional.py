@@ -162,7 +162,7 @@ def test_completed_rows_obey_the_rules(model: str) -> None:
     ("table", "said"),
     [
         ({"height": [1]}, "a column 'height', which the release does not have"),
-        ({"person": [1]}, "'person', an id, which is made anew"),
+        ({"person": [1]}, "'person', an id, which gets new values"),
         ({"age": [30, 17]}, "row 2 of the given rows: its 'age' is outside of the schema's bounds, 18 to 99"),
         ({"age": ["30", "x1"]}, "row 2 of the given rows: its 'age' is not a value that can be read"),
         ({"region": ["north", "secret"]}, "row 2 of the given rows: its 'region' is not one of its values"),

@@ -434,7 +434,7 @@ def _refuse_other_units(connection: sqlite3.Connection, dataset: str, person: Pe
         unit = "single rows" if column is None else f"the persons of '{column}'"
         raise LedgerError(
             f"{path}: the earlier runs of '{dataset}' do not protect {unit}; a total over both would hold for "
-            "neither: use the same [person] column as they do, or give it a dataset of its own"
+            "neither: use the same [person] column as they do, or give it another dataset"
         )
 
 
@@ -467,8 +467,8 @@ def _balance(connection: sqlite3.Connection, dataset: str, path: Path) -> Balanc
             bound = _bound(entry["events"], loss, balance, path)
             measured = {event["name"] for event in entry["events"] if "name" in event}
             after_schema = _SCHEMA in measured and measured != {_SCHEMA}
-            told = (entry["who"], entry["what"], entry["when"])
-            spendings.append(Spending(run, *told, loss, bound, run in finished, after_schema))
+            who = (entry["who"], entry["what"], entry["when"])
+            spendings.append(Spending(run, *who, loss, bound, run in finished, after_schema))
             columns.add(entry.get("person"))
     if not columns:
         return balance

@@ -46,7 +46,7 @@ def read_given(table: Any, schema: Schema) -> Given:
         raise ConfigError("the given rows have two columns of one name; rename one of them")
     for name in source.names:
         if name in ids:
-            raise ConfigError(f"the given rows have '{name}', an id, which is made anew; leave the column out")
+            raise ConfigError(f"the given rows have '{name}', an id, which gets new values; leave the column out")
         if name not in learned:
             followed = any(column.name == name for column in schema.columns)
             why = "which follows from others by a rule" if followed else "which the release does not have"

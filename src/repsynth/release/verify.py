@@ -84,7 +84,9 @@ def borrow(source: Release | str | Path) -> PriorScores:
     if release.stage.borrowed is not None:
         raise ConfigError("the scores of that release came from another one; take them from there")
     if release.threshold is None:
-        raise ConfigError("that release has no threshold, since all its records weigh the same; take another one")
+        raise ConfigError(
+            "that release has no threshold, since all its records have the same weight; use another one"
+        )
     described = msgspec.to_builtins(describe(release, "")) | {"fit": {}}
     return _scores_of(release.stage, release.plan, release.events, hashlib.sha256(text).hexdigest(), described)
 

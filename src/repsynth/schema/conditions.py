@@ -194,7 +194,7 @@ class _Reader:
     def _compared(self, terms: tuple[tuple[int, str], ...], constant: float, how: str) -> Condition:
         kinds = {isinstance(self._columns[name], Datetime) for _, name in terms}
         if not terms:
-            raise self._wrong("a comparison must speak of a column")
+            raise self._wrong("a comparison must use a column")
         if any(isinstance(self._columns[name], Category | Boolean) for _, name in terms):
             raise self._wrong("values of a category cannot be added up, nor compared with numbers or each other")
         if len(kinds) > 1 or (True in kinds and sum(sign for sign, _ in terms) not in (0, 1)):
@@ -248,9 +248,9 @@ class _Reader:
     def _column(self, name: str) -> Discrete | Numeric:
         column: Column | None = self._columns.get(name)
         if column is None:
-            raise self._wrong(f"there is no column '{name}'; texts stand between quotation marks")
+            raise self._wrong(f"there is no column '{name}'; put texts between quotation marks")
         if isinstance(column, Id):
-            raise self._wrong(f"'{name}' is an id: it is made anew, so nothing can be said of it")
+            raise self._wrong(f"'{name}' is an id, which is not learned; use another column")
         return column
 
     def _list(self) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class DateFormat:
         if in_order != ["hour", "minute", "second"][: len(in_order)]:
             return "minutes need hours (%H) before them, and seconds need minutes (%M)"
         if re.search("[0-9]", _DIRECTIVE.sub("", self.text)):
-            return "digits between its parts cannot be told from those of the date"
+            return "digits between its parts look like digits of the date; remove them"
         return None
 
     @property

@@ -57,7 +57,7 @@ def from_sdv(raw: Any) -> dict[str, Described]:
     raw = raw if isinstance(raw, dict) else {}
     if isinstance(tables := raw.get("tables"), dict):
         if len(tables) != 1:
-            raise ConfigError(f"it describes {len(tables)} tables; save the metadata of one of them by itself")
+            raise ConfigError(f"it describes {len(tables)} tables; save the metadata of a single table")
         raw = next(iter(tables.values()))
     columns = raw.get("columns") if isinstance(raw, dict) else None
     if not isinstance(columns, dict) or not all(isinstance(each, dict) for each in columns.values()):
@@ -68,7 +68,7 @@ def from_sdv(raw: Any) -> dict[str, Described]:
     keys = {
         key for key in (raw.get("primary_key"), *(others if isinstance(others, list) else ())) if str(key) == key
     }
-    return {name: _described(told, name in keys) for name, told in columns.items()}
+    return {name: _described(given, name in keys) for name, given in columns.items()}
 
 
 def to_sdv(schema: Schema) -> dict[str, Any]:
@@ -82,17 +82,17 @@ def to_sdv(schema: Schema) -> dict[str, Any]:
     """
     keys = [column.name for column in schema.columns if isinstance(column, Id) and column.fake is None]
     key = {"primary_key": keys[0]} if keys else {}  # ids are unique in a synthetic table
-    columns = {column.name: _told(column) for column in schema.columns}
+    columns = {column.name: _metadata(column) for column in schema.columns}
     return {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", **key, "columns": columns}
 
 
-def _described(told: dict[str, Any], key: bool) -> Described:
-    sdtype, regex = told.get("sdtype"), told.get("regex_format")
+def _described(given: dict[str, Any], key: bool) -> Described:
+    sdtype, regex = given.get("sdtype"), given.get("regex_format")
     if not isinstance(sdtype, str):
         raise ConfigError("a column has no 'sdtype'; is this SDV's metadata of a table?")
     if sdtype in _KINDS and not key:
         return Described(_KINDS[sdtype])
-    if sdtype == "unknown" and not key and told.get("pii") is not True:
+    if sdtype == "unknown" and not key and given.get("pii") is not True:
         return Described(None)
     form = _format_of(regex) if isinstance(regex, str) else None
     return Described("id", form, sdtype if form is None and sdtype in FAKES else None)
@@ -126,7 +126,7 @@ def _regex_of(form: IdFormat) -> str:
     return "".join(part if times == 1 else f"{part}{{{times}}}" for part, times in runs)
 
 
-def _told(column: Column) -> dict[str, Any]:
+def _metadata(column: Column) -> dict[str, Any]:
     match column:
         case Category():
             return {"sdtype": "categorical"}
