@@ -100,7 +100,7 @@ def test_escapes_and_the_other_characters_stand_for_themselves() -> None:
     [
         ('format = ""', "from 1 to 64 characters"),
         ('format = "abc"', "all ids would be the same"),
-        (r"format = '##\'", "behind its last"),
+        (r"format = '##\'", "it ends in"),
         ('format = "#\\n"', "can be printed"),
         ("format = 5", "must be text"),
         ('fake = "nonsense"', "'fake' must be one of name, "),
