@@ -17,9 +17,9 @@ import atheris
 
 with atheris.instrument_imports(include=["repsynth", "tomllib", "msgspec"]):
     from repsynth import datasets, synthesize
-    from repsynth.data.sources import check_columns, open_source
-    from repsynth.engines.local import LocalEngine
+    from repsynth.engine.local import LocalEngine
     from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError
+    from repsynth.io.sources import check_columns, open_source
     from repsynth.planning.settings import Settings, read_settings, settings_to_toml
     from repsynth.privacy.ledger import Ledger
     from repsynth.release.release import Release

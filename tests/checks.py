@@ -17,17 +17,17 @@ import pyarrow as pa
 import pytest
 
 from repsynth.attacks import audit
-from repsynth.data.encode import encode_batch
-from repsynth.data.records import Records, join
-from repsynth.data.sources import open_source
 from repsynth.errors import ReleaseError
+from repsynth.io.encode import encode_batch
+from repsynth.io.records import Records, join
+from repsynth.io.sources import open_source
 from repsynth.mechanism.kernels import Choice, Rounds, Statistic
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Schema
 
 

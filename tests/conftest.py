@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, Phase, settings
 from threadpoolctl import threadpool_limits
 
 from repsynth import datasets
-from repsynth.data.sources import open_source
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning import plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 
 if TYPE_CHECKING:
@@ -50,14 +50,15 @@ WHOLE_RUNS = (
         "test_mutants",
         "test_hostile",
         "cli",
-        "pipeline",
+        "run",
+        "sampling",
         "release",
         "report",
         "evaluation",
         "attacks",
     ),
     *("docs", "studies", "models/test_network", "models/test_rounds", "models/test_marginal"),
-    *("models/test_label_tables", "curator/test_dossier", "curator/test_measure", "data/test_alone"),
+    *("models/test_label_tables", "curator/test_dossier", "curator/test_measure", "io/test_alone"),
     *("privacy/test_adaptive_filter", "scoring/test_pairwise"),
 )
 """Folders and files of tests that carry out whole runs: `make quick` leaves them out."""

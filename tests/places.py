@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from postgres import Server
 
-from repsynth.data.encode import encode_batch
-from repsynth.data.reading import ReadOptions
-from repsynth.data.records import join
-from repsynth.data.sources import Source, check_columns, open_source
 from repsynth.errors import ConfigError, DataError
+from repsynth.io.encode import encode_batch
+from repsynth.io.reading import ReadOptions
+from repsynth.io.records import join
+from repsynth.io.sources import Source, check_columns, open_source
 from repsynth.schema import Schema
 
 Codes = dict[str, list[int]]

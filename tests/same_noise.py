@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.pipeline import run as pipeline
+from repsynth.run import run as pipeline
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from repsynth.data.values import Notation
+from repsynth.io.values import Notation
 from repsynth.schema import Boolean, Category, Column, Datetime, Id, Integer, Number, Schema
 from repsynth.schema.formats import DateFormat
 

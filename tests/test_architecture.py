@@ -18,33 +18,21 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A module may import from its own folder and from those before it.
 FOLDERS = [
     *("errors", "arrays", "knobs", "threads"),
-    *("schema", "privacy", "storage", "data", "columns", "datasets", "engines", "mechanism", "scoring"),
-    *(
-        "models",
-        "planning",
-        "release",
-        "pipeline",
-        "curator",
-        "evaluation",
-        "attacks",
-        "report",
-        "api",
-    ),
-    "estimator",
-    "cli",
-    "__main__",
+    *("schema", "privacy", "storage", "io", "columns", "datasets", "engine", "mechanism", "scoring"),
+    *("models", "planning", "sampling", "release", "run", "curator", "evaluation", "attacks", "report"),
+    *("api", "estimator", "cli", "__main__"),
 ]
 # Each library, and the folders or modules that may import it.
 HEAVY = {
-    "pandas": {"data"},
-    "polars": {"data"},
-    "adbc_driver_manager": {"data.sql"},
-    "adbc_driver_postgresql": {"data.sql"},
-    "duckdb": {"data.sql"},
-    "pyreadstat": {"data.office"},
-    "python_calamine": {"data.office"},
-    "faker": {"data"},
-    "sqlite3": {"data.sql", "privacy"},
+    "pandas": {"io"},
+    "polars": {"io"},
+    "adbc_driver_manager": {"io.sql"},
+    "adbc_driver_postgresql": {"io.sql"},
+    "duckdb": {"io.sql"},
+    "pyreadstat": {"io.office"},
+    "python_calamine": {"io.office"},
+    "faker": {"io"},
+    "sqlite3": {"io.sql", "privacy"},
     "sklearn": {"datasets", "evaluation", "api", "estimator"},
     "matplotlib": set(),
     "threadpoolctl": {"models", "attacks", "evaluation"},
@@ -56,9 +44,9 @@ HEAVY = {
     "torch": set(),
     "dp_accounting": {"privacy"},
     "dask": set(),
-    "distributed": {"engines.dask"},
-    "cloudpickle": {"engines.dask"},
-    "pyspark": {"engines.spark", "data.arrow"},
+    "distributed": {"engine.dask"},
+    "cloudpickle": {"engine.dask"},
+    "pyspark": {"engine.spark", "io.arrow"},
     "cyclopts": {"cli"},
     "rich": {"cli"},
 }
@@ -117,15 +105,15 @@ def test_each_heavy_library_has_its_place(library: str) -> None:
 
 def test_no_noise_and_no_entropy_on_a_worker() -> None:
     """What a worker runs knows neither the mechanism nor where random bytes come from; keys are brought to it."""
-    reached, waiting = set(), ["engines.tasks", "engines.persons"]
+    reached, waiting = set(), ["engine.tasks", "engine.persons"]
     while waiting:
         name = waiting.pop()
         reached.add(name)
         path = next(path for path in MODULES if name_of(path) == name)
         known = {each.removeprefix("repsynth.") for each in imports(path) if each.startswith("repsynth.")}
         waiting += sorted(known & {name_of(path) for path in MODULES} - reached)
-    assert {"engines.column_store", "data.encode"} <= reached
-    assert "engines.local" not in reached  # samples who takes part in a training
+    assert {"engine.column_store", "io.encode"} <= reached
+    assert "engine.local" not in reached  # samples who takes part in a training
     assert "mechanism" not in {folder_of(name) for name in reached}
     used = set().union(*(names_used(path) for path in MODULES if name_of(path) in reached))
     assert not used & {"os.urandom", "secrets.token_bytes", "np.random.default_rng", "random.SystemRandom"}
@@ -152,21 +140,21 @@ def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
     assert callers("add_gaussian") == {"mechanism.meter"}
     assert callers("choose_exponential") == {"mechanism.meter"}
     assert callers("select_counts") == {"mechanism.meter"}
-    assert callers("sample_rows") == {"engines.local"}
+    assert callers("sample_rows") == {"engine.local"}
 
 
 def test_entropy_comes_from_the_operating_system() -> None:
     users = {name_of(path) for path in MODULES if "os.urandom" in names_used(path)}
     assert users == {
-        *("mechanism.noise", "mechanism.meter", "pipeline.run", "curator.private_schema"),
-        *("engines.local", "engines.clusters"),  # the key of the fingerprints
+        *("mechanism.noise", "mechanism.meter", "run.run", "curator.private_schema"),
+        *("engine.local", "engine.clusters"),  # the key of the fingerprints
     }
-    assert callers("seeded_entropy") == {"pipeline.run", "attacks.traced_run"}
+    assert callers("seeded_entropy") == {"run.run", "attacks.traced_run"}
 
 
 def test_randomness_that_is_not_noise_is_an_explicit_generator_in_post_processing() -> None:
     assert callers("random.default_rng") == {
-        *("release.release", "release.constraints", "scoring.threshold", "datasets"),
+        *("release.release", "sampling.constraints", "scoring.threshold", "datasets"),
         *("attacks.targets", "attacks.audit", "attacks.traced_run"),
         *("models.marginal.weight_correction", "models.marginal.pool"),
         "models.network",
@@ -182,12 +170,12 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     the cells, the check at what becomes of them. Who looks up their own bound types their values in, and who has
     rows completed brings them."""
     readers = {
-        "data.encode",
-        "engines.local",
-        *("engines.tasks", "engines.persons"),
+        "io.encode",
+        "engine.local",
+        *("engine.tasks", "engine.persons"),
         "curator.check",
         "report.own_bound",
-        "release.conditional",
+        "sampling.conditional",
     }
     assert callers("EncodedTable", "encode_batch") == readers | {"report.own_bound"}
     assert callers("engine.sum", "held.sampled", "engine.held") == {"mechanism.meter"}
@@ -198,7 +186,7 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
     looking = {"curator.dossier", "attacks.audit", "evaluation.points"}
     assert callers("per_record") == looking
     assert callers("LocalEngine.open") == looking | {"attacks.targets"}  # what was read, with and without a person
-    assert callers("open_engine", "engine_for") == {"pipeline.run"}
+    assert callers("open_engine", "engine_for") == {"run.run"}
     assert callers("RawTable") == {"curator.private_schema"}
     assert callers("engine.count") == {"mechanism.meter"}
     # A private schema sees the table through the meter alone.
@@ -224,7 +212,7 @@ def test_starting_loads_nothing_heavy() -> None:
     assert not loaded & {*HEAVY, "scipy", "pyarrow"} - {"cyclopts"}
 
 
-MESSAGES = ("data", "engines", "mechanism")
+MESSAGES = ("io", "engine", "mechanism")
 """Folders whose code holds cells in its hands."""
 
 
@@ -251,7 +239,7 @@ def test_no_message_prints_a_cell() -> None:
                 used = {part.id for part in ast.walk(node.exc) if isinstance(part, ast.Name)}
                 assert not used & private, f"{name_of(path)}: {ast.unparse(node)}"
     assert set(raised) == set(MESSAGES), "a folder is missing, or has no message"
-    assert raised["data"] >= 40
+    assert raised["io"] >= 40
 
 
 def test_every_public_name_is_there_and_documented() -> None:

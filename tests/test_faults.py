@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from mutation import Change, Server, is_inside, path_of, replaced
 
-FRESH = {"data/test_alone.py"}
+FRESH = {"io/test_alone.py"}
 """Files that start threads of polars as they are collected, which a forked process does not have."""
 
 
@@ -45,18 +45,18 @@ GAUSSIAN = "privacy/test_gaussian.py::"
 LOSS = "privacy/test_loss.py::"
 BOUND = "privacy/test_adaptive_filter.py::"
 NETWORK = "models/test_network.py::"
-PLACES = "data/test_places.py::"
-DATABASES = "data/test_databases.py::"
+PLACES = "io/test_places.py::"
+DATABASES = "io/test_databases.py::"
 SELECTION = "curator/test_selection.py::"
 MEASURE = "curator/test_measure.py::"
-CLUSTERS = "engines/test_clusters.py::"
+CLUSTERS = "engine/test_clusters.py::"
 SAME_BITS = CLUSTERS + "test_the_release_is_the_same_bit_for_bit"
 REFUSED = CLUSTERS + "test_a_sum_is_refused_unless_it_is_one_of_all_parts"
 IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
-OF_PERSONS = "engines/test_cluster_persons.py::"
-PERSONS = "data/test_persons.py::"
-ALONE = "data/test_alone.py::"
-RUNS = "pipeline/test_person_runs.py::"
+OF_PERSONS = "engine/test_cluster_persons.py::"
+PERSONS = "io/test_persons.py::"
+ALONE = "io/test_alone.py::"
+RUNS = "run/test_person_runs.py::"
 BY_LABEL = "scoring/test_threshold_by_label.py::"
 ATTACKED = "attacks/test_person_attacks.py::"
 PERSON_BOUNDS = "curator/test_guarantee_of_persons.py::"
@@ -267,28 +267,28 @@ FAULTS = [
     # Several rows per person.
     Fault(
         "the factor is forgotten",
-        "data.records:factors_of",
+        "io.records:factors_of",
         "np.where(rows > most, UNITS * most // np.maximum(rows, 1), UNITS)",
         "np.full(len(rows), UNITS)",
         REPLAY,
     ),
     Fault(
         "the factor is rounded up",
-        "data.records:factors_of",
+        "io.records:factors_of",
         "UNITS * most // np.maximum(rows, 1)",
         "-(-UNITS * most // np.maximum(rows, 1))",
         PERSONS + "test_all_rows_of_a_person_count_as_no_more_than_allowed",
     ),
     Fault(
         "each row has a fingerprint of its own",
-        "data.persons:Fingerprints._some",
+        "io.persons:Fingerprints._some",
         "lengths.astype(np.uint64)",
         "np.arange(len(lengths), dtype=np.uint64)",
         PERSONS + "test_rows_are_counted_by_the_text_of_the_id",
     ),
     Fault(
         "the length of an id has no say",
-        "data.persons:Fingerprints._some",
+        "io.persons:Fingerprints._some",
         "key[1][:, None]",
         "0 * key[1][:, None]",
         PERSONS + "test_two_ids_share_a_number_as_often_as_is_claimed",
@@ -323,70 +323,70 @@ FAULTS = [
     ),
     Fault(
         "a seed of a single random byte for all noise",
-        "pipeline.run:run",
+        "run.run:run",
         "os.urandom if noise_seed is None else seeded_entropy(noise_seed)",
         "seeded_entropy(os.urandom(1)[0] if noise_seed is None else noise_seed)",
-        "pipeline/test_pipeline.py::test_all_noise_is_the_operating_systems_own_unless_a_seed_is_asked_for",
+        "run/test_pipeline.py::test_all_noise_is_the_operating_systems_own_unless_a_seed_is_asked_for",
     ),
     Fault(
         "the key is known",
-        "engines.local:Persons.counted",
+        "engine.local:Persons.counted",
         "os.urandom",
         "bytes",
         PERSONS + "test_keys_are_fresh",
     ),
     Fault(
         "how many rows count is taken from the data",
-        "engines.local:PersonTable.encode",
+        "engine.local:PersonTable.encode",
         "self.person.rows",
         "int(self.persons.rows_of(found).max())",
         REPLAY,
     ),
     Fault(
         "what was counted is not compared with what was read",
-        "engines.local:Persons.check",
+        "engine.local:Persons.check",
         "bool(np.any(self._left))",
         "False",
         PERSONS + "test_a_table_that_changed_since_it_was_counted_is_refused",
     ),
     Fault(
         "all rows without an id are one person's",
-        "engines.local:Persons.rows_of",
+        "engine.local:Persons.rows_of",
         "1",
         "np.sum(found < 0)",
         PERSONS + "test_rows_are_counted_by_the_text_of_the_id",
     ),
     Fault(
         "chunks forget what their rows count",
-        "engines.column_store:Codes.sum.total",
+        "engine.column_store:Codes.sum.total",
         "chunk.factor",
         "4096",
         REPLAY,
     ),
     Fault(
         "rows take part one by one",
-        "engines.local:PersonHeld.sampled",
+        "engine.local:PersonHeld.sampled",
         "takes_part[self.persons]",
         "takes_part[np.arange(len(self.persons)) % self.count]",
         RUNS + "test_persons_take_part_with_all_their_rows_or_none",
     ),
     Fault(
         "rows of nobody share a place",
-        "engines.local:Persons.places_of",
+        "engine.local:Persons.places_of",
         "ALONE + start",
         "ALONE",
         PERSONS + "test_a_place_is_that_of_the_first_row_in_the_table",
     ),
     Fault(
         "rows of nobody share a place with somebody",
-        "engines.local:Persons.places_of",
+        "engine.local:Persons.places_of",
         "ALONE + start",
         "start",
         PERSONS + "test_a_place_is_that_of_the_first_row_in_the_table",
     ),
     Fault(
         "a training forgets what rows count",
-        "engines.local:PersonHeld.sum",
+        "engine.local:PersonHeld.sum",
         "int(factor)",
         "UNITS",
         RUNS + "test_an_audit_of_a_training_samples_persons",
@@ -401,91 +401,91 @@ FAULTS = [
     # Persons on clusters.
     Fault(
         "each part counts its own persons only",
-        "engines.persons:SplitRows.__call__",
+        "engine.persons:SplitRows.__call__",
         "(rows.prints.first >> np.uint64(32)) * places >> np.uint64(32)",
         "rows.prints.first * np.uint64(0) + np.uint64(number % self.places)",
         OF_PERSONS + "test_the_release_is_that_of_one_process",
     ),
     Fault(
         "a row without an id goes where its number says",
-        "engines.persons:SplitRows.__call__",
+        "engine.persons:SplitRows.__call__",
         "number % self.places",
         "np.flatnonzero(rows.states) % self.places",
         OF_PERSONS + "test_rows_of_a_person_meet_in_one_place_and_the_others_stay_with_their_part",
     ),
     Fault(
         "a key for each worker",
-        "engines.persons:EncodePersons.of",
+        "engine.persons:EncodePersons.of",
         "Expanded(self.seed)",
         "__import__('os').urandom",
         OF_PERSONS + "test_all_rows_of_a_person_count_as_so_many_at_most",
     ),
     Fault(
         "all runs on clusters have one key",
-        "engines.clusters:ClusterEngine.on",
+        "engine.clusters:ClusterEngine.on",
         "os.urandom(SEED_BYTES)",
         "bytes(range(SEED_BYTES))",
         OF_PERSONS + "test_all_parts_have_one_key_and_each_run_its_own",
     ),
     Fault(
         "a key that depends on which ids come first",
-        "data.persons:Expanded.__call__",
+        "io.persons:Expanded.__call__",
         "self._stream.digest(self._given)[self._given - count:]",
         "self._stream.digest(count)",
         PERSONS + "test_a_seed_gives_the_same_key_however_long_the_ids_are",
     ),
     Fault(
         "workers forget the factor",
-        "engines.persons:_by_factor",
+        "engine.persons:_by_factor",
         "int(factor)",
         "UNITS",
         OF_PERSONS + "test_all_rows_of_a_person_count_as_so_many_at_most",
     ),
     Fault(
         "workers count ids that were not read in full",
-        "engines.persons:PersonRows.factors",
+        "engine.persons:PersonRows.factors",
         "np.where(self.states == UNREAD, 0, UNITS)",
         "np.full(len(self.states), UNITS)",
         OF_PERSONS + "test_all_rows_of_a_person_count_as_so_many_at_most",
     ),
     Fault(
         "a place counts a part twice",
-        "engines.persons:Settle.__call__",
+        "engine.persons:Settle.__call__",
         "[message.part for message in ordered] != list(range(self.parts))",
         "{message.part for message in ordered} != set(range(self.parts))",
         OF_PERSONS + "test_a_place_counts_each_part_once",
     ),
     Fault(
         "a place loses the rows of a part",
-        "engines.persons:Settle.__call__",
+        "engine.persons:Settle.__call__",
         "[message.rows for message in ordered]",
         "[message.rows for message in ordered[1:]]",
         OF_PERSONS + "test_the_release_is_that_of_one_process",
     ),
     Fault(
         "persons of a part that changed leave no trace",
-        "engines.persons:SplitRows.__call__",
+        "engine.persons:SplitRows.__call__",
         "(persons.prints.first, persons.prints.second, persons.rows, without_id)",
         "(without_id,)",
         OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
     ),
     Fault(
         "a part that changed is taken for the one from before",
-        "engines.persons:Settle.__call__",
+        "engine.persons:Settle.__call__",
         "(message.digest for message in ordered)",
         "(b'' for message in ordered)",
         OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
     ),
     Fault(
         "a part may have seen another version of the table",
-        "engines.persons:OfVersion.__call__",
+        "engine.persons:OfVersion.__call__",
         "records.version != self.version",
         "False",
         OF_PERSONS + "test_a_part_of_another_version_is_refused_at_any_later_time",
     ),
     Fault(
         "a task shows its key",
-        "engines.persons:EncodePersons",
+        "engine.persons:EncodePersons",
         "seed: bytes = field(repr=False)",
         "seed: bytes",
         OF_PERSONS + "test_nobody_is_shown_the_key_or_a_fingerprint",
@@ -534,7 +534,7 @@ FAULTS = [
     ),
     Fault(
         "only the first 64 bytes of an id are hashed",
-        "data.persons:Fingerprints._some",
+        "io.persons:Fingerprints._some",
         "-(-int(lengths.max()) // _LIMB)",
         "min(-(-int(lengths.max()) // _LIMB), 16)",
         PERSONS + "test_ids_that_differ_only_far_behind_are_two_persons",
@@ -908,92 +908,92 @@ FAULTS = [
     ),
     Fault(
         "all rounds have one sample",
-        "engines.local:Held.sampled",
+        "engine.local:Held.sampled",
         "entropy",
         "bytes",
-        "engines/test_local.py::test_records_and_persons_are_drawn_afresh_in_each_round",
+        "engine/test_local.py::test_records_and_persons_are_drawn_afresh_in_each_round",
     ),
     Fault(
         "all rounds have one sample of persons",
-        "engines.local:PersonHeld.sampled",
+        "engine.local:PersonHeld.sampled",
         "entropy",
         "bytes",
-        "engines/test_local.py::test_records_and_persons_are_drawn_afresh_in_each_round",
+        "engine/test_local.py::test_records_and_persons_are_drawn_afresh_in_each_round",
     ),
     Fault(
         "a training on a cluster is paid for",
-        "pipeline.run:_check",
+        "run.run:_check",
         "plan.training is not None and name != 'local'",
         "False",
         CLUSTERS + "test_a_training_on_a_cluster_is_refused_before_anything_is_spent",
     ),
     Fault(
         "one random number too many takes part",
-        "engines.local:sample_rows",
+        "engine.local:sample_rows",
         "drawn < round(rate * RATE_UNIT)",
         "drawn <= round(rate * RATE_UNIT)",
-        "engines/test_local.py::test_exactly_so_many_of_all_random_numbers_take_part",
+        "engine/test_local.py::test_exactly_so_many_of_all_random_numbers_take_part",
     ),
     # Clusters.
     Fault(
         "a part of the table counts twice",
-        "engines.clusters:_pieces",
+        "engine.clusters:_pieces",
         "pieces",
         "[*pieces, pieces[0]]",
         SAME_BITS,
     ),
     Fault(
         "a task that is run again adds again",
-        "engines.tasks:added",
+        "engine.tasks:added",
         "parts[1:]",
         "parts",
         SAME_BITS,
     ),
     Fault(
         "noise is drawn by a worker",
-        "engines.tasks:counted_once",
+        "engine.tasks:counted_once",
         "total",
         "total + np.random.default_rng().integers(0, 2, total.shape)",
         SAME_BITS,
     ),
     Fault(
         "parts that were added are not counted",
-        "engines.clusters:sum_of",
+        "engine.clusters:sum_of",
         "found[-1] != len(parts) or (like is not None and found.size != like.size + 1)",
         "like is not None and found.size != like.size + 1",
         REFUSED,
     ),
     Fault(
         "more than a sum comes back",
-        "engines.clusters:sum_of",
+        "engine.clusters:sum_of",
         "found.size != like.size + 1",
         "False",
         REFUSED,
     ),
     Fault(
         "records come back",
-        "engines.clusters:sum_of",
+        "engine.clusters:sum_of",
         "not isinstance(found, np.ndarray) or found.dtype != np.int64 or found.ndim != 1",
         "isinstance(found, np.ndarray) and found.dtype != np.int64 or found.ndim != 1",
         REFUSED,
     ),
     Fault(
         "a worker passes the message of another library on",
-        "engines.tasks:carried_out",
+        "engine.tasks:carried_out",
         "f'a worker failed ({type(error).__name__}); its message may quote data and was dropped'",
         "str(error)",
         CLUSTERS + "test_what_a_worker_raises_comes_back_as_one_line_without_data",
     ),
     Fault(
         "a quote anywhere opens a cell",
-        "data.csv:first_rows",
+        "io.csv:first_rows",
         "odd",
         "False",
         IN_PARTS,
     ),
     Fault(
         "rows are taken for the header",
-        "data.csv:stretches",
+        "io.csv:stretches",
         "b'\\r'",
         "b'\\r\\r'",
         IN_PARTS,
@@ -1087,98 +1087,98 @@ FAULTS = [
     # Where tables come from.
     Fault(
         "names of folders read as numbers",
-        "data.sources:_cells",
+        "io.sources:_cells",
         "unquote(value)",
         "unquote(value).lstrip('0')",
         PLACES + "test_folders_that_are_named_like_numbers_but_for_one_read_alike",
     ),
     Fault(
         "the last of several files left out",
-        "data.sources:join_sources.read",
+        "io.sources:join_sources.read",
         "sources",
         "sources[:-1]",
         PLACES + "test_columns_in_the_names_of_folders_are_columns",
     ),
     Fault(
         "names of folders in messages",
-        "data.sources:without_cells",
+        "io.sources:without_cells",
         "_CELL.sub('\\\\1=.../', file.relative_to(root).as_posix())",
         "file.relative_to(root).as_posix()",
         PLACES + "test_the_names_of_folders_are_cells_and_not_shown",
     ),
     Fault(
         "the first row of a file without a header shown",
-        "data.sources:_check_same",
+        "io.sources:_check_same",
         "_NO_HEADER",
         "()",
         PLACES + "test_a_second_file_without_a_header_line_shows_no_cell",
     ),
     Fault(
         "cells of several kinds all become texts",
-        "data.sql:_array",
+        "io.sql:_array",
         "read_cells(cells)",
         "pa.array([None if c is None else str(c) for c in cells])",
         PLACES + "test_cells_of_sqlite_each_have_their_own_type",
     ),
     Fault(
         "codes with leading zeros may be stored as numbers",
-        "data.source:reads_as_text",
+        "io.source:reads_as_text",
         "numbers_of(column.values) is not None",
         "True",
         ALONE + "test_codes_with_leading_zeros_are_refused_as_numbers",
     ),
     Fault(
         "text of a number is read in a notation that its storage has not",
-        "data.source:reads_as_text",
+        "io.source:reads_as_text",
         "plain and numbers_of(column.special) is not None",
         "numbers_of(column.special) is not None",
         ALONE + "test_no_odd_record_changes_how_a_reader_s_cells_are_read[from_pandas]",
     ),
     Fault(
         "a text of a number is another value than the number",
-        "data.encode:_category",
+        "io.encode:_category",
         "found if numbers is None else _or_number(array, found, numbers)",
         "found",
         ALONE + "test_no_odd_record_changes_how_a_reader_s_cells_are_read[from_polars]",
     ),
     Fault(
         "only the type of the last object counts",
-        "data.source:_kinds",
+        "io.source:_kinds",
         "found |= kinds_of_cells(cells)",
         "found = kinds_of_cells(cells.slice(len(cells) - 1))",
         ALONE + "test_a_table_of_several_chunks_in_which_one_record_is_a_word",
     ),
     Fault(
         "ids that may have lost digits",
-        "data.source:_check_ids",
+        "io.source:_check_ids",
         "types.is_floating(kind) and source_kind != 'statistics'",
         "False",
         PERSONS + "test_real_numbers_are_refused_as_ids",
     ),
     Fault(
         "a file may change while it is read",
-        "data.source:unchanged.check",
+        "io.source:unchanged.check",
         "state_of(path)[:len(before)] != before",
         "False",
         PLACES + "test_nor_may_a_file_change_while_it_is_read",
     ),
     Fault(
         "encodings in which a cell changes others",
-        "data.reading:_check_encoding",
+        "io.reading:_check_encoding",
         "not known or _STATEFUL.fullmatch(found)",
         "not known",
         PLACES + "test_ways_of_writing_that_there_are_not",
     ),
     Fault(
         "an address is shown with its password",
-        "data.sql:parse_address",
+        "io.sql:parse_address",
         "shown(text)",
         "text",
         DATABASES + "test_an_address_is_shown_without_its_password",
     ),
     Fault(
         "a reader's own message is passed on",
-        "data.source:quietly.reading",
+        "io.source:quietly.reading",
         "try:\n    yield from read(columns)\n"
         "except errors:\n    raise DataError(f'{message}; {remedy}') from None",
         "try:\n    yield from read(columns)\n"
@@ -1187,7 +1187,7 @@ FAULTS = [
     ),
     Fault(
         "DuckDB reads other files, and guesses types",
-        "data.sql:open_duckdb.connect",
+        "io.sql:open_duckdb.connect",
         "{'enable_external_access': 'false', 'autoinstall_known_extensions': 'false'}",
         "{'enable_external_access': 'true', 'autoinstall_known_extensions': 'false'}",
         DATABASES + "test_a_query_of_duckdb_reaches_no_other_file",
@@ -1195,31 +1195,31 @@ FAULTS = [
     # What is drawn.
     Fault(
         "two rows have the same id",
-        "data.ids:shuffled",
+        "io.ids:shuffled",
         "numbers",
         "numbers // np.uint64(2)",
-        "data/test_ids.py::test_ids_have_their_form_and_are_all_different",
+        "io/test_ids.py::test_ids_have_their_form_and_are_all_different",
     ),
     Fault(
         "the label of a completed row does not follow what is given",
         "models.marginal.tree:_messages",
         "at_label * message",
         "at_label * (message > 0)",
-        "release/test_conditional.py::test_a_label_follows_what_is_given",
+        "sampling/test_conditional.py::test_a_label_follows_what_is_given",
     ),
     Fault(
         "a message quotes a cell of the given rows",
-        "release.conditional:_check",
+        "sampling.conditional:_check",
         "f\"row {row:,} of the given rows: its '{column.name}' {why}\"",
         "f\"row {row:,} of the given rows: its '{column.name}' {why} ({array[int(np.argmax(wrong))]})\"",
-        "release/test_conditional.py::test_what_cannot_be_given_is_refused_by_row_and_column",
+        "sampling/test_conditional.py::test_what_cannot_be_given_is_refused_by_row_and_column",
     ),
     Fault(
         "rules take records away, and no raking makes up for it",
-        "release.constraints:_rake",
+        "sampling.constraints:_rake",
         "table.factors[:] *= ratio",
         "pass",
-        "release/test_rules.py::test_margins_that_no_rule_contradicts_are_kept",
+        "sampling/test_constraints.py::test_margins_that_no_rule_contradicts_are_kept",
     ),
     Fault(
         "a clip is larger than the sensitivity says",

@@ -22,12 +22,12 @@ from strategies import schemas, tables
 import repsynth
 from repsynth import Release, datasets, draft_schema, synthesize
 from repsynth.cli import main
-from repsynth.data import office
-from repsynth.data.source import File
-from repsynth.data.sources import check_columns, open_source
-from repsynth.data.write import write_table
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, ReleaseError, SchemaError, has_controls
+from repsynth.io import office
+from repsynth.io.source import File
+from repsynth.io.sources import check_columns, open_source
+from repsynth.io.write import write_table
 from repsynth.models.registry import MODELS
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings, read_settings

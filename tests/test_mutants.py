@@ -30,24 +30,24 @@ from scipy.stats import chisquare
 
 from repsynth.attacks.audit import audit
 from repsynth.columns.adaptive_histogram import ColumnHistograms
-from repsynth.data import encode
-from repsynth.data.records import MISSING, Records, join, no_records
-from repsynth.data.sources import open_source
-from repsynth.engines import local
-from repsynth.engines.local import LocalEngine
+from repsynth.engine import local
+from repsynth.engine.local import LocalEngine
+from repsynth.io import encode
+from repsynth.io.records import MISSING, Records, join, no_records
+from repsynth.io.sources import open_source
 from repsynth.mechanism import meter, noise
 from repsynth.mechanism.meter import Meter
 from repsynth.models.dp_sgd import Gradients
 from repsynth.models.network import Network
 from repsynth.models.registry import MODELS
 from repsynth.models.statistics import LabelSums, TableChoice, Tables
-from repsynth.pipeline import run as running
-from repsynth.pipeline.payment import Payer
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import events
 from repsynth.privacy.events import MU_PER_ETA, SampledEvent
 from repsynth.privacy.ledger import Ledger
+from repsynth.run import run as running
+from repsynth.run.payment import Payer
 from repsynth.schema import Integer, parse_schema
 from repsynth.scoring import stage
 from repsynth.scoring.pairwise import PairChoice, PairTables

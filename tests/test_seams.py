@@ -20,23 +20,23 @@ from conftest import ALL_TYPES, make_people
 from msgspec import Meta
 
 import repsynth
-import repsynth.engines as engine_names
+import repsynth.engine as engine_names
 from repsynth.arrays import Floats, Ints
 from repsynth.cli import main
 from repsynth.columns.adaptive_histogram import Histograms
-from repsynth.data import sources, write
-from repsynth.data.encode import EncodedTable
-from repsynth.data.records import Records, no_records
-from repsynth.data.source import File
-from repsynth.data.sources import Source, open_source
-from repsynth.engines import Kernel
+from repsynth.engine import Kernel
+from repsynth.io import sources, write
+from repsynth.io.encode import EncodedTable
+from repsynth.io.records import Records, no_records
+from repsynth.io.source import File
+from repsynth.io.sources import Source, open_source
 from repsynth.mechanism.meter import Meter
 from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.registry import MODELS
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import Charge
+from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring import SCORERS
 from repsynth.scoring.base import NAT, Arrays, Scorer

@@ -25,7 +25,7 @@ from unittest import mock
 
 import numpy as np
 
-from repsynth.pipeline import run as pipeline
+from repsynth.run import run as pipeline
 
 Cell = dict[str, Any]
 

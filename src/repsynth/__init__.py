@@ -3,8 +3,8 @@
     release = repsynth.synthesize("people.csv", "schema.toml", epsilon=1.0)
     table = release.sample(1000)
 
-A run:      cli -> api -> planning.make_plan -> pipeline.run -> scoring.stage -> models -> release.save
-A sample:   release.load -> models (sampler) -> data.decode -> data.write
+A run:      cli -> api -> planning.make_plan -> run.run -> scoring.stage -> models -> release.save
+A sample:   release.load -> models (sampler) -> sampling -> io.write
 
 docs/architecture.md says what each folder holds.
 """
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from repsynth.api import plan as plan
     from repsynth.api import risk as risk
     from repsynth.api import synthesize as synthesize
-    from repsynth.data.reading import ReadOptions as ReadOptions
     from repsynth.errors import ConfigError as ConfigError
     from repsynth.errors import DataError as DataError
     from repsynth.errors import LedgerError as LedgerError
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from repsynth.errors import RepsynthWarning as RepsynthWarning
     from repsynth.errors import SchemaError as SchemaError
     from repsynth.estimator import RepsSynthesizer as RepsSynthesizer
+    from repsynth.io.reading import ReadOptions as ReadOptions
     from repsynth.models.marginal.model import Aim as Aim
     from repsynth.models.marginal.model import Mst as Mst
     from repsynth.models.naive_bayes import NaiveBayes as NaiveBayes
@@ -63,7 +63,7 @@ _PLACES = {
     "api": "attack audit check_table draft_schema evaluate expected_errors inspect_release "
     "measure_schema plan risk synthesize",
     "estimator": "RepsSynthesizer",
-    "data.reading": "ReadOptions",
+    "io.reading": "ReadOptions",
     "errors": "ConfigError DataError LedgerError ReleaseError RepsynthError RepsynthWarning SchemaError",
     "models.marginal.model": "Aim Mst",
     "models.naive_bayes": "NaiveBayes",

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repsynth.data.reading import AS_USUAL, ReadOptions
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError, has_controls
+from repsynth.io.reading import AS_USUAL, ReadOptions
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings, read_settings, with_given
 from repsynth.planning.warnings import plan_warnings
@@ -146,9 +146,9 @@ def synthesize(
     ['age', 'smoker']
     """
     given = _common(locals())
-    from repsynth.data.sources import open_source
-    from repsynth.pipeline.payment import open_payer
-    from repsynth.pipeline.run import run
+    from repsynth.io.sources import open_source
+    from repsynth.run.payment import open_payer
+    from repsynth.run.run import run
 
     made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
     known = plan_warnings(made, made.public_rows)
@@ -213,7 +213,7 @@ def draft(
 ) -> "Draft":
     """Return the draft of a schema with the reason for each column: PRIVATE."""
     from repsynth.curator.infer import make_draft
-    from repsynth.data.sources import open_source
+    from repsynth.io.sources import open_source
 
     return make_draft(open_source(table, read), label=label, decimal=read.decimal, described=_described(metadata))
 
@@ -256,8 +256,8 @@ def measure_schema(
     """
     from repsynth.curator.infer import check_described
     from repsynth.curator.private_schema import measure_schema as measure
-    from repsynth.data.sources import open_source
-    from repsynth.pipeline.payment import open_payer
+    from repsynth.io.sources import open_source
+    from repsynth.run.payment import open_payer
 
     payer = open_payer(ledger, dataset)
     source = open_source(table, read)
@@ -290,7 +290,7 @@ def check_table(table: Any, schema: Schema | str | Path, *, read: ReadOptions = 
     0.25
     """
     from repsynth.curator.check import check_table as check
-    from repsynth.data.sources import open_source
+    from repsynth.io.sources import open_source
 
     return check(open_source(table, read), read.declared(_schema(schema)))
 
@@ -308,8 +308,8 @@ def risk(
     6000
     """
     from repsynth.curator.dossier import write_dossier
-    from repsynth.data.sources import open_source
-    from repsynth.data.write import check_table_path
+    from repsynth.io.sources import open_source
+    from repsynth.io.write import check_table_path
 
     check_table_path(Path(path), (".parquet",))
     return write_dossier(open_source(table, read), _release(release), Path(path))
@@ -402,7 +402,7 @@ def audit(
     """
     from repsynth.attacks.audit import audit as attack
     from repsynth.attacks.targets import made_up_table
-    from repsynth.data.sources import open_source
+    from repsynth.io.sources import open_source
 
     given = _common(locals())
     made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)
@@ -448,7 +448,7 @@ def attack(
     """
     need_scikit_learn()
     from repsynth.attacks.results import attack as carry_out
-    from repsynth.data.sources import open_source
+    from repsynth.io.sources import open_source
 
     given = _common(locals())
     made = plan(schema, settings=settings_of(settings, given), scores_from=scores_from, read=read)

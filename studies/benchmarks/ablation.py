@@ -22,14 +22,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from repsynth.columns import adaptive_histogram, value_sampler
-from repsynth.data.sources import open_source
 from repsynth.evaluation.points import records_of
+from repsynth.io.sources import open_source
 from repsynth.models import statistics
 from repsynth.models.marginal import mechanism, pool, tree, weight_correction
 from repsynth.models.statistics import Domain, LabelTables, NoisyTable
-from repsynth.pipeline.run import run
 from repsynth.planning import plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.scoring import threshold
 from studies.benchmarks.judge import measures, split_of
 from studies.benchmarks.models import part_of

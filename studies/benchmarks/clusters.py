@@ -24,13 +24,13 @@ import numpy as np
 import psutil
 import pyarrow.parquet as pq
 
-from repsynth.data import arrow
-from repsynth.data.sources import open_source
-from repsynth.engines import clusters
-from repsynth.pipeline.run import run
+from repsynth.engine import clusters
+from repsynth.io import arrow
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.store import arrays_of
+from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 from studies.benchmarks.scale import schema_of, simulate
 

@@ -25,12 +25,12 @@ from sklearn.metrics import roc_auc_score
 
 from repsynth import Schema, parse_schema, synthesize
 from repsynth.arrays import Floats, Ints
-from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.points import records_of
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import schema_from_dict, schema_to_dict
 from studies.benchmarks.values import NIST_FILE, load_nist
 

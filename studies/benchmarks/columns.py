@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.points import numbers_of, records_of
-from repsynth.pipeline.run import run
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import schema_from_dict
 from studies.benchmarks.judge import split_of
 from studies.benchmarks.values import SHAPES, Split, either, predictions

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from repsynth import measure_schema
-from repsynth.data.sources import open_source
 from repsynth.evaluation.points import records_of
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import Id, Schema, parse_schema
 from studies.benchmarks.judge import TABLES, measures, split_of
 from studies.benchmarks.values import Split

@@ -22,15 +22,15 @@ from itertools import product
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
 from repsynth.evaluation.points import is_number, numbers_of, records_of
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.models.uncertainty import ModelErrors, TableErrors
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.accuracy import Expected, Z, expected_errors
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from studies.benchmarks.judge import TABLES, split_of
 from studies.benchmarks.values import Split
 

@@ -28,12 +28,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Bools
-from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.points import Fill, Space, outlyingness, points_of_records, records_of
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from studies.benchmarks import values
 from studies.split import split_rows
 

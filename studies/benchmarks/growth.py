@@ -96,10 +96,10 @@ def peak_megabytes() -> float:
 
 def child(text: str) -> None:
     """Fit and draw in this process; what it took goes to the standard output as JSON."""
-    from repsynth.data.sources import open_source
-    from repsynth.pipeline.run import run
+    from repsynth.io.sources import open_source
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
+    from repsynth.run.run import run
     from repsynth.schema import schema_from_dict
 
     task = json.loads(text)

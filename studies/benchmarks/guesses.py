@@ -41,10 +41,10 @@ def tables_of(name: str, rows: int, folder: Path, data_dir: str | None) -> Itera
     import pyarrow.csv as pacsv
 
     from repsynth.attacks.targets import choose_victims
-    from repsynth.data.sources import open_source
-    from repsynth.pipeline.run import run
+    from repsynth.io.sources import open_source
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
+    from repsynth.run.run import run
     from studies.benchmarks.values import load
 
     data, schema = load(name, data_dir, True)

@@ -11,9 +11,9 @@ from itertools import combinations
 import numpy as np
 
 from repsynth.arrays import Ints
-from repsynth.data.records import Records
 from repsynth.evaluation.fidelity import CELLS, Grid, measure_distances, total_variation
 from repsynth.evaluation.points import is_number, records_of
+from repsynth.io.records import Records
 from repsynth.schema import Numeric, Schema
 from studies.benchmarks.values import Split, load, predictions
 from studies.split import split_rows

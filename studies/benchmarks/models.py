@@ -28,11 +28,11 @@ from statistics import fmean, stdev
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from repsynth.data.sources import open_source
 from repsynth.evaluation.points import records_of
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from studies.benchmarks.judge import measures, split_of
 from studies.benchmarks.values import Split
 

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth import Budget, Schema, datasets, parse_schema, synthesize
-from repsynth.engines.local import Persons
-from repsynth.engines.persons import EncodePersons, Settle, SplitRows
+from repsynth.engine.local import Persons
+from repsynth.engine.persons import EncodePersons, Settle, SplitRows
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.points import records_of
 from repsynth.schema import Id, Person

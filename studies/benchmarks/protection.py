@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.evaluation.points import Points
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from studies.paper.grid import EPSILONS
 from studies.split import Split, load_split, points_of, train_outlyingness, tstr
 

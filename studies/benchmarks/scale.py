@@ -149,10 +149,10 @@ def child(text: str) -> None:
 
 def release_of(model: str, columns: int, path: Path) -> tuple[Any, float, float | None]:
     """A whole fit, its CPU seconds and its peak of memory."""
-    from repsynth.data.sources import open_source
-    from repsynth.pipeline.run import run
+    from repsynth.io.sources import open_source
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
+    from repsynth.run.run import run
     from repsynth.schema import schema_from_dict
 
     settings = Settings.of(epsilon=1.0, delta=1e-9, model=model)
@@ -172,7 +172,7 @@ def fit(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def draw(task: dict[str, Any], path: Path) -> dict[str, Any]:
     """A sample that is written, and what pyarrow takes to write the same table alone."""
-    from repsynth.data.write import arrow_schema, write_table
+    from repsynth.io.write import arrow_schema, write_table
 
     release, _, _ = release_of(task["model"], 14, path)
     out, rows = path.with_name(f"drawn{task['suffix']}"), task["rows"]
@@ -196,9 +196,9 @@ def draw(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def encode(task: dict[str, Any], path: Path) -> dict[str, Any]:
     """ReadOptions and encoding alone."""
-    from repsynth.data.encode import EncodedTable
-    from repsynth.data.sources import open_source
-    from repsynth.engines.column_store import Codes
+    from repsynth.engine.column_store import Codes
+    from repsynth.io.encode import EncodedTable
+    from repsynth.io.sources import open_source
     from repsynth.schema import schema_from_dict
 
     schema = schema_from_dict(schema_of(task["columns"]))
@@ -228,9 +228,9 @@ def pairs(task: dict[str, Any], path: Path) -> dict[str, Any]:
     else:
         from repsynth.columns.cells import Bins
         from repsynth.columns.groups import Groups
-        from repsynth.data.encode import EncodedTable
-        from repsynth.data.sources import open_source
-        from repsynth.engines.column_store import Codes
+        from repsynth.engine.column_store import Codes
+        from repsynth.io.encode import EncodedTable
+        from repsynth.io.sources import open_source
         from repsynth.models.statistics import Tables
         from repsynth.schema import Category, Schema
         from repsynth.scoring.rarity import RandomScore

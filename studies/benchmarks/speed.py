@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow.csv as pacsv
 
 from repsynth import datasets
-from repsynth.data.sources import open_source
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from studies.split import complete
 
 

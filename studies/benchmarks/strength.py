@@ -28,14 +28,14 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Bools, Floats
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.points import Fill, Space, outlyingness, points_of_records, records_of
-from repsynth.pipeline.run import run
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.gaussian import advantage, mu_of
+from repsynth.run.run import run
 from repsynth.scoring.weights import FULL
 from studies.benchmarks import values
 from studies.paper.grid import EPSILONS

@@ -247,7 +247,7 @@ def run_peer(method: Method, python: str, split, seed: int, seconds: int) -> lis
     import numpy as np
     import pandas as pd
 
-    from repsynth.data.records import Records
+    from repsynth.io.records import Records
 
     codes, domain = encode(split.train, split.schema, method.setting)
     task = asdict(method) | {"domain": domain, "epsilon": 1.0, "delta": 1 / split.train.rows**2}
@@ -275,11 +275,11 @@ def run_peer(method: Method, python: str, split, seed: int, seconds: int) -> lis
 
 
 def run_ours(method: Method, split, seed: int) -> list[dict]:
-    from repsynth.data.sources import open_source
     from repsynth.evaluation.points import records_of
-    from repsynth.pipeline.run import run
+    from repsynth.io.sources import open_source
     from repsynth.planning.plan import make_plan
     from repsynth.planning.settings import Settings
+    from repsynth.run.run import run
     from repsynth.schema import schema_from_dict, schema_to_dict
 
     rows, public = split.train.rows, schema_to_dict(split.schema)

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from repsynth.data.sources import open_source
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import Schema, schema_from_dict
 
 LABEL = "answer"

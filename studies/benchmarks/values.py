@@ -37,14 +37,14 @@ from threadpoolctl import threadpool_limits
 import repsynth
 from repsynth import datasets
 from repsynth.arrays import Floats, Ints
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
 from repsynth.evaluation.fidelity import CELLS, Distances, Grid, measure_distances
 from repsynth.evaluation.points import Fill, is_number, numbers_of, points_of_records, records_of
 from repsynth.evaluation.prediction import fit_boosting
-from repsynth.pipeline.run import run
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import Numeric, Schema, load_schema, schema_from_dict
 from studies.split import complete, split_rows, tstr
 

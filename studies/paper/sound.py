@@ -5,12 +5,12 @@ All methods have the same (ε, δ). Only the noise is seeded, so that results ca
 
 import numpy as np
 
-from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.evaluation.points import DECILES, advantage_of, make_attacks, nearest
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.scoring.weights import Removal, Rule, Targeted, Uniform
 from studies.paper.grid import Cell
 from studies.paper.results import Result, scorer_quality

@@ -37,16 +37,16 @@ from repsynth.attacks.statistics import Trials, area
 from repsynth.attacks.targets import Victims, choose_victims, coins, stored
 from repsynth.attacks.traced_run import Campaign, carry_out_all, contributions, observe, table_scores
 from repsynth.cli import main, render
-from repsynth.data.records import Records, join
-from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.points import nearest
+from repsynth.io.records import Records, join
+from repsynth.io.sources import open_source
 from repsynth.mechanism import noise
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.loss import Loss
+from repsynth.run.run import run
 from repsynth.schema import Integer, Schema, parse_schema
 
 

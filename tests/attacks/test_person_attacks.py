@@ -14,14 +14,14 @@ from repsynth.attacks.statistics import Trials, area
 from repsynth.attacks.targets import Victims, choose_victims, stored
 from repsynth.attacks.traced_run import contributions, observe, total_of
 from repsynth.cli import main
-from repsynth.data.records import UNITS
-from repsynth.data.sources import open_source
 from repsynth.errors import DataError
 from repsynth.evaluation import points as matrix
+from repsynth.io.records import UNITS
+from repsynth.io.sources import open_source
 from repsynth.mechanism import noise
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import Id, Person, Schema
 
 ROWS = np.array([1, 2, 3, 6])  # of a person, in turn
@@ -192,7 +192,7 @@ def test_a_person_who_loses_more_than_is_claimed_is_noticed(
 ) -> None:
     if fault == "every row counts in full":
         monkeypatch.setattr(
-            "repsynth.engines.local.factors_of", lambda rows, most: np.full(len(rows), UNITS, dtype=np.int64)
+            "repsynth.engine.local.factors_of", lambda rows, most: np.full(len(rows), UNITS, dtype=np.int64)
         )
     else:
         draw = noise.rounded_gaussian

@@ -22,8 +22,8 @@ from written import README, blocks, run_all
 import repsynth
 from repsynth.cli import main
 from repsynth.cli.options import COMMANDS
-from repsynth.data.write import arrow_schema, write_table
-from repsynth.pipeline.run import run as run_plan
+from repsynth.io.write import arrow_schema, write_table
+from repsynth.run.run import run as run_plan
 from repsynth.schema import load_schema, parse_schema
 
 
@@ -293,7 +293,7 @@ type = "boolean"
 def codes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table that every caution is about: an id, 3,000 codes, formulas, no label, and a column that is unread.
     Noise is the same every time: none looks like other cells that could not be read."""
-    monkeypatch.setattr("repsynth.pipeline.run.run", partial(run_plan, noise_seed=1))
+    monkeypatch.setattr("repsynth.run.run.run", partial(run_plan, noise_seed=1))
     (folder / "codes.toml").write_text(CODES.format(values=", ".join(f'"c{k}"' for k in range(3000))))
     cells = {
         "person": list(range(3000)),
@@ -355,7 +355,7 @@ def test_the_line_on_outliers_is_what_the_histogram_says(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of records that are all equal, not nearly a third are outliers."""
-    monkeypatch.setattr("repsynth.pipeline.run.run", partial(run_plan, noise_seed=1))
+    monkeypatch.setattr("repsynth.run.run.run", partial(run_plan, noise_seed=1))
     pacsv.write_csv(pa.table({"age": [40] * 3000, "smoker": [True] * 3000}), folder / "equal.csv")
     columns = (
         "one_row_per_person = true\n"

@@ -22,7 +22,7 @@ from repsynth.columns.adaptive_histogram import (
 )
 from repsynth.columns.cells import first_cells, is_divisible
 from repsynth.columns.estimation import shares_inside, to_simplex
-from repsynth.data.records import MISSING
+from repsynth.io.records import MISSING
 from repsynth.schema import Number, Schema, parse_schema
 
 SCHEMA = parse_schema(WIDE)

@@ -21,9 +21,9 @@ from repsynth.columns.cells import (
     public_cells,
     read_bins,
 )
-from repsynth.data.records import MISSING
-from repsynth.data.values import positions_of
 from repsynth.errors import ReleaseError
+from repsynth.io.records import MISSING
+from repsynth.io.values import positions_of
 from repsynth.schema import Category, Datetime, Integer, Number, Numeric, Schema
 
 COLUMNS = st.one_of(integers("x"), numbers("x"), datetimes("x"))

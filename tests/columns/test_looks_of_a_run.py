@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth.columns.adaptive_histogram import FINE, REFINED
-from repsynth.data.records import MISSING
+from repsynth.io.records import MISSING
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release

@@ -17,10 +17,10 @@ from strategies import schemas, tables
 
 import repsynth
 from repsynth.curator.check import ColumnCheck, FrequentTexts, IdTally, RowLimit, check_table
-from repsynth.data.encode import encode_batch
-from repsynth.data.records import MISSING
-from repsynth.data.source import Source
 from repsynth.errors import DataError
+from repsynth.io.encode import encode_batch
+from repsynth.io.records import MISSING
+from repsynth.io.source import Source
 from repsynth.schema import Numeric, Schema, parse_schema
 
 

@@ -26,17 +26,17 @@ from repsynth.curator.dossier import (
     write_dossier,
 )
 from repsynth.curator.guarantee import guaranteed_weights, why_none
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models.naive_bayes import UNIT
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Schema
 from repsynth.scoring.stage import measure_stage_one
 from repsynth.scoring.weights import FULL

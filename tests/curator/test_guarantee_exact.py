@@ -16,7 +16,7 @@ from repsynth.arrays import Floats
 from repsynth.columns.cells import Bins
 from repsynth.curator import guarantee
 from repsynth.curator.guarantee import _Reaching, guaranteed_weights
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.mechanism.kernels import Count
 from repsynth.schema import Boolean, Schema
 from repsynth.scoring.base import NAT

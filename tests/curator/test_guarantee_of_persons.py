@@ -20,16 +20,16 @@ from repsynth.columns.cells import Bins
 from repsynth.curator import guarantee
 from repsynth.curator.dossier import dossier
 from repsynth.curator.guarantee import _Reaching, guaranteed_weights, why_none
-from repsynth.data.records import ALONE, UNITS, Records, Whose, factors_of, join
-from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
+from repsynth.io.records import ALONE, UNITS, Records, Whose, factors_of, join
+from repsynth.io.sources import open_source
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Boolean, Category, Id, Person, Schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.rarity import make_rarity

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repsynth.curator.private_schema import BINS, FrequentValues, Kind, KindHistograms, bins_of, edges_of, start_of
-from repsynth.data.sources import open_source
+from repsynth.io.sources import open_source
 
 CELLS: list[Any] = [
     *(None, "", " ", 0, 1, -1, 7, 10**9, -(10**15), 2**70, True, False, 1.5, -0.25, 1e-9, 1e300, float("inf")),

@@ -21,9 +21,9 @@ from repsynth.cli.render import plan_data
 from repsynth.curator import private_schema as module
 from repsynth.curator.check import check_table
 from repsynth.curator.private_schema import DraftPlan, FrequentValues, KindHistograms, MeasuredDraft
-from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, RepsynthWarning
+from repsynth.io.sources import open_source
 from repsynth.mechanism.meter import Meter, RawTable, Selection
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.privacy.adaptive_filter import FAILURE_PART
@@ -262,7 +262,7 @@ def test_small_tables_give_a_schema_or_say_that_nothing_was_found(rows: int) -> 
 def test_what_cannot_be_done_is_refused_before_anything_is_spent(
     change: dict[str, Any], options: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    from repsynth.pipeline.payment import open_payer
+    from repsynth.run.payment import open_payer
 
     ledger = Ledger.create(tmp_path / "ledger.db")
     ledger.init("data", Budget.approximate(epsilon=2.0, delta=1e-9))

@@ -15,14 +15,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import repsynth
 from repsynth import ConfigError, DataError
 from repsynth.cli import render
-from repsynth.data.sources import open_source
 from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables, read_evaluation
 from repsynth.evaluation.export import FILE, STAMP, evaluation_data, evaluation_markdown, write_evaluation
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.inputs import Inputs
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema, schema_from_dict
 
 SCHEMA = parse_schema(ALL_TYPES)

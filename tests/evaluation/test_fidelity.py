@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from repsynth.data.records import MISSING, Records
 from repsynth.errors import DataError
 from repsynth.evaluation.fidelity import (
     CELLS,
@@ -14,6 +13,7 @@ from repsynth.evaluation.fidelity import (
     sample_triples,
     total_variation,
 )
+from repsynth.io.records import MISSING, Records
 from repsynth.schema import Category, Integer, Schema
 
 INCOME = Integer(name="income", min=0, max=2_000_000)

@@ -9,7 +9,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.records import MISSING, Records
 from repsynth.evaluation.export import Measure, compared, show
 from repsynth.evaluation.fidelity import (
     category_coverage,
@@ -34,6 +33,7 @@ from repsynth.evaluation.prediction import (
     measure_propensity,
 )
 from repsynth.evaluation.subgroups import DECILE, ExtraLosses, Subgroup, by_decile, by_subgroup
+from repsynth.io.records import MISSING, Records
 from repsynth.schema import Boolean, Category, Integer, Schema
 
 SCHEMA = Schema(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as replace_event
 
 from repsynth.arrays import Ints
-from repsynth.data.records import Records
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError
+from repsynth.io.records import Records
 from repsynth.mechanism.kernels import OUT, Count
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.mechanism.noise import seeded_entropy

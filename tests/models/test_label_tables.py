@@ -14,15 +14,15 @@ import repsynth
 from repsynth import datasets
 from repsynth.columns.cells import Bins
 from repsynth.columns.groups import Groups
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.models.marginal.release import MarginalRelease
 from repsynth.models.statistics import UNIT, Domain, LabelTables
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
 from repsynth.release.store import arrays_of
+from repsynth.run.run import run
 from repsynth.schema import Category, Schema
 from repsynth.scoring.weights import FULL, WeightFunction
 

@@ -17,10 +17,10 @@ from repsynth import datasets, synthesize
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.columns.groups import NONE, choose_groups, coarser, merge_neighbours, probabilities_within
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.mechanism import noise
 from repsynth.mechanism.kernels import OUT
 from repsynth.mechanism.meter import Meter
@@ -28,11 +28,11 @@ from repsynth.mechanism.noise import choose_exponential, seeded_entropy
 from repsynth.models.marginal.release import MarginalRelease
 from repsynth.models.marginal.tree import Tree, rake
 from repsynth.models.statistics import Tables
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import MU_PER_ETA, ExponentialEvent
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Category, Integer, Schema, parse_schema
 
 # --- the exponential mechanism ---

@@ -9,13 +9,13 @@ from checks import records_of, take
 
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
-from repsynth.data.records import MISSING, Records
-from repsynth.data.sources import open_source
+from repsynth.io.records import MISSING, Records
+from repsynth.io.sources import open_source
 from repsynth.models.naive_bayes import NaiveBayesRelease, _Means, part_of
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Boolean, Integer, schema_from_dict
 
 ROWS = 4000

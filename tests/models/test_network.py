@@ -25,18 +25,16 @@ from threadpoolctl import threadpool_limits
 from repsynth import Release, datasets
 from repsynth.cli import main
 from repsynth.curator.dossier import dossier
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError, ReleaseError
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models import dp_sgd
 from repsynth.models.base import Round
 from repsynth.models.dp_sgd import Gradients, Recipe, Training
 from repsynth.models.network import CLIP_UNITS, Network
-from repsynth.pipeline.payment import Payer
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
@@ -44,6 +42,8 @@ from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.ledger import Ledger
 from repsynth.privacy.loss import Loss
 from repsynth.release.store import arrays_of
+from repsynth.run.payment import Payer
+from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import FULL, WeightFunction
 

@@ -10,18 +10,18 @@ from checks import check_contribution, check_replay, record_run, records_of, rew
 
 from repsynth.arrays import Floats
 from repsynth.columns.groups import how_many, how_many_coarse
-from repsynth.data.sources import open_source
 from repsynth.errors import ReleaseError
+from repsynth.io.sources import open_source
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.marginal.mechanism import most_tables
 from repsynth.models.marginal.pool import Pool, pool_size
 from repsynth.models.marginal.release import MarginalRelease
 from repsynth.models.marginal.tree import shrunk
 from repsynth.models.statistics import NoisyTable
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Boolean, Integer, Schema
 
 SCHEMA = Schema(

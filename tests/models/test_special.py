@@ -13,13 +13,13 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.columns.groups import NONE, choose_groups, coarser, of_finer, probabilities_within
 from repsynth.curator.check import check_table
-from repsynth.data.records import MISSING, Records
-from repsynth.data.sources import open_source
+from repsynth.io.records import MISSING, Records
+from repsynth.io.sources import open_source
 from repsynth.models.naive_bayes import FARTHEST, LINEAR, SQUARE, UNIT, part_of
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Integer, Numeric, Schema, parse_schema
 
 ROWS = 3000

@@ -10,9 +10,9 @@ import pytest
 import repsynth
 from repsynth.errors import RepsynthWarning
 from repsynth.mechanism.meter import sigma_for
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan
 from repsynth.planning.warnings import csv_warnings, plan_warnings, some_columns
+from repsynth.run.run import run
 from repsynth.schema import Boolean, Category, Id, Integer, Schema
 
 AGE, SMOKER = Integer(name="age", min=18, max=99), Boolean(name="smoker")
@@ -131,7 +131,7 @@ WITH_ID = Schema(one_row_per_person=True, columns=(Id(name="person"), AGE, SMOKE
 @pytest.fixture
 def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same noise every time: none looks like cells that could not be read."""
-    monkeypatch.setattr("repsynth.pipeline.run.run", partial(run, noise_seed=1))
+    monkeypatch.setattr("repsynth.run.run.run", partial(run, noise_seed=1))
 
 
 def test_synthesize_warns_once_of_each_where_it_was_called(seeded: None) -> None:

@@ -257,7 +257,7 @@ def test_a_number_of_rows_that_cannot_be_drawn_costs_nothing(
 
 def at_each_look(act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Do something whenever records are about to be read."""
-    from repsynth.data import sources
+    from repsynth.io import sources
 
     original = sources.open_source
 
@@ -468,7 +468,7 @@ def test_processes_never_overspend_together(ledger: Ledger) -> None:
 CRASH = """
 import os, signal, sys
 from repsynth.cli import commands, main
-import repsynth.data.csv, repsynth.engines.local, repsynth.models.naive_bayes, repsynth.release.store
+import repsynth.io.csv, repsynth.engine.local, repsynth.models.naive_bayes, repsynth.release.store
 
 at = seen = 0
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from scipy.special import ndtr
 
-from repsynth.engines.local import sample_rows
+from repsynth.engine.local import sample_rows
 from repsynth.errors import LedgerError
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models.network import CLIP_UNITS

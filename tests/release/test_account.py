@@ -16,17 +16,17 @@ from repsynth.arrays import Floats, Ints
 from repsynth.cli import render
 from repsynth.cli.render import rounded_up
 from repsynth.columns.adaptive_histogram import ColumnHistograms
-from repsynth.data.sources import open_source
+from repsynth.io.sources import open_source
 from repsynth.mechanism.kernels import FINEST, Count, Rounds
 from repsynth.models.naive_bayes import WeightedSums
 from repsynth.models.registry import MODELS
 from repsynth.models.statistics import LabelTables, Tables
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import ExponentialEvent, SampledEvent
 from repsynth.privacy.formatting import fixed_lower, fixed_upper
 from repsynth.release.account import NoisyFraction, _cut, purpose
+from repsynth.run.run import run
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.pairwise import PairTables

@@ -13,17 +13,17 @@ from conftest import make_people
 from repsynth import datasets
 from repsynth.columns.cells import Bins
 from repsynth.columns.groups import Groups
-from repsynth.data.sources import open_source
 from repsynth.evaluation.points import is_number, numbers_of
+from repsynth.io.sources import open_source
 from repsynth.models.marginal.release import MarginalRelease
 from repsynth.models.statistics import LabelTables
 from repsynth.models.uncertainty import Lost, group_means, largest_mean, mean_positions, table_errors
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.account import release_data
 from repsynth.release.accuracy import Expected, Z, expected_errors
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Integer, parse_schema
 
 SIM = datasets.load("sim")

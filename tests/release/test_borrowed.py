@@ -17,9 +17,7 @@ from conftest import ALL_TYPES, make_people
 import repsynth
 from repsynth.cli import main
 from repsynth.curator.dossier import dossier
-from repsynth.data.sources import open_source
-from repsynth.pipeline.payment import Payer
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.adaptive_filter import FAILURE_PART
@@ -30,6 +28,8 @@ from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
 from repsynth.release.store import arrays_of
 from repsynth.release.verify import borrow
+from repsynth.run.payment import Payer
+from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import FULL
 

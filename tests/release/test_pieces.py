@@ -9,13 +9,13 @@ import pytest
 from conftest import ALL_TYPES, make_people, options_of
 
 from repsynth import Release
-from repsynth.data import write
-from repsynth.data.sources import open_source
-from repsynth.data.write import arrow_schema
-from repsynth.pipeline.run import run
+from repsynth.io import write
+from repsynth.io.sources import open_source
+from repsynth.io.write import arrow_schema
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release import release as release_module
+from repsynth.run.run import run
 from repsynth.schema import parse_schema
 
 MODELS = ("naive-bayes", "mst", "aim")

@@ -21,14 +21,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from repsynth import Release, datasets, synthesize
-from repsynth.data.sources import open_source
 from repsynth.errors import ReleaseError
+from repsynth.io.sources import open_source
 from repsynth.models.registry import MODELS
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import MU_PER_ETA, SampledEvent
 from repsynth.release.store import ReleaseFile, arrays_of
+from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.weights import RULES
 

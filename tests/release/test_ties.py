@@ -13,12 +13,12 @@ import pytest
 from checks import refused, rewritten
 
 from repsynth import Release, datasets
-from repsynth.data.sources import open_source
 from repsynth.errors import ReleaseError
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.verify import borrow
+from repsynth.run.run import run
 from repsynth.scoring.base import NAT
 from repsynth.scoring.threshold import ScoreBins, follows
 from repsynth.scoring.weights import FULL

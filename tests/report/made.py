@@ -7,10 +7,10 @@ import pyarrow as pa
 from conftest import STAYS, make_stays
 
 from repsynth import Release, datasets, parse_schema, synthesize
-from repsynth.data.sources import open_source
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import Schema
 
 NASTY = [

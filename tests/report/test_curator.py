@@ -22,17 +22,17 @@ from made import NASTY, nasty_release, nasty_table, stays_release
 from repsynth import Release, datasets, evaluate, risk
 from repsynth.attacks.results import BEST, REPS, UNIFORM, Exposure
 from repsynth.cli import main
-from repsynth.data.records import MISSING, Records
-from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.export import STAMP
 from repsynth.evaluation.inputs import Inputs
-from repsynth.pipeline.run import run
+from repsynth.io.records import MISSING, Records
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.formatting import upper
 from repsynth.report.curator import OUTLIER_WEIGHTS, Cells, CuratorFacts, columns_side_by_side, curator_facts
 from repsynth.report.page import CURATOR_STEPS, curator_page, public_page
+from repsynth.run.run import run
 from repsynth.schema import Boolean, Category, Integer, Schema
 
 

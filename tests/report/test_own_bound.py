@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from repsynth import Release, datasets, report, synthesize
 from repsynth.curator.dossier import dossier
-from repsynth.data.encode import encode_batch
-from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
-from repsynth.pipeline.run import run
+from repsynth.io.encode import encode_batch
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.report.own_bound import calculator, own_bound
+from repsynth.run.run import run
 from repsynth.schema import parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import FULL, STEP, WeightFunction

@@ -22,13 +22,13 @@ from repsynth import (
     synthesize,
 )
 from repsynth.cli import main, render
-from repsynth.data.sources import open_source
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.formatting import upper
 from repsynth.report.charts import dots
 from repsynth.report.page import explore_page, public_page
+from repsynth.run.run import run
 
 
 def write(release: Release, folder: Path) -> Path:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repsynth.data.derived import holds
-from repsynth.data.records import MISSING, Records
 from repsynth.errors import ConfigError
+from repsynth.io.records import MISSING, Records
+from repsynth.sampling.derived import holds
 from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Number, Schema
 from repsynth.schema.conditions import columns_of, parse_condition
 

@@ -13,14 +13,14 @@ from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms
 from repsynth.columns.cells import Bins
 from repsynth.columns.estimation import by_family
 from repsynth.columns.groups import choose_groups, groups_of_families
-from repsynth.data.records import Records
-from repsynth.data.sources import open_source
 from repsynth.errors import SchemaError
+from repsynth.io.records import Records
+from repsynth.io.sources import open_source
 from repsynth.mechanism.kernels import Chosen
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.planning.warnings import plan_warnings
+from repsynth.run.run import run
 from repsynth.schema import Boolean, Category, Schema, schema_from_dict, schema_to_dict
 
 FAMILIES, EACH = 8, 25

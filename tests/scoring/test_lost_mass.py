@@ -10,12 +10,12 @@ from checks import check_replay, record_run, records_of
 
 from repsynth import datasets
 from repsynth.curator.guarantee import guaranteed_weights, why_none
-from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.scoring.base import NAT
 from repsynth.scoring.threshold import Threshold, lost_mass, solve_rule
 from repsynth.scoring.weights import FULL, HingeExp, Rule, Targeted, make_weights

@@ -24,13 +24,13 @@ import repsynth
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.curator.guarantee import why_none
-from repsynth.data.sources import open_source
+from repsynth.io.sources import open_source
 from repsynth.mechanism.kernels import Chosen
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.events import GaussianEvent
 from repsynth.release.store import arrays_of
+from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 from repsynth.scoring.base import NAT
 from repsynth.scoring.pairwise import PAIRS, SELECTION, PairChoice, Pairwise, PairwiseScore, make_score, spread_of

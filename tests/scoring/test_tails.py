@@ -11,8 +11,8 @@ from repsynth import datasets
 from repsynth.arrays import Floats
 from repsynth.columns.adaptive_histogram import ColumnHistograms, Histograms
 from repsynth.columns.cells import first_cells
-from repsynth.data.records import Records
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
+from repsynth.io.records import Records
 from repsynth.mechanism.noise import rounded_gaussian, seeded_entropy
 from repsynth.scoring.base import NAT
 from repsynth.scoring.rarity import SumTails, make_rarity

@@ -11,10 +11,10 @@ from scipy.special import expit, logit
 
 import repsynth
 from repsynth.curator.guarantee import why_none
-from repsynth.data.sources import open_source
-from repsynth.pipeline.run import run
+from repsynth.io.sources import open_source
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
+from repsynth.run.run import run
 from repsynth.schema import parse_schema, schema_from_dict
 from repsynth.scoring.base import NAT
 from repsynth.scoring.stage import SCORES

@@ -12,9 +12,9 @@ import numpy as np
 
 from repsynth.arrays import Bools, Ints
 from repsynth.attacks.targets import Places, Victims
-from repsynth.data.records import Records, join
-from repsynth.data.values import values_at
 from repsynth.evaluation.points import is_number, nearest_rows
+from repsynth.io.records import Records, join
+from repsynth.io.values import values_at
 from repsynth.schema import Datetime, Discrete, Numeric
 
 KINDS = ("singling out", "linking", "inferring")

@@ -24,18 +24,18 @@ from repsynth.arrays import Floats, Int32s, Ints
 from repsynth.attacks.statistics import Finding, bounds_of, claimed_mu
 from repsynth.attacks.targets import Target, targets_of
 from repsynth.curator.guarantee import ETA_SHARE, guaranteed_weights
-from repsynth.data.records import UNITS, Records, Whose, join
-from repsynth.data.sources import open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError
+from repsynth.io.records import UNITS, Records, Whose, join
+from repsynth.io.sources import open_source
 from repsynth.mechanism.kernels import OUT, Chosen, Rounds, Statistic
 from repsynth.mechanism.meter import Meter
-from repsynth.pipeline.run import run
 from repsynth.planning.plan import Plan
 from repsynth.privacy.events import MU_PER_ETA, GaussianEvent, SampledEvent
 from repsynth.privacy.gaussian import compose
 from repsynth.privacy.loss import Loss
 from repsynth.release.release import Release
+from repsynth.run.run import run
 from repsynth.schema import Person
 
 Ratios = tuple[Floats, Floats]

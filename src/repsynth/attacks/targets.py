@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.derived import with_following
-from repsynth.data.persons import shared_ids, some_rows
-from repsynth.data.records import ALONE, MISSING, UNITS, Records, Whose, factors_of, join, no_records
-from repsynth.data.sources import check_columns, open_source
-from repsynth.data.write import decode
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.points import DECILES, OUTLYING_NEIGHBOURS, deciles_of, is_number, nearest, records_of
+from repsynth.io.persons import shared_ids, some_rows
+from repsynth.io.records import ALONE, MISSING, UNITS, Records, Whose, factors_of, join, no_records
+from repsynth.io.sources import check_columns, open_source
+from repsynth.io.write import decode
 from repsynth.release.release import Release
+from repsynth.sampling.derived import with_following
 from repsynth.schema import Numeric, Person, Schema
 
 FEWEST = 20  # rows or persons

@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.attacks.anonymeter import GUESSING_RUNS, make_guesses
 from repsynth.attacks.targets import FEWEST_RUNS, Victims, coins
-from repsynth.data.records import UNITS, Records, no_records
-from repsynth.engines import Kernel
-from repsynth.engines.local import LocalEngine
+from repsynth.engine import Kernel
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.points import make_attacks, nearest
+from repsynth.io.records import UNITS, Records, no_records
 from repsynth.mechanism.kernels import Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.mechanism.noise import seeded_entropy

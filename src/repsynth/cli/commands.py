@@ -19,18 +19,18 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from repsynth import api, datasets
 from repsynth.cli import options as given
 from repsynth.cli import render
-from repsynth.data.sources import is_text_file, open_source
-from repsynth.data.write import Written, arrow_schema, check_table_path, write_table
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.evaluation.export import evaluation_data
+from repsynth.io.sources import is_text_file, open_source
+from repsynth.io.write import Written, arrow_schema, check_table_path, write_table
 from repsynth.planning.settings import settings_to_toml
 from repsynth.planning.warnings import written_warnings
 from repsynth.privacy.budget import make_budget
 from repsynth.privacy.ledger import Ledger
 from repsynth.release.account import release_data
-from repsynth.release.constraints import Drawn
 from repsynth.release.release import Release
 from repsynth.release.store import check_private
+from repsynth.sampling.constraints import Drawn
 from repsynth.schema import load_schema
 from repsynth.schema.sdv import to_sdv
 from repsynth.storage import beside, check_place

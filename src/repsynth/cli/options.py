@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, dataclass_transform, get_a
 
 from cyclopts import Group, Parameter
 
-from repsynth.data.reading import ReadOptions
-from repsynth.engines import Place
+from repsynth.engine import Place
+from repsynth.io.reading import ReadOptions
 from repsynth.knobs import Knob, knobs_of
 
 _TABLE = Group("the table", sort_key=90)

@@ -38,8 +38,8 @@ from repsynth.privacy.loss import Loss
 from repsynth.privacy.unit import counted_rows, neighbours_of, of_persons
 from repsynth.release.account import Noise, mu_of_event, noise_in_records, purpose
 from repsynth.release.accuracy import Expected, Mean, Z
-from repsynth.release.constraints import Drawn, Support
 from repsynth.release.release import Release
+from repsynth.sampling.constraints import Drawn, Support
 from repsynth.schema import Schema
 from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule
 

@@ -27,7 +27,7 @@ from repsynth.columns.cells import (
     roundness_of,
 )
 from repsynth.columns.estimation import by_family, clear_of_noise, shares_inside, to_simplex, with_tails
-from repsynth.data.records import MISSING, Records
+from repsynth.io.records import MISSING, Records
 from repsynth.schema import Numeric
 from repsynth.storage import ints, require
 

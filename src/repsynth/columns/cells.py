@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.records import MISSING, Records
-from repsynth.data.values import interval_of, positions_of
+from repsynth.io.records import MISSING, Records
+from repsynth.io.values import interval_of, positions_of
 from repsynth.schema import Category, Datetime, Discrete, Numeric, Schema
 from repsynth.storage import ints, require
 

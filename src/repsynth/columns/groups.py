@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import FEWEST_CELLS, NOISE_PER_CELL, Bins
-from repsynth.data.records import MISSING, Records
+from repsynth.io.records import MISSING, Records
 from repsynth.storage import ints, require
 
 NONE = MISSING

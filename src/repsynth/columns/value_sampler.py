@@ -17,8 +17,8 @@ from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.columns.groups import Groups, probabilities_within
-from repsynth.data.records import MISSING, Records
-from repsynth.data.values import usual
+from repsynth.io.records import MISSING, Records
+from repsynth.io.values import usual
 from repsynth.schema import Numeric
 
 GOLDEN = (5**0.5 - 1) / 2

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.curator.infer import MARKERS
 from repsynth.curator.profile import Look, numbers_of, percent, quoted, repeating, some, times_of
-from repsynth.data.derived import holds, with_following
-from repsynth.data.encode import encode_batch, plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.records import MISSING, Records
-from repsynth.data.source import CELLS, is_text
-from repsynth.data.sources import check_columns, open_source
-from repsynth.data.values import EPOCH, Notation, date_format, seconds_at, values_at
+from repsynth.io.encode import encode_batch, plain_array, read_numbers, read_seconds, read_text
+from repsynth.io.records import MISSING, Records
+from repsynth.io.source import CELLS, is_text
+from repsynth.io.sources import check_columns, open_source
+from repsynth.io.values import EPOCH, Notation, date_format, seconds_at, values_at
+from repsynth.sampling.derived import holds, with_following
 from repsynth.schema import (
     Category,
     Datetime,

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from repsynth.arrays import Floats, Ints
 from repsynth.curator.guarantee import eta_share, guaranteed_weights, why_none
-from repsynth.data.records import UNITS, Records, Whose
-from repsynth.data.sources import check_columns, open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
+from repsynth.io.records import UNITS, Records, Whose
+from repsynth.io.sources import check_columns, open_source
 from repsynth.mechanism.meter import Meter
 from repsynth.planning.plan import Plan
 from repsynth.privacy.loss import Loss, weight_grid

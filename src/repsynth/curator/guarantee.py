@@ -21,8 +21,8 @@ from scipy.special import ndtr, ndtri
 
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import ColumnHistograms
-from repsynth.data.records import UNITS, Records, Whose
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
+from repsynth.io.records import UNITS, Records, Whose
 from repsynth.privacy.events import GaussianEvent
 from repsynth.release.release import Release
 from repsynth.schema import Schema

@@ -29,8 +29,8 @@ from repsynth.curator.profile import (
     times_of,
     what_follows,
 )
-from repsynth.data.sources import open_source
 from repsynth.errors import ConfigError, DataError
+from repsynth.io.sources import open_source
 from repsynth.schema.sdv import Described
 
 Others = tuple[Bools, Bools, Bools]

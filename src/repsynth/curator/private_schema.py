@@ -38,19 +38,19 @@ from repsynth.curator.infer import (
     words_of,
 )
 from repsynth.curator.profile import percent, quoted, some
-from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.source import CELLS, check_type, is_text, kind_of
-from repsynth.data.sources import Source, open_source
-from repsynth.data.values import NULLS, Notation
 from repsynth.errors import ConfigError, DataError, LedgerError, has_controls
+from repsynth.io.encode import plain_array, read_numbers, read_seconds, read_text
+from repsynth.io.source import CELLS, check_type, is_text, kind_of
+from repsynth.io.sources import Source, open_source
+from repsynth.io.values import NULLS, Notation
 from repsynth.mechanism.meter import Meter, RawTable, sigma_for
 from repsynth.mechanism.noise import Entropy
-from repsynth.pipeline.payment import Payer
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.events import SelectionEvent
 from repsynth.privacy.formatting import upper
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import Loss
+from repsynth.run.payment import Payer
 from repsynth.schema import Measured
 from repsynth.schema.columns import plain_number
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.encode import plain_array, read_numbers, read_seconds, read_text
-from repsynth.data.source import CELLS, cell_type, is_text, other_mark, read_cells, say_delimiter
-from repsynth.data.sources import Source
-from repsynth.data.values import Notation
 from repsynth.errors import CONTROLS, DataError, printable
+from repsynth.io.encode import plain_array, read_numbers, read_seconds, read_text
+from repsynth.io.source import CELLS, cell_type, is_text, other_mark, read_cells, say_delimiter
+from repsynth.io.sources import Source
+from repsynth.io.values import Notation
 from repsynth.privacy.budget import DEFAULT_DELTA
 from repsynth.privacy.formatting import upper
 from repsynth.privacy.gaussian import group_epsilon

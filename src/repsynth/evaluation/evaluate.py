@@ -11,7 +11,6 @@ from scipy.special import bdtrc
 from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Ints
-from repsynth.data.records import Records
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.evaluation.export import FILE, STAMP, STEPS, Measure, compared, mean
 from repsynth.evaluation.fidelity import (
@@ -35,6 +34,7 @@ from repsynth.evaluation.prediction import (
     measure_propensity,
 )
 from repsynth.evaluation.subgroups import ExtraLosses, Subgroup, by_decile, by_subgroup
+from repsynth.io.records import Records
 from repsynth.release.accuracy import Expected, expected_errors
 from repsynth.release.release import Release
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy.stats.contingency import association
 
 from repsynth.arrays import Bools, Ints
-from repsynth.data.records import MISSING, Records
 from repsynth.errors import DataError
 from repsynth.evaluation.export import mean
 from repsynth.evaluation.points import is_number
+from repsynth.io.records import MISSING, Records
 from repsynth.schema import Discrete, Numeric, Schema
 
 CELLS = 20

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from repsynth.arrays import Bools, Ints
-from repsynth.data.persons import shared_ids, some_rows
-from repsynth.data.reading import AS_USUAL, ReadOptions
-from repsynth.data.records import MISSING, Records
-from repsynth.data.sources import check_columns, open_source
 from repsynth.errors import ConfigError, DataError
 from repsynth.evaluation.fidelity import copied, fraction_repeated
 from repsynth.evaluation.points import is_number, records_of
+from repsynth.io.persons import shared_ids, some_rows
+from repsynth.io.reading import AS_USUAL, ReadOptions
+from repsynth.io.records import MISSING, Records
+from repsynth.io.sources import check_columns, open_source
 from repsynth.release.release import Release
 from repsynth.schema import Discrete, Numeric, Person, Schema, check_unit
 

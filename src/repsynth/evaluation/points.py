@@ -12,9 +12,9 @@ import pyarrow as pa
 from scipy.stats import rankdata
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.records import MISSING, Records, join
-from repsynth.data.sources import Source, open_source
-from repsynth.engines.local import LocalEngine
+from repsynth.engine.local import LocalEngine
+from repsynth.io.records import MISSING, Records, join
+from repsynth.io.sources import Source, open_source
 from repsynth.schema import Datetime, Discrete, Integer, Numeric, Schema
 
 MOST_ONE_HOT, LEAST_CATEGORIES = 300, 4

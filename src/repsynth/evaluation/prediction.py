@@ -17,8 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from repsynth.arrays import Floats, Ints
-from repsynth.data.records import Records, join
 from repsynth.evaluation.points import Fill, Points, Space, advantage_of, points_of_records
+from repsynth.io.records import Records, join
 from repsynth.schema import Schema
 
 MOST = 15_000

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from repsynth.arrays import Bools, Floats
-from repsynth.data.records import Records
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.points import DECILES, Points, Space, deciles_of, outlyingness
 from repsynth.evaluation.prediction import Classifier
+from repsynth.io.records import Records
 from repsynth.privacy.formatting import fixed_upper
 from repsynth.schema import Schema
 

@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from repsynth.arrays import Int32s, Ints
-from repsynth.data.records import Records
-from repsynth.engines import Kernel
+from repsynth.engine import Kernel
+from repsynth.io.records import Records
 
 FINEST = 2**22
 """The largest `unit` of a statistic. It is known before a run, so noise that overflows is refused in time."""

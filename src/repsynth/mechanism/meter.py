@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from repsynth.arrays import Ints
-from repsynth.data.sources import Source
-from repsynth.engines import Engine
-from repsynth.engines.local import LocalEngine
+from repsynth.engine import Engine
+from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError
+from repsynth.io.sources import Source
 from repsynth.mechanism.kernels import OUT, Choice, Rounds, Statistic
 from repsynth.mechanism.noise import Entropy, add_gaussian, choose_exponential, select_counts
 from repsynth.privacy.events import (
@@ -83,8 +83,8 @@ class RawTable:
 class Meter:
     """Spend a privacy budget on noisy measurements and record one event per measurement.
 
-    >>> from repsynth.data.records import Records
-    >>> from repsynth.engines.local import LocalEngine
+    >>> from repsynth.io.records import Records
+    >>> from repsynth.engine.local import LocalEngine
     >>> from repsynth.mechanism.kernels import Count
     >>> meter = Meter(LocalEngine([Records(rows=40, codes={}), Records(rows=2, codes={})]), mu=0.5)
     >>> noisy = meter.measure(Count(), mu=0.3)

@@ -15,7 +15,7 @@ from repsynth.knobs import Knobs
 if TYPE_CHECKING:
     from repsynth.arrays import Arrays, Floats
     from repsynth.columns.groups import Groups
-    from repsynth.data.records import Records
+    from repsynth.io.records import Records
     from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
     from repsynth.mechanism.meter import Meter
     from repsynth.privacy.events import SampledEvent

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 
 
 @dataclass(frozen=True)

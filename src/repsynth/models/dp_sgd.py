@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from repsynth.arrays import Bools, Floats, Int32s, Ints
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.mechanism.meter import Meter
 from repsynth.models.base import Hooks, Round
 from repsynth.models.network import CLIP_UNITS, LARGEST_PARAMETER, Network

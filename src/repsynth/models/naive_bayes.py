@@ -28,7 +28,7 @@ from repsynth.columns.cells import Bins
 from repsynth.columns.estimation import to_simplex
 from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_families, pairs_with_label
 from repsynth.columns.value_sampler import Line, Shape, systematic
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.completing import Completed, draw_each, with_given
 from repsynth.models.statistics import CONSTANT, UNIT, LabelSums, Part, label_axis

@@ -20,8 +20,8 @@ from msgspec import Meta
 from repsynth.arrays import Arrays, Bools, Floats, Int32s, Ints
 from repsynth.columns.groups import NONE, Groups, choose_groups, pairs_with_label, read_groups
 from repsynth.columns.value_sampler import GOLDEN, Shape, shapes_of, values_of
-from repsynth.data.records import Records
 from repsynth.errors import ConfigError
+from repsynth.io.records import Records
 from repsynth.models.base import Hooks, Made, Model, Resources, StoredModel, run_seconds
 from repsynth.models.completing import Completed, draw_each, effective_size, with_given
 from repsynth.privacy.events import RATE_UNIT, SampledEvent

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.estimation import to_simplex
 from repsynth.columns.groups import NONE, Groups, choose_groups, coarser, how_many, how_many_coarse, of_finer
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.scoring.base import Score
 from repsynth.scoring.weights import FULL, WeightFunction
 

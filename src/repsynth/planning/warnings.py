@@ -51,7 +51,7 @@ def csv_warnings(schema: Schema) -> tuple[str, ...]:
     >>> csv_warnings(Schema(columns=(Category(name="region", values=("north", "south")),)))
     ()
     """
-    from repsynth.data.write import takes_apostrophe
+    from repsynth.io.write import takes_apostrophe
 
     names = []
     for column in schema.columns:

@@ -13,8 +13,8 @@ import numpy as np
 
 from repsynth.arrays import Floats
 from repsynth.columns.cells import Bins
-from repsynth.data.records import Records
-from repsynth.data.values import values_at
+from repsynth.io.records import Records
+from repsynth.io.values import values_at
 from repsynth.models.uncertainty import ModelErrors
 from repsynth.privacy.events import GaussianEvent
 from repsynth.privacy.unit import row_meaning

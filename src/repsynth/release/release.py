@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from repsynth.arrays import Floats
 from repsynth.columns.adaptive_histogram import Histograms
-from repsynth.data.ids import check_ids, room_for_ids
-from repsynth.data.records import Records
-from repsynth.data.write import Kind, decode, to_kind
 from repsynth.errors import ConfigError, RepsynthWarning
+from repsynth.io.ids import check_ids, room_for_ids
+from repsynth.io.records import Records
+from repsynth.io.write import Kind, decode, to_kind
 from repsynth.mechanism.kernels import Chosen, Rounds, Statistic
 from repsynth.models.base import ModelRelease, Sampler
 from repsynth.planning.plan import Plan
@@ -28,8 +28,8 @@ from repsynth.privacy.events import Event
 from repsynth.privacy.formatting import upper
 from repsynth.privacy.loss import Loss
 from repsynth.release.account import NoisyFraction, Privacy
-from repsynth.release.conditional import complete, read_given
-from repsynth.release.constraints import Drawn, Support, fit_support
+from repsynth.sampling.conditional import complete, read_given
+from repsynth.sampling.constraints import Drawn, Support, fit_support
 from repsynth.schema import Category, Schema
 from repsynth.schema.conditions import parse_condition
 from repsynth.scoring.base import Score

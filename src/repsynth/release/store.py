@@ -16,8 +16,8 @@ import numpy as np
 from repsynth import __version__
 from repsynth.arrays import Arrays
 from repsynth.columns.adaptive_histogram import dump_look
-from repsynth.data.write import Kind
 from repsynth.errors import ConfigError, ReleaseError, shown
+from repsynth.io.write import Kind
 from repsynth.privacy.events import Charge, Event, SampledEvent
 from repsynth.release.release import Release
 from repsynth.schema import schema_to_dict

@@ -18,7 +18,6 @@ import repsynth
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.attacks.results import BEST, REPS, UNIFORM, Exposure
 from repsynth.curator.dossier import dossier
-from repsynth.data.records import MISSING, Records
 from repsynth.errors import DataError, shown
 from repsynth.evaluation.evaluate import Evaluation, evaluate_tables, read_evaluation
 from repsynth.evaluation.export import GROUP_HEADERS, MEASURE_HEADERS, STAMP, group_row, measure_row
@@ -26,6 +25,7 @@ from repsynth.evaluation.fidelity import Grid
 from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.points import DECILES, Fill, Space, deciles_of, outlyingness, points_of_records
 from repsynth.evaluation.subgroups import LEAST, MOST_NEIGHBOURS, MOST_VALUES
+from repsynth.io.records import MISSING, Records
 from repsynth.privacy.formatting import percent_lower, percent_upper, upper
 from repsynth.release.accuracy import value_name
 from repsynth.release.release import Release

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from repsynth.arrays import Ints
 from repsynth.columns.cells import Bins
-from repsynth.data.encode import encode_batch
-from repsynth.data.records import MISSING, UNITS, factors_of
-from repsynth.data.values import EPOCH, Notation, date_format, exact_grid, numbers_of, special_values
 from repsynth.errors import ConfigError
+from repsynth.io.encode import encode_batch
+from repsynth.io.records import MISSING, UNITS, factors_of
+from repsynth.io.values import EPOCH, Notation, date_format, exact_grid, numbers_of, special_values
 from repsynth.privacy.loss import weight_grid
 from repsynth.release.release import Release
 from repsynth.schema import Boolean, Datetime, Discrete, Integer, Number, Numeric, Schema

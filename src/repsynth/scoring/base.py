@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from repsynth.arrays import Arrays, Ints
 from repsynth.columns.adaptive_histogram import Histograms
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.knobs import Knobs
 from repsynth.privacy.events import Charge
 from repsynth.schema import Schema

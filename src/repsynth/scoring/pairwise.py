@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import MOST_CELLS, Bins
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.schema import Numeric, Schema
 from repsynth.scoring.base import NAT, Scorer

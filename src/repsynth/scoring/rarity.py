@@ -21,7 +21,7 @@ import numpy as np
 from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.privacy.events import Charge
 from repsynth.scoring.base import NAT, Scorer
 from repsynth.storage import ints, require

@@ -9,7 +9,7 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED, ColumnHistograms, Histograms, Look
 from repsynth.columns.cells import Bins, first_cells, is_divisible
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.mechanism.kernels import Chosen, Count, Statistic
 from repsynth.mechanism.meter import Meter, sigma_for
 from repsynth.privacy.events import Charge, SampledEvent

@@ -24,8 +24,8 @@ from scipy.special import expit, logit
 from repsynth.arrays import Arrays, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import MOST_CELLS
-from repsynth.data.records import MISSING, Records
-from repsynth.data.values import Cut
+from repsynth.io.records import MISSING, Records
+from repsynth.io.values import Cut
 from repsynth.schema import Discrete
 from repsynth.scoring.base import NAT, Score
 from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights

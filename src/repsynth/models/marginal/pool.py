@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Int32s, Ints
 from repsynth.columns.groups import Groups
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.models.completing import Completed, with_given
 from repsynth.models.marginal.tree import Tree, rake, shrunk
 from repsynth.models.statistics import NoisyTable, Pair

@@ -11,7 +11,7 @@ import numpy as np
 
 from repsynth.arrays import Arrays, Floats
 from repsynth.columns.groups import NONE, read_groups
-from repsynth.data.records import Records
+from repsynth.io.records import Records
 from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Made, StoredModel
 from repsynth.models.marginal.mechanism import LABEL_TABLES, TABLES, State, most_tables, rounds_of

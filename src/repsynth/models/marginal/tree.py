@@ -18,7 +18,7 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.estimation import posterior_means, to_simplex
 from repsynth.columns.groups import Groups
 from repsynth.columns.value_sampler import Line, Quotas, Shape, shapes_of, systematic, values_of
-from repsynth.data.records import Records, join
+from repsynth.io.records import Records, join
 from repsynth.models.completing import Completed, draw_each, with_given
 from repsynth.models.statistics import Domain, NoisyTable, Pair, by_precision
 

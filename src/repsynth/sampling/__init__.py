@@ -1,0 +1,1 @@
+"""Everything after the last measurement: rules between columns, derived columns, completed rows."""
