@@ -228,7 +228,7 @@ def divided_by_the_private_number_of_records(original: Any, self: LocalEngine, k
     return original(self, kernel) * 1000 // max(sum(records.rows for records in self.data), 1)
 
 
-@fault(running, "measure_scores")
+@fault(stage, "measure_scores")
 def threshold_from_the_private_scores(original: Any, meter: Meter, plan: Plan, columns: Any, on_step: Any) -> Any:
     """The paper's: the quantile of the private scores, in place of the noisy histogram's."""
     private = join(list(meter.engine.per_record()), [column.name for column in plan.schema.learned])

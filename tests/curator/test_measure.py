@@ -327,10 +327,10 @@ def test_a_release_counts_what_its_schema_has_cost(tmp_path: Path) -> None:
 
 def test_a_plan_says_what_is_lost_in_all_and_refuses_a_delta_that_the_schema_takes() -> None:
     schema = parse_schema(drafted())
-    assert any("in all" in text for text in plan(schema, epsilon=1.0, delta=1e-9).warnings)
+    assert any("together cost" in text for text in plan(schema, epsilon=1.0, delta=1e-9).warnings)
     with pytest.raises(ConfigError, match="leaves too little"):
         plan(schema, epsilon=1.0, delta=1e-12)
-    with pytest.warns(RepsynthWarning, match="in all"):
+    with pytest.warns(RepsynthWarning, match="together cost"):
         synthesize(people(), schema, epsilon=1.0, delta=1e-9, model="naive-bayes")
 
 

@@ -368,7 +368,7 @@ def test_almost_no_data_gives_a_release_that_warns(rows: int, schema: Schema) ->
     # With half of the budget for the count, it stays 30 standard deviations below where there is no warning. With
     # what it has by default these are 3: there, a fixed seed decides.
     for release in (
-        synthesize(table, schema, epsilon=0.5, count_share=0.5),
+        synthesize(table, schema, settings=Settings.of(epsilon=0.5, count_share=0.5)),
         seeded(table, schema, epsilon=0.5),
     ):
         assert any("noise drowns the data" in warning for warning in release.warnings)
