@@ -1132,14 +1132,14 @@ FAULTS = [
         "io.source:reads_as_text",
         "plain and numbers_of(column.special) is not None",
         "numbers_of(column.special) is not None",
-        ALONE + "test_no_odd_record_changes_how_a_reader_s_cells_are_read[from_pandas]",
+        ALONE + "test_no_odd_record_changes_how_a_reader_s_cells_are_read[pandas]",
     ),
     Fault(
         "a text of a number is another value than the number",
         "io.encode:_category",
         "found if numbers is None else _or_number(array, found, numbers)",
         "found",
-        ALONE + "test_no_odd_record_changes_how_a_reader_s_cells_are_read[from_polars]",
+        ALONE + "test_no_odd_record_changes_how_a_reader_s_cells_are_read[polars]",
     ),
     Fault(
         "only the type of the last object counts",
