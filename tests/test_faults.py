@@ -65,6 +65,42 @@ LOOKS = "columns/test_looks_of_a_run.py::"
 PAIRWISE = "scoring/test_pairwise.py::"
 
 FAULTS = [
+    # What a hostile file, or a cluster that reads a part again, could change.
+    Fault(
+        "a guarantee holds whatever the schema was measured to be",
+        "curator.guarantee:why_none",
+        "release.schema.measured is not None",
+        "False",
+        MEASURE + "test_nothing_is_guaranteed_before_a_run_with_a_measured_schema",
+    ),
+    Fault(
+        "weights are public although the schema was measured",
+        "scoring.transfer:weights_are_public",
+        "prior is not None and schema.measured is None",
+        "prior is not None",
+        MEASURE + "test_nothing_is_guaranteed_before_a_run_with_a_measured_schema",
+    ),
+    Fault(
+        "the cells of rows without an id may change when a part is read again",
+        "engine.persons:PersonRows.in_order",
+        "(*self.codes.values(), self.states)",
+        "(self.states,)",
+        OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
+    ),
+    Fault(
+        "gains of pairs are taken from the file",
+        "scoring.pairwise:Pairwise.load",
+        "np.abs(a - b).max() <= NAT // 1000",
+        "True",
+        PAIRWISE + "test_a_file_that_says_otherwise_is_refused",
+    ),
+    Fault(
+        "a threshold is taken from the file",
+        "scoring.threshold:or_safer",
+        "max(threshold.value, again.value)",
+        "threshold.value",
+        "release/test_ties.py::test_of_two_thresholds_within_rounding_the_larger_counts",
+    ),
     # Numbers that are shown.
     Fault(
         "a person with several rows has their number times the epsilon",

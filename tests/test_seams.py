@@ -138,7 +138,9 @@ class Nonzero(Scorer, frozen=True):
         column = histograms.bins[0].column.name
         return NonzeroScore(column, meter.measure(Zeros(column), mu=charges["zeros"].mu))
 
-    def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "NonzeroScore":
+    def load(
+        self, histograms: Histograms, label: str | None, arrays: Arrays, sigmas: Mapping[str, float]
+    ) -> "NonzeroScore":
         return NonzeroScore(histograms.bins[0].column.name, ints(arrays["zeros"], 1))
 
 

@@ -20,9 +20,11 @@ from repsynth.cli import main
 from repsynth.cli.render import plan_data
 from repsynth.curator import private_schema as module
 from repsynth.curator.check import check_table
+from repsynth.curator.guarantee import ETA_SHARE, eta_share, guaranteed_weights, why_none
 from repsynth.curator.private_schema import DraftPlan, FrequentValues, KindHistograms, MeasuredDraft
 from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError, DataError, LedgerError, RepsynthWarning
+from repsynth.io.encode import EncodedTable
 from repsynth.io.sources import open_source
 from repsynth.mechanism.meter import Meter, RawTable, Selection
 from repsynth.mechanism.noise import seeded_entropy
@@ -323,6 +325,19 @@ def test_a_release_counts_what_its_schema_has_cost(tmp_path: Path) -> None:
     data = release_data(loaded)
     assert data["schema_measured"]["mu"] == schema.measured.mu
     assert data["epsilon"] == privacy.epsilon > data["schema_measured"]["run_epsilon"]
+
+
+def test_nothing_is_guaranteed_before_a_run_with_a_measured_schema() -> None:
+    """Its noise decides bounds, cells and weights, also with scores of an earlier release."""
+    schema = parse_schema(drafted())
+    with pytest.warns(RepsynthWarning, match="together cost"):
+        first = synthesize(people(), schema, epsilon=1.0, delta=1e-9, public_rows=3000, model="naive-bayes")
+        second = synthesize(people(), schema, epsilon=1.0, delta=1e-9, model="naive-bayes", scores_from=first)
+    records = list(EncodedTable(open_source(people()), schema))
+    for release in (first, second):
+        assert "measured" in (why_none(release) or "")
+        assert eta_share(release) == ETA_SHARE
+        assert guaranteed_weights(release, records, eta=1e-10).min() == 1.0
 
 
 def test_a_plan_says_what_is_lost_in_all_and_refuses_a_delta_that_the_schema_takes() -> None:

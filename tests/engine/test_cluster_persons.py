@@ -196,11 +196,19 @@ def _no_ids(rows: PersonRows) -> PersonRows:
     return rows.take(np.delete(np.arange(len(rows.states)), np.flatnonzero(rows.states)[0]))
 
 
+def _other_cells(rows: PersonRows) -> PersonRows:
+    """The first row without an id has the cells of the row after it."""
+    at = np.flatnonzero(rows.states)[0]
+    return replace(
+        rows, codes={name: np.insert(np.delete(c, at), at, c[at + 1]) for name, c in rows.codes.items()}
+    )
+
+
 def _reordered(rows: PersonRows) -> PersonRows:
     return rows.take(np.arange(len(rows.states))[::-1])
 
 
-@pytest.mark.parametrize("then", [_fewer, _no_ids])
+@pytest.mark.parametrize("then", [_fewer, _no_ids, _other_cells])
 def test_a_part_that_is_another_when_it_is_read_again_is_refused(
     then: Callable[[PersonRows], PersonRows], pretended: Pretended
 ) -> None:

@@ -195,6 +195,7 @@ def test_it_is_saved_loaded_and_has_no_bounds(tmp_path: Path) -> None:
         ("pair_counts", lambda a: a[:-1]),
         ("pair_groups_0", lambda a: a * 2),
         ("pair_gain_0", lambda a: a + 2**41),
+        ("pair_gain_0", lambda a: a - 5 * NAT),
         ("pair_rarity_1", lambda a: a[1:]),
         ("pair_rarity_1", lambda a: a.astype(np.float64)),
         ("cell_starts_0", lambda a: a[::-1].copy()),
@@ -328,7 +329,7 @@ def test_pairs_that_close_a_circle_are_refused() -> None:
     release, score = scored()
     many = np.arange(score.columns)
     with pytest.raises(repsynth.ReleaseError, match="circle"):
-        Pairwise().load(release.stage.coarse, SCHEMA.label, score.dump() | {"pair_chosen": many})
+        Pairwise().load(release.stage.coarse, SCHEMA.label, score.dump() | {"pair_chosen": many}, {})
 
 
 def test_where_columns_say_the_same_their_rare_values_still_stand_out() -> None:

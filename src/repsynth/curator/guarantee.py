@@ -2,8 +2,8 @@
 
 The weight of a record depends on the noise of stage 1. With probability at least 1 − η, its score is above one
 level and the threshold of its label below another, so its weight is at most w̄. Then the record has
-(ε(w̄), δ + η)-DP, whatever stage 1 releases (docs/privacy.md has the proof). The bounds hold on the table with and
-without the record. They are functions of the data, hence private.
+(ε(w̄), δ + η)-DP, whatever stage 1 releases (docs/theorems/guarantee.md has the proof). The bounds hold on the
+table with and without the record. They are functions of the data, hence private.
 
 The rows of one person have a bound each, which together bound the person's weight. The scores of all rows and the
 thresholds of all their labels share η.
@@ -30,6 +30,7 @@ from repsynth.scoring.base import NAT
 from repsynth.scoring.rarity import SumTails
 from repsynth.scoring.stage import SCORES
 from repsynth.scoring.threshold import CAP, FEW, MOST_BINS, READABLE, bin_width, row_of, rows_of
+from repsynth.scoring.transfer import weights_are_public
 from repsynth.scoring.weights import FULL
 
 ETA_SHARE = 1 / 2
@@ -41,6 +42,8 @@ _LOOKED_AT = 4  # edges whose numbers of records are bounded one by one; higher 
 
 def why_none(release: Release) -> str | None:
     """Return why there is no guarantee better than the total; None if there is one."""
+    if release.schema.measured is not None:
+        return "the schema was measured, so its noise decides the cells and with them the weights"
     if release.stage.borrowed is not None:
         return None  # every weight was public before the run
     if not release.plan.scorer.targets_outliers:
@@ -64,14 +67,14 @@ def why_none(release: Release) -> str | None:
 
 def eta_share(release: Release) -> float:
     """Return the part of δ for η: none where scores were public before the run."""
-    return 0.0 if release.stage.borrowed is not None else ETA_SHARE
+    return 0.0 if weights_are_public(release.stage.borrowed, release.schema) else ETA_SHARE
 
 
 def guaranteed_weights(release: Release, data: Sequence[Records], *, eta: float) -> Floats:
     """Return for each record a weight that it exceeds with probability at most `eta` over the noise of stage 1.
     For a person, `eta` bounds the probability that any row does."""
     rows, schema = sum(records.rows for records in data), release.schema
-    if release.stage.borrowed is not None:
+    if weights_are_public(release.stage.borrowed, release.schema):
         weights = [release.weights.of(release.score.of(records)) / FULL for records in data]
         return np.concatenate([np.zeros(0), *weights])
     if why_none(release) is not None or rows == 0:

@@ -53,6 +53,12 @@ class PersonRows(Silent):
         codes = {name: each[rows] for name, each in self.codes.items()}
         return PersonRows(codes, self.states[rows], self.prints.take(rows))
 
+    def in_order(self) -> NDArray[Any]:
+        """Return the bytes of the rows, sorted: the same in whatever order the rows were read."""
+        columns = [np.ascontiguousarray(each) for each in (*self.codes.values(), self.states)]
+        rows = np.concatenate([each.view(np.uint8).reshape(-1, each.itemsize) for each in columns], axis=1)
+        return rows[np.lexsort(rows.T)]
+
     def persons(self) -> Run:
         prints = self.prints.take(np.flatnonzero(self.states == 0))
         ones = np.ones(len(prints.first), dtype=np.int64)
@@ -113,10 +119,9 @@ class SplitRows:
         places = np.uint64(self.places)
         place = (((rows.prints.first >> np.uint64(32)) * places) >> np.uint64(32)).astype(np.int64)
         place[rows.states != 0] = number % self.places  # in whatever order the partition is read
-        persons, without_id = rows.persons(), np.sort(rows.states[rows.states != 0])
-        digest = _digest(
-            each.tobytes() for each in (persons.prints.first, persons.prints.second, persons.rows, without_id)
-        )
+        persons, nobody = rows.persons(), rows.take(np.flatnonzero(rows.states != 0))
+        counted = (persons.prints.first, persons.prints.second, persons.rows, nobody.in_order())
+        digest = _digest(each.tobytes() for each in counted)
         return [Message(number, digest, rows.take(np.flatnonzero(place == k))) for k in range(self.places)]
 
 

@@ -6,7 +6,7 @@ measurement of `mu`, together with a coin that reveals everything with probabili
 
     δ of the training at ε  ≤  failure + (1 − failure) · δ of the Gaussian at ε     for every ε ≥ 0,
 
-both for adding and for removing a record. docs/privacy.md has the proofs.
+both for adding and for removing a record. docs/theorems/ledger.md has the proofs.
 """
 
 import math

@@ -71,7 +71,7 @@ class ExponentialEvent(
 
     @cached_property
     def mu(self) -> float:
-        """The loss in Gaussian DP, rounded up: √(2π)/4 η for each round (docs/privacy.md has the proof).
+        """The loss in Gaussian DP, rounded up: √(2π)/4 η for each round (docs/theorems/selection.md).
 
         >>> round(ExponentialEvent("choice", eta=1.0, rounds=1).mu, 4)
         0.6267

@@ -34,7 +34,7 @@ from repsynth.release.release import Release
 from repsynth.release.store import BORROWED, FORMAT, PlanFile, ReleaseFile, describe, release_files, score_arrays
 from repsynth.schema import Discrete, Schema, schema_from_dict
 from repsynth.scoring.stage import COUNT, LOOKS, SCORES, StageOne, weights_of
-from repsynth.scoring.threshold import Threshold, follows, rows_of, with_threshold
+from repsynth.scoring.threshold import Threshold, or_safer, rows_of, with_threshold
 from repsynth.scoring.transfer import PriorScores
 from repsynth.scoring.weights import FULL, RULES, Rule, WeightFunction, fault_of
 from repsynth.storage import ints, positive, require
@@ -250,7 +250,8 @@ def _check_events(events: tuple[Event, ...], plan: Plan) -> None:
 
 def _check_outliers(events: tuple[Event, ...], plan: Plan) -> None:
     """Check that the ceiling keeps the requested outlier ε; a training needs dp-accounting for that."""
-    asked, loss = plan.settings.outlier_epsilon, Loss.of(events)
+    asked = plan.settings.outlier_epsilon
+    loss = Loss.of(events).after(Loss.of_schema(plan.schema), plan.delta)
     if asked is None or (loss.trainings and not pld.available()):
         return
     kept = float(loss.epsilon_at(plan.ceiling, plan.delta)) <= asked * (1 + 1e-6)
@@ -318,8 +319,9 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = 
     bins = first_cells(schema, rows=file.rows, sigma=sigma)
     counts = ints(arrays["coarse_counts"], sum(b.count for b in bins))
     coarse = Histograms(bins, counts, sigma, file.rows)
+    sigmas = {event.name: event.sigma for event in file.events if isinstance(event, GaussianEvent)}
     if borrowed is None:
-        score = plan.scorer.load(coarse, schema.label, arrays)
+        score = plan.scorer.load(coarse, schema.label, arrays, sigmas)
         threshold = _threshold(file, plan, arrays, schema.label_column)
         score = with_threshold(score, threshold, schema.label_column)
     else:
@@ -368,9 +370,9 @@ def _threshold(described: ReleaseFile, plan: Plan, arrays: Arrays, label: Discre
     threshold = Threshold(file.value, edges, counts, file.fraction, file.fraction_error, shifts)
     require(file.fraction == plan.outlier_fraction, "its threshold's fraction is not the planned one")
     sigma = _sigma(described.events, SCORES)
-    followed = follows(threshold, rows=described.rows, sigma=sigma, label=label)
-    require(followed, "its threshold does not follow from its histogram of the scores")
-    return threshold
+    safe = or_safer(threshold, rows=described.rows, sigma=sigma, label=label)
+    require(safe is not None, "its threshold does not follow from its histogram of the scores")
+    return safe
 
 
 def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> PriorScores | None:

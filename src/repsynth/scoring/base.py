@@ -80,6 +80,8 @@ class Scorer(Knobs, frozen=True):
         """Make its own measurements, if any, and return the score function."""
         raise TypeError(f"{type(self).__name__} does not say how to score")
 
-    def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> Score:
+    def load(
+        self, histograms: Histograms, label: str | None, arrays: Arrays, sigmas: Mapping[str, float]
+    ) -> Score:
         """Return the score function from a release's files, checked."""
         raise TypeError(f"{type(self).__name__} does not say how to load a score")

@@ -85,7 +85,9 @@ class Pairwise(Scorer, frozen=True):
         noisy = meter.measure(tables, mu=charge.mu)
         return make_score(spreads, chosen, noisy, tables.sensitivity / charge.per_row, rows)
 
-    def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "PairwiseScore":
+    def load(
+        self, histograms: Histograms, label: str | None, arrays: Arrays, sigmas: Mapping[str, float]
+    ) -> "PairwiseScore":
         """Return the score of an untrusted file: its look-up tables, for pairs that a run can select."""
         spreads = tuple(s.read(i, arrays) for i, s in enumerate(make_spreads(histograms, label)))
         chosen, candidates = ints(arrays["pair_chosen"], most=2**40).tolist(), all_pairs(len(spreads))
@@ -96,7 +98,12 @@ class Pairwise(Scorer, frozen=True):
         flat = (ints(arrays[f"pair_gain_{k}"], math.prod(shape), most=2**40) for k, shape in enumerate(shapes))
         gains = tuple(gain.reshape(shape) for gain, shape in zip(flat, shapes, strict=True))
         counts = ints(arrays["pair_counts"], sum(map(math.prod, shapes)))
-        return PairwiseScore(spreads, gains, tuple(chosen), counts, histograms.rows)
+        again = make_score(spreads, tuple(chosen), counts, sigmas.get(PAIRS, 1.0), histograms.rows)
+        about = all(np.abs(a - b).max() <= NAT // 1000 for a, b in zip(gains, again.gains, strict=True))
+        require(about, "its scores do not follow from its tables")
+        # A larger gain makes a smaller score, hence no smaller weight and no smaller stated loss.
+        larger = tuple(np.maximum(a, b) for a, b in zip(gains, again.gains, strict=True))
+        return replace(again, gains=larger)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,9 @@ class Rarity(Scorer, frozen=True):
         """Return the score function: post-processing of the histograms."""
         return make_rarity(histograms, label)
 
-    def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RarityScore":
+    def load(
+        self, histograms: Histograms, label: str | None, arrays: Arrays, sigmas: Mapping[str, float]
+    ) -> "RarityScore":
         """Return the score of an untrusted file. It must follow from the histograms, up to one rounded unit."""
         again = make_rarity(histograms, label)
         rarity = []
@@ -240,9 +242,11 @@ class Random(Scorer, frozen=True):
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
     ) -> "RandomScore":
         """Return hashes with a salt from the released counts: public, and different in every release."""
-        return self.load(histograms, label, {})
+        return self.load(histograms, label, {}, {})
 
-    def load(self, histograms: Histograms, label: str | None, arrays: Arrays) -> "RandomScore":
+    def load(
+        self, histograms: Histograms, label: str | None, arrays: Arrays, sigmas: Mapping[str, float]
+    ) -> "RandomScore":
         columns = tuple(dict.fromkeys(b.column.name for b in histograms.bins if b.column.name != label))
         digest = hashlib.sha256(histograms.counts.tobytes()).digest()
         return RandomScore(columns, int.from_bytes(digest[:8], "little"))

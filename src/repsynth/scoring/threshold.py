@@ -295,25 +295,31 @@ def bin_width(columns: int) -> int:
     return int(NAT * 2.0 ** round(math.log2(math.sqrt(columns) / 4)))
 
 
-def follows(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> bool:
-    """Return whether a threshold from a file follows from its histogram.
+def or_safer(threshold: Threshold, *, rows: float, sigma: float, label: Discrete | None) -> Threshold | None:
+    """Return a threshold from a file; None if it does not follow from its histogram.
 
-    Processors round logarithms differently, so values may differ by a thousandth of a nat.
+    Processors round logarithms differently, so values may differ by a thousandth of a nat. The larger threshold
+    counts then, so that no record's weight is smaller than in the run.
     """
     by = label if threshold.shifts is not None else None
     readable = rows / sigma >= READABLE
     # Public numbers determine whether labels have rows; the noise in the file is rounded.
     if (by is not None) not in {_tells_labels(label, off * rows / sigma) for off in (1 - 1e-9, 1 + 1e-9)}:
-        return False
+        return None
     if len(threshold.edges) >= MOST_BINS if readable else len(threshold.edges) != len(_ABOVE):
-        return False
+        return None
     bins = ScoreBins(threshold.edges, readable, by)
     again = bins.threshold(threshold.counts.ravel(), fraction=threshold.fraction, rows=rows, sigma=sigma)
     values = [(threshold.value, again.value)]
     if threshold.shifts is not None and again.shifts is not None:
         values += list(zip(threshold.shifts.tolist(), again.shifts.tolist(), strict=True))
     error = math.isclose(threshold.fraction_error, again.fraction_error, rel_tol=1e-3, abs_tol=1e-9)
-    return error and all(abs(one - other) <= NAT // 1000 for one, other in values)
+    if not error or any(abs(one - other) > NAT // 1000 for one, other in values):
+        return None
+    shifts = None
+    if threshold.shifts is not None and again.shifts is not None:
+        shifts = np.minimum(threshold.shifts, again.shifts)
+    return replace(threshold, value=max(threshold.value, again.value), shifts=shifts)
 
 
 # ReadOptions

@@ -82,3 +82,11 @@ class PriorScores:
                 f"scores can be taken from a release with the same columns only: the schema {'; '.join(said)}. "
                 "Nothing was spent"
             )
+
+
+def weights_are_public(prior: PriorScores | None, schema: Schema) -> bool:
+    """Return whether every weight was public before the run.
+
+    A measured schema is a noisy output of the table. It decides the cells of the scores, hence the weights.
+    """
+    return prior is not None and schema.measured is None
