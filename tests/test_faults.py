@@ -352,7 +352,7 @@ FAULTS = [
     ),
     Fault(
         "a file says whether each label has a threshold",
-        "scoring.threshold:follows",
+        "scoring.threshold:or_safer",
         "(by is not None) not in {_tells_labels(label, off * rows / sigma) for off in (1 - 1e-09, 1 + 1e-09)}",
         "False",
         "release/test_ties.py::test_whether_each_label_has_a_threshold_is_not_the_files_to_say",

@@ -330,9 +330,11 @@ def test_a_release_counts_what_its_schema_has_cost(tmp_path: Path) -> None:
 def test_nothing_is_guaranteed_before_a_run_with_a_measured_schema() -> None:
     """Its noise decides bounds, cells and weights, also with scores of an earlier release."""
     schema = parse_schema(drafted())
+    asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-9, "model": "naive-bayes"}
     with pytest.warns(RepsynthWarning, match="together cost"):
-        first = synthesize(people(), schema, epsilon=1.0, delta=1e-9, public_rows=3000, model="naive-bayes")
-        second = synthesize(people(), schema, epsilon=1.0, delta=1e-9, model="naive-bayes", scores_from=first)
+        first = synthesize(people(), schema, public_rows=3000, **asked)
+    with pytest.warns(RepsynthWarning, match="together cost"):
+        second = synthesize(people(), schema, scores_from=first, **asked)
     records = list(EncodedTable(open_source(people()), schema))
     for release in (first, second):
         assert "measured" in (why_none(release) or "")
