@@ -1,6 +1,10 @@
-"""What Sphinx has to know of this site: pages that are made from the code, and notebooks."""
+"""Extend Sphinx for this site: pages made from the code, notebooks, and a sample report."""
 
+import contextlib
+import io
 import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import api
@@ -10,6 +14,7 @@ from myst_parser.parsers.sphinx_ import MystParser
 from notebooks import to_markdown
 from sphinx.application import Sphinx
 
+from repsynth.cli.main import main as repsynth
 from repsynth.cli.main import make_app
 
 MADE = {
@@ -39,8 +44,24 @@ def fill(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = source[0].replace(place, make())
 
 
+def write_sample_report(app: Sphinx, failure: Exception | None) -> None:
+    """Write the report of the demo's release beside the pages, which link to it as sample-report.html."""
+    if failure or app.builder.name != "html":
+        return
+    report = Path(app.outdir, "sample-report.html")
+    report.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        codes = [
+            repsynth(["demo", "-o", f"{folder}/demo"]),
+            repsynth(["report", f"{folder}/demo/release", "-o", str(report)]),
+        ]
+    if any(codes):
+        raise RuntimeError("the sample report could not be made")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("source-read", fill)
+    app.connect("build-finished", write_sample_report)
     app.add_source_parser(NotebookParser)
     return {"parallel_read_safe": True}

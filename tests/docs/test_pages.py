@@ -62,6 +62,11 @@ def test_every_command_in_the_tutorial_runs_and_prints_what_it_says(
     assert run_all(tutorial, capsys) == 7
     rows = Path("people.csv").read_text(encoding="utf-8").splitlines()
     assert "\n".join(rows[:3]) in tutorial.read_text(encoding="utf-8")
+    plan = repsynth.plan("schema.toml", epsilon=1.0)
+    (bound,) = re.findall(
+        r"^\| outliers.*\| ([\d.]+) \|$", tutorial.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    assert float(bound) == rounded_up(float(plan.loss.epsilon_at(0.2, plan.delta)), 0.001)
     assert pacsv.read_csv("more.csv").num_rows == 100
     assert "What is my own bound?" in Path("report.html").read_text(encoding="utf-8")
 
@@ -147,10 +152,18 @@ def test_the_promise_is_the_same_on_every_page() -> None:
     one = "P[release(D) ∈ S] ≤ e^ε(w) P[release(D′) ∈ S] + δ"
     other = "P[release(D′) ∈ S] ≤ e^ε(w) P[release(D) ∈ S] + δ"
     over = "for every w and every set S of releases in which w(z) ≤ w"
-    for page in ("privacy.md", "index.md"):
-        text = " ".join((DOCS / page).read_text(encoding="utf-8").split())
+    for page in (DOCS / "privacy.md", CHECKOUT / "README.md"):
+        text = " ".join(page.read_text(encoding="utf-8").split())
         assert f"{one} and {other}" in text
         assert over in text.replace("**", "").replace("For every w", "for every w")
+
+
+def test_the_readme_is_short_and_its_pictures_are_small() -> None:
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 100
+    pictures = re.findall(r"docs/[\w-]+\.(?:svg|png)", text)
+    assert len(pictures) == 4
+    assert all((CHECKOUT / picture).stat().st_size < 150_000 for picture in pictures)
 
 
 def test_the_references_leave_nothing_out() -> None:
