@@ -470,6 +470,13 @@ FAULTS = [
         OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
     ),
     Fault(
+        "a part may have more rows of the same persons when it is read again",
+        "engine.persons:SplitRows.__call__",
+        "(persons.prints.first, persons.prints.second, persons.rows, without_id)",
+        "(persons.prints.first, persons.prints.second, without_id)",
+        OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
+    ),
+    Fault(
         "a part that changed is taken for the one from before",
         "engine.persons:Settle.__call__",
         "(message.digest for message in ordered)",
@@ -693,6 +700,20 @@ FAULTS = [
         "self.mu * math.sqrt(0.5)",
         "self.mu",
         MEASURE + "test_it_costs_what_was_asked_and_no_more",
+    ),
+    Fault(
+        "an infinity with a plus sign reads as its column was stored",
+        "curator.private_schema:texts_of",
+        "'^[+]?(?i:inf|infinity)$'",
+        "'^(?i:inf|infinity)$'",
+        MEASURE + "test_a_type_that_a_reader_inferred_changes_no_count",
+    ),
+    Fault(
+        "a negative infinity reads as its column was stored",
+        "curator.private_schema:texts_of",
+        "pc.replace_substring_regex(texts, '^-(?i:inf|infinity)$', '-inf')",
+        "texts",
+        MEASURE + "test_a_type_that_a_reader_inferred_changes_no_count",
     ),
     Fault(
         "the table says which columns have texts",
