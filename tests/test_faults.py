@@ -688,6 +688,14 @@ FAULTS = [
         BOUND + "test_what_is_printed_of_a_run_with_a_measured_schema_holds_for_whoever_chose_it",
     ),
     Fault(
+        "an earlier release is composed with its schema as if it were fixed in advance",
+        "scoring.transfer:PriorScores.loss",
+        "Loss.of(self.events).after(Loss.of_schema(self.schema), self.delta)",
+        "Loss.of(self.events) + Loss.of_schema(self.schema)",
+        "release/test_borrowed.py::"
+        "test_the_earlier_release_is_composed_with_its_measured_schema_as_its_own_account_is",
+    ),
+    Fault(
         "a run that pays for its schema is a first run",
         "privacy.ledger:Balance.covers",
         "not self.spendings and (not after_schema) and self._allows(loss)",
