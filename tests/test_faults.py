@@ -506,6 +506,13 @@ FAULTS = [
         OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
     ),
     Fault(
+        "a part may have more rows of the same persons when it is read again",
+        "engine.persons:SplitRows.__call__",
+        "(persons.prints.first, persons.prints.second, persons.rows, without_id)",
+        "(persons.prints.first, persons.prints.second, without_id)",
+        OF_PERSONS + "test_a_part_that_is_another_when_it_is_read_again_is_refused",
+    ),
+    Fault(
         "a part that changed is taken for the one from before",
         "engine.persons:Settle.__call__",
         "(message.digest for message in ordered)",
@@ -717,6 +724,14 @@ FAULTS = [
         BOUND + "test_what_is_printed_of_a_run_with_a_measured_schema_holds_for_whoever_chose_it",
     ),
     Fault(
+        "an earlier release is composed with its schema as if it were fixed in advance",
+        "scoring.transfer:PriorScores.loss",
+        "Loss.of(self.events).after(Loss.of_schema(self.schema), self.delta)",
+        "Loss.of(self.events) + Loss.of_schema(self.schema)",
+        "release/test_borrowed.py::"
+        "test_the_earlier_release_is_composed_with_its_measured_schema_as_its_own_account_is",
+    ),
+    Fault(
         "a run that pays for its schema is a first run",
         "privacy.ledger:Balance.covers",
         "not self.spendings and (not after_schema) and self._allows(loss)",
@@ -729,6 +744,20 @@ FAULTS = [
         "self.mu * math.sqrt(0.5)",
         "self.mu",
         MEASURE + "test_it_costs_what_was_asked_and_no_more",
+    ),
+    Fault(
+        "an infinity with a plus sign reads as its column was stored",
+        "curator.private_schema:texts_of",
+        "'^[+]?(?i:inf|infinity)$'",
+        "'^(?i:inf|infinity)$'",
+        MEASURE + "test_a_type_that_a_reader_inferred_changes_no_count",
+    ),
+    Fault(
+        "a negative infinity reads as its column was stored",
+        "curator.private_schema:texts_of",
+        "pc.replace_substring_regex(texts, '^-(?i:inf|infinity)$', '-inf')",
+        "texts",
+        MEASURE + "test_a_type_that_a_reader_inferred_changes_no_count",
     ),
     Fault(
         "the table says which columns have texts",

@@ -145,6 +145,7 @@ RAW = {
     "gaps": ["1", "NA", "nan", "3"],
     "odd": ["0x10", "0x1f", "7"],
     "endless": ["Infinity", "-inf", "5"],
+    "signed": ["+inf", "+Infinity", "-Infinity", "5"],
 }
 
 

@@ -191,6 +191,13 @@ def _fewer(rows: PersonRows) -> PersonRows:
     return rows.take(np.flatnonzero(rows.prints.first != place[place != 0][0]))
 
 
+def _once_more(rows: PersonRows) -> PersonRows:
+    """The first person's row, which went to another place, is there once more: the persons are the same."""
+    place = SplitRows(3)(rows, 0)[0].rows.prints.first
+    first = np.flatnonzero(rows.prints.first == place[place != 0][0])[0]
+    return rows.take(np.append(np.arange(len(rows.states)), first))
+
+
 def _no_ids(rows: PersonRows) -> PersonRows:
     """One row without an id is gone; it went to another place."""
     return rows.take(np.delete(np.arange(len(rows.states)), np.flatnonzero(rows.states)[0]))
@@ -208,7 +215,7 @@ def _reordered(rows: PersonRows) -> PersonRows:
     return rows.take(np.arange(len(rows.states))[::-1])
 
 
-@pytest.mark.parametrize("then", [_fewer, _no_ids, _other_cells])
+@pytest.mark.parametrize("then", [_fewer, _once_more, _no_ids, _other_cells])
 def test_a_part_that_is_another_when_it_is_read_again_is_refused(
     then: Callable[[PersonRows], PersonRows], pretended: Pretended
 ) -> None:

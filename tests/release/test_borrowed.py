@@ -30,7 +30,7 @@ from repsynth.release.store import arrays_of
 from repsynth.release.verify import borrow
 from repsynth.run.payment import Payer
 from repsynth.run.run import run
-from repsynth.schema import Schema, parse_schema
+from repsynth.schema import Measured, Schema, parse_schema
 from repsynth.scoring.weights import FULL
 
 SCHEMA = parse_schema(ALL_TYPES)
@@ -125,6 +125,13 @@ def test_weights_do_not_depend_on_this_table(lender: Release) -> None:
     weights = [release.weights.of(release.score.of(records)) for release in (one, other)]
     assert np.array_equal(*weights)
     assert weights[0].min() < FULL == weights[0].max()
+
+
+def test_the_earlier_release_is_composed_with_its_measured_schema_as_its_own_account_is(lender: Release) -> None:
+    """Its settings may have depended on that schema, so a part of δ is reserved."""
+    schema = replace(SCHEMA, measured=Measured(mu=0.05, failure=1e-12, mark="0" * 32, columns=("age",)))
+    account = replace(lender.privacy, schema_loss=Loss.of_schema(schema))
+    assert replace(borrow(lender), schema=schema).epsilon == account.epsilon > account.run_loss.epsilon(1e-6)
 
 
 def test_who_was_in_both_tables_has_lost_the_sum(lender: Release) -> None:
