@@ -1230,14 +1230,14 @@ FAULTS = [
     ),
     Fault(
         "the norm of a record leaves out what is special or missing",
-        "models.statistics:Part.squared_norms",
+        "models.statistics:ColumnPart.squared_norms",
         "one_hot[self.groups.of_bin]",
         "one_hot[np.minimum(self.groups.of_bin, 0)]",
         "models/test_naive_bayes.py::test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight",
     ),
     Fault(
         "a record counts in another group than its own",
-        "models.statistics:Part.sums",
+        "models.statistics:ColumnPart.sums",
         "np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell)",
         "np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell - 1)",
         "scoring/test_families.py::test_models_learn_families_and_draw_all_of_their_values",

@@ -84,7 +84,7 @@ class _Layer:
 
 
 @dataclass(frozen=True)
-class Look:
+class Refinement:
     """Finer cells of some columns and their noisy weighted counts, in 1/`unit` of a record: a released value."""
 
     columns: tuple[int, ...]
@@ -214,7 +214,7 @@ class Histograms:
         chosen = [i for i in possible if finer[i].count > self.bins[i].count] or possible
         return tuple(chosen), tuple(finer[i] for i in chosen)
 
-    def refined_by(self, looks: Sequence[Look], *, weighted: bool) -> "Histograms":
+    def refined_by(self, looks: Sequence[Refinement], *, weighted: bool) -> "Histograms":
         """Return the histograms with the finer cells of later looks."""
         bins, refined = list(self.bins), {}
         counts = [self.noisy(i) for i in range(len(bins))]
@@ -268,13 +268,13 @@ class Histograms:
         return both * (counts / variance + seen / variances), both, np.maximum(sum_of_weights, np.sqrt(left))
 
 
-def dump_look(name: str, look: Look) -> Arrays:
+def dump_look(name: str, look: Refinement) -> Arrays:
     key = name.split()[0]
     starts = {f"{key}_starts_{k}": bins.starts for k, bins in enumerate(look.bins) if bins.starts is not None}
     return {f"{key}_columns": np.array(look.columns, dtype=np.int64), f"{key}_counts": look.counts, **starts}
 
 
-def load_look(name: str, before: Histograms, arrays: Arrays, *, sigma: float, unit: int) -> Look:
+def load_look(name: str, before: Histograms, arrays: Arrays, *, sigma: float, unit: int) -> Refinement:
     """Return a look from an untrusted file."""
     key, possible = name.split()[0], [i for i, bins in enumerate(before.bins) if bins.divisible]
     columns = tuple(ints(arrays[f"{key}_columns"], most=len(before.bins) - 1).tolist())
@@ -291,4 +291,4 @@ def load_look(name: str, before: Histograms, arrays: Arrays, *, sigma: float, un
         require(inside and finer.numbers <= MOST_FINE_CELLS, "its finer cells are not parts of its cells")
         bins.append(finer)
     counts = ints(arrays[f"{key}_counts"], sum(each.count for each in bins), most=2**62)
-    return Look(columns, tuple(bins), counts, sigma, unit)
+    return Refinement(columns, tuple(bins), counts, sigma, unit)

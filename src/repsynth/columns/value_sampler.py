@@ -42,7 +42,7 @@ def systematic(probabilities: Floats, rows: int, generator: np.random.Generator)
 
 
 @dataclass(frozen=True)
-class Line:
+class SortedRecords:
     """Records sorted by table row, then by `order`, then at random."""
 
     records: Ints
@@ -53,10 +53,12 @@ class Line:
     """`keys` rise along the line; each row has `width` of them."""
 
     @classmethod
-    def of(cls, given: Ints, rows: int, generator: np.random.Generator, order: Ints | None = None) -> "Line":
+    def of(
+        cls, given: Ints, rows: int, generator: np.random.Generator, order: Ints | None = None
+    ) -> "SortedRecords":
         """Arrange records by the table row that each draws from.
 
-        >>> line = Line.of(np.array([1, 0, 1]), 2, np.random.default_rng(0), order=np.array([7, 7, 3]))
+        >>> line = SortedRecords.of(np.array([1, 0, 1]), 2, np.random.default_rng(0), order=np.array([7, 7, 3]))
         >>> line.records.tolist(), line.row.tolist()
         ([1, 2, 0], [0, 1, 1])
         """
@@ -84,7 +86,7 @@ class Line:
         return cls(records, rows, order is not None, key, width)
 
     @classmethod
-    def as_they_are(cls, rows: int) -> "Line":
+    def as_they_are(cls, rows: int) -> "SortedRecords":
         """Arrange this many records of one row in their given order."""
         return cls(np.arange(rows), 1, ordered=False, keys=np.zeros(rows, dtype=np.int64), width=1)
 
@@ -151,7 +153,7 @@ class Quotas:
         ends = (self.ends.reshape(self.rows, -1) - _starts(self.rows)[:, None]) / _TOP
         return np.diff(ends, axis=1, prepend=0.0)
 
-    def along(self, line: Line, generator: np.random.Generator) -> Ints:
+    def along(self, line: SortedRecords, generator: np.random.Generator) -> Ints:
         """Return a value for each place in a line: even over each row and, with an order, in it."""
         start = generator.random(self.rows)
         if line.ordered:
@@ -234,7 +236,7 @@ class Shape:
     def _quotas(self) -> Quotas:
         return Quotas.of(self.probabilities)
 
-    def along(self, line: Line, generator: np.random.Generator) -> Ints:
+    def along(self, line: SortedRecords, generator: np.random.Generator) -> Ints:
         return self._codes(self._quotas.along(line, generator), generator.random(len(line.records)))
 
     def codes(self, row: Ints, level: Levels, inside: Floats) -> Ints:
@@ -268,6 +270,6 @@ def values_of(
         if shape.alone is not None:
             codes[name] = shape.alone.take(drawn[:, i])
             continue
-        line = Line.of(drawn[:, i], shape.rows, generator, None if i == label_at else label)
+        line = SortedRecords.of(drawn[:, i], shape.rows, generator, None if i == label_at else label)
         codes[name] = line.put(shape.along(line, generator))
     return Records(rows=len(drawn), codes=codes)

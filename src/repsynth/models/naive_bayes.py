@@ -27,11 +27,11 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.columns.estimation import to_simplex
 from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_families, pairs_with_label
-from repsynth.columns.value_sampler import Line, Shape, systematic
+from repsynth.columns.value_sampler import Shape, SortedRecords, systematic
 from repsynth.io.records import Records
 from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.completing import Completed, draw_each, with_given
-from repsynth.models.statistics import CONSTANT, UNIT, LabelSums, Part, label_axis
+from repsynth.models.statistics import CONSTANT, UNIT, ColumnPart, LabelSums, label_axis
 from repsynth.models.uncertainty import ModelErrors, table_errors
 from repsynth.schema import Numeric, Schema
 from repsynth.scoring.weights import FULL
@@ -93,7 +93,7 @@ class NaiveBayes(Model, frozen=True):
 # --- the statistic -------------------------------------------------------------------------------------------
 
 
-def part_of(histograms: Histograms, i: int) -> Part:
+def part_of(histograms: Histograms, i: int) -> ColumnPart:
     """Return the entries of a column; a numeric one without special and missing values has moments only."""
     bins, missing = histograms.bins[i], histograms.missing_fraction(i)
     cells = len(histograms.probabilities[i]) + 1
@@ -107,7 +107,7 @@ def part_of(histograms: Histograms, i: int) -> Part:
         groups = groups_of_families(histograms, i) or Groups(bins, own)
         moments = np.zeros((cells, 0))
     offset = groups.sum_up(frequencies) if (groups.of_bin != NONE).any() else np.zeros(0)
-    return Part(groups, _whole(offset), _whole(moments))
+    return ColumnPart(groups, _whole(offset), _whole(moments))
 
 
 def _kinds(bins: Bins) -> Ints:
@@ -288,7 +288,7 @@ class NaiveBayesSampler:
         label = self.schema.label_column
         codes = {label.name: given} if label else {}
         for shape in self.columns:
-            line = Line.of(given, shape.rows, generator)
+            line = SortedRecords.of(given, shape.rows, generator)
             codes[shape.bins.column.name] = line.put(shape.along(line, generator))
         return Records(rows=len(given), codes=codes)
 

@@ -125,7 +125,7 @@ def by_precision(parts: Sequence[NoisyTable]) -> NoisyTable:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTables:
     """The tables that were measured, and the noisy result."""
 
     tables: "Tables | LabelTables"
@@ -219,7 +219,7 @@ def clipped(weight: Ints, squared_norm: Ints, clip: int) -> Ints:
 
 
 @dataclass(frozen=True)
-class Part:
+class ColumnPart:
     """The entries of a contribution that belong to one column: one-hot − q and, of numbers, two moments.
 
     `groups` assigns an entry to each cell, or NONE. `offset` holds q in units of 1/UNIT, `moments` the moments of
@@ -267,7 +267,7 @@ class LabelSums:
     1/FULL, rounded down. A record without a label contributes nothing.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ColumnPart, ...]
     label: Groups | None
     constant: int
     clip: int
@@ -386,7 +386,7 @@ class LabelTables(LabelSums):
         assert domain.label is not None
         own = zip((domain.groups[i] for i in domain.features), offsets, strict=True)
         return cls(
-            parts=tuple(Part(g, offset, np.zeros((len(g.of_bin), 0), dtype=np.int64)) for g, offset in own),
+            parts=tuple(ColumnPart(g, offset, np.zeros((len(g.of_bin), 0), dtype=np.int64)) for g, offset in own),
             label=domain.groups[domain.label],
             constant=constant,
             clip=clip,

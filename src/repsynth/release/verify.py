@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Arrays
-from repsynth.columns.adaptive_histogram import COARSE, Histograms, Look, load_look
+from repsynth.columns.adaptive_histogram import COARSE, Histograms, Refinement, load_look
 from repsynth.columns.cells import first_cells
 from repsynth.errors import ConfigError, ReleaseError, RepsynthError, has_controls, shown
 from repsynth.mechanism.kernels import Chosen
@@ -334,7 +334,7 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = 
     kept, again = WeightFunction(file.weights_start, table), weights_of(plan, score, threshold)
     require(kept.is_about(again), "its weights do not follow from its rule, threshold and scores")
     weights = kept.or_larger(again)  # rounding in the last place must not make a stated loss smaller
-    looks: dict[str, Look] = {}
+    looks: dict[str, Refinement] = {}
     histograms = coarse
     for name in LOOKS:
         if name in plan.charges and with_looks:

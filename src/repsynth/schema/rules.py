@@ -75,7 +75,7 @@ def row_condition(schema: Schema) -> Condition | None:
 
 
 @dataclass(frozen=True)
-class Total:
+class ColumnSum:
     """A column that is a sum of other columns."""
 
     column: Integer | Number
@@ -83,7 +83,7 @@ class Total:
     constant: float
 
 
-def total_of(rule: Follows, schema: Schema) -> Total:
+def total_of(rule: Follows, schema: Schema) -> ColumnSum:
     assert rule.equals is not None
     condition = parse_condition(f"`{rule.column}` = {rule.equals}", schema)
     column = next(column for column in schema.columns if column.name == rule.column)
@@ -93,7 +93,7 @@ def total_of(rule: Follows, schema: Schema) -> Total:
     others = tuple((-sign, name) for sign, name in condition.terms if name != rule.column)
     if own != [1] or not others:
         raise ConfigError(f"'{rule.column}' must equal a sum of other columns")
-    return Total(column, others, -condition.constant)
+    return ColumnSum(column, others, -condition.constant)
 
 
 def _read(rule: Mapping[str, Any], schema: Schema) -> RowRule | Follows:

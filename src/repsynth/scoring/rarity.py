@@ -127,7 +127,7 @@ def rarity_of(counts: Floats, noise: float, rows: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartBounds:
     """Bounds on one column's part of a score, before the noise is drawn.
 
     `below` bounds the chance of less than each value of `grid`, `above` the chance of at least that value. Both
@@ -141,7 +141,7 @@ class Part:
     above: Floats
 
 
-def _part(exact: Histograms, i: int, grid: Floats, most: float) -> Part:
+def _part(exact: Histograms, i: int, grid: Floats, most: float) -> PartBounds:
     """Return the bounds of one column; `exact` holds the true counts.
 
     Rounding the noise moves a count by at most 1/2. The table may lack the record or the person, who adds at most
@@ -154,7 +154,7 @@ def _part(exact: Histograms, i: int, grid: Floats, most: float) -> Part:
     possible = grid[:, None] <= rarity_of(np.zeros(1), exact.sigma, exact.rows)
     below = np.where(possible, ndtr((count + 0.5 - needed) / exact.sigma), 1.0).T
     above = np.where(possible, ndtr((needed - (count - most - 0.5)) / exact.sigma), 0.0).T
-    return Part(exact.bins[i], kinds.ravel(), grid, below, above)
+    return PartBounds(exact.bins[i], kinds.ravel(), grid, below, above)
 
 
 def _grid(exact: Histograms, places: Sequence[int]) -> Floats:
@@ -173,7 +173,7 @@ class SumTails:
     and no part reaches its last value. A part below the first value counts as a failure.
     """
 
-    columns: tuple[Part, ...]
+    columns: tuple[PartBounds, ...]
 
     def lower(self, records: Records, chance: float | Floats) -> Floats:
         """Return for each record a lower bound on its score, in nats, that fails with at most this chance."""

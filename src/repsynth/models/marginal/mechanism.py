@@ -23,7 +23,7 @@ from repsynth.models.marginal.weight_correction import (
 from repsynth.models.statistics import (
     Domain,
     LabelTables,
-    Measured,
+    MeasuredTables,
     NoisyTable,
     Pair,
     TableChoice,
@@ -42,14 +42,14 @@ MEAN_NOISE = math.sqrt(2 / math.pi)
 _TABLES_PER_ROUND = 5
 
 
-def mst(run: "Run") -> None:
+def mst(run: "MechanismRun") -> None:
     """MST: measure every column, here with the label; select a tree of pairs; measure their tables."""
     if run.state.domain.label is not None:
         run.measure(LABEL_TABLES, run.state.domain.label_pairs)  # charge: label tables
     run.measure(TABLES, run.select(CHOICE, TABLES))  # charges: choice, tables
 
 
-def aim(run: "Run") -> None:
+def aim(run: "MechanismRun") -> None:
     """AIM: MST's tables, then rounds that measure the pairs that the model approximates worst.
 
     The rounds are those of the plan. Where noise would select, a round measures the last tables again, so the
@@ -61,7 +61,7 @@ def aim(run: "Run") -> None:
 
 
 @dataclass
-class Run:
+class MechanismRun:
     """A run of the mechanism on data."""
 
     meter: Meter
@@ -80,7 +80,7 @@ class Run:
         self.on_step(name)
         tables, charge = self.state.statistic(name, pairs), self.state.charges[name]
         noisy = self.meter.measure(tables, mu=charge.mu)
-        self.state.measured.append(Measured(tables, noisy, sigma_for(tables.sensitivity, charge.per_row)))
+        self.state.measured.append(MeasuredTables(tables, noisy, sigma_for(tables.sensitivity, charge.per_row)))
 
 
 def rounds_of(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -100,8 +100,8 @@ class State:
     domain: Domain
     charges: Mapping[str, Charge]
     max_cells: int
-    measured: list[Measured] = field(default_factory=list)
-    _estimated: "tuple[int, Estimate] | None" = None
+    measured: list[MeasuredTables] = field(default_factory=list)
+    _estimated: "tuple[int, ModelEstimate] | None" = None
 
     def statistic(self, name: str, pairs: tuple[Pair, ...]) -> Tables | LabelTables:
         """Return the statistic that measures these tables."""
@@ -116,7 +116,7 @@ class State:
 
     # Estimate
 
-    def estimate(self) -> "Estimate":
+    def estimate(self) -> "ModelEstimate":
         """Return the model of all tables so far; a round starts from the estimate of the round before."""
         if self._estimated is None or self._estimated[0] != len(self.measured):
             count, before = self._estimated or (0, None)
@@ -205,7 +205,7 @@ def _integers(values: Floats) -> Ints:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ModelEstimate:
     """The model that follows from noisy tables: post-processing.
 
     The label tables and those of the forest make a tree. If further tables were measured, a pool of records drawn
@@ -216,7 +216,7 @@ class Estimate:
     correction: WeightCorrection
     further: Mapping[Pair, NoisyTable]
     pool_size: int
-    before: "Estimate | None" = None
+    before: "ModelEstimate | None" = None
     """An estimate with the same tree."""
 
     @cached_property
@@ -232,7 +232,7 @@ class Estimate:
         return self.pool if self.further else self.tree
 
 
-def estimate_model(state: State, before: Estimate | None, new: Sequence[Measured]) -> Estimate:
+def estimate_model(state: State, before: ModelEstimate | None, new: Sequence[MeasuredTables]) -> ModelEstimate:
     """Estimate the model of all tables; reuse the tree of the estimate `before` if no `new` table is in it."""
     measured, domain = state.measured, state.domain
     forest = next((m.tables.pairs for m in measured if m.tables.name == TABLES), ())
@@ -244,11 +244,11 @@ def estimate_model(state: State, before: Estimate | None, new: Sequence[Measured
     tables = _combined(measured, correction)
     further = {pair: table for pair, table in tables.items() if pair not in of_tree}
     size = pool_size(tree.histograms.rows, columns=domain.columns, max_cells=state.max_cells)
-    return Estimate(tree, correction, further, size, before)
+    return ModelEstimate(tree, correction, further, size, before)
 
 
 def _fit_tree(
-    stage: StageOne, domain: Domain, measured: Sequence[Measured], of_tree: set[Pair]
+    stage: StageOne, domain: Domain, measured: Sequence[MeasuredTables], of_tree: set[Pair]
 ) -> tuple[Tree, WeightCorrection]:
     """Fit the tree. If records count less than in full, fit again with the mean weights of the first tree."""
     axes = list(enumerate(domain.groups[: domain.columns]))
@@ -272,7 +272,7 @@ def _fit_tree(
     return fit(correction, final=True), correction
 
 
-def _combined(measured: Sequence[Measured], correction: WeightCorrection) -> dict[Pair, NoisyTable]:
+def _combined(measured: Sequence[MeasuredTables], correction: WeightCorrection) -> dict[Pair, NoisyTable]:
     """Return all tables at full weight; what was measured twice is combined by precision."""
     tables: dict[Pair, NoisyTable] = {}
     for m in measured:

@@ -83,7 +83,7 @@ class _Marginal(Model, frozen=True):
         return Resources(max(1.0, needed * 8 / 2**20), seconds, warnings)
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "MarginalRelease":
-        from repsynth.models.marginal.mechanism import Run, State, aim, mst
+        from repsynth.models.marginal.mechanism import MechanismRun, State, aim, mst
         from repsynth.models.marginal.release import MarginalRelease, max_cells
         from repsynth.models.statistics import Domain
 
@@ -91,7 +91,7 @@ class _Marginal(Model, frozen=True):
         domain = Domain.choose(stage, first.per_row)
         state = State(stage, domain, plan.charges, max_cells(plan.max_model_mb))
         mechanism = aim if isinstance(self, Aim) else mst
-        mechanism(Run(meter, state, hooks.on_step))
+        mechanism(MechanismRun(meter, state, hooks.on_step))
         return MarginalRelease(state, tuple(state.measured))
 
     def load(self, stored: StoredModel) -> "MarginalRelease":

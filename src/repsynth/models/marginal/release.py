@@ -21,7 +21,7 @@ from repsynth.models.statistics import (
     UNIT,
     Domain,
     LabelTables,
-    Measured,
+    MeasuredTables,
     Pair,
     Tables,
     is_forest,
@@ -47,7 +47,7 @@ class MarginalRelease:
     """The tables that were measured, in order. `sampler` is the fitted model."""
 
     state: State
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredTables, ...]
 
     @cached_property
     def _rounds(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ def _read_domain(stage: StageOne, arrays: Arrays) -> Domain:
     return domain
 
 
-def _read_tables(stored: StoredModel, domain: Domain) -> Iterator[Measured]:
+def _read_tables(stored: StoredModel, domain: Domain) -> Iterator[MeasuredTables]:
     files = msgspec.convert(stored.described.get("tables"), tuple[TablesFile, ...])
     require(len(files) > 0, "its parts are not its model's")
     require([file.name for file in files] == list(stored.sigmas), "its measurements are out of order")
@@ -181,7 +181,7 @@ def _read_tables(stored: StoredModel, domain: Domain) -> Iterator[Measured]:
         tables = _statistic(file, stored.stage, domain, stored.arrays)
         cells = sum(math.prod(shape) for shape in tables.shapes)
         require(labels * cells <= _MOST_CELLS, "its tables are too large")
-        yield Measured(tables, ints(stored.arrays[f"tables_{k}"], tables.entries, most=2**62), sigma)
+        yield MeasuredTables(tables, ints(stored.arrays[f"tables_{k}"], tables.entries, most=2**62), sigma)
 
 
 def _statistic(file: TablesFile, stage: StageOne, domain: Domain, arrays: Arrays) -> Tables | LabelTables:

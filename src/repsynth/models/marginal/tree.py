@@ -17,7 +17,7 @@ from repsynth.arrays import Bools, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.estimation import posterior_means, to_simplex
 from repsynth.columns.groups import Groups
-from repsynth.columns.value_sampler import Line, Quotas, Shape, shapes_of, systematic, values_of
+from repsynth.columns.value_sampler import Quotas, Shape, SortedRecords, shapes_of, systematic, values_of
 from repsynth.io.records import Records, join
 from repsynth.models.completing import Completed, draw_each, with_given
 from repsynth.models.statistics import Domain, NoisyTable, Pair, by_precision
@@ -117,14 +117,14 @@ class Tree:
 
     def _walk(
         self, rows: int, generator: np.random.Generator, given_label: int | None = None
-    ) -> Iterator[tuple[int, Line, Ints]]:
+    ) -> Iterator[tuple[int, SortedRecords, Ints]]:
         """Draw each column's groups along its line, in quotas, from the label and the roots to the leaves."""
         labels = len(self.label_probabilities)
         label = np.full(rows, given_label or 0, dtype=np.int64)
         if given_label is None and labels > 1:
             label = systematic(self.label_probabilities, rows, generator)
         if self.domain.label is not None:
-            yield self.domain.label, Line.as_they_are(rows), label
+            yield self.domain.label, SortedRecords.as_they_are(rows), label
         asked = {i for branch in self.branches for i in (branch.parent, branch.grandparent)}
         drawn: dict[int, Ints] = {}
         for branch in self.branches:
@@ -132,7 +132,7 @@ class Tree:
             if branch.parent is not None:
                 given = label * self.domain.sizes[branch.parent] + drawn[branch.parent]
                 order = None if branch.grandparent is None else drawn[branch.grandparent]
-            line = Line.of(given, branch.quotas.rows, generator, order)
+            line = SortedRecords.of(given, branch.quotas.rows, generator, order)
             group = branch.quotas.along(line, generator)
             if branch.column in asked:
                 drawn[branch.column] = line.put(group)

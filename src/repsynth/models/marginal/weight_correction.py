@@ -12,7 +12,7 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.models.marginal.pool import make_pool
 from repsynth.models.marginal.tree import Tree
-from repsynth.models.statistics import Domain, LabelTables, Measured, NoisyTable, Pair
+from repsynth.models.statistics import Domain, LabelTables, MeasuredTables, NoisyTable, Pair
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
 
@@ -72,7 +72,7 @@ class WeightCorrection:
         weights = {i: self.with_label.by_axis.get(i, np.ones(1)) for i in range(columns)}
         return {i: np.sqrt((1 - each) / each) for i, each in weights.items()}
 
-    def at_full_weight(self, measured: Measured) -> dict[Pair, NoisyTable]:
+    def at_full_weight(self, measured: MeasuredTables) -> dict[Pair, NoisyTable]:
         """Return measured tables scaled up to full weight."""
         mean = self.with_label if isinstance(measured.tables, LabelTables) else self.in_tables
         found = {}
@@ -83,7 +83,7 @@ class WeightCorrection:
 
 
 def correction_from_tables(
-    stage: StageOne, domain: Domain, measured: Sequence[Measured], histograms: Mapping[int, NoisyTable]
+    stage: StageOne, domain: Domain, measured: Sequence[MeasuredTables], histograms: Mapping[int, NoisyTable]
 ) -> WeightCorrection:
     """Compare the margins of the label tables with the `histograms` of stage 1, which have no weights."""
     full = MeanWeights(1.0, {})
@@ -107,7 +107,7 @@ def correction_from_tables(
 
 
 def correction_from_model(
-    stage: StageOne, domain: Domain, measured: Sequence[Measured], tree: Tree
+    stage: StageOne, domain: Domain, measured: Sequence[MeasuredTables], tree: Tree
 ) -> WeightCorrection:
     """Return the mean weights of records drawn from a model."""
     drawn = make_pool(tree, DRAWN).records.astype(np.int64)
