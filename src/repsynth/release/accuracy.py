@@ -47,8 +47,8 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
     """The mean of a numeric column, clipped to its bounds.
 
-    `standard_error` is that of the noise, `binning` the largest error due to the bins. With `by`, the mean is that
-    of the records with this value, and its standard error is a lower bound.
+    `standard_error` is due to the noise; `binning` is the largest error due to the bins. With `by`, the mean is
+    over the records with this value, and its standard error is a lower bound.
     """
 
     column: str
@@ -58,7 +58,7 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     lower_bound: bool = False
     interval_95: tuple[float, float] | None = None
-    """A 95 % interval of the real mean, with `by` and a model that measures tables."""
+    """A 95 % interval of the real mean. None without `by`, or if the model measures no tables."""
 
 
 class TableAccuracy(msgspec.Struct, frozen=True, kw_only=True):
