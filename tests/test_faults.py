@@ -75,11 +75,11 @@ FAULTS = [
     ),
     # Scores by pairs of columns, and what is said of who stands out.
     Fault(
-        "pairs of columns may close a circle",
+        "pairs of columns may close a cycle",
         "scoring.pairwise:PairChoice.utilities",
         "_connected([pairs[k] for k in chosen], pair)",
         "pair in [pairs[k] for k in chosen]",
-        PAIRWISE + "test_no_pair_closes_a_circle",
+        PAIRWISE + "test_no_pair_closes_a_cycle",
     ),
     Fault(
         "the lowest score is not the lowest",
@@ -107,7 +107,7 @@ FAULTS = [
         "scoring.pairwise:Pairwise.load",
         "_connected(pairs[:k], pair)",
         "False",
-        PAIRWISE + "test_pairs_that_close_a_circle_are_refused",
+        PAIRWISE + "test_pairs_that_close_a_cycle_are_refused",
     ),
     Fault(
         "the fraction of outliers is surer than anybody can be",

@@ -28,7 +28,7 @@ from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 COUNT, SCORES = "count", "scores"
 LOOKS = REFINED, FINE
-"""The looks that refine the coarse histograms, with weights."""
+"""The weighted looks that refine the coarse histograms."""
 _LOOK_SHARE = 0.05  # of μ², for each look
 
 
@@ -38,7 +38,7 @@ class RunPlan:
 
     schema: Schema
     charges: dict[str, Charge]
-    """The charge of each measurement, in order: stage 1, then the model."""
+    """The charges, in the order of the measurements."""
     rule: Rule
     ceiling: float
     """The largest weight above the threshold that meets the requested outlier ε."""
