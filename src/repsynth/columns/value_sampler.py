@@ -1,9 +1,9 @@
 """Sampling in even quotas: nearer to the fitted probabilities than independent draws.
 
-Records are arranged in a line: records that draw from the same row of a table are neighbours, in random order or
-ordered by what the draw must not follow. Each gets a level, a 32-bit number; levels are evenly spread along the
-line. A table of where the values of a row end turns the level into a value. All of it is arithmetic on whole
-arrays, a few nanoseconds per record. `Shape` then turns groups into codes of a column.
+Records are sorted by the row of the table from which they draw. Within a row the order is random, or follows a
+variable on which the draw must not depend. Each record gets a level, a 32-bit number, so that levels are evenly
+spread over the sorted records. The cumulative probabilities of the row turn the level into a value. All of it is
+arithmetic on whole arrays, a few nanoseconds per record. `Shape` then turns groups into codes of a column.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Levels = NDArray[np.uint32]
 
 _TOP = 2.0**32
 _STEPS = tuple(np.uint32(part * _TOP) for part in (GOLDEN, 2**0.5 - 1))
-"""Levels that grow by these steps are even in every stretch of a line, and so are pairs of them."""
+"""Levels that grow by these steps are evenly spread over any run of records, and so are pairs of levels."""
 
 _GUIDE = 2**17  # entries of the guide table
 _FINEST = 12  # bits of a level that select an entry
@@ -50,7 +50,7 @@ class SortedRecords:
     ordered: bool
     keys: NDArray[Any]
     width: int
-    """`keys` rise along the line; each row has `width` of them."""
+    """`keys` are sorted; each row has `width` different ones."""
 
     @classmethod
     def of(
@@ -111,11 +111,11 @@ class SortedRecords:
         return np.clip(places, 0.0, 1.0, out=places)
 
     def round(self, which: int) -> Levels:
-        """Return levels that grow by one of two steps along the line, across rows."""
+        """Return levels that grow by one of two steps from record to record, across rows."""
         return np.arange(len(self.row), dtype=np.uint32) * _STEPS[which]
 
     def put(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values along the line in the order of the records."""
+        """Return values of the sorted records in the original order."""
         found = np.empty_like(values)
         found[self.records] = values
         return found
@@ -123,15 +123,15 @@ class SortedRecords:
 
 @dataclass(frozen=True)
 class Quotas:
-    """The levels at which the values of each row of a table of probabilities end.
+    """The cumulative probabilities of each row of a table, as levels.
 
-    A guide table over levels of equal width knows the value of most of them; the others need a search.
+    A guide table over intervals of levels holds the value of most levels; the others need a search.
     """
 
     rows: int
     values: int
     ends: NDArray[np.uint64]
-    """Sorted: the levels of each row follow those of the row before."""
+    """The last levels of the values, row after row, in increasing order."""
 
     @classmethod
     def of(cls, probabilities: Floats) -> "Quotas":
@@ -154,7 +154,7 @@ class Quotas:
         return np.diff(ends, axis=1, prepend=0.0)
 
     def along(self, line: SortedRecords, generator: np.random.Generator) -> Ints:
-        """Return a value for each place in a line: even over each row and, with an order, in it."""
+        """Return a value for each sorted record, evenly spread over each row and, with an order, inside it."""
         start = generator.random(self.rows)
         if line.ordered:
             return self.at(line.row, line.round(0) + (start * _TOP).astype(np.uint32).take(line.row))
@@ -191,7 +191,7 @@ class Quotas:
         row = np.arange(self.rows)[:, None] * (cells + 1)
 
         def ended(by: Ints) -> Ints:
-            """Return how many values of a row end before each entry."""
+            """Return how many values of a row end before each entry of the guide."""
             counts = np.bincount((row + by).ravel(), minlength=self.rows * (cells + 1))
             return np.cumsum(counts.reshape(self.rows, -1), axis=1)[:, :cells]
 
@@ -206,7 +206,7 @@ def _starts(rows: int) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The codes of one column: the probability of each cell in a row, and the codes in each cell."""
+    """A sampler of one column's codes: the probability of each cell by row, and the codes in each cell."""
 
     bins: Bins
     probabilities: Floats  # (rows, cells), missing last
@@ -215,7 +215,7 @@ class Shape:
 
     @classmethod
     def of(cls, bins: Bins, within: Floats) -> "Shape":
-        """Make a shape from (rows, cells): how the records of a row are spread over a column's cells."""
+        """Make a shape from the probabilities of a column's cells by row, (rows, cells)."""
         first = np.arange(bins.values) if bins.starts is None else bins.starts
         width = np.append(bins.widths, np.ones(bins.count - bins.numbers, dtype=np.int64))
         return cls(bins, within, np.append(first, MISSING), width)
@@ -226,7 +226,7 @@ class Shape:
 
     @cached_property
     def alone(self) -> Ints | None:
-        """The code of each row, if every row has exactly one."""
+        """The code of each row if every row has exactly one possible code, else None."""
         possible = self.probabilities > 0
         cell = np.argmax(possible, axis=1)
         single = bool((possible.sum(axis=1) == 1).all()) and bool((self.width[cell] == 1).all())
@@ -253,7 +253,7 @@ class Shape:
 
 
 def shapes_of(histograms: Histograms, all_groups: tuple[Groups, ...]) -> tuple[Shape, ...]:
-    """Return the codes that the groups of each column have."""
+    """Return a shape for each column, with a row for each group."""
     return tuple(
         Shape.of(groups.bins, probabilities_within(histograms, i, groups)) for i, groups in enumerate(all_groups)
     )
@@ -262,7 +262,7 @@ def shapes_of(histograms: Histograms, all_groups: tuple[Groups, ...]) -> tuple[S
 def values_of(
     drawn: Ints, shapes: tuple[Shape, ...], label_at: int | None, generator: np.random.Generator
 ) -> Records:
-    """Return records with a value for each group in `drawn`, (records, columns), whatever the label."""
+    """Return records with a value for each group in `drawn`, (records, columns), independent of the label."""
     label = None if label_at is None else drawn[:, label_at]
     codes = {}
     for i, shape in enumerate(shapes):
