@@ -1,7 +1,7 @@
 """MST and AIM with risk weights: select tables, measure them, estimate a model.
 
-MST: McKenna, Miklau and Sheldon 2021. AIM: McKenna, Mullins, Sheldon and Miklau 2022. Both know the label, and a
-record's part in every table and in every utility is at most its weight (REPS).
+MST: McKenna, Miklau and Sheldon 2021. AIM: McKenna, Mullins, Sheldon and Miklau 2022. Here, both use the label,
+and a record contributes at most its weight to every table and every utility (REPS).
 """
 
 import math
@@ -52,8 +52,8 @@ def mst(run: "MechanismRun") -> None:
 def aim(run: "MechanismRun") -> None:
     """AIM: MST's tables, then rounds that measure the pairs that the model approximates worst.
 
-    The rounds are those of the plan. Where noise would select, a round measures the last tables again, so the
-    number of selections follows from the budget.
+    The plan fixes the rounds. If noise would dominate the selection, a round measures the last tables again, so
+    the number of selections follows from the budget.
     """
     mst(run)
     for choice, tables in rounds_of(run.state.charges)[1:]:
@@ -94,7 +94,7 @@ def rounds_of(names: Iterable[str]) -> list[tuple[str, str]]:
 
 @dataclass
 class State:
-    """What is public in a run: the released values so far, and what follows from them."""
+    """The public state of a run: the released values so far, and functions of them."""
 
     stage: StageOne
     domain: Domain
@@ -111,7 +111,7 @@ class State:
 
     @property
     def spare_pairs(self) -> tuple[Pair, ...]:
-        """What to measure if nothing was selected: the last tables again or, without any, the first pair."""
+        """The pairs to measure if none was selected: the last ones again, or the first pair in the first round."""
         return self.measured[-1].tables.pairs if self.measured else self.domain.candidates[:1]
 
     # Estimate
@@ -151,7 +151,7 @@ class State:
         )
 
     def _how_many(self, mu: float, choice_mu: float, *, forest: bool) -> int:
-        """Return the number of tables to select; 0 where noise would select."""
+        """Return the number of tables to select; 0 if noise would dominate the selection."""
         rows, columns = self.stage.histograms.rows, self.domain.columns
         most = len(self.domain.features) - 1 if forest else most_tables(rows, mu)
         able = (k for k in range(most, 0, -1) if can_choose(k, rows, columns, mu=mu, choice_mu=choice_mu))
@@ -160,7 +160,7 @@ class State:
     def _candidates(self, noise: float, *, forest: bool) -> tuple[Pair, ...]:
         """Return the pairs to select from: not measured yet, and with less noise than records.
 
-        The smallest come first, as many as fit into memory, crossed with the label. A forest has fine groups.
+        If not all fit into memory, crossed with the label, keep the smallest. A forest has fine groups.
         """
         domain, sizes = self.domain, self.domain.sizes
         known = {pair for measured in self.measured for pair in measured.tables.pairs}
@@ -176,8 +176,8 @@ class State:
 def most_tables(rows: float, mu: float) -> int:
     """Return how many tables a further round selects at most.
 
-    There are five to twenty: more than five where the noise of all of them adds no more than a hundredth of the
-    records to each of eight by eight cells.
+    There are five to twenty: more than five if their total noise in 8 by 8 cells is at most a hundredth of the
+    records.
 
     >>> most_tables(30_000, 0.05), most_tables(1_000_000, 0.05)
     (5, 20)
@@ -187,9 +187,10 @@ def most_tables(rows: float, mu: float) -> int:
 
 
 def can_choose(tables: int, rows: float, columns: int, *, mu: float, choice_mu: float) -> bool:
-    """Return whether a difference of a tenth of the records decides between this many tables.
+    """Return whether this many tables can be selected reliably.
 
-    That tenth must also stand above the noise of four by four cells.
+    A difference of a tenth of the records must decide a selection, and exceed the noise of a table of 4 by 4
+    cells.
     """
     eta = choice_mu / math.sqrt(tables) / MU_PER_ETA
     noise = MEAN_NOISE * math.sqrt(tables) / mu
@@ -197,7 +198,7 @@ def can_choose(tables: int, rows: float, columns: int, *, mu: float, choice_mu: 
 
 
 def _integers(values: Floats) -> Ints:
-    """Round, and bound so that no sum overflows: the values are public."""
+    """Round and clip public values so that no sum overflows."""
     return np.rint(np.clip(values, 0.0, 2.0**50)).astype(np.int64)
 
 
@@ -208,8 +209,8 @@ def _integers(values: Floats) -> Ints:
 class ModelEstimate:
     """The model that follows from noisy tables: post-processing.
 
-    The label tables and those of the forest make a tree. If further tables were measured, a pool of records drawn
-    from the tree is raked to them.
+    The tree has the label tables and the tables of the forest. If further tables were measured, a pool of records
+    is drawn from the tree and raked to them.
     """
 
     tree: Tree
@@ -250,7 +251,7 @@ def estimate_model(state: State, before: ModelEstimate | None, new: Sequence[Mea
 def _fit_tree(
     stage: StageOne, domain: Domain, measured: Sequence[MeasuredTables], of_tree: set[Pair]
 ) -> tuple[Tree, WeightCorrection]:
-    """Fit the tree. If records count less than in full, fit again with the mean weights of the first tree."""
+    """Fit the tree. If some weights are below 1, fit it again with the mean weights by the first tree."""
     axes = list(enumerate(domain.groups[: domain.columns]))
     variances = {i: groups.sum_up(stage.histograms.variances(i)) for i, groups in axes}
     noisy = {i: NoisyTable(groups.sum_up(stage.histograms.noisy(i)), variances[i]) for i, groups in axes}
@@ -273,7 +274,7 @@ def _fit_tree(
 
 
 def _combined(measured: Sequence[MeasuredTables], correction: WeightCorrection) -> dict[Pair, NoisyTable]:
-    """Return all tables at full weight; what was measured twice is combined by precision."""
+    """Return all tables at full weight; combine repeated measurements by precision."""
     tables: dict[Pair, NoisyTable] = {}
     for m in measured:
         for pair, table in correction.at_full_weight(m).items():

@@ -19,8 +19,8 @@ from repsynth.scoring.weights import FULL
 DRAWN = 50_000
 """Records that are drawn to estimate mean weights."""
 
-_LEAST_WEIGHT = 0.1  # tables are scaled up by at most its inverse: noise grows with them
-_FEW = 30.0  # drawn records of a cell that count as much as what its margins say
+_LEAST_WEIGHT = 0.1  # tables, and their noise, are scaled up by at most its inverse
+_FEW = 30.0  # weight of the estimate from the margins, in drawn records of a cell
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class MeanWeights:
     def of(self, pair: Pair) -> Floats | float:
         """Return the mean weights of a table's cells.
 
-        They follow from the margins as if the two columns affected the weight independently. Where records were
-        drawn, cells with many of these follow them instead.
+        The estimate from the margins assumes that the two columns affect the weight independently. In cells with
+        many drawn records, their mean weight replaces it.
         """
         if not self.by_axis:
             return self.mean
@@ -51,7 +51,7 @@ class MeanWeights:
         return found
 
     def weighted(self, tables: Mapping[Pair, Floats]) -> list[Floats]:
-        """Scale tables down, in place, as if every record counted with its weight."""
+        """Scale tables of counts down, in place, to tables of weighted counts."""
         for pair, table in tables.items():
             table *= self.of(pair)
         return list(tables.values())
@@ -65,10 +65,7 @@ class WeightCorrection:
     with_label: MeanWeights
 
     def unsure(self, columns: int) -> dict[int, Floats]:
-        """Return how far the mean of each group may be off, as a fraction of it and up to a factor.
-
-        It is 0 where all records count in full.
-        """
+        """Return the relative error of each group's mean weight up to a common factor; 0 if all weights are 1."""
         weights = {i: self.with_label.by_axis.get(i, np.ones(1)) for i in range(columns)}
         return {i: np.sqrt((1 - each) / each) for i, each in weights.items()}
 
