@@ -135,6 +135,12 @@ def callers(*endings: str) -> set[str]:
     return {name_of(path) for path in MODULES if any(call.endswith(endings) for call in calls(path))}
 
 
+def test_no_class_name_is_defined_twice() -> None:
+    nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    defined = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    assert not {name for name, times in defined.items() if times > 1}
+
+
 def test_noise_is_drawn_in_one_place_and_added_in_one_other() -> None:
     assert callers("rounded_gaussian") == {"mechanism.noise"}
     assert callers("add_gaussian") == {"mechanism.meter"}
@@ -194,9 +200,8 @@ def test_an_engine_is_the_only_way_from_data_to_numbers() -> None:
 
 
 def test_no_model_is_compared_by_name_outside_its_folder() -> None:
-    """Releases of the first version say by name what their parts mean: there, and only there, a name decides."""
     for path in MODULES:
-        if folder_of(name_of(path)) == "models" or name_of(path) == "release.first":
+        if folder_of(name_of(path)) == "models":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Compare | ast.match_case):

@@ -111,11 +111,11 @@ FAULTS = [
     ),
     # Scores by pairs of columns, and what is said of who stands out.
     Fault(
-        "pairs of columns may close a circle",
+        "pairs of columns may close a cycle",
         "scoring.pairwise:PairChoice.utilities",
         "_connected([pairs[k] for k in chosen], pair)",
         "pair in [pairs[k] for k in chosen]",
-        PAIRWISE + "test_no_pair_closes_a_circle",
+        PAIRWISE + "test_no_pair_closes_a_cycle",
     ),
     Fault(
         "the lowest score is not the lowest",
@@ -143,7 +143,7 @@ FAULTS = [
         "scoring.pairwise:Pairwise.load",
         "_connected(pairs[:k], pair)",
         "False",
-        PAIRWISE + "test_pairs_that_close_a_circle_are_refused",
+        PAIRWISE + "test_pairs_that_close_a_cycle_are_refused",
     ),
     Fault(
         "the fraction of outliers is surer than anybody can be",
@@ -1295,14 +1295,14 @@ FAULTS = [
     ),
     Fault(
         "the norm of a record leaves out what is special or missing",
-        "models.statistics:Part.squared_norms",
+        "models.statistics:ColumnPart.squared_norms",
         "one_hot[self.groups.of_bin]",
         "one_hot[np.minimum(self.groups.of_bin, 0)]",
         "models/test_naive_bayes.py::test_sums_are_those_of_single_records_and_no_norm_exceeds_the_weight",
     ),
     Fault(
         "a record counts in another group than its own",
-        "models.statistics:Part.sums",
+        "models.statistics:ColumnPart.sums",
         "np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell)",
         "np.where(self.groups.of_bin == NONE, width - 1, self.groups.of_bin).take(cell - 1)",
         "scoring/test_families.py::test_models_learn_families_and_draw_all_of_their_values",

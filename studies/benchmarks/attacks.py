@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from repsynth.attacks.results import ATTACKS, BEST, REPS, UNIFORM, Exposure, Line, attack
+from repsynth.attacks.results import ATTACKS, BEST, REPS, UNIFORM, AttackResult, Exposure, attack
 from repsynth.attacks.statistics import Estimate
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
@@ -69,7 +69,7 @@ def run_cell(table: str, model: str, budget: str, options: argparse.Namespace) -
     return Cell(table, model, budget, time.perf_counter() - start, found)
 
 
-def line_of(cell: Cell, method: str, attack_name: str, decile: int | None) -> Line | None:
+def line_of(cell: Cell, method: str, attack_name: str, decile: int | None) -> AttackResult | None:
     wanted = (method, attack_name, decile)
     return next((x for x in cell.exposure.lines if (x.method, x.attack, x.decile) == wanted), None)
 
@@ -101,7 +101,7 @@ def print_tables(cells: list[Cell], decile: int | None) -> None:
             print(f"| {name} | " + " | ".join(entries) + " |", flush=True)
 
 
-def entry(line: Line) -> str:
+def entry(line: AttackResult) -> str:
     if line.attack == BEST:
         return f"{line.area.value:.2f}"
     rate = "" if line.rate_at_1 is None else f"; {line.rate_at_1.value:.0%}"

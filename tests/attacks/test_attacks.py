@@ -26,8 +26,8 @@ from repsynth.attacks.results import (
     BEST,
     REPS,
     UNIFORM,
+    AttackResult,
     Exposure,
-    Line,
     attack,
     best_attack,
     methods_of,
@@ -62,7 +62,7 @@ def victims(sim: datasets.Dataset) -> Victims:
     return choose_victims(sim.table.slice(0, 600), sim.table.slice(3000, 300), sim.schema, targets=20, seed=0)
 
 
-def found_in(exposure: Exposure, **wanted: object) -> Line:
+def found_in(exposure: Exposure, **wanted: object) -> AttackResult:
     (line,) = [x for x in exposure.lines if all(getattr(x, name) == value for name, value in wanted.items())]
     return line
 

@@ -16,7 +16,7 @@ from repsynth.columns.adaptive_histogram import (
     REFINED,
     ColumnHistograms,
     Histograms,
-    Look,
+    Refinement,
     dump_look,
     load_look,
 )
@@ -37,11 +37,11 @@ def coarse_of(sigma: float, seed: int = 0, rows: float = 1500.0) -> Histograms:
     return Histograms(bins, np.rint(exact + noise).astype(np.int64), sigma, rows)
 
 
-def look_at(histograms: Histograms, name: str, sigma: float, seed: int = 0, weight: float = 1.0) -> Look:
+def look_at(histograms: Histograms, name: str, sigma: float, seed: int = 0, weight: float = 1.0) -> Refinement:
     columns, bins = histograms.to_divide(name, sigma)
     exact = ColumnHistograms(bins).total(RECORDS) * weight
     counts = 4096 * (exact + np.random.default_rng(seed).normal(0, sigma, len(exact)))
-    return Look(columns, bins, np.rint(counts).astype(np.int64), 4096 * sigma, 4096)
+    return Refinement(columns, bins, np.rint(counts).astype(np.int64), 4096 * sigma, 4096)
 
 
 @settings(max_examples=30)
@@ -99,7 +99,7 @@ def test_refined_histograms_are_histograms(sigma: float, weight: float, seed: in
 
 def test_without_noise_all_looks_together_are_the_exact_histogram() -> None:
     coarse = histograms = coarse_of(1e-3)
-    looks: list[Look] = []
+    looks: list[Refinement] = []
     for name in (REFINED, FINE):
         looks.append(look_at(histograms, name, 1e-3))
         histograms = coarse.refined_by(looks, weighted=False)
@@ -114,10 +114,10 @@ def test_looks_at_very_many_records_can_be_saved_and_loaded() -> None:
     column = Number(name="pay", min=0.0, max=1e7, decimals=2)
     bins = first_cells(Schema(columns=(column,)), rows=1e7, sigma=10.0)
     coarse = histograms = Histograms(bins, np.full(bins[0].count, 10**6), 10.0, 1e7)
-    looks: list[Look] = []
+    looks: list[Refinement] = []
     for name in (REFINED, FINE):
         columns, finer = histograms.to_divide(name, 1.0)
-        look = Look(columns, finer, np.full(finer[0].count, 2**12 * 10**4), 4096.0, 4096)
+        look = Refinement(columns, finer, np.full(finer[0].count, 2**12 * 10**4), 4096.0, 4096)
         loaded = load_look(name, histograms, dump_look(name, look), sigma=4096.0, unit=4096)
         assert np.array_equal(loaded.bins[0].starts, finer[0].starts)  # type: ignore[arg-type]
         looks.append(look)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from repsynth.arrays import Floats, Ints
 from repsynth.columns.cells import Bins
-from repsynth.columns.value_sampler import Line, Quotas, Shape
+from repsynth.columns.value_sampler import Quotas, Shape, SortedRecords
 from repsynth.schema import Integer, Number
 
 TOP = 2**32
@@ -21,7 +21,7 @@ def test_records_are_lined_up_by_row_then_by_order(rows: list[tuple[int, int]], 
     """Also where row and order leave no room for random bits in one number."""
     given_, order = (np.array([row[k] for row in rows], dtype=np.int64) for k in (0, 1))
     for by in (None, order):
-        line = Line.of(given_, 40_001, np.random.default_rng(seed), by)
+        line = SortedRecords.of(given_, 40_001, np.random.default_rng(seed), by)
         assert sorted(line.records.tolist()) == list(range(len(rows)))
         assert line.row.tolist() == given_[line.records].tolist()
         keys = [(rows[i][0], 0 if by is None else rows[i][1]) for i in line.records.tolist()]
@@ -35,7 +35,7 @@ def test_equal_records_stand_in_random_order() -> None:
     generator = np.random.default_rng(0)
     places = np.zeros((10, 10))
     for _ in range(4_000):
-        places[np.arange(10), Line.of(same, 1, generator).records] += 1
+        places[np.arange(10), SortedRecords.of(same, 1, generator).records] += 1
     assert np.abs(places - 400).max() < 6 * 400**0.5
 
 
@@ -69,7 +69,7 @@ def test_a_level_decides_as_exact_fractions_do(table: list[list[float]], levels:
 
 def quota(given: Ints, probabilities: Floats, generator: np.random.Generator, order: Ints | None = None) -> Ints:
     """For each record a value drawn by the row of `probabilities` that `given` names."""
-    line = Line.of(given, len(probabilities), generator, order)
+    line = SortedRecords.of(given, len(probabilities), generator, order)
     return line.put(Quotas.of(probabilities).along(line, generator))
 
 

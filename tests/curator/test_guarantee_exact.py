@@ -20,7 +20,7 @@ from repsynth.io.records import Records
 from repsynth.mechanism.kernels import Count
 from repsynth.schema import Boolean, Schema
 from repsynth.scoring.base import NAT
-from repsynth.scoring.rarity import STEP, Part, SumTails
+from repsynth.scoring.rarity import STEP, PartBounds, SumTails
 from repsynth.scoring.threshold import MOST_BINS, _read
 from repsynth.scoring.weights import FULL, WeightFunction
 
@@ -182,14 +182,14 @@ def test_a_label_s_number_its_own_threshold_and_the_common_one_share_the_chance(
 # Scores: a column's part is all but certain, so that Chernoff's bound is reached.
 
 
-def part(*points: tuple[float, float], first: float = 0.0) -> Part:
+def part(*points: tuple[float, float], first: float = 0.0) -> PartBounds:
     """What adds each of these points (on the grid, rising) with such a chance; the rest is below the grid."""
     grid = first + np.arange(math.ceil(points[-1][0] / STEP) + 2) * STEP
     below = np.full(len(grid), 1 - math.fsum(chance for _, chance in points))
     for point, chance in points:
         below[grid > first + point + STEP / 2] += chance
     above = 1 - np.where(np.arange(len(grid)) == len(grid) - 1, 1.0, below)
-    return Part(Bins.discrete(SMOKER), np.zeros(3, dtype=np.int64), grid, below[None], above[None])
+    return PartBounds(Bins.discrete(SMOKER), np.zeros(3, dtype=np.int64), grid, below[None], above[None])
 
 
 def exceed(tails: SumTails, level: float) -> float:

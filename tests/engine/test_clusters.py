@@ -430,6 +430,6 @@ def test_any_csv_file_in_parts_has_the_rows_of_the_whole(tmp_path: Path, monkeyp
 def test_sum_of_nothing_asked_is_empty() -> None:
     """A look that sees nothing is still counted."""
     parts = Pretended().spread([lambda: np.zeros(0, dtype=np.int64)] * 3)
-    from repsynth.engine.tasks import Look
+    from repsynth.engine.tasks import ScanRange
 
-    assert sum_of(parts, Look(3)).size == 0
+    assert sum_of(parts, ScanRange(3)).size == 0

@@ -137,7 +137,7 @@ def test_nothing_private_is_put_into_a_release(whole: Evaluation, tmp_path: Path
     (tmp_path / "release.json").write_text("{}")
     for place in (tmp_path / "look", tmp_path / "more" / "look"):
         place.parent.mkdir(exist_ok=True)
-        with pytest.raises(ConfigError, match="lies in a release, which is handed out"):
+        with pytest.raises(ConfigError, match="is inside a release folder, which may be published"):
             write_evaluation(whole, place)
         assert not place.exists()
 

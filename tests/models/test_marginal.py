@@ -246,7 +246,7 @@ def test_the_forest_joins_what_hangs_together(sim: datasets.Dataset) -> None:
     chosen = next(m for m in measured if m.event.name == "tables").statistic.pairs  # type: ignore[union-attr]
     part = {i: i for i in range(9)}
     for i, j in chosen:
-        assert part[i] != part[j], "a circle"
+        assert part[i] != part[j], "a cycle"
         part = {k: part[i] if p == part[j] else p for k, p in part.items()}
     assert len({part[i] for i in range(6)}) <= 2
 

@@ -239,7 +239,7 @@ def test_a_first_run_that_pays_for_its_schema_is_refused_where_only_the_composed
 ) -> None:
     ledger = Ledger.create(tmp_path / "ledger.db")
     ledger.init("data", ONE_EPSILON)
-    with pytest.raises(LedgerError, match=r"this run and the schema that it pays for cost ε = [1-9]"):
+    with pytest.raises(LedgerError, match=r"this run and its measured schema cost ε = [1-9]"):
         ledger.reserve(
             "data", {"count": 1e-9}, training=training(rate / 65536, noise, 1), what="", measured=SCHEMA
         )
@@ -250,7 +250,7 @@ def test_a_gaussian_first_run_with_its_schema_may_take_the_room_and_not_the_whol
     """μ² add up whatever a Gaussian run was chosen by. But what is kept for failures is kept for all choices."""
     ledger = Ledger.create(tmp_path / "ledger.db")
     ledger.init("data", ONE_EPSILON)
-    with pytest.raises(LedgerError, match=r"this run and the schema that it pays for cost ε = 1\.0") as caught:
+    with pytest.raises(LedgerError, match=r"this run and its measured schema cost ε = 1\.0") as caught:
         ledger.reserve("data", {"all": HALF}, what="", measured=SCHEMA)
     affordable = Budget.approximate(epsilon=float(str(caught.value).split("--epsilon ")[1].split()[0]), delta=1e-6)
     rest = math.sqrt(room_in(ONE_EPSILON).mu ** 2 - SCHEMA.mu**2)

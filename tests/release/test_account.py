@@ -174,9 +174,9 @@ def test_a_label_that_counts_for_less_is_named(model: str) -> None:
     table = skewed(6000)
     release = seeded(table, epsilon=4.0, model=model)
     (said,) = release.warnings
-    assert said.startswith("records whose smoker is 'true' count for about ")
+    assert said.startswith("records whose smoker is 'true' have about ")
     assert "outlier fraction" in said
-    found = re.search(r"about (\d+)% of what others do", said)
+    found = re.search(r"about (\d+)% of the mean weight of others", said)
     assert found
     counted, label = counted_for(release, table)
     assert int(found[1]) == pytest.approx(100 * counted[label == 1].mean() / counted[label == 0].mean(), abs=5)

@@ -192,7 +192,7 @@ def test_a_release_without_scores_of_its_own_lends_none(lender: Release) -> None
         borrow(second)
     with pytest.raises(repsynth.ConfigError, match="no threshold"):
         borrow(earlier(weights="uniform"))
-    with pytest.raises(repsynth.ConfigError, match="folder of one"):
+    with pytest.raises(repsynth.ConfigError, match="release folder only"):
         borrow(3)  # type: ignore[arg-type]
 
 

@@ -267,7 +267,7 @@ def test_weights_where_every_record_pays_in_full_are_refused(
         if where != "events":
             named(described["plan"]["charges"], name)["weighted"] = True
 
-    why = "claims weights where every record pays in full" if where == "both" else "who pays in full"
+    why = "claims weights for an unweighted" if where == "both" else "is weighted and its charge is not"
     refused(tampered(saved(model), tmp_path / "copy", change), why)
 
 

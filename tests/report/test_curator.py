@@ -221,8 +221,8 @@ def command(sim: Made, *more: str, output: str = "private-report.html") -> list[
     ("arguments", "said"),
     [
         (["--output", "report.html"], "give -o private-report.html"),
-        (["-o", "release/private-report.html"], "lies in a release, which is handed out"),
-        (["-o", "release/deep/private-report.html"], "lies in a release, which is handed out"),
+        (["-o", "release/private-report.html"], "is inside a release folder, which may be published"),
+        (["-o", "release/deep/private-report.html"], "is inside a release folder, which may be published"),
         (["-o", "private-report.pdf"], ".html"),
         (["--attack", "nowhere"], "no result of an attack"),
         (["--holdout", "none.csv"], "none.csv"),

@@ -180,7 +180,7 @@ def test_what_cannot_be_given_is_refused_by_row_and_column(table: dict[str, list
 def test_rows_and_labels_are_the_given_table_s() -> None:
     table = pa.table({"age": [30]})
     for further in ({"rows": 5}, {"label": "yes"}):
-        with pytest.raises(ConfigError, match="given rows say how many"):
+        with pytest.raises(ConfigError, match="given rows set the number of rows"):
             released("mst").sample(given=table, **further)
     whole = make_people(5).drop_columns(["person"])
     with pytest.raises(ConfigError, match="nothing to complete"):
@@ -213,7 +213,7 @@ def test_the_command_completes_rows(tmp_path: Path, capsys: pytest.CaptureFixtur
         told = json.loads(capsys.readouterr().out)
         assert (told["effective_size"] is None) == (model == "mst")
         assert main([*asked, "--rows", "3", "-o", str(tmp_path / "no.csv")]) != 0
-        assert "say how many rows" in capsys.readouterr().err
+        assert "set the number of rows" in capsys.readouterr().err
         assert not (tmp_path / "no.csv").exists()
 
 

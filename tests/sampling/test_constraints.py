@@ -220,10 +220,10 @@ def test_rules_that_leave_too_few_records_are_named() -> None:
     schema = replace(TWO, rules=rules)
     rare = fit_support(_Rare(), schema, 20_000)
     (told,) = rare.cautions(20_000)
-    assert "rule 2 (forbid a > 20 and b = true) costs most" in told
+    assert "rule 2 (forbid a > 20 and b = true) is broken most often" in told
     assert not rare.cautions(1)
     assert not fit_support(_Rare(), schema, 20_000, ignore=[2, 3]).cautions(20_000)
-    with pytest.raises(ConfigError, match=r"no record .* obeys the rules; rule 1 \(require a < 10\) costs most"):
+    with pytest.raises(ConfigError, match=r"obeys the rules; rule 1 \(require a < 10\) is broken most often"):
         fit_support(_Rare(), replace(TWO, rules=(RowRule(require="a < 10"),)), 100)
     with pytest.raises(ConfigError, match="no rule 4 to ignore; the schema has 3"):
         fit_support(_Rare(), schema, 100, ignore=[4])
@@ -242,7 +242,7 @@ def test_the_command_says_what_the_rules_cost(
     assert "pool_effective_size" not in json.loads(capsys.readouterr().out)
     few = replace(release.support(), effective=7.0)
     monkeypatch.setitem(release._supports, frozenset(), few)
-    with pytest.warns(RepsynthWarning, match="worth 7 of them for 50 rows"):
+    with pytest.warns(RepsynthWarning, match="pool is 7 for 50 rows"):
         release.sample(50, seed=1)
 
 

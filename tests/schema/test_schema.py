@@ -177,7 +177,7 @@ prefix = "5"
         ('type = "datetime"\nmin = 1920-01-01\nmax = 2021-01-01\ndates = "%d.%m.%y"', "use %Y for the year"),
         (
             'type = "datetime"\nmin = 2020-01-01T01:00:00\nmax = 2021-01-01\ndates = "%d.%m.%Y"',
-            "names no time of day, but the bounds do",
+            "has no time of day, but the bounds do",
         ),
         ('type = "integer"\nmin = 0\nmax = 3\nspecial = [0, "1", 2.0, "3e0", -9]', "declare a category"),
         ('type = "integer"\nmin = -5\nmax = 5\nstep = 5\nspecial = [-5, 0, 5]', "declare a category"),

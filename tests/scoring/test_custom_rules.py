@@ -105,7 +105,7 @@ WRONG = {
     AboveOne: "outside of 0 to 1",
     Negative: "outside of 0 to 1",
     NoNumber: "outside of 0 to 1",
-    OneForAll: "a weight for every score",
+    OneForAll: "one weight per score",
     NotByDistance: "distance from the threshold alone",
     FromLowestByDistance: "distance from the threshold alone",
 }

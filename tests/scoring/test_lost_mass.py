@@ -112,7 +112,7 @@ def test_no_guarantee_since_the_noise_decides_the_weights(sim: datasets.Dataset)
         ({"outlier_epsilon": 1.0}, "outlier epsilon and the lost mass"),
         ({"outlier_weight": 0.3}, "outlier weight and the lost mass"),
         ({"weights": "hinge-exp", "gamma": 2.0}, "gamma and the lost mass"),
-        ({"weights": "uniform"}, "no strength that a lost mass could decide; use targeted or hinge-exp"),
+        ({"weights": "uniform"}, "no strength for the lost mass to decide; use targeted or hinge-exp"),
         ({"weights": "cap"}, "no strength"),
         ({"max_lost_mass": 0.9}, "max lost mass is 0.9"),
     ],

@@ -131,7 +131,7 @@ def test_a_rare_combination_of_ordinary_values_stands_out() -> None:
     assert abs(found["rarity"][0]) < found["rarity"][1]
 
 
-def test_no_pair_closes_a_circle() -> None:
+def test_no_pair_closes_a_cycle() -> None:
     score = run(make(mu=300.0), open_source(make_people(2000)), noise_seed=1).stage.unmoved_score
     choice = score.kernels()[SELECTION].choice  # type: ignore[union-attr]
     assert isinstance(choice, PairChoice)
@@ -325,10 +325,10 @@ def test_the_choice_that_an_audit_attacks_is_the_one_that_was_made(tmp_path: Pat
             assert np.array_equal(again.choice.utilities(total, before), ran.utilities(total, before))
 
 
-def test_pairs_that_close_a_circle_are_refused() -> None:
+def test_pairs_that_close_a_cycle_are_refused() -> None:
     release, score = scored()
     many = np.arange(score.columns)
-    with pytest.raises(repsynth.ReleaseError, match="circle"):
+    with pytest.raises(repsynth.ReleaseError, match="cycle"):
         Pairwise().load(release.stage.coarse, SCHEMA.label, score.dump() | {"pair_chosen": many}, {})
 
 

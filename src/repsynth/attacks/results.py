@@ -64,7 +64,7 @@ _ALARMS = np.concatenate([np.geomspace(1e-6, 0.01, 9), np.linspace(0.02, 0.98, 2
 _POINTS = 200  # quantiles of μ over all records
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class AttackResult(msgspec.Struct, frozen=True, kw_only=True):
     """One attack on the targets of one decile of outlyingness, or on all of them (decile None)."""
 
     method: str
@@ -108,7 +108,7 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     targets: int
     runs: int
     confidence: float
-    lines: list[Line]
+    lines: list[AttackResult]
     guesses: list[Guess]
     notes: tuple[str, ...]
     exceeded: bool
@@ -219,7 +219,7 @@ def _stacked(results: list[Result], name: str) -> Floats:
     return np.stack([np.asarray(result[name], dtype=np.float64) for result in results])
 
 
-def _line(name: str, trials: Trials, best: "Best", delta: float, confidence: float, **who: Any) -> Line:
+def _line(name: str, trials: Trials, best: "Best", delta: float, confidence: float, **who: Any) -> AttackResult:
     found, rates = area(trials), proven_rates(trials, confidence)
     if best.largest_mu is None:
         proven = proven_epsilon(rates, delta)
@@ -228,7 +228,7 @@ def _line(name: str, trials: Trials, best: "Best", delta: float, confidence: flo
         mu = proven_mu(rates)
         proven = float(epsilon_of(mu, delta)) if mu > 0 else 0.0
         exceeded = mu > best.largest_mu * (1 + 1e-9)
-    return Line(
+    return AttackResult(
         attack=name,
         trials=len(trials.scores),
         area=found,
@@ -242,9 +242,9 @@ def _line(name: str, trials: Trials, best: "Best", delta: float, confidence: flo
     )
 
 
-def _best_line(best: "Best", **who: Any) -> Line:
+def _best_line(best: "Best", **who: Any) -> AttackResult:
     area, gain, rate = (Estimate(value, value, value) for value in (best.area, best.advantage, best.rate_at_1))
-    return Line(
+    return AttackResult(
         attack=BEST,
         trials=0,
         area=area,

@@ -105,7 +105,7 @@ def check(options: given.Check) -> Answer:
     return Answer(lambda: msgspec.to_builtins(checked), lambda console: render.check(console, checked))
 
 
-def plan(options: given.Plan) -> Answer:
+def plan(options: given.PlanCommand) -> Answer:
     made = api.plan(options.schema, **_settings(options))
     rows = made.public_rows or options.rows
     if rows < 1:

@@ -191,7 +191,7 @@ class Check(Options, first="data", more=(_reading,)):
     schema: Annotated[Path, "schema.toml, confirmed or not"]
 
 
-class Plan(Planned, more=(_settings,)):
+class PlanCommand(Planned, more=(_settings,)):
     """Show what a run would measure and cost; touches no data.
 
     $ repsynth plan --schema schema.toml --epsilon 1
@@ -410,7 +410,7 @@ class Completion(Options, first="shell"):
 COMMANDS: dict[str, type[Options]] = {
     "schema": DraftSchema,
     "check": Check,
-    "plan": Plan,
+    "plan": PlanCommand,
     "synthesize": Synthesize,
     "sample": Sample,
     "inspect": Inspect,

@@ -44,7 +44,7 @@ from repsynth.schema import Schema
 from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule
 
 if TYPE_CHECKING:  # these need scikit-learn
-    from repsynth.attacks.results import Exposure, Guess, Line
+    from repsynth.attacks.results import AttackResult, Exposure, Guess
     from repsynth.attacks.statistics import Estimate
     from repsynth.evaluation.evaluate import Evaluation
 
@@ -824,7 +824,7 @@ def exposure(console: Console, found: "Exposure", folder: Path) -> None:
     console.print(f"\nAll runs and numbers are in {escape(str(folder))}: PRIVATE.")
 
 
-def _attacks(console: Console, lines: Iterable["Line"]) -> None:
+def _attacks(console: Console, lines: Iterable["AttackResult"]) -> None:
     rows, last = [], ""
     for line in lines:
         name = line.attack if line.attack != last else ""
@@ -834,20 +834,20 @@ def _attacks(console: Console, lines: Iterable["Line"]) -> None:
     print_table(console, ("attack", "weights", "AUC", "found at 1 %", "verdict"), rows, right_from=99)
 
 
-def _verdict(line: "Line") -> str:
+def _verdict(line: "AttackResult") -> str:
     if line.exceeded:
         return f"[bold red]{line.verdict}[/bold red]"
     dim = line.attack == _BEST or line.area.low <= 0.5
     return line.verdict if dim else f"[yellow]{line.verdict}[/yellow]"
 
 
-def _interval(line: "Line", found: "Estimate") -> str:
+def _interval(line: "AttackResult", found: "Estimate") -> str:
     if line.attack == _BEST:  # a bound
         return fixed_upper(found.value, 2)
     return escape(f"{found.value:.2f} [{fixed_lower(found.low, 2)}, {fixed_upper(found.high, 2)}]")
 
 
-def _rate(line: "Line", found: "Estimate | None") -> str:
+def _rate(line: "AttackResult", found: "Estimate | None") -> str:
     if found is None:
         return "too few"
     if line.attack == _BEST:

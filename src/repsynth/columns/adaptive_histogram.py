@@ -2,7 +2,7 @@
 
     coarse histograms     every column; public cells                                              (charge)
     refined histograms    numbers; cells with records are divided at round numbers; weighted      (charge)
-    fine histograms       the same again, with more parts                                         (charge)
+    fine histograms       numbers; divided once more, into more parts; weighted                   (charge)
 
 The first look is unweighted and determines the number of records in a cell. The later looks are weighted and
 determine only how the records of a cell are spread over its parts. Scores use the first cells, so a record's
@@ -84,8 +84,8 @@ class _Layer:
 
 
 @dataclass(frozen=True)
-class Look:
-    """Finer cells of some columns and their noisy weighted counts, in 1/`unit` of a record: a released value."""
+class Refinement:
+    """The result of a later look: finer cells of some columns and their noisy counts, in 1/`unit` of a record."""
 
     columns: tuple[int, ...]
     """Indices of the learned columns."""
@@ -122,7 +122,7 @@ class Histograms:
 
     @cached_property
     def _clear(self) -> float:
-        """Standard deviations that noise hardly exceeds in any first cell."""
+        """How many standard deviations noise rarely exceeds in any of the first cells."""
         return clear_of_noise(MOST_CELLS * len(self.bins))
 
     def noisy(self, column: int) -> Floats:
@@ -130,7 +130,7 @@ class Histograms:
         return self.counts[self._starts[column] : self._starts[column + 1]].astype(np.float64)
 
     def levels(self, column: int) -> Floats:
-        """Return the estimated records in each cell: not negative for numbers; 0 for missing where undeclared."""
+        """Return the estimated records in each cell: not negative for numbers, 0 for undeclared missing cells."""
         return self._levels[column].copy()
 
     @cached_property
@@ -151,7 +151,7 @@ class Histograms:
         return tuple(found)
 
     def _with_tails(self, column: int, numbers: Floats, noise: Floats) -> Floats:
-        """Return the counts of the first cells with tails that fall; `column` is not refined."""
+        """Return the counts of the first cells with decreasing tails, for a `column` that is not refined."""
         bins = self.bins[column]
         whole = self.rows - float(self.noisy(column)[bins.numbers :].sum())
         return with_tails(numbers, noise, bins.widths, self._clear, whole)
@@ -203,7 +203,7 @@ class Histograms:
     def to_divide(self, name: str, sigma: float) -> tuple[tuple[int, ...], tuple[Bins, ...]]:
         """Return the columns that a look refines, and their cells.
 
-        If no cell is to be divided, all divisible columns take part, because a look has to be measured.
+        If no cell is to be divided, all divisible columns are measured again, because the look is planned.
         """
         possible = [i for i, bins in enumerate(self.bins) if bins.divisible]
         least, parts = _ABOVE_NOISE * sigma, PARTS[name]
@@ -214,8 +214,8 @@ class Histograms:
         chosen = [i for i in possible if finer[i].count > self.bins[i].count] or possible
         return tuple(chosen), tuple(finer[i] for i in chosen)
 
-    def refined_by(self, looks: Sequence[Look], *, weighted: bool) -> "Histograms":
-        """Return the histograms with the finer cells of later looks."""
+    def refined_by(self, looks: Sequence[Refinement], *, weighted: bool) -> "Histograms":
+        """Return the histograms refined by the later looks."""
         bins, refined = list(self.bins), {}
         counts = [self.noisy(i) for i in range(len(bins))]
         for i in sorted({i for look in looks for i in look.columns}):
@@ -228,8 +228,8 @@ class Histograms:
     def _estimate(self, column: int, layers: Sequence[_Layer], *, weighted: bool) -> tuple[Floats, Floats]:
         """Return the records in each of the finest cells of a numeric column, and the variances of their noise.
 
-        Upwards from the finest layer, the sums over parts improve the count of their cell. Downwards from the
-        first cells, each cell is divided among its parts.
+        First go from the finest layer up: the sum over its parts improves the count of a cell. Then go down from
+        the first cells: the count of a cell is divided among its parts.
         """
         coarse, summed = self.bins[column], [layers[-1]]
         for layer in layers[-2::-1]:
@@ -268,13 +268,13 @@ class Histograms:
         return both * (counts / variance + seen / variances), both, np.maximum(sum_of_weights, np.sqrt(left))
 
 
-def dump_look(name: str, look: Look) -> Arrays:
+def dump_look(name: str, look: Refinement) -> Arrays:
     key = name.split()[0]
     starts = {f"{key}_starts_{k}": bins.starts for k, bins in enumerate(look.bins) if bins.starts is not None}
     return {f"{key}_columns": np.array(look.columns, dtype=np.int64), f"{key}_counts": look.counts, **starts}
 
 
-def load_look(name: str, before: Histograms, arrays: Arrays, *, sigma: float, unit: int) -> Look:
+def load_look(name: str, before: Histograms, arrays: Arrays, *, sigma: float, unit: int) -> Refinement:
     """Return a look from an untrusted file."""
     key, possible = name.split()[0], [i for i, bins in enumerate(before.bins) if bins.divisible]
     columns = tuple(ints(arrays[f"{key}_columns"], most=len(before.bins) - 1).tolist())
@@ -291,4 +291,4 @@ def load_look(name: str, before: Histograms, arrays: Arrays, *, sigma: float, un
         require(inside and finer.numbers <= MOST_FINE_CELLS, "its finer cells are not parts of its cells")
         bins.append(finer)
     counts = ints(arrays[f"{key}_counts"], sum(each.count for each in bins), most=2**62)
-    return Look(columns, tuple(bins), counts, sigma, unit)
+    return Refinement(columns, tuple(bins), counts, sigma, unit)

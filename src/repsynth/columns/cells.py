@@ -116,9 +116,9 @@ def is_divisible(column: Discrete | Numeric) -> bool:
 
 
 def public_cells(column: Numeric, most: int) -> Bins:
-    """Return cells of equal width and, where the bounds are wide, as many that grow with the magnitude.
+    """Return cells of equal width and, if the bounds are wide, as many that grow with the magnitude.
 
-    Both bounds and zero have cells of their own, because values such as "500 and more" are often frequent.
+    Both bounds and zero have their own cells, because values such as "500 and more" are often frequent.
 
     >>> from repsynth.schema import Integer
     >>> (public_cells(Integer(name="pay", min=-10, max=2000), 8).starts - 10).tolist()
@@ -206,7 +206,7 @@ def _round_positions(
 ) -> Ints:
     """Return the positions of about `parts` round numbers from `start` up to `end`.
 
-    They are multiples of one of the `digits` times a power of ten, computed as their decimal notation is read.
+    They are multiples of one of the `digits` times a power of ten, parsed from their decimal notation.
     """
     if isinstance(column, Datetime):
         low, high, unit = float(start), float(end), 1.0

@@ -12,12 +12,12 @@ from repsynth.arrays import Floats, Ints
 _VARIANCES = 16.0 ** np.arange(5)
 """Variances of the mixture's components for a cell of mean size, in units of the noise variance."""
 _STEPS = 50  # of expectation maximisation: enough for two digits
-_SLOPE = 3  # cells before a tail that bound how slowly it falls
-_LEAST = 0.001  # part of the expected count that every part of a cell keeps
+_SLOPE = 3  # cells before a tail that determine how slowly it may fall
+_LEAST = 0.001  # smallest count of a part, relative to the expected one
 
 
 def clear_of_noise(cells: int) -> float:
-    """Return the standard deviations that noise hardly exceeds in any of these cells.
+    """Return how many standard deviations noise rarely exceeds in any of these cells.
 
     >>> round(clear_of_noise(1000), 1)
     3.7
@@ -130,8 +130,8 @@ def with_tails(counts: Floats, noise: Floats, widths: Ints, clear: float, whole:
 
     A tail begins after the last cell that is `clear` of the noise, alone or together with its neighbours. Each
     cell of a tail has a fixed fraction of the one before; the whole tail determines the fraction. Neighbouring
-    cells within the noise share their sum. If the column has more records (`whole`) than all clear cells, the rest
-    is where the other cells are fullest.
+    cells within the noise share their sum. If the column has more records (`whole`) than all clear cells, the
+    fullest of the other cells get the rest.
 
     >>> counts = np.array([-9.0, 80.0, -3.0, 90.0, 30.0, 9.0, 7.0, -9.0, 9.0])
     >>> with_tails(counts, np.full(9, 6.0), np.full(9, 2), clear=6.0).round().tolist()
@@ -158,8 +158,8 @@ def with_tails(counts: Floats, noise: Floats, widths: Ints, clear: float, whole:
 def occupied(counts: Floats, noise: Floats, clear: float) -> slice | None:
     """Return the cells without the ends whose counts stay within the noise; None if all cells do.
 
-    A cell is outside if neither its count nor the sum from the end to it is clear of the noise. Neighbours that
-    stand above the noise only together stay together.
+    A cell is outside if neither its count nor the sum from the end to it is clear of the noise. Neighbours are
+    kept together if only their sum is clear of the noise.
 
     >>> occupied(np.array([1.0, -2.0, 30.0, 2.0, 40.0, 0.5]), np.ones(6), 4.0)
     slice(2, 5, None)
@@ -195,8 +195,8 @@ def _tail(counts: Floats, noise: Floats, widths: Ints, inside: Floats) -> Floats
     """Return the posterior mean of a tail, whose first cell is the last one before it.
 
     The prior of the fraction is uniform from 0 to the mean fraction of the cells before, because log-concave
-    densities fall ever faster in their tails. Cells with less than one record keep only a trace that orders them,
-    and so does a bound with its own cell.
+    densities fall ever faster in their tails. Cells with less than one record get tiny values that keep their
+    order. So does the cell of a bound.
     """
     last, slowest, k = max(float(counts[0]), 0.0), 1.0, min(len(inside), _SLOPE)
     if k:
@@ -217,7 +217,7 @@ def _tail(counts: Floats, noise: Floats, widths: Ints, inside: Floats) -> Floats
 def by_family(counts: Floats, sigma: float, families: Ints) -> Floats:
     """Return the counts of all values, where values of a family that are below the noise share their sum.
 
-    The frequency of a family is shrunk towards its number of values, as far as noise explains the difference.
+    The frequency of a family is shrunk towards its number of values, by a factor that depends on the noise.
 
     >>> by_family(np.array([90.0, 1.5, -1.0, 1.0, 40.0, 52.0]), 1.0, np.array([0, 0, 0, 0, 1, 1])).tolist()
     [90.0, 0.5, 0.5, 0.5, 40.0, 52.0]

@@ -114,8 +114,8 @@ def of_finer(fine: Groups, coarse: Groups) -> Ints:
 def how_many(rows: float, noise: float, labels: int) -> int:
     """Return the number of groups per column that a two-way table with this noise in a cell can support.
 
-    Up to 32 groups are proportional to records by noise. Beyond, the number grows with the third root, because
-    noise grows with the square of the groups and the error of grouping falls with their number.
+    Up to 32, the number is proportional to records / noise. Above that, it grows with the cube root: the noise of
+    a table grows with the square of the number, and the error of grouping falls with it.
 
     >>> [how_many(rows, 40.0, 2) for rows in (500, 30_000, 1_000_000)]
     [3, 32, 104]
@@ -126,7 +126,7 @@ def how_many(rows: float, noise: float, labels: int) -> int:
 
 
 def how_many_coarse(rows: float, noise: float) -> int:
-    """Return the number of coarse groups: at least eight, until noise adds 1/20 of the records to a 3-way table.
+    """Return the number of coarse groups: at least 8, and more if a 3-way table has noise of 1/20 of the records.
 
     >>> how_many_coarse(30_000, 40.0), how_many_coarse(1_000_000, 40.0)
     (8, 10)
@@ -135,7 +135,7 @@ def how_many_coarse(rows: float, noise: float) -> int:
 
 
 def probabilities_within(histograms: Histograms, i: int, groups: Groups) -> Floats:
-    """Return (groups, cells): how the records of a group are spread over its cells."""
+    """Return (groups, cells): the probability of each cell of a group."""
     counts = np.maximum(histograms.levels(i), 1e-9)
     if counts[-1] < 2 * histograms.sigma:
         counts[-1] = 1e-30
@@ -192,8 +192,8 @@ def _mass(counts: Floats, rows: float, most: int) -> float:
 def _of_categories(histograms: Histograms, i: int, noise: float) -> Ints:
     """Return one group per value above the noise, and one for all others.
 
-    With few values whose even share is within the histogram's noise, the histogram cannot tell which are rare.
-    Then the noise of the tables decides.
+    With few values, each of which would be within the histogram's noise at an even share, the histogram cannot
+    show which are rare. Then a value is compared with the noise of the tables, if that is smaller.
     """
     counts, sigma = histograms.levels(i)[:-1], histograms.sigma
     known = len(counts) > 2 * FEWEST_CELLS or histograms.rows / len(counts) > NOISE_PER_CELL * sigma

@@ -1,9 +1,9 @@
 """Sampling in even quotas: nearer to the fitted probabilities than independent draws.
 
-Records are arranged in a line: records that draw from the same row of a table are neighbours, in random order or
-ordered by what the draw must not follow. Each gets a level, a 32-bit number; levels are evenly spread along the
-line. A table of where the values of a row end turns the level into a value. All of it is arithmetic on whole
-arrays, a few nanoseconds per record. `Shape` then turns groups into codes of a column.
+Records are sorted by the row of the table from which they draw. Within a row the order is random, or follows a
+variable on which the draw must not depend. Each record gets a level, a 32-bit number, so that levels are evenly
+spread over the sorted records. The cumulative probabilities of the row turn the level into a value. All of it is
+arithmetic on whole arrays, a few nanoseconds per record. `Shape` then turns groups into codes of a column.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Levels = NDArray[np.uint32]
 
 _TOP = 2.0**32
 _STEPS = tuple(np.uint32(part * _TOP) for part in (GOLDEN, 2**0.5 - 1))
-"""Levels that grow by these steps are even in every stretch of a line, and so are pairs of them."""
+"""Levels that grow by these steps are evenly spread over any run of records, and so are pairs of levels."""
 
 _GUIDE = 2**17  # entries of the guide table
 _FINEST = 12  # bits of a level that select an entry
@@ -42,7 +42,7 @@ def systematic(probabilities: Floats, rows: int, generator: np.random.Generator)
 
 
 @dataclass(frozen=True)
-class Line:
+class SortedRecords:
     """Records sorted by table row, then by `order`, then at random."""
 
     records: Ints
@@ -50,13 +50,15 @@ class Line:
     ordered: bool
     keys: NDArray[Any]
     width: int
-    """`keys` rise along the line; each row has `width` of them."""
+    """`keys` are sorted; each row has `width` different ones."""
 
     @classmethod
-    def of(cls, given: Ints, rows: int, generator: np.random.Generator, order: Ints | None = None) -> "Line":
+    def of(
+        cls, given: Ints, rows: int, generator: np.random.Generator, order: Ints | None = None
+    ) -> "SortedRecords":
         """Arrange records by the table row that each draws from.
 
-        >>> line = Line.of(np.array([1, 0, 1]), 2, np.random.default_rng(0), order=np.array([7, 7, 3]))
+        >>> line = SortedRecords.of(np.array([1, 0, 1]), 2, np.random.default_rng(0), order=np.array([7, 7, 3]))
         >>> line.records.tolist(), line.row.tolist()
         ([1, 2, 0], [0, 1, 1])
         """
@@ -84,7 +86,7 @@ class Line:
         return cls(records, rows, order is not None, key, width)
 
     @classmethod
-    def as_they_are(cls, rows: int) -> "Line":
+    def as_they_are(cls, rows: int) -> "SortedRecords":
         """Arrange this many records of one row in their given order."""
         return cls(np.arange(rows), 1, ordered=False, keys=np.zeros(rows, dtype=np.int64), width=1)
 
@@ -109,11 +111,11 @@ class Line:
         return np.clip(places, 0.0, 1.0, out=places)
 
     def round(self, which: int) -> Levels:
-        """Return levels that grow by one of two steps along the line, across rows."""
+        """Return levels that grow by one of two steps from record to record, across rows."""
         return np.arange(len(self.row), dtype=np.uint32) * _STEPS[which]
 
     def put(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values along the line in the order of the records."""
+        """Return values of the sorted records in the original order."""
         found = np.empty_like(values)
         found[self.records] = values
         return found
@@ -121,15 +123,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Quotas:
-    """The levels at which the values of each row of a table of probabilities end.
+    """The cumulative probabilities of each row of a table, as levels.
 
-    A guide table over levels of equal width knows the value of most of them; the others need a search.
+    A guide table over intervals of levels holds the value of most levels; the others need a search.
     """
 
     rows: int
     values: int
     ends: NDArray[np.uint64]
-    """Sorted: the levels of each row follow those of the row before."""
+    """The last levels of the values, row after row, in increasing order."""
 
     @classmethod
     def of(cls, probabilities: Floats) -> "Quotas":
@@ -151,8 +153,8 @@ class Quotas:
         ends = (self.ends.reshape(self.rows, -1) - _starts(self.rows)[:, None]) / _TOP
         return np.diff(ends, axis=1, prepend=0.0)
 
-    def along(self, line: Line, generator: np.random.Generator) -> Ints:
-        """Return a value for each place in a line: even over each row and, with an order, in it."""
+    def along(self, line: SortedRecords, generator: np.random.Generator) -> Ints:
+        """Return a value for each sorted record, evenly spread over each row and, with an order, inside it."""
         start = generator.random(self.rows)
         if line.ordered:
             return self.at(line.row, line.round(0) + (start * _TOP).astype(np.uint32).take(line.row))
@@ -189,7 +191,7 @@ class Quotas:
         row = np.arange(self.rows)[:, None] * (cells + 1)
 
         def ended(by: Ints) -> Ints:
-            """Return how many values of a row end before each entry."""
+            """Return how many values of a row end before each entry of the guide."""
             counts = np.bincount((row + by).ravel(), minlength=self.rows * (cells + 1))
             return np.cumsum(counts.reshape(self.rows, -1), axis=1)[:, :cells]
 
@@ -204,7 +206,7 @@ def _starts(rows: int) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The codes of one column: the probability of each cell in a row, and the codes in each cell."""
+    """A sampler of one column's codes: the probability of each cell by row, and the codes in each cell."""
 
     bins: Bins
     probabilities: Floats  # (rows, cells), missing last
@@ -213,7 +215,7 @@ class Shape:
 
     @classmethod
     def of(cls, bins: Bins, within: Floats) -> "Shape":
-        """Make a shape from (rows, cells): how the records of a row are spread over a column's cells."""
+        """Make a shape from the probabilities of a column's cells by row, (rows, cells)."""
         first = np.arange(bins.values) if bins.starts is None else bins.starts
         width = np.append(bins.widths, np.ones(bins.count - bins.numbers, dtype=np.int64))
         return cls(bins, within, np.append(first, MISSING), width)
@@ -224,7 +226,7 @@ class Shape:
 
     @cached_property
     def alone(self) -> Ints | None:
-        """The code of each row, if every row has exactly one."""
+        """The code of each row if every row has exactly one possible code, else None."""
         possible = self.probabilities > 0
         cell = np.argmax(possible, axis=1)
         single = bool((possible.sum(axis=1) == 1).all()) and bool((self.width[cell] == 1).all())
@@ -234,7 +236,7 @@ class Shape:
     def _quotas(self) -> Quotas:
         return Quotas.of(self.probabilities)
 
-    def along(self, line: Line, generator: np.random.Generator) -> Ints:
+    def along(self, line: SortedRecords, generator: np.random.Generator) -> Ints:
         return self._codes(self._quotas.along(line, generator), generator.random(len(line.records)))
 
     def codes(self, row: Ints, level: Levels, inside: Floats) -> Ints:
@@ -251,7 +253,7 @@ class Shape:
 
 
 def shapes_of(histograms: Histograms, all_groups: tuple[Groups, ...]) -> tuple[Shape, ...]:
-    """Return the codes that the groups of each column have."""
+    """Return a shape for each column, with a row for each group."""
     return tuple(
         Shape.of(groups.bins, probabilities_within(histograms, i, groups)) for i, groups in enumerate(all_groups)
     )
@@ -260,7 +262,7 @@ def shapes_of(histograms: Histograms, all_groups: tuple[Groups, ...]) -> tuple[S
 def values_of(
     drawn: Ints, shapes: tuple[Shape, ...], label_at: int | None, generator: np.random.Generator
 ) -> Records:
-    """Return records with a value for each group in `drawn`, (records, columns), whatever the label."""
+    """Return records with a value for each group in `drawn`, (records, columns), independent of the label."""
     label = None if label_at is None else drawn[:, label_at]
     codes = {}
     for i, shape in enumerate(shapes):
@@ -268,6 +270,6 @@ def values_of(
         if shape.alone is not None:
             codes[name] = shape.alone.take(drawn[:, i])
             continue
-        line = Line.of(drawn[:, i], shape.rows, generator, None if i == label_at else label)
+        line = SortedRecords.of(drawn[:, i], shape.rows, generator, None if i == label_at else label)
         codes[name] = line.put(shape.along(line, generator))
     return Records(rows=len(drawn), codes=codes)

@@ -228,19 +228,19 @@ ABOVE_NOISE = float(-ndtri(1e-3 / BINS))
 
 
 @dataclass(frozen=True)
-class Shape:
+class ColumnKinds:
     """The kinds of cells of a column above the noise: their approximate numbers and bounds."""
 
     masses: Mapping[Kind, float]
     ends: Mapping[Kind, tuple[float, float]]
 
     @classmethod
-    def of(cls, noisy: Floats, sigma: float) -> "Shape":
+    def of(cls, noisy: Floats, sigma: float) -> "ColumnKinds":
         """Read a column's noisy bins.
 
         >>> noisy = np.zeros(BINS)
         >>> noisy[start_of(Kind.WHOLE) + 48 : start_of(Kind.WHOLE) + 50] = 900.0
-        >>> Shape.of(noisy, sigma=10.0).ends[Kind.WHOLE]
+        >>> ColumnKinds.of(noisy, sigma=10.0).ends[Kind.WHOLE]
         (5.0, 20.0)
         """
         masses, ends = {}, {}
@@ -273,7 +273,7 @@ class Shape:
         return min(low for low, _ in ends), max(high for _, high in ends)
 
 
-def _decide(name: str, shape: Shape, values: Mapping[str, int], *, is_label: bool) -> Decision:
+def _decide(name: str, shape: ColumnKinds, values: Mapping[str, int], *, is_label: bool) -> Decision:
     values = _merged(values, as_numbers=(shape.numbers or shape.times) and not is_label)
     if not shape.masses:
         return left_out(name, "nothing is above the noise")
@@ -299,7 +299,7 @@ def _merged(values: Mapping[str, int], *, as_numbers: bool) -> dict[str, int]:
     return found
 
 
-def _bounded(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
+def _bounded(name: str, shape: ColumnKinds, values: Mapping[str, int]) -> Decision:
     """Return a column of numbers or dates."""
     special, lines = _special(shape, values)
     if shape.times:
@@ -316,7 +316,7 @@ def _bounded(name: str, shape: Shape, values: Mapping[str, int]) -> Decision:
     return Decision(name, kind, what + special, (), (f"min = {bounds[0]}", f"max = {bounds[1]}", *lines))
 
 
-def _special(shape: Shape, values: Mapping[str, int]) -> tuple[str, list[str]]:
+def _special(shape: ColumnKinds, values: Mapping[str, int]) -> tuple[str, list[str]]:
     """Return the texts among numbers or dates that are kept as codes, in words and as lines of the schema."""
     codes = [text for text in values if text.lower() not in MARKERS]
     named = sum(values[text] for text in codes)
@@ -329,7 +329,7 @@ def _special(shape: Shape, values: Mapping[str, int]) -> tuple[str, list[str]]:
     return f"; {some(len(codes), 'code')} among them in {percent(named, shape.cells)}", lines
 
 
-def _category(name: str, shape: Shape, values: Mapping[str, int], what: str) -> Decision:
+def _category(name: str, shape: ColumnKinds, values: Mapping[str, int], what: str) -> Decision:
     seen = shape.cells - shape.mass(Kind.EMPTY)
     shown = float(sum(values.values()))
     if what != "the label" and (not values or shown < _HALF * seen):
@@ -346,7 +346,7 @@ def _category(name: str, shape: Shape, values: Mapping[str, int], what: str) -> 
     return Decision(name, "category", reason, warnings, (*lines, *rest))
 
 
-def _missing(shape: Shape, *, rare: bool = False) -> list[str]:
+def _missing(shape: ColumnKinds, *, rare: bool = False) -> list[str]:
     return ["missing = true"] if rare or Kind.EMPTY in shape.masses else []
 
 
@@ -454,7 +454,8 @@ def measure_schema(
         kinds = KindHistograms(plan.columns, decimal=mark)
         noisy = meter.measure(kinds, mu=plan.charges[KINDS]).astype(np.float64)
         shapes = {
-            name: Shape.of(noisy[k * BINS : (k + 1) * BINS], plan.sigma) for k, name in enumerate(plan.columns)
+            name: ColumnKinds.of(noisy[k * BINS : (k + 1) * BINS], plan.sigma)
+            for k, name in enumerate(plan.columns)
         }
         asked = _asked(shapes, label, mark)
         values: dict[str, dict[str, int]] = {}
@@ -528,7 +529,7 @@ def _paid(payer: Payer | None, plan: DraftPlan) -> Iterator[None]:
         payer.ledger.commit(payer.dataset, run)
 
 
-def _asked(shapes: dict[str, Shape], label: str | None, decimal: str) -> FrequentValues:
+def _asked(shapes: dict[str, ColumnKinds], label: str | None, decimal: str) -> FrequentValues:
     """Return the values to select, by released counts alone."""
     texts = {name for name, shape in shapes.items() if name == label or Kind.TEXT in shape.masses}
     mixed = {name for name in texts if name != label and (shapes[name].numbers or shapes[name].times)}
@@ -539,7 +540,7 @@ def _asked(shapes: dict[str, Shape], label: str | None, decimal: str) -> Frequen
 def _draft(
     plan: DraftPlan,
     names: Sequence[str],
-    shapes: dict[str, Shape],
+    shapes: dict[str, ColumnKinds],
     values: dict[str, dict[str, int]],
     *,
     decimal: str,

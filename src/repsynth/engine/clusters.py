@@ -14,7 +14,7 @@ import numpy as np
 from repsynth.arrays import Ints
 from repsynth.engine import Kernel
 from repsynth.engine.persons import EncodePersons, FirstVersion, OfVersion, Settle, SplitRows
-from repsynth.engine.tasks import EncodeCompact, Failed, Look, Task, Total
+from repsynth.engine.tasks import EncodeCompact, Failed, ScanRange, Task, Total
 from repsynth.errors import ConfigError, DataError
 from repsynth.io.persons import SEED_BYTES
 from repsynth.io.records import UNITS, Records, no_records
@@ -97,7 +97,7 @@ def _pieces(cluster: Cluster, source: Source, encode: Task) -> Parts:
     """Encode the pieces of a source, which workers read or which are sent to them."""
 
     def ask(looks: Sequence[Callable[[], Ints]]) -> list[Ints]:
-        seen = sum_of(cluster.spread(looks), Look(len(looks)))
+        seen = sum_of(cluster.spread(looks), ScanRange(len(looks)))
         return list(seen.reshape(len(looks), -1))
 
     pieces = [source.batches] if source.pieces is None else source.pieces(ask)

@@ -108,7 +108,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Look:
+class ScanRange:
     """Look at a range of a file. Return integers in the row of the range."""
 
     ranges: int

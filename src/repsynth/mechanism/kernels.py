@@ -2,8 +2,8 @@
 
 A `Statistic` is a public function of one record; its sum is released with noise. A `Choice` is a sum that is not
 released: the exponential mechanism releases a candidate by its utility, a function of the sum. `Rounds` are sums
-over random samples of the records, where each function depends on the results of earlier rounds. Each query says
-whether a record's part is scaled by its weight; otherwise every record pays in full.
+over random samples of the records, where each function depends on the results of earlier rounds. In a weighted
+query, a record's contribution is scaled by its weight. Other queries cost every record their full charge.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ FINEST = 2**22
 
 
 class Summed(Protocol):
-    """The common part: a name, grid units, and whether a record's part is scaled by its weight.
+    """What all queries have in common: a name, grid units, and whether contributions are scaled by weights.
 
     Sums, sensitivity and noise are in grid units; one record is `unit` of them.
     """
@@ -50,8 +50,8 @@ class Statistic(Summed, Protocol):
 class Choice(Summed, Protocol):
     """A sequence of selections by utilities, which depend on one sum over records and on the earlier selections.
 
-    One record changes every utility by at most `unit`, whatever was selected before; by at most its weight times
-    `unit` if the choice is weighted.
+    After any earlier selections, one record changes a utility by at most `unit`. If the choice is weighted, it
+    changes a utility by at most its weight times `unit`.
     """
 
     @property
@@ -64,7 +64,7 @@ class Choice(Summed, Protocol):
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
         """Return the utility of stopping, then that of each candidate; `OUT` excludes a candidate.
 
-        The sum and all utilities are in `units`: one record that counts in full is `units` times `unit`.
+        The sum and all utilities are in `units`: one record of weight 1 is `units` times `unit`.
         """
         ...
 

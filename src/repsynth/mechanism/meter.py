@@ -40,7 +40,7 @@ _WAITING = 2**20  # counts of values that are merged at a time
 
 
 class Selection(Protocol):
-    """The text that each cell of some columns counts for; null if it counts for none."""
+    """The values to count: the text of each cell of some columns, null for a cell that is not counted."""
 
     @property
     def name(self) -> str: ...
@@ -99,9 +99,9 @@ class Meter:
     delta: float | None = None
     """The δ at which the loss of a training, which is not Gaussian, is compared with the budget."""
     planned: Mapping[str, Charge] | None = None
-    """The charges of a plan. Any other measurement is refused, and an unweighted one that it plans as weighted."""
+    """The charges of a plan. Measurements without one are refused, and unweighted ones with a weighted charge."""
     failure: float = 0.0
-    """The largest probability that a selection shows a value which only one record holds."""
+    """The largest probability that a selection shows a value of a single record."""
     selections: list[SelectionEvent] = field(default_factory=list)
 
     def measure(self, statistic: Statistic, *, mu: float) -> Ints:
@@ -125,7 +125,7 @@ class Meter:
     def select(self, selection: Selection, *, mu: float, threshold: int) -> dict[str, dict[str, int]]:
         """Return for each column the values whose noisy counts reach the threshold, with these counts.
 
-        It is charged `mu` and the probability that a value is shown which only one record holds.
+        It is charged `mu` and the probability that a value of a single record is shown.
         """
         if not isinstance(self.engine, RawTable):
             raise ConfigError(f"{selection.name}: only a table without a schema has values to select")
@@ -152,9 +152,9 @@ class Meter:
         return found
 
     def choose(self, choice: Choice, *, mu: float) -> tuple[int, ...]:
-        """Return the candidates that the exponential mechanism chooses, charged `mu` in all.
+        """Return the candidates that the exponential mechanism chooses, charged `mu` in total.
 
-        The sum and the utilities stay in here. A choice to stop early does not lower the charge.
+        The sum and the utilities are not released. Stopping early does not lower the charge.
         """
         eta = mu / (MU_PER_ETA * math.sqrt(choice.rounds)) * (1 - 1e-13)
         event = ExponentialEvent(choice.name, eta, choice.rounds, choice.weighted)
@@ -175,8 +175,8 @@ class Meter:
     def train(self, rounds: Rounds, event: SampledEvent) -> None:
         """Run the rounds of a training.
 
-        All of them are charged before the first, so an interrupted training has spent everything. Which records
-        take part in a round, and how many, stays in here.
+        All of them are charged before the first, so an interrupted training has spent everything. The records in a
+        round, and their number, are not released.
         """
         sensitivity = rounds.sensitivity * self.engine.rows_per_person
         if event.sensitivity < sensitivity or event.weighted > rounds.weighted:
@@ -219,7 +219,7 @@ class Meter:
 
 
 def sigma_for(sensitivity: float, mu: float) -> float:
-    """Return the noise with which a measurement costs at most `mu`, whatever rounding follows.
+    """Return the noise with which a measurement costs at most `mu`, in spite of rounding.
 
     >>> sigma_for(1.0, 0.5) >= 2.0
     True
@@ -228,7 +228,7 @@ def sigma_for(sensitivity: float, mu: float) -> float:
 
 
 def _is_text(data: bytes) -> bool:
-    """Return whether a released value can be written: Arrow may hold half a character."""
+    """Return whether a value is valid UTF-8, which Arrow does not ensure."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -237,7 +237,7 @@ def _is_text(data: bytes) -> bool:
 
 
 class _Tally:
-    """Counts of texts, added up batch by batch; null counts for nothing."""
+    """Counts of texts, added up batch by batch; nulls are not counted."""
 
     def __init__(self) -> None:
         self._parts: list[pa.Table] = []

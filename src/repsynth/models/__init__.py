@@ -1,4 +1,4 @@
-"""Stage 2: what a model measures, and the fitted model that follows.
+"""Stage 2: models, their measurements, and the samplers that are fitted to them.
 
 base          the interface of models, and clipping in whole numbers
 registry      all models by name

@@ -1,4 +1,4 @@
-"""The interface of a model: its settings, its plan, what it releases, and the sampler that is fitted to that.
+"""The interface of a model: its settings, its plan, its measurements, and the fitted sampler.
 
 A model is a frozen struct of its settings. A new model is one module and one line in `registry`.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Share:
     """A measurement of stage 2 and its share of the μ² that stage 1 leaves.
 
-    `weighted` says whether a record's part is scaled by its weight.
+    `weighted` is true if contributions are scaled by weights.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Made:
-    """How many candidates a selection released, and whether a record's part in it is scaled by its weight."""
+    """How many candidates a selection released, and whether contributions to it are scaled by weights."""
 
     made: int
     weighted: bool
@@ -70,10 +70,10 @@ class Sampler(Protocol):
 
 
 class ModelRelease(Protocol):
-    """What stage 2 released: public functions of a record and their noisy results, but no reference to the data.
+    """The measurements of stage 2: public functions of a record and their noisy results. Holds no data.
 
-    In every measurement that is declared as weighted, a record contributes at most its weight times the
-    sensitivity. `StageOne.influence` and all claims about single records rest on this.
+    In every weighted measurement, a record contributes at most its weight times the sensitivity.
+    `StageOne.influence` and all bounds for single records rely on this.
     """
 
     def kernels(self, *, choices: bool = True) -> "Mapping[str, Statistic | Chosen | Rounds]":
@@ -88,9 +88,9 @@ class ModelRelease(Protocol):
         ...
 
     def norms(self, records: "Records") -> "tuple[Floats, Floats] | None":
-        """Return the norm of each record's part at full weight before and after clipping.
+        """Return the norm of each record's contribution at full weight before and after clipping.
 
-        None where clipping changes from round to round.
+        None if clipping changes from round to round.
         """
         ...
 
@@ -110,7 +110,7 @@ class ModelRelease(Protocol):
 
 @dataclass(frozen=True)
 class Round:
-    """How many rounds of a training are done. All are charged before the first one."""
+    """The progress of a training. All rounds are charged before the first one."""
 
     done: int
     of: int
@@ -126,7 +126,7 @@ class Hooks:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model release as its files describe it: plain data, arrays, and the noise of each measurement."""
+    """The files of a model release: plain data, arrays, and the noise of each measurement."""
 
     stage: "StageOne"
     plan: "RunPlan"
@@ -165,11 +165,11 @@ class Model(Knobs, frozen=True):
         return ()
 
     def shares(self, schema: "Schema") -> tuple[Share, ...]:
-        """Return how measurements share the μ² that stage 1 leaves; none for a model that is trained with it."""
+        """Return how measurements share the μ² that stage 1 leaves; empty if training spends all of it."""
         return ()
 
     def rounds(self) -> "SampledEvent | None":
-        """Return the rounds of training whose noise the planner has to find; None if the model is not trained."""
+        """Return the rounds of training, whose noise the planner computes; None if the model is not trained."""
         return None
 
     def sensitivity(self, schema: "Schema", name: str) -> float:
@@ -181,11 +181,11 @@ class Model(Knobs, frozen=True):
         return Resources(0.0, run_seconds(plan, rows))
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> ModelRelease:
-        raise ConfigError(f"the model {self.name} does not say how to measure")
+        raise ConfigError(f"the model {self.name} must define measure()")
 
     def load(self, stored: StoredModel) -> ModelRelease:
-        """Read what `ModelRelease.dump` gave from an untrusted file, and check every part."""
-        raise ConfigError(f"the model {self.name} does not say how to load a release")
+        """Read the output of `ModelRelease.dump` from an untrusted file, and check every part."""
+        raise ConfigError(f"the model {self.name} must define load()")
 
     def purpose(self, name: str) -> str:
         return next((text for start, text in self.purposes.items() if name.startswith(start)), "")

@@ -13,8 +13,8 @@ from repsynth.io.records import Records
 class Completed:
     """Records with all columns; given ones are unchanged.
 
-    `possible` is false where the model never draws what is given. `effective` is the effective sample size from
-    which each record was chosen by importance weighting; it is infinite where sampling was exact.
+    `possible` is false if the model never draws the given values. `effective` is the effective sample size from
+    which each record was chosen by importance weighting; it is infinite if sampling was exact.
     """
 
     records: Records
@@ -48,7 +48,7 @@ def draw_each(masses: Floats, generator: np.random.Generator) -> Ints:
     [1, 0]
     """
     ends = np.cumsum(masses, axis=1)
-    level = (1 - generator.random(len(masses))) * ends[:, -1]  # above 0: a value of no mass is never drawn
+    level = (1 - generator.random(len(masses))) * ends[:, -1]  # above 0, so no value of mass 0 is drawn
     found: Ints = np.minimum((ends < level[:, None]).sum(axis=1), masses.shape[1] - 1)
     return found
 

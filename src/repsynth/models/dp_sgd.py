@@ -32,9 +32,9 @@ _BITS = np.finfo(np.float64).nmant + 1  # floating point holds whole numbers of 
 _HALF = _BITS // 2  # a product of two factors of this many bits is exact
 _EXACT = _BITS - 2  # bits of a sum of products, whose factors may be rounded up
 _CELLS = 2**18  # inputs times records in a block that fits into the cache
-_SLACK = 1 - 1e-9  # more than the floating-point error of a norm
-_NAT = 2**14  # grid units in a logit of 1
-_RAISE = 2**18  # grid units in 1 of what the inputs add to a feature
+_SLACK = 1 - 1e-9  # allows for the floating-point error of a norm
+_NAT = 2**14  # grid units per nat of a logit
+_RAISE = 2**18  # grid units per unit that the inputs add to a feature
 _POWERS = np.rint(2.0**_HALF * np.exp(-np.arange(19 * _NAT) / _NAT))  # of 1/e; the last one is 0
 
 
@@ -119,8 +119,8 @@ class Gradients:
         unit = self.units // FULL  # of the norm, for each unit of weight
         errors *= weights * (unit * _SLACK) / np.maximum(norm, self.clip)
         np.trunc(errors, out=errors)
-        # Check the bound whatever the clip did. The terms are whole and not negative. Up to 2⁵² their sum is
-        # exact; a larger sum is never rounded below that, in any order.
+        # Check the bound without relying on the clip. The terms are whole and not negative. Up to 2⁵² their sum is
+        # exact, and a larger sum is never rounded below that, in any order.
         squares = lengths * self._by_column(errors)
         kept = squares.sum(axis=0) <= (weights * unit) ** 2
         return inputs, errors if kept.all() else np.where(kept, errors, 0.0)
@@ -134,7 +134,7 @@ class Gradients:
 
     def _errors(self, inputs: Floats, codes: Ints) -> Floats:
         """Return (features, records): expected minus actual features; 0 in columns where a record has no group."""
-        errors = self.couplings.T @ inputs  # what the inputs add, until a column's errors replace it
+        errors = self.couplings.T @ inputs  # logits per feature; replaced column by column by the errors
         errors *= self.raise_step
         np.clip(np.rint(errors, out=errors), -(2.0**_HALF), 2.0**_HALF, out=errors)
         for k, (block, table, code) in enumerate(zip(self._columns, self.features, codes, strict=True)):
@@ -150,7 +150,7 @@ class Gradients:
         return errors
 
     def _lengths(self, codes: Ints) -> Floats:
-        """Return (columns, records): the squared norm of the inputs that each column depends on."""
+        """Return (columns, records): the squared norm of the inputs of each column."""
         lengths = np.empty(codes.shape)
         lengths[0] = self.constant**2
         for k, table in enumerate(self.inputs[:-1]):
@@ -199,11 +199,11 @@ class Recipe:
 
     @classmethod
     def of(cls, network: Network, event: SampledEvent) -> "Recipe":
-        """Choose them by the noise of a round relative to its sum, which is public.
+        """Choose a recipe for the public ratio of a round's noise to its sum.
 
         The more noise, the shorter are all inputs except the label, so that effects of the label are learned
-        first. The clip norm is that of a typical gradient at the start. The steps are so long that their noise
-        moves a parameter by about 0.2 in all.
+        first. The clip norm is that of a typical gradient at the start. With this learning rate, the noise of all
+        steps moves a parameter by about 0.2.
         """
         noise = event.noise / (event.rate * network.stage.histograms.rows)
         length = min(0.6, 0.012 * (math.sqrt(event.rounds) / noise) ** 0.5)
@@ -215,7 +215,7 @@ class Recipe:
         typical = np.append(1.0, squares)
         clip = max(math.sqrt((scales**2 * typical) @ network.mask @ squares), 1e-6)
         reach = np.array([_pace(k, event.rounds) for k in range(event.rounds)])
-        for k in reversed(range(event.rounds - 1)):  # how far a unit gradient moves the last parameters
+        for k in reversed(range(event.rounds - 1)):  # the total move of the parameters by a unit gradient
             reach[k] += MOMENTUM * reach[k + 1]
         rate = min(0.2 / (clip * noise * float(np.linalg.norm(reach))), 300 / float(reach.sum()), 1.0)
         return cls(clip, rate, scales)

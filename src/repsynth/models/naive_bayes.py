@@ -7,11 +7,11 @@ A record with label y contributes its weight times
 to the sums of stage 2. q are the released frequencies of stage 1. A discrete column has an entry for each value. A
 numeric column that declares special or missing values has one for numbers, one for each special value and one for
 missing. z is the normal score of a number's rank in the released histogram. So stage 2 measures differences from
-what stage 1 knows, and a record needs only a small norm. Sums are exact integers: u in units of 1/1024, weight
-times clip factor in units of 1/4096, rounded down.
+the released histograms, and u has a small norm. Sums are exact integers: u in units of 1/1024, weight times clip
+factor in units of 1/4096, rounded down.
 
-The rest is post-processing. Columns are drawn independently given the label. z decides how a label's numbers rank
-among all numbers; the numbers themselves follow the column's histogram.
+The rest is post-processing. Columns are drawn independently given the label. z determines the ranks of a label's
+numbers among all numbers; the numbers follow the column's histogram.
 """
 
 import math
@@ -27,11 +27,11 @@ from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.cells import Bins
 from repsynth.columns.estimation import to_simplex
 from repsynth.columns.groups import NONE, Groups, choose_groups, groups_of_families, pairs_with_label
-from repsynth.columns.value_sampler import Line, Shape, systematic
+from repsynth.columns.value_sampler import Shape, SortedRecords, systematic
 from repsynth.io.records import Records
 from repsynth.models.base import Hooks, Made, Model, Share, StoredModel
 from repsynth.models.completing import Completed, draw_each, with_given
-from repsynth.models.statistics import CONSTANT, UNIT, LabelSums, Part, label_axis
+from repsynth.models.statistics import CONSTANT, UNIT, ColumnPart, LabelSums, label_axis
 from repsynth.models.uncertainty import ModelErrors, table_errors
 from repsynth.schema import Numeric, Schema
 from repsynth.scoring.weights import FULL
@@ -48,13 +48,13 @@ GRID = UNIT * FULL
 LINEAR, SQUARE = 0.8, 0.3
 """Factors of z and z² − 1 in u: squares have the larger norm and matter less."""
 FARTHEST = 3.0
-"""The largest z: one record in 740 of a normal distribution lies beyond."""
+"""The largest |z|: a normal distribution exceeds it once in 740 records."""
 _CLIP = 0.9  # of the norm of a typical record
 _ONE_HOT = 0.6  # squared norm of a typical record in a discrete column
 
 
 class NaiveBayes(Model, frozen=True):
-    """Columns that are independent given the label: for few records."""
+    """Naive Bayes: columns are independent given the label. For few records."""
 
     name: ClassVar[str] = "naive-bayes"
     purposes: ClassVar[Mapping[str, str]] = {SUMS: "weighted sums by label"}
@@ -93,7 +93,7 @@ class NaiveBayes(Model, frozen=True):
 # --- the statistic -------------------------------------------------------------------------------------------
 
 
-def part_of(histograms: Histograms, i: int) -> Part:
+def part_of(histograms: Histograms, i: int) -> ColumnPart:
     """Return the entries of a column; a numeric one without special and missing values has moments only."""
     bins, missing = histograms.bins[i], histograms.missing_fraction(i)
     cells = len(histograms.probabilities[i]) + 1
@@ -107,7 +107,7 @@ def part_of(histograms: Histograms, i: int) -> Part:
         groups = groups_of_families(histograms, i) or Groups(bins, own)
         moments = np.zeros((cells, 0))
     offset = groups.sum_up(frequencies) if (groups.of_bin != NONE).any() else np.zeros(0)
-    return Part(groups, _whole(offset), _whole(moments))
+    return ColumnPart(groups, _whole(offset), _whole(moments))
 
 
 def _kinds(bins: Bins) -> Ints:
@@ -136,7 +136,7 @@ def normal_scores(frequencies: Floats) -> Floats:
 
 
 def _typical_norm(schema: Schema) -> float:
-    """Return the norm of u of an ordinary record, without the constant."""
+    """Return the approximate norm of u for a typical record, without the constant entry."""
     return math.sqrt(_ONE_HOT * len(schema.discrete) + (LINEAR**2 + 2 * SQUARE**2) * len(schema.numeric))
 
 
@@ -209,17 +209,17 @@ class NaiveBayesRelease:
         return {}
 
     def norms(self, records: Records) -> tuple[Floats, Floats]:
-        """In units of u."""
+        """Return the norms in units of u."""
         return self.statistic.norms(records)
 
     def label_masses(self) -> tuple[Floats, float] | None:
-        """Return the masses by the constant entry of u, which clipping lowers, too."""
+        """Return the masses from the sums of the constant entry of u, which clipping reduces."""
         if self.statistic.label is None:
             return None
         return self.statistic.masses(self.noisy), self.sigma / self.statistic.mass_unit
 
     def errors(self) -> ModelErrors:
-        """Return the tables of label and discrete column that the sums hold, with their standard errors."""
+        """Return the tables of the label and each discrete column, with their standard errors."""
         masses = self.label_masses()
         if masses is None or self.statistic.label is None:
             return ModelErrors()
@@ -269,7 +269,7 @@ class NaiveBayesSampler:
         return self._draw(given, generator)
 
     def complete(self, given: Records, generator: np.random.Generator) -> Completed:
-        """Draw the columns that are not given by the label's exact probabilities given the others."""
+        """Draw the label from its exact conditional probabilities, then the other columns that are not given."""
         label = self.schema.label_column
         with np.errstate(divide="ignore"):
             logs = np.log(np.tile(self.label_probabilities, (given.rows, 1)))
@@ -288,13 +288,16 @@ class NaiveBayesSampler:
         label = self.schema.label_column
         codes = {label.name: given} if label else {}
         for shape in self.columns:
-            line = Line.of(given, shape.rows, generator)
+            line = SortedRecords.of(given, shape.rows, generator)
             codes[shape.bins.column.name] = line.put(shape.along(line, generator))
         return Records(rows=len(given), codes=codes)
 
 
 def _likelihoods(shape: Shape) -> Floats:
-    """Return (labels, cells); a cell of numbers that is never drawn has those of the nearest one that is."""
+    """Return the likelihood of each cell, (labels, cells).
+
+    A cell of numbers that is never drawn has the likelihood of the nearest cell that is.
+    """
     table = shape.probabilities.copy()
     if isinstance(shape.bins.column, Numeric):
         numbers = shape.bins.numbers
@@ -312,7 +315,7 @@ def fit_naive_bayes(
     histograms, parts = stage.histograms, statistic.parts
     mass, error = sums[:, 0] * UNIT / statistic.constant, math.sqrt(variance) * UNIT / statistic.constant
     total = max(float(mass.sum()), error)
-    # Means are divided by a label's fraction. One standard error more keeps noise from making it tiny.
+    # Means are divided by a label's fraction. Add a standard error, so that noise does not make it tiny.
     fractions = np.maximum(mass, 0.0) + error
     means = _Means(fractions / fractions.sum(), total, variance)
 
@@ -333,7 +336,9 @@ def fit_naive_bayes(
         by_label = to_simplex(entries + part.offset / UNIT) if len(part.offset) else np.ones((len(mass), 1))
         if not part.moments.size:
             levels, of_bin = np.maximum(histograms.levels(i), 1e-9), part.groups.of_bin
-            within = levels / part.groups.sum_up(levels)[of_bin]  # the same spread in a group for every label
+            within = (
+                levels / part.groups.sum_up(levels)[of_bin]
+            )  # the distribution inside a group is that of all labels
             cells = np.where(of_bin == NONE, 0.0, by_label[:, of_bin] * within)
         else:
             bins, frequencies = part.groups.bins, histograms.probabilities[i]
@@ -347,8 +352,8 @@ def fit_naive_bayes(
 class _Means:
     """Means of entries of u by label, from noisy sums.
 
-    Sums are divided into what all labels have in common and each label's difference from it, which are both shrunk
-    by one James-Stein factor per column.
+    A sum is split into a part common to all labels and the label's difference from it. Both are shrunk by one
+    James-Stein factor per column.
     """
 
     fractions: Floats  # of the labels
@@ -358,8 +363,8 @@ class _Means:
     def of(self, block: Floats, columns: Ints, known: float | None = None) -> Floats:
         """Return (labels, entries); `columns` says to which column each entry belongs.
 
-        `known` is the variance with which stage 1 knows that the common part is 0. The two are then combined by
-        precision; what exceeds both noises was made by weights and clipping, and is left out.
+        With `known`, stage 1 says that the common part is 0, with this variance. The two estimates are combined by
+        precision. A common part beyond both noises is due to weights and clipping, and is shrunk further.
         """
         labels, sums = len(self.fractions), block.sum(axis=0)
         seen, noise = _mean_squares(sums[None], columns), labels * self.variance
@@ -388,8 +393,8 @@ def _cells_of_numbers(
 ) -> Floats:
     """Return (labels, cells) of a numeric column.
 
-    z is normal given the label. The numbers of a label get the ranks among all numbers that their z have, so that
-    all labels together follow the histogram. `kinds` holds the fractions of numbers, special values and missing.
+    z is normal given the label. Its ranks over all labels are the ranks of the numbers, so all labels together
+    follow the histogram. `kinds` holds the fractions of numbers, special values and missing.
     """
     from scipy.special import ndtr
 

@@ -3,9 +3,9 @@
     log P(column j = g | earlier columns) = log p(g) + φⱼ(g) · (bⱼ + Σ_{i<j} Wᵢⱼ φᵢ(column i)) + const
 
 Training starts from independent columns with the probabilities p of the released histograms. The features φ of a
-column are a public basis made from its histogram. They are smooth over the ranks of a numeric column. They are
-shorter for rare values than indicators would be, so noise in the parameters does not move rare values more than
-common ones. Training spends all that stage 1 leaves.
+column are a public basis computed from its histogram. They are smooth over the ranks of a numeric column. For rare
+values they are shorter than indicators, so noise in the parameters does not affect rare values more than common
+ones. Training spends the whole budget that stage 1 leaves.
 """
 
 import math
@@ -38,18 +38,20 @@ CLIP_UNITS = 2**26
 """Grid units in the clip norm of one record. More units would make the noise slow to draw."""
 
 MOST_FEATURES = 256
-"""The largest number of features of all columns together, unless two for each column are more. Also the largest
-number of groups of a column: rarer values share a group."""
+"""The largest number of features of all columns together, or two per column if that is more.
+
+It is also the largest number of groups of a column: rarer values share a group.
+"""
 SMOOTH_FEATURES = 8
 """The largest number of features of a numeric column."""
 LARGEST_PARAMETER = 1e6
-"""Larger than any parameter that training finds."""
+"""The largest parameter that a release may have; those of trainings are far smaller."""
 
 _BANDWIDTH = 0.2  # of the kernel over the ranks of a numeric column
-_RARE = 0.1  # rarer values have no longer features than a value of this probability
-_OWN = 0.05  # the part of a numeric value's feature that it does not share with its neighbours
+_RARE = 0.1  # features of rarer values are only as long as that of a value of this probability
+_OWN = 0.05  # part of a numeric value's feature that is independent of its neighbours
 _BATCH = 2**13  # records drawn at once
-_DRAWS = 2**5  # candidates for each record that is completed
+_DRAWS = 2**5  # candidates for each record to complete
 
 
 class Autoregressive(Model, frozen=True):
@@ -102,8 +104,9 @@ class Autoregressive(Model, frozen=True):
     def resources(self, plan: "RunPlan", rows: int) -> Resources:
         """Estimate memory and time, by times measured on one core.
 
-        A record in a round takes 0.35 µs per column and 0.1 ns per pair of features; a round 1 ms, 0.1 ms per
-        column, and 1 µs per parameter for its noise; accounting a second, and the levels of a column 50 ms.
+        Each record of a round takes 0.35 µs per column and 0.1 ns per pair of features. Each round takes 1 ms, 0.1
+        ms per column, and 1 µs per parameter for its noise. Accounting takes a second, and levels 50 ms per
+        column.
         """
         assert plan.training is not None
         columns, features = len(plan.schema.learned), 0.7 * _most_features(plan.schema)  # rare values share groups
@@ -182,13 +185,13 @@ class NetworkRelease:
         return {}
 
     def norms(self, records: Records) -> None:
-        """Unknown: what training clips changes from round to round."""
+        """Return None: the clipped gradients change from round to round."""
 
     def label_masses(self) -> None:
-        """Unknown: gradients do not add up weights."""
+        """Return None: gradients do not sum weights."""
 
     def log_likelihoods(self, records: Records) -> Floats:
-        """Return the log-likelihood of each record, which shadow runs compare."""
+        """Return the log-likelihood of each record, for attacks with shadow runs."""
         return self.network.log_likelihoods(self.parameters, self.network.parts(records))
 
     @cached_property
@@ -288,7 +291,7 @@ class Network:
         )
 
     def logits(self, k: int, inputs: Floats, couplings: Floats) -> Floats:
-        """Return (records, groups): what the inputs add to the log probabilities of the k-th column."""
+        """Return (records, groups): the change of the k-th column's log probabilities by the inputs."""
         here = slice(*self.ends[k : k + 2])
         logits: Floats = inputs @ couplings[:, here] @ self.features[self.order[k]].T
         return logits
@@ -354,7 +357,7 @@ def _features(stage: "StageOne", i: int, groups: Groups, most: int) -> Floats:
 
 @dataclass(frozen=True)
 class Autoregression:
-    """A trained network whose draws have the released histograms."""
+    """A trained network, adjusted so that its draws follow the released histograms."""
 
     network: Network
     couplings: Floats
@@ -423,7 +426,7 @@ class Autoregression:
 
 
 def _level(logits: Floats, probabilities: Floats) -> Floats:
-    """Return levels with which the mean of the rows' probabilities is about the released one."""
+    """Return the levels at which the mean probabilities over all rows are about the released ones."""
     target = level = np.log(probabilities)
     for _ in range(5):
         mean = np.exp(log_softmax(logits + level)).mean(axis=0)
@@ -434,8 +437,8 @@ def _level(logits: Floats, probabilities: Floats) -> Floats:
 def _pick(logits: Floats, generator: np.random.Generator, first: Ints) -> Ints:
     """Draw one group for each row, in even quotas.
 
-    Rows are sorted by their group in the first column, then by their mean. Levels along that line follow the
-    golden ratio, so frequencies are nearer to the probabilities than with independent draws.
+    Rows are sorted by their group in the first column, then by their mean. Levels grow by the golden ratio from
+    row to row, so frequencies are nearer to the probabilities than with independent draws.
     """
     ends = np.cumsum(np.exp(log_softmax(logits)), axis=1)
     mean = (ends.shape[1] - ends.sum(axis=1)).round(6)

@@ -1,8 +1,8 @@
 """What models measure: sums by label, weighted tables of two columns, and the selection between tables.
 
 `LabelSums` are differences from the released histograms, which have a small norm. Naive Bayes measures them, and
-the marginal models do as `LabelTables`. `Tables` are plain weighted counts. Sums are exact integers. `TableChoice`
-selects tables by the exponential mechanism.
+so do the marginal models (`LabelTables`). `Tables` are plain weighted counts. Sums are exact integers.
+`TableChoice` selects tables by the exponential mechanism.
 """
 
 import math
@@ -30,8 +30,8 @@ Pair = tuple[int, int]
 UNIT = 2**10
 """Grid units in one unit of a contribution to sums by label."""
 CONSTANT = 0.3
-"""The constant entry of such a contribution, as a part of a typical record's norm."""
-_LEAST = 0.5  # norm that a typical record is taken to have in the label tables
+"""The constant entry of a contribution to sums by label, relative to the norm of a typical record."""
+_LEAST = 0.5  # smallest assumed norm of a typical record in the label tables
 
 
 # --- the domain ----------------------------------------------------------------------------------------------
@@ -125,8 +125,8 @@ def by_precision(parts: Sequence[NoisyTable]) -> NoisyTable:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The tables that were measured, and the noisy result."""
+class MeasuredTables:
+    """A measurement of tables: the statistic and its noisy result."""
 
     tables: "Tables | LabelTables"
     noisy: Ints
@@ -207,7 +207,7 @@ class Tables:
 def clipped(weight: Ints, squared_norm: Ints, clip: int) -> Ints:
     """Return weight times clip factor, in units of the weight and rounded down.
 
-    Multiplied by it, a contribution has at most the norm weight × clip.
+    Multiplied by this factor, a contribution has a norm of at most weight × clip.
 
     >>> clipped(np.array([4096, 4096]), np.array([25, 400]), 10).tolist()
     [4096, 2048]
@@ -219,7 +219,7 @@ def clipped(weight: Ints, squared_norm: Ints, clip: int) -> Ints:
 
 
 @dataclass(frozen=True)
-class Part:
+class ColumnPart:
     """The entries of a contribution that belong to one column: one-hot − q and, of numbers, two moments.
 
     `groups` assigns an entry to each cell, or NONE. `offset` holds q in units of 1/UNIT, `moments` the moments of
@@ -255,7 +255,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSums:
-    """The statistic of clipped differences from what stage 1 knows, by label.
+    """The statistic of clipped differences from the released histograms, by label.
 
     A record with label y contributes its weight times
 
@@ -267,7 +267,7 @@ class LabelSums:
     1/FULL, rounded down. A record without a label contributes nothing.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ColumnPart, ...]
     label: Groups | None
     constant: int
     clip: int
@@ -322,7 +322,7 @@ class LabelSums:
         return placed.reshape(records.rows, -1)
 
     def _placed(self, records: Records) -> tuple[Ints, Ints, Ints]:
-        """Return the label whose sum each record enters, its cells, and its multiplier."""
+        """Return the label, the cells and the multiplier of each record."""
         cells = self.cells(records)
         multiplier = self.multiplier(cells, self.weights.of(self.score.of(records)))
         label = np.zeros(records.rows, dtype=np.int64) if self.label is None else self.label.of(records)
@@ -342,7 +342,7 @@ class LabelSums:
 
     @property
     def mass_unit(self) -> int:
-        """Grid units of the first entry in one record."""
+        """Grid units that one record adds to the first entry."""
         return self.constant * FULL
 
     def masses(self, flat: NDArray[Any]) -> Floats:
@@ -363,7 +363,7 @@ class LabelTables(LabelSums):
         offsets = []
         for i in domain.features:
             counts = domain.groups[i].sum_up(stage.histograms.levels(i))
-            # Each is rounded to the grid, the largest so that they add up to 1.
+            # Round to the grid. The largest takes the rest, so that the sum is 1.
             offset = np.floor(to_simplex(counts / stage.histograms.rows) * UNIT).astype(np.int64)
             offset[int(np.argmax(offset))] += UNIT - int(offset.sum())
             offsets.append(offset)
@@ -386,7 +386,7 @@ class LabelTables(LabelSums):
         assert domain.label is not None
         own = zip((domain.groups[i] for i in domain.features), offsets, strict=True)
         return cls(
-            parts=tuple(Part(g, offset, np.zeros((len(g.of_bin), 0), dtype=np.int64)) for g, offset in own),
+            parts=tuple(ColumnPart(g, offset, np.zeros((len(g.of_bin), 0), dtype=np.int64)) for g, offset in own),
             label=domain.groups[domain.label],
             constant=constant,
             clip=clip,
@@ -409,13 +409,13 @@ class LabelTables(LabelSums):
         return math.prod(self.shape)
 
     def split(self, flat: NDArray[Any]) -> dict[Pair, Floats]:
-        """Return the tables by pair, in units of records: what was expected is added back."""
+        """Return the tables by pair, in units of records, with the expected counts added back."""
         sums = np.asarray(flat, dtype=np.float64).reshape(self.shape) / (FULL * UNIT)
         ends = np.cumsum([len(part.offset) for part in self.parts])
         mass, found = self.masses(flat)[:, None], {}
         tables = np.split(sums[:, 1:], ends[:-1], axis=1)
         for pair, part, table in zip(self.pairs, self.parts, tables, strict=True):
-            # Differences from probabilities add up to 0 over a column's groups: the rest is noise.
+            # Differences from probabilities sum to 0 over a column's groups. A different sum is noise.
             found[pair] = table - table.mean(axis=1, keepdims=True) + mass * (part.offset / part.offset.sum())
         return found
 
@@ -434,15 +434,15 @@ class LabelTables(LabelSums):
 
 @dataclass(frozen=True)
 class TableChoice:
-    """The selection of tables that differ most from what the model expects of them.
+    """The selection of tables that differ most from the model's (AIM).
 
-    The utility of a table is its L1 distance from the expected table, less the distance that measuring noise alone
-    would make. One record moves it by at most its weight.
+    The utility of a table is its L1 distance from the expected table, minus the expected distance due to noise.
+    One record changes it by at most its weight.
     """
 
     tables: Tables
-    expected: Ints  # of the model so far, flat, in units of 1/FULL: public
-    penalty: Ints  # the distance that noise makes, for each table
+    expected: Ints  # tables of the model so far, flat, in units of 1/FULL: public
+    penalty: Ints  # the expected distance due to noise, for each table
     rounds: int
     forest: bool  # whether the selected pairs must form a forest
     name: str
@@ -480,7 +480,7 @@ class TableChoice:
 
 
 def is_forest(pairs: Sequence[Pair]) -> bool:
-    """Return whether no pairs form a circle.
+    """Return whether the pairs form a forest, without cycles.
 
     >>> is_forest([(0, 1), (1, 2)]), is_forest([(0, 1), (1, 2), (0, 2)])
     (True, False)

@@ -1,7 +1,7 @@
 """Standard errors of the tables that stage 2 measured.
 
-They hold the noise, which is public. Weights and clipping add a bias that cannot be known without the data; where
-there are any, an error is a lower bound.
+They are due to the noise, whose scale is public. Weights and clipping add a bias that is unknown without the data.
+With weights or clipping, a standard error is a lower bound.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from repsynth.schema import Numeric
 
 @dataclass(frozen=True)
 class TableErrors:
-    """A measured table as fractions of its records, with the standard errors that noise causes.
+    """A measured table as fractions of its records, with standard errors due to noise.
 
     `clipped` is true where some records count for less than their weight.
     """
@@ -45,7 +45,7 @@ class GroupMeans:
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """All that stage 2 measured."""
+    """The errors of all tables and means that stage 2 measured."""
 
     tables: tuple[TableErrors, ...] = ()
     means: tuple[GroupMeans, ...] = ()
@@ -68,7 +68,7 @@ def table_errors(
 
 @dataclass(frozen=True)
 class Lost:
-    """Upper bounds on the records that a table does not count, by value and by group."""
+    """Upper bounds on the records that weights and clipping remove from a table, by value and by group."""
 
     of_value: Floats
     of_group: Floats
@@ -96,9 +96,10 @@ def lost_from(histograms: Histograms, axes: Axes, counts: Floats, variances: Flo
 def group_means(
     rows: Groups, columns: Groups, positions: Floats, counts: Floats, variances: Floats, lost: Lost
 ) -> GroupMeans:
-    """Return means by the values of a discrete column from a noisy table (its groups, groups of a numeric column).
+    """Return the mean of a numeric column for each value of a discrete one, from their noisy table.
 
-    `positions` holds the mean position of each group, NaN for groups that hold no numbers.
+    `rows` are the groups of the discrete column, `columns` those of the numeric one. `positions` holds the mean
+    position of each group, NaN for groups without numbers.
     """
     number = ~np.isnan(positions)
     where, inside, noise = positions[number], counts[:, number], variances[:, number]
@@ -108,7 +109,7 @@ def group_means(
     names = rows.bins.column.name, value_names(rows), columns.bins.column.name
     first, last = (ends[number] for ends in group_ends(columns))
     room = lost.of_group[number]
-    # The mean of negated numbers is largest where that of the numbers is smallest.
+    # The smallest mean is minus the largest mean of the negated numbers.
     low = [-largest_mean(c, -where, -first, room, x) for c, x in zip(inside, lost.of_value, strict=True)]
     high = [largest_mean(c, where, last, room, x) for c, x in zip(inside, lost.of_value, strict=True)]
     return GroupMeans(*names, means, errors, (np.array(low), np.array(high)))

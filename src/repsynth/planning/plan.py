@@ -135,9 +135,9 @@ def default_model(schema: Schema) -> Model:
 def default_weights(schema: Schema, settings: Settings, budget: Budget) -> Targeted:
     """Return the default weights: 0.2 above the threshold, and up to 0.5 if few records are declared public.
 
-    In a table of eight by eight cells, the outliers' mean weighted count should be two standard deviations of the
-    noise. The rule depends on public numbers alone: the schema, the budget, and the declared number of records.
-    Without a declared number the weight is 0.2, so declaring it never lowers a weight.
+    The weight depends on public numbers alone: the schema, the budget, and the declared number of records. It
+    gives the outliers in a cell of an 8 by 8 table a mean weighted count of two standard deviations of the noise.
+    Without a declared number the weight is 0.2, so declaring one never lowers it.
 
     >>> from repsynth.schema import Boolean
     >>> schema = Schema(columns=(Boolean(name="smoker"), Boolean(name="old")))
@@ -175,7 +175,7 @@ def _settings_with(borrowed: PriorScores, schema: Schema, settings: Settings) ->
 
 
 def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: bool = True) -> dict[str, Charge]:
-    """Return the charge of every measurement except training; without `scored`, scoring has none."""
+    """Return the charge of every measurement except training; without `scored`, scores are not charged."""
     model = _model(settings)
     shares = {} if settings.public_rows is not None else {COUNT: settings.count_share}
     scorer, rows = settings.scorer, schema.rows_per_person
@@ -183,7 +183,7 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
     score_share = model.score_share if settings.score_share is None else settings.score_share
     histograms = score_share - math.fsum(own.values())
     if histograms < 1e-6:
-        raise ConfigError("the scorer's own measurements take the whole score share; lower them, or raise that")
+        raise ConfigError("the scorer's measurements take the whole score share; lower them, or raise that share")
     weighted = _rule(settings).uses_threshold or settings.outlier_epsilon is not None
     shares |= {COARSE: histograms, **own}
     if scored and weighted:
@@ -210,12 +210,12 @@ def make_charges(schema: Schema, settings: Settings, budget: Budget, *, scored: 
 
 
 def _model(settings: Settings) -> Model:
-    assert settings.model is not None  # a plan names it
+    assert settings.model is not None
     return settings.model
 
 
 def _rule(settings: Settings) -> Rule:
-    assert settings.weights is not None  # a plan names them
+    assert settings.weights is not None
     return settings.weights
 
 
@@ -263,12 +263,12 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
     if schema.person is not None and budget.delta < LEAST_DELTA:
         raise ConfigError(
             f"δ is {upper(budget.delta, 3)}; with several rows per person it must be at least {LEAST_DELTA:g}: "
-            "there is a chance, far below that, to take two persons for one. Nothing was spent"
+            "two persons may be taken for one, with a probability far below that. Nothing was spent"
         )
     if schema.rows_per_person > 1 and settings.public_rows is not None:
         raise ConfigError(
-            "the number of records that count is not public where several rows of a person do; leave public rows "
-            "out: it is measured. Nothing was spent"
+            "with several rows per person, the number of records is measured, not public; leave public rows out. "
+            "Nothing was spent"
         )
     _check_that_a_release_could_be_loaded(schema, settings)
     check_rule(_rule(settings))
@@ -277,19 +277,19 @@ def _check(schema: Schema, settings: Settings, budget: Budget) -> None:
     asked = settings.outlier_epsilon
     if asked is not None and asked > budget.epsilon * (1 + 1e-6):
         raise ConfigError(
-            f"outlier epsilon {asked:g} is above the whole budget's {upper(budget.epsilon)}; outliers are "
-            "protected by asking for less"
+            f"outlier epsilon {asked:g} is above the whole budget's {upper(budget.epsilon)}; ask for less to "
+            "protect outliers"
         )
 
 
 def _check_lost_mass(settings: Settings) -> None:
-    """Refuse a limit on lost mass beside another setting that decides the weights."""
+    """Refuse a limit on lost mass together with another setting that decides the weights."""
     rule, most = _rule(settings), settings.max_lost_mass
     if most is None:
         return
     if rule.strength is None:
         able = " or ".join(name for name, kind in RULES.items() if kind.strength is not None)
-        raise ConfigError(f"{rule.name} weights have no strength that a lost mass could decide; use {able}")
+        raise ConfigError(f"{rule.name} weights have no strength for the lost mass to decide; use {able}")
     if settings.outlier_epsilon is not None:
         raise ConfigError(
             "both the outlier epsilon and the lost mass would decide the weights above the threshold; give one"

@@ -119,7 +119,7 @@ class Settings(Knobs, frozen=True, kw_only=True):
         for part, registry in PARTS.items():
             mine = {name: knobs.pop(name) for name in list(knobs) if name not in own and name in registry.knobs()}
             default = cls.__struct_defaults__[cls.__struct_fields__.index(part)]
-            if mine and part not in knobs:  # such a setting determines a part that is not named
+            if mine and part not in knobs:  # a setting of an unnamed part determines the part
                 named = Targeted() if part == "weights" else default
                 knobs[part] = named.name if named else registry.owner(next(iter(mine)))
             if part in knobs:

@@ -99,7 +99,7 @@ def some(names: Sequence[str]) -> str:
 def fewest(column: Category) -> float:
     """Return the smallest number of records, in units of a bin's noise, at which a column is not mostly noise.
 
-    The mean value, or the sum over a mean family, then has as many records as its noise.
+    At that size, an average value or family has as many records as the standard deviation of its noise.
 
     >>> fewest(Category(name="code", values=("A1", "A2", "B1", "B2")))
     4.0
@@ -114,8 +114,8 @@ def _of_size(plan: "Plan", rows: float) -> Iterator[str]:
     noisy = [c for c in plan.schema.learned if isinstance(c, Category) and rows < sigma * fewest(c)]
     if rows < 4 * sigma:
         yield (
-            f"noise drowns the data: one bin's noise is {sigma:,.0f} records, the table has about {rows:,.0f}; "
-            "use a larger epsilon or more records"
+            f"noise drowns the data: one bin's noise is {sigma:,.0f} records, and the table has about "
+            f"{rows:,.0f}; use a larger epsilon or more records"
         )
     elif noisy:
         names = [f"'{column.name}' ({column.size:,} values)" for column in noisy]

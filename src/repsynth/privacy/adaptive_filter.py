@@ -27,7 +27,7 @@ FAILURE_PART = 0.01
 """The part of a limit's δ that is reserved for the failures of trainings."""
 
 _LEVELS = 4000
-_SMALLEST_PART = 1e-6  # of the failures; the smallest part of a training
+_SMALLEST_PART = 1e-6  # a training gets at least this part of the reserved failures
 _BISECTIONS = 60
 _ORDERS = np.unique(np.round(np.geomspace(2, 2048, 120)).astype(int))
 

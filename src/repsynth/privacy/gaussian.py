@@ -92,7 +92,7 @@ def mu_of(epsilon: float, delta: float) -> float:
             low = middle
         else:
             high = middle
-    return low * (1 - 1e-9)  # so that `epsilon_of` returns no more than ε, whatever the rounding
+    return low * (1 - 1e-9)  # rounding must not make `epsilon_of` return more than ε
 
 
 def group_epsilon(epsilon: float, delta: float, records: int) -> float:

@@ -34,7 +34,7 @@ from repsynth.schema import Measured, Person, Schema
 
 VERSION = 4
 _SCHEMA = "schema"
-"""The event by which a run pays for a measured schema."""
+"""The name of the event that charges a run for a measured schema."""
 
 _BUSY_SECONDS = 60.0
 _APPLICATION = 0x52455053
@@ -76,12 +76,12 @@ class Spending:
     """The bound that is composed with other runs."""
     finished: bool
     after_schema: bool = False
-    """Whether the run pays for a measured schema: its settings may depend on that schema."""
+    """Whether the run is charged for a measured schema. Its settings may depend on that schema."""
 
 
 @dataclass(frozen=True)
 class Balance:
-    """The state of one dataset's budget."""
+    """The limit of one dataset and the runs that spent from it."""
 
     dataset: str
     unit: str | None
@@ -146,9 +146,9 @@ class Balance:
     def covers(self, loss: Loss, *, after_schema: bool = False) -> bool:
         """Return whether a run fits.
 
-        The settings of the first run depend on no release, so it may also fit by its exact loss. After that, no
-        other run may fit. The settings of a run that pays for a schema may depend on the schema, so it is never
-        treated as the first run.
+        The settings of the first run depend on no release, so its exact loss may decide. It may then leave no room
+        for another run. The settings of a run that is charged for a schema may depend on the schema, so such a run
+        is never treated as the first.
         """
         if not self.spendings and not after_schema and self._allows(loss):
             return True
@@ -172,7 +172,7 @@ class Balance:
         what, cost = "this run costs", self.epsilon(loss)
         left = affordable = self.remaining
         if schema is not None:
-            what, cost = "this run and the schema that it pays for cost", self._epsilon_of(self.bound(loss))
+            what, cost = "this run and its measured schema cost", self._epsilon_of(self.bound(loss))
             affordable = self._beside(Bound.together([self.spent_bound, self.bound(schema)]))
         trained = ", and slightly less with training" if loss.trainings else ""
         return (
@@ -245,7 +245,7 @@ class Ledger:
             for other in _datasets(connection):
                 if same_name(name, other):
                     raise LedgerError(
-                        f"{self.path}: '{other}' has its budget already; it is given once and for all"
+                        f"{self.path}: '{other}' has its budget already, and a budget cannot be changed"
                     )
             _append(connection, name, "init", "", content)
 
@@ -258,7 +258,7 @@ class Ledger:
         """Return the name of the only dataset; refuse if there are several."""
         names = self.datasets()
         if len(names) != 1:
-            raise LedgerError(f"{self.path}: holds {len(names)} datasets; say which with --dataset")
+            raise LedgerError(f"{self.path}: holds {len(names)} datasets; choose one with --dataset")
         return names[0]
 
     def balance(self, dataset: str) -> Balance:
@@ -279,10 +279,10 @@ class Ledger:
         """Reserve the cost of a run before it opens the data; return the name of the run.
 
         `charges` has the μ of each planned measurement, `training` the planned rounds of training. The first run
-        with a `measured` schema also pays for that schema. That run must fit by bounds, because its settings may
-        depend on the schema. All runs of a dataset must have the same unit of privacy: the persons of one id
-        column or, without `person`, persons with one row each. A run that does not fit is refused, and nothing is
-        written.
+        with a `measured` schema is also charged for that schema. Its bound decides whether it fits, because its
+        settings may depend on the schema. All runs of a dataset must have the same unit of privacy: the persons
+        of one id column or, without `person`, persons with one row each. A run that does not fit is refused, and
+        nothing is written.
         """
         if not (charges or measured) or not all(math.isfinite(mu) and mu > 0 for mu in charges.values()):
             raise LedgerError("a run's charges must be positive numbers; nothing was reserved")

@@ -27,7 +27,7 @@ from repsynth.privacy.unit import COLLISION
 from repsynth.schema import Measured, Schema
 
 WEIGHT_STEPS = 128
-"""Losses of trainings are computed at multiples of the inverse of this, and rounded up in between."""
+"""Losses of trainings are computed at multiples of one over this number, and rounded up in between."""
 
 
 @dataclass(frozen=True)

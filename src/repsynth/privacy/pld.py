@@ -36,7 +36,7 @@ def delta(mu: float, trainings: tuple[SampledEvent, ...], epsilon: float) -> flo
 def deltas(training: SampledEvent, levels: Floats) -> Floats:
     """Return the δ of a training at increasing ε: the larger of adding and of removing a record."""
     found = np.asarray(_accountant(0.0, (training,)).get_delta(levels), dtype=np.float64)
-    # Each δ is a difference of two sums over up to a million cells, which are about fifty times as large.
+    # δ is a difference of two sums over up to a million cells. They are about 50 times δ, so digits are lost.
     return np.minimum(found * (1 + 1e-6) + _COMPOSITION_ERROR, 1.0)
 
 

@@ -34,8 +34,8 @@ _STAGE_ONE = {
     COUNT: "number of records",
     COARSE: "histogram of every column",
     REFINED: "weighted histograms of numbers, in finer cells where records are",
-    FINE: "the same once more, finer",
-    SELECTION: "which pairs of columns depend on each other",
+    FINE: "weighted histograms of numbers, in still finer cells",
+    SELECTION: "selection of pairs of columns that depend on each other",
     PAIRS: "two-way tables of these pairs, for scores",
     SCORES: "histogram of the scores",
 }
@@ -123,7 +123,7 @@ class Privacy:
         return None if self.mu is None else self.mu**2 / 2 * (1 + 1e-15)
 
     def epsilon_at(self, influence: Floats | float) -> Floats:
-        """Return the realised ε at δ of records with this share of the largest influence on the release."""
+        """Return the realised ε at δ of records with this influence."""
         return self.loss.epsilon_at(influence, self.delta)
 
     @property
@@ -241,9 +241,9 @@ class _ScoreBins:
     starts: Ints
     counts: Floats
     parts: Floats
-    """The part of a measured bin that each bin is."""
+    """The fraction of the measured bin that this bin covers."""
     unsure: Floats
-    """The number of records that may be on the other side of the threshold, in the bin that it divides."""
+    """In the bin that contains the threshold: how many records may be on its other side. 0 in other bins."""
     sigma: float
     rows: float
 
@@ -267,7 +267,7 @@ class _ScoreBins:
 def _cut(edges: Ints, counts: Floats, value: int, lowest: int) -> tuple[Ints, Floats, Floats, Floats]:
     """Divide the bin that contains `value`; return the starts, counts, parts and unsure counts of all bins.
 
-    The count is divided in proportion to width. The error allows for all records of the bin being on one side.
+    The count is divided in proportion to width. The error allows for all its records being on one side.
     """
     k = int(np.searchsorted(edges, value))
     parts, unsure = np.ones(len(counts)), np.zeros(len(counts))
@@ -362,7 +362,7 @@ def _scores_from(release: "Release") -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Noise:
-    """The sensitivity and the noise of a sum, in records (of a training: in clip norms); grid units per record."""
+    """The sensitivity and noise of a sum in records, or in clip norms for a training; `grid` units are one."""
 
     sensitivity: float
     sigma: float
@@ -382,7 +382,7 @@ def noise_in_records(release: "Release") -> dict[str, Noise]:
 
 
 def mu_of_event(event: Event) -> float | None:
-    """Return the charge of an event; None for a training, which has no exact one."""
+    """Return the charge of an event; None for a training, which has no exact μ."""
     return None if isinstance(event, SampledEvent) else event.mu
 
 

@@ -47,8 +47,8 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
     """The mean of a numeric column, clipped to its bounds.
 
-    `standard_error` is that of the noise, `binning` the largest error due to the bins. With `by`, the mean is that
-    of the records with this value, and its standard error is a lower bound.
+    `standard_error` is due to the noise; `binning` is the largest error due to the bins. With `by`, the mean is
+    over the records with this value, and its standard error is a lower bound.
     """
 
     column: str
@@ -58,10 +58,10 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     lower_bound: bool = False
     interval_95: tuple[float, float] | None = None
-    """A 95 % interval of the real mean, with `by` and a model that measures tables."""
+    """A 95 % interval of the real mean. None without `by`, or if the model measures no tables."""
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class TableAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     """A table that stage 2 measured: the mean standard error of its cells, as a share of the records."""
 
     columns: tuple[str, ...]
@@ -79,7 +79,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Shares, ...]
     means: tuple[Mean, ...]
     group_means: tuple[Mean, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[TableAccuracy, ...]
     notes: tuple[str, ...]
 
     def data(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def expected_errors(release: "Release") -> Expected:
         means=tuple(mean for mean in means if mean is not None),
         group_means=tuple(_group_means(model, release)),
         tables=tuple(
-            Table(
+            TableAccuracy(
                 columns=table.columns,
                 measurement=table.measurement,
                 cells=int(table.fractions.size),

@@ -39,10 +39,10 @@ from repsynth.scoring.weights import Rule, WeightFunction
 from repsynth.threads import how_many_workers, in_order
 
 _PIECE = 65_536
-"""Rows that are drawn together. A seeded table depends on this number."""
+"""The number of rows of a piece. A seeded table depends on it."""
 
 _ABOVE_NOISE, _MUCH_LESS = 5.0, 0.7
-"""Warn about counts this many standard errors above 0, and about labels below this part of the mean weight."""
+"""Warn if a count is this many standard errors above 0, or a label's mean weight this part of the others'."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,13 +186,13 @@ class Release:
     ) -> Iterator[Callable[[], pa.Table]]:
         """Return functions that each draw one piece of the table, so that any number of rows fits into memory.
 
-        A piece is the same whichever thread draws it, and when. `drawn` counts the records that were drawn. With
-        `csv`, numbers have their declared decimals.
+        A piece does not depend on the thread that draws it or on the order of drawing. `drawn` counts the records
+        that were drawn. With `csv`, numbers have their declared decimals.
         """
         asked = None
         if given is not None:
             if rows is not None or label is not None:
-                raise ConfigError("given rows say how many rows there are, and a label is given as a column")
+                raise ConfigError("given rows set the number of rows and the label; leave both arguments out")
             asked = read_given(given, self.schema)
             rows = asked.records.rows
         rows = self.default_rows if rows is None else rows
@@ -206,7 +206,7 @@ class Release:
         assert isinstance(entropy, int)
 
         def piece(start: int) -> pa.Table:
-            # Each piece has its own random stream, so its rows do not depend on the order of drawing.
+            # Each piece has its own random stream.
             own = np.random.SeedSequence(entropy, spawn_key=(start // _PIECE,))
             size = min(_PIECE, rows - start)
             generator = np.random.default_rng(own)
@@ -269,9 +269,9 @@ class Release:
             ratio = np.min(mass[found] * others[found] / (mass_of_others[found] * count[found]))
             labels = some([f"'{column.values[k]}'" for k in found])
             yield (
-                f"records whose {column.name} is {labels} count for about {max(ratio, 0.0):.0%} of what others "
-                "do: more of them are outliers, so less is learned from them; a smaller outlier fraction brings "
-                "the two closer"
+                f"records whose {column.name} is {labels} have about {max(ratio, 0.0):.0%} of the mean weight of "
+                "others: more of them are outliers, so less is learned from them; a smaller outlier fraction "
+                "reduces the difference"
             )
 
     def save(self, folder: str | Path) -> Path:

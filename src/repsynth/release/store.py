@@ -26,7 +26,7 @@ from repsynth.scoring.weights import RULES
 from repsynth.storage import hidden, sync
 
 FORMAT = 6
-"""Raise this whenever the content of a release changes, or how its charges follow from its settings."""
+"""Raise this number if the content of a release changes, or the rule that derives charges from settings."""
 
 BORROWED = "from_"
 """Prefix of the arrays that belong to the release whose scores are used."""
@@ -115,7 +115,7 @@ def check_private(place: Path) -> None:
     whole = place.resolve()
     if any((folder / "release.json").is_file() for folder in (whole, *whole.parents)):
         raise ConfigError(
-            f"{shown(place)}: lies in a release, which is handed out; name a PRIVATE folder elsewhere"
+            f"{shown(place)}: is inside a release folder, which may be published; choose a folder elsewhere"
         )
 
 

@@ -1,7 +1,8 @@
 """Read a release folder and check every part of it: a release is untrusted input.
 
-No path is taken from inside, every size is bounded, and nothing is used before it fits the schema that comes with
-it. The charges must follow from the settings, the events from the charges, and the scores from the histograms.
+No path is read from the release, every size is bounded, and nothing is used before it is checked against the
+schema in the release. The charges must follow from the settings, the events from the charges, and the scores from
+the histograms.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repsynth.arrays import Arrays
-from repsynth.columns.adaptive_histogram import COARSE, Histograms, Look, load_look
+from repsynth.columns.adaptive_histogram import COARSE, Histograms, Refinement, load_look
 from repsynth.columns.cells import first_cells
 from repsynth.errors import ConfigError, ReleaseError, RepsynthError, has_controls, shown
 from repsynth.mechanism.kernels import Chosen
@@ -66,7 +67,7 @@ def load_release(folder: Path) -> Release:
 
 
 def borrow(source: Release | str | Path) -> PriorScores:
-    """Take the scores and the threshold of a release or of a release folder, which is checked in every part.
+    """Take the scores and the threshold of a release, or of a release folder after checking all of it.
 
     >>> from repsynth import datasets, synthesize
     >>> sim = datasets.load("sim")
@@ -76,7 +77,7 @@ def borrow(source: Release | str | Path) -> PriorScores:
     ['count', 'coarse histograms', 'refined histograms', 'fine histograms', 'sums']
     """
     if not isinstance(source, Release | str | Path):
-        raise ConfigError("scores are taken from a release, or from the folder of one")
+        raise ConfigError("scores can be taken from a Release or a release folder only; give one of them")
     if isinstance(source, Release):
         release, text = source, release_files(source)[0]
     else:
@@ -217,7 +218,7 @@ def _check_charges(plan: Plan, *, scored: bool) -> None:
 
 
 def _check_rule(rule: Rule, settings: Settings, ceiling: float) -> None:
-    """The rule is the one of the settings, capped at the ceiling if an outlier ε was requested."""
+    """Check that the rule is that of the settings, with the ceiling if an outlier ε was requested."""
     asked = settings.weights
     require(asked is not None, "its settings name no weights")
     assert asked is not None
@@ -243,7 +244,7 @@ def _check_events(events: tuple[Event, ...], plan: Plan) -> None:
         else:
             require(positive(event.eta) and 1 <= event.rounds < 2**20, "an event is not positive")
         require(charge.choice == isinstance(event, ExponentialEvent), "an event is not of its kind")
-        require(charge.weighted == event.weighted, "an event does not say who pays in full as its plan does")
+        require(charge.weighted == event.weighted, "an event is weighted and its charge is not, or the reverse")
         require(math.isclose(event.mu, charge.mu, rel_tol=_CLOSE), "its events do not match its charges")
     _check_outliers(events, plan)
 
@@ -264,7 +265,7 @@ def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
     possible = pld.is_training(rate=event.rate, noise=event.noise, rounds=event.rounds)
     within = budget.delta >= pld.SMALLEST_DELTA and budget.epsilon <= 101
     require(possible and within, "its training is out of range")
-    # A training costs about this Gaussian at least. Far beyond the budget, the exact cost is not computed.
+    # A training costs about as much as this Gaussian, or more. Far above the budget, skip the exact cost.
     gaussian = event.rate * math.sqrt(event.rounds) / event.noise
     require(gaussian <= 3 * budget.mu + 1, "its training does not cost what its budget says")
     if pld.available():
@@ -276,8 +277,8 @@ def _check_training(event: SampledEvent, loss: Loss, budget: Budget) -> None:
 def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: ModelRelease | None = None) -> None:
     """Check the events against the functions that were measured.
 
-    No event may claim a smaller sensitivity than its function has, fewer rounds than were chosen, or weights where
-    its function has none. Without a fit, only stage 1 is checked.
+    An event must not claim a smaller sensitivity than its function has, fewer rounds than were run, or weights for
+    an unweighted function. Without a fit, only stage 1 is checked.
     """
     measured = stage.kernels()
     choices = {
@@ -305,7 +306,7 @@ def _check_kernels(events: tuple[Event, ...], stage: StageOne, fit: ModelRelease
             weighted = kernels[event.name].weighted
             least = kernels[event.name].sensitivity * stage.schema.rows_per_person
             require(event.sensitivity >= least, "it claims a smaller sensitivity than it has")
-        require(event.weighted <= weighted, "it claims weights where every record pays in full")
+        require(event.weighted <= weighted, "it claims weights for an unweighted measurement")
 
 
 def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = True) -> StageOne:
@@ -335,8 +336,8 @@ def _stage(file: ReleaseFile, plan: Plan, arrays: Arrays, *, with_looks: bool = 
         require(abs(value) <= 2**50, "a score is out of range")
     kept, again = WeightFunction(file.weights_start, table), weights_of(plan, score, threshold)
     require(kept.is_about(again), "its weights do not follow from its rule, threshold and scores")
-    weights = kept.or_larger(again)  # rounding in the last place must not make a stated loss smaller
-    looks: dict[str, Look] = {}
+    weights = kept.or_larger(again)  # so that no stated loss is too small
+    looks: dict[str, Refinement] = {}
     histograms = coarse
     for name in LOOKS:
         if name in plan.charges and with_looks:
@@ -362,7 +363,7 @@ def _threshold(described: ReleaseFile, plan: Plan, arrays: Arrays, label: Discre
     require(known, "its threshold's fraction is out of range")
     shifts = None
     if "threshold_shifts" in arrays:
-        require(label is not None, "its threshold is one by label, and there is none")
+        require(label is not None, "its thresholds are by label, but its schema has no label")
         assert label is not None
         shifts = ints(arrays["threshold_shifts"], rows_of(label), most=2**50)
     rows = 1 if shifts is None else len(shifts)
@@ -391,7 +392,7 @@ def _borrowed(file: ReleaseFile, schema: Schema, arrays: Arrays) -> PriorScores 
     _check_kernels(theirs.events, stage)
     borrowed = _scores_of(stage, plan, theirs.events, digest, msgspec.to_builtins(theirs))
     borrowed.check_schema(schema)
-    require(file.threshold is None, "it has both a threshold of its own and one of an earlier release")
+    require(file.threshold is None, "it has both its own threshold and one of an earlier release")
     private = theirs.publishable or not file.publishable
     require(private, "it claims to be publishable, but the release of its scores is not")
     return borrowed

@@ -46,9 +46,9 @@ def run(
     """Carry out a plan. A failure after the cost was reserved counts as spent.
 
     `rows` is the number of rows to be drawn, if known: it is checked before anything is spent. `engine` and
-    `cluster` say where sums are computed; they are not released. `noise_seed` makes the noise repeatable and the
-    release not private, for experiments. `on_rows` receives the number of rows read so far, first while the table
-    is read and then in each measurement. That number is private; on a cluster `on_rows` is not called.
+    `cluster` select where sums are computed; they are not released. `noise_seed` makes the noise repeatable, for
+    experiments; the release is then not private. `on_rows` receives the number of rows read so far, while the
+    table is read and in each measurement. That number is private. On a cluster, `on_rows` is not called.
     """
     _check(plan, source, rows, engine)
     with engine_for(source, plan.schema, engine, cluster) as open_engine, paid(payer, plan):
@@ -87,7 +87,7 @@ def _watched(source: Source, on_rows: Callable[[int], None]) -> Source:
 
 
 def _check(plan: Plan, source: Source, rows: int | None, engine: str | None) -> None:
-    """Refuse, before anything is spent, what would stop the run or the drawing of its rows."""
+    """Refuse a run that would fail, or whose rows could not be drawn, before anything is spent."""
     check_columns(source, plan.schema)
     if rows is not None and not 0 <= rows <= 10**12:
         raise ConfigError("the number of rows cannot be negative, nor above 10^12")
@@ -96,7 +96,7 @@ def _check(plan: Plan, source: Source, rows: int | None, engine: str | None) -> 
     for name, charge in plan.charges.items():
         weighted = max(plan.model.sensitivity(plan.schema, name), columns**0.5) * FINEST
         if max(weighted if charge.weighted else 0, columns) / charge.per_row > LARGEST_SIGMA:
-            raise ConfigError("the noise for so small a budget does not fit 64-bit integers; give a larger one")
+            raise ConfigError("the noise of this budget does not fit 64-bit integers; give a larger budget")
     plan.model.require()
     name = engine or source.engine or "local"
     check_engine(name)

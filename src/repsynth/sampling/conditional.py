@@ -23,7 +23,7 @@ from repsynth.schema import Datetime, Discrete, Id, Numeric, Schema
 from repsynth.schema.conditions import Condition
 
 _TRIES, _STEPS = 200, 24
-"""Most completions of a row until it obeys; number of proposals for each row if there are rules."""
+"""Completions tried for a row that breaks a rule or the condition; proposals for each row under rules."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def read_given(table: Any, schema: Schema) -> Given:
     learned = {column.name: column for column in schema.learned}
     ids = {column.name for column in schema.columns if isinstance(column, Id)}
     if len(set(source.names)) < len(source.names):
-        raise ConfigError("the given rows have two columns of one name; rename one of them")
+        raise ConfigError("the given rows have two columns of the same name; rename one of them")
     for name in source.names:
         if name in ids:
             raise ConfigError(f"the given rows have '{name}', an id, which gets new values; leave the column out")
@@ -62,7 +62,7 @@ def read_given(table: Any, schema: Schema) -> Given:
         parts.append(records)
         first += records.rows
     if source.dropped():
-        raise ConfigError("some of the given rows have too many or too few cells; mend the file")
+        raise ConfigError("some of the given rows have too many or too few cells; correct the file")
     return Given(columns, join(parts, [column.name for column in columns]))
 
 
@@ -81,7 +81,7 @@ def complete(
     """
     sampler, steps = support.sampler, _STEPS if support.checks else 1
     if not isinstance(sampler, Completing):
-        raise ConfigError("this release's model cannot complete rows; use --where, or another model")
+        raise ConfigError("the model of this release cannot complete rows; use --where, or another model")
     found = with_following(sampler.draw(given.rows, generator), support.schema)[0].codes
     weights, effective = np.zeros(given.rows), np.zeros(given.rows)
     for step in range(_TRIES if given.rows else 0):
@@ -109,8 +109,8 @@ def complete(
         return Records(given.rows, found)
     row = first + int(left[0])
     raise ConfigError(
-        f"row {row:,} of the given rows: in {_TRIES} draws none obeyed the condition and the "
-        "rules of the schema; do its values contradict them?"
+        f"row {row:,} of the given rows: none of {_TRIES} draws met the condition and the rules of the schema; "
+        "check its values against them"
     )
 
 

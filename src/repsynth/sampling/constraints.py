@@ -1,7 +1,8 @@
 """Sampling under the rules of the schema, and under a condition.
 
-If every real record obeys a rule, the released tables already contain it. Rejecting synthetic records that break
-it would condition a second time and distort the margins. So the model is fitted again, on the records that obey:
+If every real record obeys a rule, the released tables already reflect it. Rejecting the synthetic records that
+break it would condition on the rule a second time and distort the margins. So the model is fitted again, on the
+records that obey:
 
 1. Draw a pool from the model. Repair the records that break a rule, so that few are lost.
 2. Rake the pool (iterative proportional fitting) to the tables of the model and the histogram of every column.
@@ -33,10 +34,10 @@ _MOST = 262_144
 """Records drawn at a time."""
 
 _SEARCHED, _RAREST = 2_000_000, 1_000
-"""Stop after drawing this many records if fewer than one in this many meets the condition."""
+"""Give up after drawing this many records if fewer than one in _RAREST met the condition."""
 
 _TIMES, _SMALLEST, _LARGEST = 4, 60_000, 200_000
-"""Records in the pool for each row of the table; fewest and most of them."""
+"""The size of the pool: records for each row of the table, at least, and at most."""
 
 _SWEEPS, _TRIES = 4, 64
 """Repair: passes over the rules, and values tried for a cell."""
@@ -45,16 +46,16 @@ _CELLS = 128
 """Cells of a number column's histogram in raking."""
 
 _PASSES, _LAST_PASSES, _FULL = 10, 60, 60
-"""Raking: passes over all tables, then over the histograms alone; how many of them are full steps."""
+"""Raking: passes over all tables; passes over the histograms alone; how many passes take full steps."""
 
 _SPARE, _FEWEST, _MOST_TIMES = 3.0, 1_024, 8
-"""Effective records drawn for each row; fewest records drawn; most records drawn for each row."""
+"""Records drawn to select from: effective records for each row, at least, and at most for each row."""
 
 _TRIMMED = 0.999
 """Trim weights at this quantile of the pool: factors of cells outside of the pool are unreliable."""
 
 _STAGES = (0.7, 0.2, 0.07, 0.03)
-"""Select rows in stages of these sizes: each corrects the margins of those before."""
+"""Select these parts of the rows one after another. Each stage corrects the margins of the earlier ones."""
 
 
 @dataclass
@@ -64,9 +65,9 @@ class Drawn:
     records: int = 0
     kept: int = 0
     weighted: int = 0
-    """Records that were chosen among candidates by weight, to complete given rows."""
+    """The given rows whose completion was chosen among candidates by weight."""
     effective: float = 0.0
-    """The sum of their effective numbers of candidates."""
+    """The sum, over these rows, of the effective number of candidates."""
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, records: int, kept: int, effective: Floats | None = None) -> None:
@@ -186,9 +187,9 @@ class Support:
         if self.effective >= min(rows, self.pool // _TIMES):
             return ()
         return (
-            f"the rules leave the model few records: its pool is worth {self.effective:,.0f} of them for "
-            f"{rows:,} rows, so they are less exact; {self.costliest} costs most: correct it, or leave it out "
-            "of sampling (--ignore-rule, free of charge)",
+            f"few records of the model obey the rules: the effective size of the pool is {self.effective:,.0f} "
+            f"for {rows:,} rows, so they are less exact; {self.costliest} is broken most often: correct it, or "
+            "leave it out of sampling (--ignore-rule, free of charge)",
         )
 
     def draw(
@@ -221,7 +222,7 @@ class Support:
             if tried > _SEARCHED and found * _RAREST < tried:
                 raise ConfigError(
                     f"of {tried:,} records that the model drew, {found:,} obey the rules of the schema and the "
-                    "condition; ask for something less rare, or ignore a rule"
+                    "condition; use a less rare condition, or ignore a rule"
                 )
             asked = int(1.1 * (wanted - found) * tried / max(found, 1)) + 64
         drawn.add(tried, found)
@@ -234,8 +235,8 @@ class Support:
     def repaired(self, records: Records, generator: np.random.Generator, keep: Iterable[str] = ()) -> Records:
         """Change cells of records that break a rule until they obey, if possible.
 
-        New values come from other records. The column that changes is random for each record, so that every column
-        of a rule keeps some of its values. The label and the columns of `keep` do not change.
+        New values come from other records. The column that changes is random for each record, so no column of a
+        rule changes in all of them. The label and the columns of `keep` do not change.
         """
         fixed = {self.schema.label, *keep}
         repaired = Records(records.rows, {name: column.copy() for name, column in records.codes.items()})
@@ -303,7 +304,7 @@ def _repair(
 ) -> None:
     """Change cells of the `wrong` rows in `codes` to values of `source`, until they obey a rule.
 
-    First change the column with the highest rank. If no value of it will do, try the next column.
+    Change the column with the highest rank first. If none of the values tried is accepted, change the next column.
     """
     columns = np.argsort([-rank[name][wrong] for name in free], axis=0)
     left = np.arange(len(wrong))
@@ -321,9 +322,9 @@ def _repair(
 
 
 def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[int] = ()) -> Support:
-    """ModelRelease the model on the records that obey the rules, except the rules with the ignored numbers.
+    """Fit the model again, on the records that obey all rules but those with the ignored numbers.
 
-    Refused if no record of the pool obeys. The seed is fixed, so the result depends on the release alone.
+    Refuse if no record of the pool obeys. The seed is fixed, so the result depends on the release alone.
     """
     ignored = set(ignore)
     for number in ignored:
@@ -344,8 +345,8 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
     if not obeys.any():
         worst = min(checks, key=lambda check: int(check.obeyed(repaired).sum()))
         raise ConfigError(
-            f"no record that the model draws obeys the rules; {worst} costs most: correct it, or leave it out of "
-            f"sampling with --ignore-rule {worst.number} (the release is unharmed, and sampling is free)"
+            f"no record that the model draws obeys the rules; {worst} is broken most often: correct it, or leave "
+            f"it out of sampling with --ignore-rule {worst.number} (the release stays valid, and sampling is free)"
         )
     pool = repaired.take(np.flatnonzero(obeys))
     margins = sorted(((_Values(column, drawn),) for column in schema.learned), key=lambda axes: axes[0].count)
@@ -373,7 +374,7 @@ def fit_support(sampler: Sampler, schema: Schema, rows: float, ignore: Iterable[
 def _rake(drawn: Records, pool: Records, crossed: Sequence[tuple[Axis, ...]]) -> list[_Table]:
     """Rake the pool to the tables of all drawn records: first to all tables, then to the histograms alone.
 
-    Noisy histograms may contradict a rule, so that no pool fits all of them. Decreasing steps then converge to a
+    Noisy histograms may contradict a rule. Then no pool fits all of them, and decreasing steps converge to a
     compromise.
     """
     tables, cells = [], []
@@ -405,6 +406,6 @@ def _shares(cell: Int32s, mass: Floats, cells: int) -> Floats:
 
 
 def _ratio(cell: Int32s, wanted: Floats, mass: Floats) -> Floats:
-    """Return the factor that brings each cell to its share; 1 for empty cells."""
+    """Return the factor that scales each cell to its target share; 1 for empty cells."""
     now = _shares(cell, mass, len(wanted))
     return np.where(now > 0, np.clip(wanted / np.maximum(now, 1e-300), 0.2, 5.0), 1.0)

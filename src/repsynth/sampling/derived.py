@@ -80,9 +80,9 @@ def values_of_column(records: Records, column: Numeric) -> Floats:
 
 
 def with_following(records: Records, schema: Schema) -> tuple[Records, Bools]:
-    """Return the records with their derived columns, and for which of them these fit their columns.
+    """Return the records with their derived columns, and which records have valid ones.
 
-    A sum does not fit if it is out of bounds or off the grid. It is missing where a part is missing.
+    A sum is invalid if it is out of bounds or off the grid. It is missing if one of its terms is missing.
     """
     codes, able = dict(records.codes), np.ones(records.rows, dtype=np.bool_)
     for rule in schema.rules:
@@ -105,7 +105,7 @@ def _looked_up(records: Records, rule: Follows, schema: Schema) -> Ints:
     else:
         assert isinstance(target, Integer | Number)  # checked when the schema was read
         codes = positions_of(np.array(ordered, dtype=np.float64), target)
-    return np.append(codes, MISSING).take(records.codes[source.name])  # what is missing is the last one
+    return np.append(codes, MISSING).take(records.codes[source.name])  # MISSING is -1: the last code
 
 
 def _added_up(records: Records, rule: Follows, schema: Schema) -> tuple[Ints, Bools]:

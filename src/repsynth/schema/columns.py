@@ -26,7 +26,7 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 class Category:
     """One of the declared values, compared as text.
 
-    If there are very many, rare values are learned with their family: values with the same first characters
+    With very many values, rare ones can be learned with their family: values with the same first characters
     (`prefix`), values with the same `parent`, or all values (`rarest` = "together").
 
     >>> Category(name="icd", values=("A01", "A02", "B01"), prefix=1).families
@@ -37,7 +37,7 @@ class Category:
     values: tuple[str, ...]
     missing: bool = False
     markers: tuple[str, ...] = ()
-    """Texts that are known to stand for a missing cell."""
+    """Texts that mean a missing cell."""
     prefix: int | None = None
     parent: tuple[tuple[str, str], ...] = ()
     rarest: str | None = None
@@ -228,7 +228,7 @@ class Measured:
 class Person:
     """The unit of privacy if a person can have several rows: all rows with the same id in this column.
 
-    A person contributes as much as `rows` rows at most.
+    A person contributes at most as much as `rows` rows.
     """
 
     column: str
@@ -275,7 +275,7 @@ class Schema:
     one_row_per_person: bool = False
     """Whether the curator declared that no person has more than one row."""
     dropped: tuple[str, ...] = ()
-    """Columns of the table that are left out."""
+    """The columns of the table that are ignored."""
 
     @cached_property
     def learned(self) -> tuple[Discrete | Numeric, ...]:

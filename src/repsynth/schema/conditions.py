@@ -60,10 +60,7 @@ class IsMissing:
 
 @dataclass(frozen=True)
 class Compared:
-    """Compare the sum of sign × column and a constant with 0.
-
-    This does not hold for a row in which one of the columns has no number.
-    """
+    """Compare the sum of sign × column and a constant with 0. False if one of the columns has no number."""
 
     terms: tuple[tuple[int, str], ...]
     constant: float
@@ -141,7 +138,7 @@ class _Reader:
     def _single(self) -> Condition:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise self._wrong("too many conditions inside each other")
+            raise self._wrong("conditions are nested too deeply; write a simpler one")
         if self._take("not"):
             found: Condition = Not(self._single())
         elif self._take("("):
@@ -205,7 +202,7 @@ class _Reader:
         try:
             return (datetime.fromisoformat(text).replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()
         except ValueError:
-            raise self._wrong(f"{text!r} is no time for '{column.name}'; write it as 2020-01-31") from None
+            raise self._wrong(f"{text!r} is not a time for '{column.name}'; write it as 2020-01-31") from None
 
     def _operand(self) -> "Discrete | Numeric | _Sum | str":
         kind, token = self._peek()
@@ -274,7 +271,7 @@ class _Reader:
     def _next(self, wanted: str) -> str:
         kind, token = self._peek()
         if kind == "end":
-            raise self._wrong(f"it ends where {wanted} should stand")
+            raise self._wrong(f"expected {wanted} at the end")
         self._at += 1
         return token
 

@@ -32,7 +32,7 @@ _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 
 @dataclass(frozen=True)
 class DateFormat:
-    """A date format of directives and literal text. Month names are English, whatever the locale.
+    """A date format of directives and literal text. Month names are always English.
 
     >>> format = DateFormat("%d.%m.%Y")
     >>> format.read("31.1.2020"), format.write(datetime(2020, 1, 31))

@@ -320,7 +320,7 @@ class _ColumnTable:
             self.wrong("missing", "'missing' must be true or false, or a list of texts such as [\"?\"]")
 
     def _check_markers(self, markers: list[Any]) -> None:
-        """Refuse markers of missing cells that would be read as a value."""
+        """Refuse markers of missing cells that are also values."""
         values = [self.table.get(key, []) for key in ("values", "special")]
         declared = {str(value).strip() for each in values if isinstance(each, list) for value in each}
         if not markers or not all(isinstance(marker, str) and marker.strip() for marker in markers):
@@ -410,7 +410,7 @@ class _ColumnTable:
             name=self.name, min=low, max=high, **more
         )
         if _is_all_special(column):
-            remedy = "declare a category of them instead"
+            remedy = "declare a category instead"
             self.wrong("special", f"every value from 'min' to 'max' is 'special'; {remedy}")
         return column
 
@@ -427,7 +427,7 @@ class _ColumnTable:
                 self.wrong(key, f"{said}; give the public bound, for example {key} = {example}")
         if low is None or high is None:
             return None, None
-        if isinstance(low, datetime) != isinstance(high, datetime):  # a date beside a time means midnight
+        if isinstance(low, datetime) != isinstance(high, datetime):  # a date compared with a time means midnight
             low, high = as_datetime(low), as_datetime(high)
         if not low < high:
             self.wrong("min", "'min' must be below 'max'")
@@ -452,7 +452,7 @@ class _ColumnTable:
             return ()
         texts = tuple(str(int(v) if isinstance(v, float) and v.is_integer() else v).strip() for v in values)
         if not all(texts):
-            self.wrong("special", "a special value is empty; an empty cell is missing, which 'missing' is for")
+            self.wrong("special", "a special value is empty; remove it, and declare 'missing' for empty cells")
         numbers = [plain_number(text) for text in texts]
         distinct = {text if number is None else number for text, number in zip(texts, numbers, strict=True)}
         if twice := len(texts) - len(distinct):
@@ -489,7 +489,8 @@ class _ColumnTable:
         elif key == "decimals" and any((bound / distance) % 1 for bound in (least, most)):
             self.wrong(key, "'min' or 'max' has more 'decimals' than declared; round it or declare more")
         elif (most - least) / distance % 1:
-            self.wrong(key, "from 'min' to 'max' must be a whole number of steps; move a bound or the 'step'")
+            remedy = "change a bound or the 'step'"
+            self.wrong(key, f"the distance from 'min' to 'max' must be a whole number of steps; {remedy}")
 
     def _notation(self) -> dict[str, str]:
         """Return the notation of numbers: prefix, thousands separator and decimal mark."""
@@ -521,10 +522,10 @@ class _ColumnTable:
             times = (low + (high - low) * i / 40 for i in range(41))
             days = [datetime(time.year, time.month, time.day) for time in times]
             if isinstance(low, datetime) and "%H" not in form.text:
-                self.wrong("dates", "'dates' names no time of day, but the bounds do; add %H:%M or use dates")
+                self.wrong("dates", "'dates' has no time of day, but the bounds do; add %H:%M, or use dates there")
             elif any(form.read(form.write(day)) != day for day in days):
                 self.wrong(
-                    "dates", "'dates' writes different days between the bounds the same; use %Y for the year"
+                    "dates", "'dates' writes two days between the bounds in the same way; use %Y for the year"
                 )
         return form.text
 
@@ -558,7 +559,7 @@ def _number(value: Any) -> float | None:
 
 
 def _datetime(value: Any) -> date | None:
-    """Return a date, or a time in UTC without a zone, from TOML's own dates or from ISO text."""
+    """Return a date, or a time in UTC without a zone, from a TOML date or from ISO text."""
     if isinstance(value, str):
         try:
             value = date.fromisoformat(value) if len(value) == 10 else datetime.fromisoformat(value)

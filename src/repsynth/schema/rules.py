@@ -75,7 +75,7 @@ def row_condition(schema: Schema) -> Condition | None:
 
 
 @dataclass(frozen=True)
-class Total:
+class ColumnSum:
     """A column that is a sum of other columns."""
 
     column: Integer | Number
@@ -83,7 +83,7 @@ class Total:
     constant: float
 
 
-def total_of(rule: Follows, schema: Schema) -> Total:
+def total_of(rule: Follows, schema: Schema) -> ColumnSum:
     assert rule.equals is not None
     condition = parse_condition(f"`{rule.column}` = {rule.equals}", schema)
     column = next(column for column in schema.columns if column.name == rule.column)
@@ -93,7 +93,7 @@ def total_of(rule: Follows, schema: Schema) -> Total:
     others = tuple((-sign, name) for sign, name in condition.terms if name != rule.column)
     if own != [1] or not others:
         raise ConfigError(f"'{rule.column}' must equal a sum of other columns")
-    return Total(column, others, -condition.constant)
+    return ColumnSum(column, others, -condition.constant)
 
 
 def _read(rule: Mapping[str, Any], schema: Schema) -> RowRule | Follows:
@@ -142,14 +142,14 @@ def _follows(rule: Mapping[str, Any], schema: Schema) -> Follows:
         if known is not None and value not in known:
             raise ConfigError(f"a value of '{name}' is not one of its values")
         if known is None and (not number or not isinstance(target, Integer | Number)):
-            raise ConfigError(f"'{name}' must be a number or a category, and its values such")
+            raise ConfigError(f"'{name}' must be a number or a category, and so must its 'values'")
         if isinstance(target, Integer | Number) and not target.min <= value <= target.max:
             raise ConfigError(f"a value of '{name}' is outside of its bounds")
     return Follows(column=name, by=source.name, values=tuple(values.items()))
 
 
 def _contradictions(schema: Schema) -> list[str]:
-    """Return contradictions: columns with two derivations, and columns of which no value obeys the rules."""
+    """Return the columns that two rules derive, and the columns of which no value obeys the rules."""
     found = []
     following = [rule.column for rule in schema.rules if isinstance(rule, Follows)]
     if len(set(following)) < len(following):
@@ -174,7 +174,7 @@ def _contradictions(schema: Schema) -> list[str]:
 
 
 def _opposite(forbidden: Condition) -> Condition:
-    """Return the comparison that holds for a number if the forbidden one does not."""
+    """Return the negation of a comparison with a number."""
     if isinstance(forbidden, Compared) and forbidden.how in _OPPOSITE:
         return replace(forbidden, how=_OPPOSITE[forbidden.how])
     return Not(forbidden)
@@ -191,7 +191,10 @@ def _always(condition: Condition | None) -> list[Condition]:
 
 
 def _possible(conditions: list[Condition], column: Any) -> bool:
-    """Return whether some value may obey conditions on one column; exact for comparisons and lists of values."""
+    """Return whether some value may meet the conditions on one column.
+
+    The answer is exact for comparisons and lists of values, and True for anything else.
+    """
     if column.missing and not all(isinstance(each, Compared | Among) for each in conditions):
         return True
     if isinstance(column, Discrete):
@@ -207,7 +210,7 @@ def _possible(conditions: list[Condition], column: Any) -> bool:
         low, high = float(column.min), float(column.max)
     strict_low = strict_high = False
     for each in conditions:
-        if isinstance(each, Not) and not column.missing and not column.special:  # nothing but a number obeys
+        if isinstance(each, Not) and not column.missing and not column.special:  # only numbers are left
             each = _opposite(each.part)
         if not isinstance(each, Compared) or len(each.terms) != 1:
             return True

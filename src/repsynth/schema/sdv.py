@@ -16,7 +16,7 @@ from repsynth.schema.formats import FAKES, SYMBOLS, IdFormat, escaped
 
 _KINDS = {"categorical": "category", "boolean": "boolean", "numerical": "number", "datetime": "datetime"}
 _CLASSES = {"[0-9]": "#", r"\d": "#", "[1-9]": "%", "[A-Z]": "?", "[a-z]": "*", "[0-9a-f]": "^", "[a-f0-9]": "^"}
-"""The classes of characters that a format has symbols for."""
+"""The character classes of the symbols in a format."""
 
 _PART = re.compile(r"(\[[^\]]*\]|\\.|[^\\\[\](){}.*+?|^$])(?:\{(\d{1,2})\})?", re.DOTALL)
 _ISO = {True: "%Y-%m-%d", False: "%Y-%m-%dT%H:%M:%S"}

@@ -1,4 +1,4 @@
-"""Stage 1: score every record and derive its weight. Every record pays for it in full.
+"""Stage 1: measure histograms and scores, and derive the weight of every record.
 
 base         the protocols of scorers and scores
 rarity       the default scorer and random scores;  pairwise: scores of pairs of columns

@@ -45,7 +45,7 @@ class Score(Protocol):
         ...
 
     def kernels(self) -> "Mapping[str, Statistic | Chosen]":
-        """Return the public functions behind the scorer's own measurements, by charge."""
+        """Return the public functions behind the scorer's measurements, by charge."""
         ...
 
     def dump(self) -> Arrays:
@@ -57,9 +57,9 @@ class Scorer(Knobs, frozen=True):
     """How records are scored. A new scorer is one module and one entry in `SCORERS`."""
 
     choices: ClassVar[frozenset[str]] = frozenset()
-    """The names of its own measurements that are selections."""
+    """The names of the scorer's measurements that are selections."""
     no_bounds: ClassVar[str | None] = None
-    """Why its scores have no bounds before a run; None if they do."""
+    """Why scores have no bounds before a run; None if they do."""
 
     @property
     def targets_outliers(self) -> bool:
@@ -67,21 +67,21 @@ class Scorer(Knobs, frozen=True):
         return True
 
     def shares(self, schema: Schema) -> Mapping[str, float]:
-        """Return the shares of μ² of its own measurements, out of the histograms' share; all are unweighted."""
+        """Return the scorer's measurements and their shares of the histograms' μ²; all are unweighted."""
         return {}
 
     def sensitivity(self, schema: Schema, name: str) -> float:
-        """Return an upper bound on the sensitivity of one of its own measurements, for display."""
+        """Return an upper bound on the sensitivity of one of the scorer's measurements, for display."""
         return 1.0
 
     def measure(
         self, meter: "Meter", histograms: Histograms, label: str | None, charges: Mapping[str, Charge]
     ) -> Score:
-        """Make its own measurements, if any, and return the score function."""
-        raise TypeError(f"{type(self).__name__} does not say how to score")
+        """Make the scorer's measurements, if any, and return the score function."""
+        raise TypeError(f"{type(self).__name__} must define measure()")
 
     def load(
         self, histograms: Histograms, label: str | None, arrays: Arrays, sigmas: Mapping[str, float]
     ) -> Score:
-        """Return the score function from a release's files, checked."""
-        raise TypeError(f"{type(self).__name__} does not say how to load a score")
+        """Read the score function from the files of a release, and check it."""
+        raise TypeError(f"{type(self).__name__} must define load()")

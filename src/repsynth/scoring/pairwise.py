@@ -42,14 +42,14 @@ Pair = tuple[int, int]
 UNIT = 2**12
 """Units in a factor of 1: smoothing matrices are integers, so utilities have an exact sensitivity."""
 
-_MOST, _HIGHEST = 2**50, 2**62  # of an expected count and of a utility: 64 bits do not overflow
+_MOST, _HIGHEST = 2**50, 2**62  # largest expected count, largest utility: 64 bits do not overflow
 _INVERSE_BANDWIDTH = 1.7  # λ, chosen on six tables; combining six values of λ finds no more outliers
 _CELLS = 4 * MOST_CELLS  # cells of numbers
 _REACH = 6.0  # standard deviations that these cells extend beyond the records
 _GROUPS = 20  # groups of a column
 _MOST_CELLS = 2**21  # cells of all tables: the memory of the selection
-_SELECTION_PART = 0.2  # of the share of the pairs
-_RECORDS = 2.0 * _GROUPS  # per pair, by a cell's noise: twice the noise of a whole table in L2 norm
+_SELECTION_PART = 0.2  # the selection's part of the share of the pairs
+_RECORDS = 2.0 * _GROUPS  # records per pair, in units of a cell's noise: twice the L2 norm of a table's noise
 
 
 class Pairwise(Scorer, frozen=True):
@@ -93,7 +93,7 @@ class Pairwise(Scorer, frozen=True):
         chosen, candidates = ints(arrays["pair_chosen"], most=2**40).tolist(), all_pairs(len(spreads))
         require(all(0 <= k < len(candidates) for k in chosen), "a pair of columns is unknown")
         pairs = [candidates[k] for k in chosen]
-        require(not any(_connected(pairs[:k], pair) for k, pair in enumerate(pairs)), "its pairs close a circle")
+        require(not any(_connected(pairs[:k], pair) for k, pair in enumerate(pairs)), "its pairs form a cycle")
         shapes = PairTables.of(spreads, pairs, PAIRS).shapes
         flat = (ints(arrays[f"pair_gain_{k}"], math.prod(shape), most=2**40) for k, shape in enumerate(shapes))
         gains = tuple(gain.reshape(shape) for gain, shape in zip(flat, shapes, strict=True))
@@ -108,7 +108,7 @@ class Pairwise(Scorer, frozen=True):
 
 @dataclass(frozen=True)
 class Spread:
-    """The smoothed rarity of a column's cells, and its groups in two-way tables: from the released histogram."""
+    """What follows from a column's released histogram: smoothed rarity of cells, and groups in two-way tables."""
 
     cells: Bins
     rarity: Ints
@@ -139,7 +139,7 @@ class Spread:
         return cls(cells, rarity, of_cell, np.bincount(of_cell, masses).astype(float), close)
 
     def read(self, i: int, arrays: Arrays) -> "Spread":
-        """Return it with the scores of an untrusted file: they must follow from it, up to one rounded unit."""
+        """Return the spread with the scores of an untrusted file, which may differ from its own by one unit."""
         column = self.cells.column
         if isinstance(column, Numeric):
             starts = arrays[f"cell_starts_{i}"]
@@ -263,12 +263,12 @@ class PairChoice:
     def utilities(self, total: Ints, chosen: tuple[int, ...], *, units: int = 1) -> Ints:
         """Return each pair's distance from independence.
 
-        A pair that would close a circle is out, and so is stopping while another pair is left.
+        A pair that would close a cycle is excluded, and so is stopping while a pair is left.
         """
         from repsynth.mechanism.kernels import OUT
 
         pairs = self.tables.pairs
-        # Python's integers if 64 bits may overflow. Cutting utilities off increases no difference.
+        # Use Python's integers if 64 bits may overflow. Clipping utilities does not increase their differences.
         if units > 1 and int(total.max(initial=0)) >= 2**26:
             total = total.astype(object)
         distances = [
@@ -359,8 +359,8 @@ def make_score(
 def gain_of(one: Spread, other: Spread, table: Ints, sigma: float, rows: float) -> Floats:
     """Return g of every two groups, in nats.
 
-    The histograms know the margins better than the table, so the table's margins are removed, with their noise. No
-    more records are close to both values than to either of them.
+    The histograms estimate the margins better than the table does, so the table's margins are removed with their
+    noise. The number of records close to both values is at most the number close to either.
     """
     product = rows * np.outer(one.masses, other.masses)
     expected = one.close @ product @ other.close.T

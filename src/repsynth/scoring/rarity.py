@@ -56,7 +56,7 @@ class Rarity(Scorer, frozen=True):
         for i, own in enumerate(again.rarity):
             told = ints(arrays[f"rarity_{i}"], len(own), most=2**40)
             require(bool(np.all(np.abs(told - own) <= 1)), "its scores do not follow from its histograms")
-            rarity.append(np.minimum(told, own))  # a smaller score claims no smaller loss
+            rarity.append(np.minimum(told, own))  # a smaller score never claims a smaller loss
         return RarityScore(again.bins, tuple(rarity))
 
 
@@ -129,11 +129,11 @@ def rarity_of(counts: Floats, noise: float, rows: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Bounds on one column's part of a score, before the noise is drawn.
+class PartBounds:
+    """Bounds on the distribution of one column's part of a score, before the noise is drawn.
 
-    `below` bounds the chance of less than each value of `grid`, `above` the chance of at least that value. Both
-    have one row per distinct true count; `kinds` has the row of each cell.
+    `below` bounds P[part < x] and `above` bounds P[part ≥ x], for each x of `grid`. Both have one row per distinct
+    true count. `kinds` holds the row of each cell.
     """
 
     bins: Bins
@@ -143,7 +143,7 @@ class Part:
     above: Floats
 
 
-def _part(exact: Histograms, i: int, grid: Floats, most: float) -> Part:
+def _part(exact: Histograms, i: int, grid: Floats, most: float) -> PartBounds:
     """Return the bounds of one column; `exact` holds the true counts.
 
     Rounding the noise moves a count by at most 1/2. The table may lack the record or the person, who adds at most
@@ -156,11 +156,11 @@ def _part(exact: Histograms, i: int, grid: Floats, most: float) -> Part:
     possible = grid[:, None] <= rarity_of(np.zeros(1), exact.sigma, exact.rows)
     below = np.where(possible, ndtr((count + 0.5 - needed) / exact.sigma), 1.0).T
     above = np.where(possible, ndtr((needed - (count - most - 0.5)) / exact.sigma), 0.0).T
-    return Part(exact.bins[i], kinds.ravel(), grid, below, above)
+    return PartBounds(exact.bins[i], kinds.ravel(), grid, below, above)
 
 
 def _grid(exact: Histograms, places: Sequence[int]) -> Floats:
-    """Return a grid over all values of a part, except for noise beyond ten standard deviations."""
+    """Return a grid over all values of a part whose noise is within ten standard deviations."""
     most = max(exact.noisy(i).max() for i in places) + 0.5 + 10 * exact.sigma
     low, high = rarity_of(np.array([most, 0.0]), exact.sigma, exact.rows)
     steps = np.arange(math.floor(low / STEP), math.floor(high / STEP) + 2)
@@ -171,11 +171,11 @@ def _grid(exact: Histograms, places: Sequence[int]) -> Floats:
 class SumTails:
     """Tail bounds on a sum of independent parts, by Chernoff's bound.
 
-    P[s < x] ≤ exp(λx) Π E exp(−λ rᵢ) for every λ > 0, and likewise for the upper tail. All parts share one grid,
-    and no part reaches its last value. A part below the first value counts as a failure.
+    P[s < x] ≤ exp(λx) Π E exp(−λ rᵢ) for every λ > 0. The upper tail is bounded in the same way. All parts share
+    one grid, and no part reaches its last value. A part below the first value counts as a failure.
     """
 
-    columns: tuple[Part, ...]
+    columns: tuple[PartBounds, ...]
 
     def lower(self, records: Records, chance: float | Floats) -> Floats:
         """Return for each record a lower bound on its score, in nats, that fails with at most this chance."""
@@ -226,11 +226,11 @@ def _log_moments(grid: Floats, masses: Floats, side: int) -> Floats:
 # Random scores
 
 SPAN = 8 * NAT
-"""Random scores are below it; any span works."""
+"""The upper limit of random scores; any span works."""
 
 
 class Random(Scorer, frozen=True):
-    """A hash of the record as its score: the ablation that shows what targeting outliers is worth."""
+    """A hash of the record as its score: an ablation that measures the benefit of targeting outliers."""
 
     name: ClassVar[str] = "random"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from repsynth.arrays import Floats, Ints
-from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED, ColumnHistograms, Histograms, Look
+from repsynth.columns.adaptive_histogram import COARSE, FINE, REFINED, ColumnHistograms, Histograms, Refinement
 from repsynth.columns.cells import Bins, first_cells, is_divisible
 from repsynth.io.records import Records
 from repsynth.mechanism.kernels import Chosen, Count, Statistic
@@ -28,7 +28,7 @@ from repsynth.scoring.weights import FULL, Rule, WeightFunction, make_weights
 
 COUNT, SCORES = "count", "scores"
 LOOKS = REFINED, FINE
-"""The looks that refine the coarse histograms, with weights."""
+"""The weighted looks that refine the coarse histograms."""
 _LOOK_SHARE = 0.05  # of μ², for each look
 
 
@@ -38,7 +38,7 @@ class RunPlan:
 
     schema: Schema
     charges: dict[str, Charge]
-    """The charge of each measurement, in order: stage 1, then the model."""
+    """The charges, in the order of the measurements."""
     rule: Rule
     ceiling: float
     """The largest weight above the threshold that meets the requested outlier ε."""
@@ -117,9 +117,9 @@ def solved_rule(plan: RunPlan, threshold: Threshold | None, *, lowest: int) -> R
 
 def measure_looks(
     meter: Meter, plan: RunPlan, coarse: Histograms, score: Score, weights: WeightFunction, on_step: OnStep
-) -> tuple[dict[str, Look], Histograms]:
+) -> tuple[dict[str, Refinement], Histograms]:
     """Refine the histograms look by look. Each look divides the cells in which the earlier ones show records."""
-    looks: dict[str, Look] = {}
+    looks: dict[str, Refinement] = {}
     histograms = coarse
     for name in (name for name in LOOKS if name in plan.charges):
         on_step(name)
@@ -130,12 +130,12 @@ def measure_looks(
 
 def _measure_look(
     meter: Meter, histograms: Histograms, name: str, charge: Charge, score: Score, weights: WeightFunction
-) -> Look:
+) -> Refinement:
     divisible = sum(bins.divisible for bins in histograms.bins)
     columns, bins = histograms.to_divide(name, sigma_for(math.sqrt(divisible), charge.per_row))
     statistic = WeightedHistograms(bins, score, weights, name)
     noisy = meter.measure(statistic, mu=charge.mu)
-    return Look(columns, bins, noisy, sigma_for(statistic.sensitivity, charge.per_row), FULL)
+    return Refinement(columns, bins, noisy, sigma_for(statistic.sensitivity, charge.per_row), FULL)
 
 
 def look_shares(schema: Schema) -> dict[str, float]:
@@ -181,7 +181,7 @@ class StageOne:
     score: Score
     threshold: Threshold | None
     weights: WeightFunction
-    looks: Mapping[str, Look]
+    looks: Mapping[str, Refinement]
     histograms: Histograms
     """The coarse histograms, refined by all looks."""
     borrowed: PriorScores | None = None

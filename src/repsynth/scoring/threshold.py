@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from repsynth.scoring.rarity import SumTails
 
 READABLE = 200.0
-"""With this many records, in units of a bin's noise, counts are read: noise moves the fraction by about .03."""
+"""From this many records on, in units of a bin's noise, counts are read: noise moves the fraction by about .03."""
 
 FEW = READABLE / 4
-"""With this many records, in units of a bin's noise, a label's own threshold is read."""
+"""From this many records on, in units of a bin's noise, a label has its own threshold."""
 
 MOST_BINS = MOST_CELLS
 """The largest number of bins of a histogram that is read; the guarantee uses the noise of all of them together."""
 
 CAP = 1 / 3
-"""The part of the fraction that is above all thresholds: the highest scores are outliers, whatever the label."""
+"""The highest scores are outliers for every label: this part of the fraction."""
 
-_LABELS = READABLE / 10  # mean records per label, in units of a bin's noise, from which on labels have rows
+_LABELS = READABLE / 10  # labels have rows from this mean number of records on, in units of a bin's noise
 _DRAWN = 20_000  # records drawn from the histograms: sampling moves a fraction by .003
 _ABOVE = np.array([0.9, 0.7, 0.5, 0.3, 0.15, 0.05])  # drawn fractions above the edges of a histogram to fit
 _SHIFT_SD, _STRETCH_SD = 1.0, 0.3  # prior of the fit: shift in logits, log stretch
@@ -100,8 +100,8 @@ def rows_of(label: Discrete) -> int:
 class Threshold:
     """A released threshold, the noisy histogram behind it, and the fraction of records at or above it.
 
-    `counts` has one row, or one per label. In the second case `shifts` is added to the scores of each label, so
-    that `value` is the threshold of all labels. `fraction_error` is the fraction's standard deviation due to the
+    `counts` has one row, or one per label. With one per label, `shifts` is added to the scores of each label, so
+    that `value` is the threshold of all labels. `fraction_error` is the standard deviation of the fraction due to
     noise.
     """
 
@@ -251,11 +251,11 @@ def choose_score_bins(
 ) -> ScoreBins:
     """Choose the bins for the noise `sigma`, from the released histograms: post-processing.
 
-    Edges to be read are multiples of a step that depends on the number of columns alone; they begin at the lowest
-    possible score. Drawn records have independent columns, so real scores spread wider: the edges reach twice as
-    far above the median.
+    If counts are read, edges are multiples of a step that depends on the number of columns alone, from the lowest
+    possible score on. Drawn records have independent columns, so real scores spread wider. Therefore the edges
+    reach twice as far above the median.
     """
-    # With a fixed seed the same release always has the same edges.
+    # The seed is fixed, so a release always has the same edges.
     drawn = score.of(histograms.draw(_DRAWN, np.random.default_rng(0)))
     signal = histograms.rows / sigma
     if not _tells_labels(label, signal):
@@ -271,7 +271,7 @@ def choose_score_bins(
 
 
 def _tells_labels(label: Discrete | None, signal: float) -> bool:
-    """Return whether the records, in units of a bin's noise, are enough for a histogram by label."""
+    """Return whether a histogram by label is possible with this many records, in units of a bin's noise."""
     return label is not None and signal >= _LABELS * label.size
 
 
@@ -303,7 +303,7 @@ def or_safer(threshold: Threshold, *, rows: float, sigma: float, label: Discrete
     """
     by = label if threshold.shifts is not None else None
     readable = rows / sigma >= READABLE
-    # Public numbers determine whether labels have rows; the noise in the file is rounded.
+    # Whether labels have rows follows from public numbers. The noise in the file is rounded.
     if (by is not None) not in {_tells_labels(label, off * rows / sigma) for off in (1 - 1e-9, 1 + 1e-9)}:
         return None
     if len(threshold.edges) >= MOST_BINS if readable else len(threshold.edges) != len(_ABOVE):
@@ -322,14 +322,14 @@ def or_safer(threshold: Threshold, *, rows: float, sigma: float, label: Discrete
     return replace(threshold, value=max(threshold.value, again.value), shifts=shifts)
 
 
-# ReadOptions
+# Reading
 
 
 def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Threshold:
     """Read a threshold for each label from a histogram by label.
 
-    A label with few records has the common threshold. No threshold is above the score that a third of the fraction
-    exceeds in the whole table.
+    A label with few records has the common threshold. Every threshold is at most the score that a third of the
+    fraction exceeds in the whole table.
     """
     noisy, pooled = counts.astype(np.float64), counts.sum(axis=0).astype(np.float64)
     total = max(float(pooled.sum()), 1.0)
@@ -348,8 +348,8 @@ def by_label(edges: Ints, counts: Ints, *, fraction: float, sigma: float) -> Thr
 def _read(edges: Ints, counts: Floats, *, fraction: float, rows: float, sigma: float) -> tuple[int, float]:
     """Return the threshold and the error of its fraction, by interpolation of the noisy counts above each edge.
 
-    The search goes from the top down, so the threshold is never above the lowest edge from which on all these
-    counts are below the target.
+    The search goes down from the highest edge and stops where the count reaches the target. So the threshold is at
+    most the lowest edge from which on all counts are below the target.
     """
     above = np.cumsum(counts[::-1])[::-1][1:]  # records at or above each edge
     target = fraction * rows

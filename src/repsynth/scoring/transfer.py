@@ -1,7 +1,7 @@
 """Prior scores: the score function and the threshold of an earlier release.
 
-They are public before this table is read, and so is every weight. Scoring costs nothing, and the loss of a record
-is known before the run.
+They are public before this table is read. So scoring costs nothing, and the weight and loss of a record are known
+before the run.
 """
 
 from dataclasses import dataclass, field

@@ -41,19 +41,21 @@ class Rule(Knobs, frozen=True):
     strength: ClassVar[str | None] = None
     """The setting that `of_strength` changes, if there is one."""
     equalizes: ClassVar[bool] = False
-    """Whether the model gives all records the same influence."""
+    """Whether the model clips all records to the same influence."""
 
     def weight(self, above: Floats, span: float) -> Floats:
         """Return the weights at these scores."""
         return np.ones_like(above)
 
     def at_most(self, weight: float) -> "Rule":
-        """Return the rule for a ceiling on the weights above the threshold. Most rules are cut off unchanged."""
+        """Return the rule to use under a ceiling on the weights above the threshold: most rules do not change."""
         return self
 
     def of_strength(self, strength: float) -> "Rule":
-        """Return the rule of this strength, from 0 (weights near 1) to 1 (the smallest weights), without ever
-        raising a weight as the strength grows."""
+        """Return the rule of this strength, from 0 (weights near 1) to 1 (the smallest weights).
+
+        A larger strength must not raise any weight.
+        """
         raise TypeError(f"{type(self).__name__} has no strength")
 
 
@@ -96,7 +98,7 @@ class HingeExp(Rule, frozen=True):
         return np.exp(-self.gamma * np.maximum(above, 0.0))
 
     def of_strength(self, strength: float) -> "HingeExp":
-        """γ from 10⁻⁴ to 100."""
+        """Return the rule with γ from 10⁻⁴ to 100."""
         return HingeExp(float(10 ** (6 * strength - 4)))
 
 
@@ -118,7 +120,7 @@ class Cap(Rule, frozen=True):
 
 
 class Targeted(Rule, frozen=True):
-    """1 up to the threshold and one smaller weight above it, so all outliers have the same loss (REPS, Prop. 1).
+    """1 up to the threshold and one smaller weight above it: all outliers have the same loss (REPS, Prop. 1).
 
     A requested outlier ε determines the weight; the default is 1/5.
 
@@ -249,14 +251,14 @@ def fault_of(rule: Rule) -> str | None:
         above = np.concatenate([np.arange(-span, 0.0, 1 / 64), ends])
         weights = np.asarray(rule.weight(above.copy(), span))
         if weights.shape != above.shape or weights.dtype.kind not in "iuf":
-            return "does not give a weight for every score"
+            return "does not return one weight per score"
         if not np.all((weights >= 0) & (weights <= 1)):
             return "gives weights outside of 0 to 1"
         if np.any(np.diff(weights) > 1e-12):
             return "gives larger weights to larger scores, so it would protect outliers less than others"
         seen.append(weights[-len(ends) :])
     if rule.by_distance and (rule.from_lowest or any(np.any(weights != seen[0]) for weights in seen)):
-        return "says that its weights depend on the distance from the threshold alone, and they do not"
+        return "declares that its weights depend on the distance from the threshold alone, but they do not"
     return None
 
 

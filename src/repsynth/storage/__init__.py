@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from repsynth.errors import ConfigError, DataError, ReleaseError, shown
 
 _OPEN = Path("/proc/self/fd")
-"""The open files of the process, on Linux."""
+"""The folder of the process's open files on Linux."""
 
 
 def check_place(path: Path) -> None:
@@ -112,7 +112,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def ints(array: NDArray[Any], length: int | None = None, most: int = 2**61) -> NDArray[np.int64]:
-    """Return the array if it is a vector of whole numbers within bounds."""
+    """Return the array; refuse it unless it is a vector of whole numbers within bounds."""
     require(array.dtype == np.int64 and array.ndim == 1, "an array is not of whole numbers")
     require(length is None or len(array) == length, "an array has the wrong length")
     require(bool(np.all((array >= -most) & (array <= most))), "a number is out of range")
@@ -122,9 +122,9 @@ def ints(array: NDArray[Any], length: int | None = None, most: int = 2**61) -> N
 def floats(
     array: NDArray[Any], length: int, *, positive: bool = False, infinite: bool = False
 ) -> tuple[float, ...]:
-    """Return the numbers if their count and range are as required."""
+    """Return the numbers; refuse them unless their count and range are as required."""
     require(array.dtype == np.float64 and array.shape == (length,), "an array has the wrong shape")
-    require(not np.isnan(array).any(), "a number is not a number")
+    require(not np.isnan(array).any(), "a number is NaN")
     require(infinite or bool(np.all(np.isfinite(array))), "a number is not finite")
     require(not positive or bool(np.all(array > 0)), "a scale is not positive")
     return tuple(array.tolist())
@@ -136,7 +136,7 @@ def positive(value: float) -> bool:
 
 
 def integer(table: Mapping[str, Any], name: str, least: int, most: int) -> int:
-    """Return the whole number of this name if it is within bounds.
+    """Return the whole number of this name; refuse it unless it is within bounds.
 
     >>> integer({"clip": 7}, "clip", 1, 10)
     7

@@ -3,7 +3,7 @@
 mechanism           both algorithms: select, measure, estimate
 model               their settings, plans and costs
 statistics          weighted tables, and the selection between tables
-tree, pool          the fitted models: a tree of tables, and records raked to further tables
+tree, pool          the fitted models: a tree of tables, and a pool of records raked to further tables
 weight_correction   mean weights, by which tables are scaled up
-release             what was measured, and its files
+release             the noisy tables, and their files
 """

@@ -1,7 +1,7 @@
 """MST and AIM with risk weights: select tables, measure them, estimate a model.
 
-MST: McKenna, Miklau and Sheldon 2021. AIM: McKenna, Mullins, Sheldon and Miklau 2022. Both know the label, and a
-record's part in every table and in every utility is at most its weight (REPS).
+MST: McKenna, Miklau and Sheldon 2021. AIM: McKenna, Mullins, Sheldon and Miklau 2022. Here, both use the label,
+and a record contributes at most its weight to every table and every utility (REPS).
 """
 
 import math
@@ -23,7 +23,7 @@ from repsynth.models.marginal.weight_correction import (
 from repsynth.models.statistics import (
     Domain,
     LabelTables,
-    Measured,
+    MeasuredTables,
     NoisyTable,
     Pair,
     TableChoice,
@@ -42,18 +42,18 @@ MEAN_NOISE = math.sqrt(2 / math.pi)
 _TABLES_PER_ROUND = 5
 
 
-def mst(run: "Run") -> None:
+def mst(run: "MechanismRun") -> None:
     """MST: measure every column, here with the label; select a tree of pairs; measure their tables."""
     if run.state.domain.label is not None:
         run.measure(LABEL_TABLES, run.state.domain.label_pairs)  # charge: label tables
     run.measure(TABLES, run.select(CHOICE, TABLES))  # charges: choice, tables
 
 
-def aim(run: "Run") -> None:
+def aim(run: "MechanismRun") -> None:
     """AIM: MST's tables, then rounds that measure the pairs that the model approximates worst.
 
-    The rounds are those of the plan. Where noise would select, a round measures the last tables again, so the
-    number of selections follows from the budget.
+    The plan fixes the rounds. If noise would dominate the selection, a round measures the last tables again, so
+    the number of selections follows from the budget.
     """
     mst(run)
     for choice, tables in rounds_of(run.state.charges)[1:]:
@@ -61,7 +61,7 @@ def aim(run: "Run") -> None:
 
 
 @dataclass
-class Run:
+class MechanismRun:
     """A run of the mechanism on data."""
 
     meter: Meter
@@ -80,7 +80,7 @@ class Run:
         self.on_step(name)
         tables, charge = self.state.statistic(name, pairs), self.state.charges[name]
         noisy = self.meter.measure(tables, mu=charge.mu)
-        self.state.measured.append(Measured(tables, noisy, sigma_for(tables.sensitivity, charge.per_row)))
+        self.state.measured.append(MeasuredTables(tables, noisy, sigma_for(tables.sensitivity, charge.per_row)))
 
 
 def rounds_of(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -94,14 +94,14 @@ def rounds_of(names: Iterable[str]) -> list[tuple[str, str]]:
 
 @dataclass
 class State:
-    """What is public in a run: the released values so far, and what follows from them."""
+    """The public state of a run: the released values so far, and functions of them."""
 
     stage: StageOne
     domain: Domain
     charges: Mapping[str, Charge]
     max_cells: int
-    measured: list[Measured] = field(default_factory=list)
-    _estimated: "tuple[int, Estimate] | None" = None
+    measured: list[MeasuredTables] = field(default_factory=list)
+    _estimated: "tuple[int, ModelEstimate] | None" = None
 
     def statistic(self, name: str, pairs: tuple[Pair, ...]) -> Tables | LabelTables:
         """Return the statistic that measures these tables."""
@@ -111,12 +111,12 @@ class State:
 
     @property
     def spare_pairs(self) -> tuple[Pair, ...]:
-        """What to measure if nothing was selected: the last tables again or, without any, the first pair."""
+        """The pairs to measure if none was selected: the last ones again, or the first pair in the first round."""
         return self.measured[-1].tables.pairs if self.measured else self.domain.candidates[:1]
 
     # Estimate
 
-    def estimate(self) -> "Estimate":
+    def estimate(self) -> "ModelEstimate":
         """Return the model of all tables so far; a round starts from the estimate of the round before."""
         if self._estimated is None or self._estimated[0] != len(self.measured):
             count, before = self._estimated or (0, None)
@@ -151,7 +151,7 @@ class State:
         )
 
     def _how_many(self, mu: float, choice_mu: float, *, forest: bool) -> int:
-        """Return the number of tables to select; 0 where noise would select."""
+        """Return the number of tables to select; 0 if noise would dominate the selection."""
         rows, columns = self.stage.histograms.rows, self.domain.columns
         most = len(self.domain.features) - 1 if forest else most_tables(rows, mu)
         able = (k for k in range(most, 0, -1) if can_choose(k, rows, columns, mu=mu, choice_mu=choice_mu))
@@ -160,7 +160,7 @@ class State:
     def _candidates(self, noise: float, *, forest: bool) -> tuple[Pair, ...]:
         """Return the pairs to select from: not measured yet, and with less noise than records.
 
-        The smallest come first, as many as fit into memory, crossed with the label. A forest has fine groups.
+        If not all fit into memory, crossed with the label, keep the smallest. A forest has fine groups.
         """
         domain, sizes = self.domain, self.domain.sizes
         known = {pair for measured in self.measured for pair in measured.tables.pairs}
@@ -176,8 +176,8 @@ class State:
 def most_tables(rows: float, mu: float) -> int:
     """Return how many tables a further round selects at most.
 
-    There are five to twenty: more than five where the noise of all of them adds no more than a hundredth of the
-    records to each of eight by eight cells.
+    There are five to twenty: more than five if their total noise in 8 by 8 cells is at most a hundredth of the
+    records.
 
     >>> most_tables(30_000, 0.05), most_tables(1_000_000, 0.05)
     (5, 20)
@@ -187,9 +187,10 @@ def most_tables(rows: float, mu: float) -> int:
 
 
 def can_choose(tables: int, rows: float, columns: int, *, mu: float, choice_mu: float) -> bool:
-    """Return whether a difference of a tenth of the records decides between this many tables.
+    """Return whether this many tables can be selected reliably.
 
-    That tenth must also stand above the noise of four by four cells.
+    A difference of a tenth of the records must decide a selection, and exceed the noise of a table of 4 by 4
+    cells.
     """
     eta = choice_mu / math.sqrt(tables) / MU_PER_ETA
     noise = MEAN_NOISE * math.sqrt(tables) / mu
@@ -197,7 +198,7 @@ def can_choose(tables: int, rows: float, columns: int, *, mu: float, choice_mu: 
 
 
 def _integers(values: Floats) -> Ints:
-    """Round, and bound so that no sum overflows: the values are public."""
+    """Round and clip public values so that no sum overflows."""
     return np.rint(np.clip(values, 0.0, 2.0**50)).astype(np.int64)
 
 
@@ -205,18 +206,18 @@ def _integers(values: Floats) -> Ints:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ModelEstimate:
     """The model that follows from noisy tables: post-processing.
 
-    The label tables and those of the forest make a tree. If further tables were measured, a pool of records drawn
-    from the tree is raked to them.
+    The tree has the label tables and the tables of the forest. If further tables were measured, a pool of records
+    is drawn from the tree and raked to them.
     """
 
     tree: Tree
     correction: WeightCorrection
     further: Mapping[Pair, NoisyTable]
     pool_size: int
-    before: "Estimate | None" = None
+    before: "ModelEstimate | None" = None
     """An estimate with the same tree."""
 
     @cached_property
@@ -232,7 +233,7 @@ class Estimate:
         return self.pool if self.further else self.tree
 
 
-def estimate_model(state: State, before: Estimate | None, new: Sequence[Measured]) -> Estimate:
+def estimate_model(state: State, before: ModelEstimate | None, new: Sequence[MeasuredTables]) -> ModelEstimate:
     """Estimate the model of all tables; reuse the tree of the estimate `before` if no `new` table is in it."""
     measured, domain = state.measured, state.domain
     forest = next((m.tables.pairs for m in measured if m.tables.name == TABLES), ())
@@ -244,13 +245,13 @@ def estimate_model(state: State, before: Estimate | None, new: Sequence[Measured
     tables = _combined(measured, correction)
     further = {pair: table for pair, table in tables.items() if pair not in of_tree}
     size = pool_size(tree.histograms.rows, columns=domain.columns, max_cells=state.max_cells)
-    return Estimate(tree, correction, further, size, before)
+    return ModelEstimate(tree, correction, further, size, before)
 
 
 def _fit_tree(
-    stage: StageOne, domain: Domain, measured: Sequence[Measured], of_tree: set[Pair]
+    stage: StageOne, domain: Domain, measured: Sequence[MeasuredTables], of_tree: set[Pair]
 ) -> tuple[Tree, WeightCorrection]:
-    """Fit the tree. If records count less than in full, fit again with the mean weights of the first tree."""
+    """Fit the tree. If some weights are below 1, fit it again with the mean weights by the first tree."""
     axes = list(enumerate(domain.groups[: domain.columns]))
     variances = {i: groups.sum_up(stage.histograms.variances(i)) for i, groups in axes}
     noisy = {i: NoisyTable(groups.sum_up(stage.histograms.noisy(i)), variances[i]) for i, groups in axes}
@@ -272,8 +273,8 @@ def _fit_tree(
     return fit(correction, final=True), correction
 
 
-def _combined(measured: Sequence[Measured], correction: WeightCorrection) -> dict[Pair, NoisyTable]:
-    """Return all tables at full weight; what was measured twice is combined by precision."""
+def _combined(measured: Sequence[MeasuredTables], correction: WeightCorrection) -> dict[Pair, NoisyTable]:
+    """Return all tables at full weight; combine repeated measurements by precision."""
     tables: dict[Pair, NoisyTable] = {}
     for m in measured:
         for pair, table in correction.at_full_weight(m).items():

@@ -48,14 +48,14 @@ class _Marginal(Model, frozen=True):
         return tuple(replace(table, share=table.share / whole) for table in tables)
 
     def sensitivity(self, schema: "Schema", name: str) -> float:
-        """Return the sensitivity of one cell in every table; how many will be selected is not known yet."""
+        """Return the sensitivity of one cell in every table that may be selected."""
         return 1.0 if name.startswith(_CHOICE) else float((len(schema.learned) - 1) ** 0.5)
 
     def resources(self, plan: "RunPlan", rows: int) -> Resources:
         """Estimate memory and time, by times measured on one core.
 
-        A record and a table take 25 ns; each of two fits 0.5 µs for a cell of the drawn records; a further round
-        15 ns for a record of the pool and a table; and each cell of the pool 1.2 µs.
+        25 ns per record and table; 0.5 µs per cell of the drawn records for each of two fits; 15 ns per record of
+        the pool and table for each further round; 1.2 µs per cell of the pool.
         """
         from repsynth.models.marginal.mechanism import can_choose
         from repsynth.models.marginal.pool import pool_size
@@ -83,7 +83,7 @@ class _Marginal(Model, frozen=True):
         return Resources(max(1.0, needed * 8 / 2**20), seconds, warnings)
 
     def measure(self, meter: "Meter", stage: "StageOne", plan: "RunPlan", hooks: Hooks) -> "MarginalRelease":
-        from repsynth.models.marginal.mechanism import Run, State, aim, mst
+        from repsynth.models.marginal.mechanism import MechanismRun, State, aim, mst
         from repsynth.models.marginal.release import MarginalRelease, max_cells
         from repsynth.models.statistics import Domain
 
@@ -91,7 +91,7 @@ class _Marginal(Model, frozen=True):
         domain = Domain.choose(stage, first.per_row)
         state = State(stage, domain, plan.charges, max_cells(plan.max_model_mb))
         mechanism = aim if isinstance(self, Aim) else mst
-        mechanism(Run(meter, state, hooks.on_step))
+        mechanism(MechanismRun(meter, state, hooks.on_step))
         return MarginalRelease(state, tuple(state.measured))
 
     def load(self, stored: StoredModel) -> "MarginalRelease":
@@ -139,7 +139,7 @@ def _label_cells(schema: "Schema") -> int:
 
 
 def _most_candidates(schema: "Schema", *, rows: float, noise: float) -> tuple[int, int]:
-    """Return the largest number of tables that the noise leaves to select from, and of their cells."""
+    """Return the largest number of tables to select from, given the noise, and of their cells."""
     import numpy as np
 
     sizes = np.array(_sizes(schema), dtype=np.float64)

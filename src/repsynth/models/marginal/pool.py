@@ -1,7 +1,7 @@
 """A pool of weighted records, drawn from a tree and raked to further tables: the model of AIM.
 
 Raking the masses to every table gives the model nearest to the tree that has all the tables as margins (the
-log-linear one), by Monte Carlo. Its size is that of the pool, whatever circles the tables form.
+log-linear one), by Monte Carlo. Its size is that of the pool, even if the tables form cycles.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _SMALLEST, _LARGEST = 120_000, 4_000_000
 
 @dataclass(frozen=True)
 class Pool:
-    """The records by axis of the domain, their masses, and the further tables that they agree with."""
+    """Records by axis of the domain, with masses that agree with the further tables."""
 
     tree: Tree
     records: Int32s  # (axes, records)
@@ -92,7 +92,7 @@ class Pool:
         if label is not None:
             assert domain.label is not None
             mass = np.where(self.records[domain.label] == label, mass, 0.0)
-            if not mass.any():  # so rare that the pool has none
+            if not mass.any():  # the pool has no record with this label
                 return self.tree.draw(rows, generator, label)
         ends = np.cumsum(mass)
         levels = (np.arange(rows) + generator.random()) / max(rows, 1) * ends[-1]
@@ -103,7 +103,7 @@ class Pool:
     def complete(self, given: Records, generator: np.random.Generator) -> Completed:
         """Draw the columns that are not given from the pool's records that agree with the given groups.
 
-        Where fewer than ten such records, in effective size, are in the pool, the tree alone completes.
+        If the effective size of such records is below ten, the tree alone completes the row.
         """
         columns = self.tree.domain.columns
         axes = enumerate(self.tree.domain.groups[:columns])
@@ -170,9 +170,9 @@ def _as_bytes(rows: Ints | Int32s) -> NDArray[Any]:
 
 
 def pool_size(rows: float, *, columns: int, max_cells: int) -> int:
-    """Return how many records the pool for a table of this many rows has, within the memory of `max_cells` cells.
+    """Return the size of the pool for a table of this many rows, within the memory of `max_cells` cells.
 
-    The memory holds the records' groups, their cells in every table, and what drawing them takes.
+    The memory holds the records' groups, their cells in every table, and temporary arrays.
 
     >>> [pool_size(rows, columns=15, max_cells=2**26) for rows in (100, 30_000, 10**6, 10**7)]
     [120000, 120000, 1000000, 1579032]
@@ -183,8 +183,8 @@ def pool_size(rows: float, *, columns: int, max_cells: int) -> int:
 def make_pool(tree: Tree, count: int) -> Pool:
     """Draw a pool of records of equal mass from the tree. This is post-processing, with a fixed seed.
 
-    Records are sorted along the tree. Systematic sampling of sorted records is nearer to their masses than of
-    shuffled ones.
+    Records are sorted along the tree, because systematic sampling follows the masses of sorted records more
+    closely.
     """
     domain, fine = tree.domain, tree.draw_groups(count, np.random.default_rng(0))
     fine = fine[np.argsort(_sort_keys(tree, fine), kind="stable")]
@@ -196,7 +196,7 @@ def make_pool(tree: Tree, count: int) -> Pool:
 
 
 def _sort_keys(tree: Tree, fine: Ints) -> Ints:
-    """Return numbers that sort records by label, then by column from the roots on, as far as 62 bits reach."""
+    """Return 62-bit keys that sort records by label, then by column from the roots on, as many as fit."""
     columns, sizes = [branch.column for branch in tree.branches], tree.domain.sizes
     key, count = np.zeros(len(fine), dtype=np.int64), 1
     for i in columns if tree.domain.label is None else [tree.domain.label, *columns]:

@@ -1,4 +1,4 @@
-"""What a marginal mechanism released: noisy tables, the model that is fitted to them, and their files."""
+"""The release of a marginal mechanism: noisy tables, the model that is fitted to them, and their files."""
 
 import math
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from repsynth.models.statistics import (
     UNIT,
     Domain,
     LabelTables,
-    Measured,
+    MeasuredTables,
     Pair,
     Tables,
     is_forest,
@@ -47,7 +47,7 @@ class MarginalRelease:
     """The tables that were measured, in order. `sampler` is the fitted model."""
 
     state: State
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredTables, ...]
 
     @cached_property
     def _rounds(self) -> dict[str, str]:
@@ -55,7 +55,7 @@ class MarginalRelease:
         return {tables: choice for choice, tables in rounds_of(self.state.charges)}
 
     def kernels(self, *, choices: bool = True) -> dict[str, Tables | LabelTables | Chosen]:
-        """Return the tables, and the selections as they follow from what was released before them."""
+        """Return the tables, and the selections, which are recomputed from what was released before them."""
         found: dict[str, Tables | LabelTables | Chosen] = {}
         state = replace(self.state, measured=[], _estimated=None)
         for m in self.measured:
@@ -79,7 +79,7 @@ class MarginalRelease:
         return found
 
     def norms(self, records: Records) -> tuple[Floats, Floats]:
-        """Return the norms in the label tables. In others all records count the same, and nothing is clipped."""
+        """Return the norms in the label tables. In other tables, all norms are equal and nothing is clipped."""
         first = self.measured[0].tables
         if isinstance(first, LabelTables):
             return first.norms(records)
@@ -130,7 +130,7 @@ class MarginalRelease:
 
 
 def max_cells(megabytes: int) -> int:
-    """Return how many cells all candidates may have together: the tables, and what is expected of them."""
+    """Return how many cells all candidates may have together, in the tables and their expected values."""
     return megabytes * 2**20 // 16
 
 
@@ -168,7 +168,7 @@ def _read_domain(stage: StageOne, arrays: Arrays) -> Domain:
     return domain
 
 
-def _read_tables(stored: StoredModel, domain: Domain) -> Iterator[Measured]:
+def _read_tables(stored: StoredModel, domain: Domain) -> Iterator[MeasuredTables]:
     files = msgspec.convert(stored.described.get("tables"), tuple[TablesFile, ...])
     require(len(files) > 0, "its parts are not its model's")
     require([file.name for file in files] == list(stored.sigmas), "its measurements are out of order")
@@ -181,7 +181,7 @@ def _read_tables(stored: StoredModel, domain: Domain) -> Iterator[Measured]:
         tables = _statistic(file, stored.stage, domain, stored.arrays)
         cells = sum(math.prod(shape) for shape in tables.shapes)
         require(labels * cells <= _MOST_CELLS, "its tables are too large")
-        yield Measured(tables, ints(stored.arrays[f"tables_{k}"], tables.entries, most=2**62), sigma)
+        yield MeasuredTables(tables, ints(stored.arrays[f"tables_{k}"], tables.entries, most=2**62), sigma)
 
 
 def _statistic(file: TablesFile, stage: StageOne, domain: Domain, arrays: Arrays) -> Tables | LabelTables:

@@ -1,10 +1,10 @@
-"""A tree of tables that knows the label: the maximum-entropy model of MST in closed form, except for raking.
+"""A tree of tables given the label: the maximum-entropy model of MST in closed form, except for raking.
 
     P(label) · Π P(root | label) · Π P(child | label, parent)
 
-The label's pairs are measured for all columns, pairs of columns along the edges of a forest. Each triple (label,
-parent, child) is the one nearest to independence given the label that has its three measured pairs as margins.
-Margins are combined by precision, noise is removed by shrinkage, and raking makes the tables agree.
+The pairs of the label with all columns are measured, and pairs of columns along the edges of a forest. Each triple
+(label, parent, child) has its three measured pairs as margins, and is as near as possible to independence given
+the label. Margins are combined by precision, noise is reduced by shrinkage, and raking makes the tables agree.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,19 +17,19 @@ from repsynth.arrays import Bools, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
 from repsynth.columns.estimation import to_simplex
 from repsynth.columns.groups import Groups
-from repsynth.columns.value_sampler import Line, Quotas, Shape, shapes_of, systematic, values_of
+from repsynth.columns.value_sampler import Quotas, Shape, SortedRecords, shapes_of, systematic, values_of
 from repsynth.io.records import Records, join
 from repsynth.models.completing import Completed, draw_each, with_given
 from repsynth.models.statistics import Domain, NoisyTable, Pair, by_precision
 
-_DOUBT = 0.1  # relative error of the weight correction, beside a factor
-_LEAST = 0.02  # no probability is below this part of what was expected
+_DOUBT = 0.1  # scale of the relative error of the weight correction
+_LEAST = 0.02  # smallest probability of a cell, relative to the expected one
 _MOST_CELLS = 2**22  # numbers in a message; more records are completed in parts
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A column and what it is drawn from: the label alone, or the label and its parent.
+    """A column and the columns that it is drawn from: the label, and its parent if it has one.
 
     Records are sorted by their group in the grandparent's column, so that the draw does not depend on it.
     """
@@ -115,14 +115,14 @@ class Tree:
 
     def _walk(
         self, rows: int, generator: np.random.Generator, given_label: int | None = None
-    ) -> Iterator[tuple[int, Line, Ints]]:
-        """Draw each column's groups along its line, in quotas, from the label and the roots to the leaves."""
+    ) -> Iterator[tuple[int, SortedRecords, Ints]]:
+        """Draw each column's groups by quotas, from the label and the roots to the leaves."""
         labels = len(self.label_probabilities)
         label = np.full(rows, given_label or 0, dtype=np.int64)
         if given_label is None and labels > 1:
             label = systematic(self.label_probabilities, rows, generator)
         if self.domain.label is not None:
-            yield self.domain.label, Line.as_they_are(rows), label
+            yield self.domain.label, SortedRecords.as_they_are(rows), label
         asked = {i for branch in self.branches for i in (branch.parent, branch.grandparent)}
         drawn: dict[int, Ints] = {}
         for branch in self.branches:
@@ -130,7 +130,7 @@ class Tree:
             if branch.parent is not None:
                 given = label * self.domain.sizes[branch.parent] + drawn[branch.parent]
                 order = None if branch.grandparent is None else drawn[branch.grandparent]
-            line = Line.of(given, branch.quotas.rows, generator, order)
+            line = SortedRecords.of(given, branch.quotas.rows, generator, order)
             group = branch.quotas.along(line, generator)
             if branch.column in asked:
                 drawn[branch.column] = line.put(group)
@@ -141,7 +141,7 @@ class Tree:
         return values_of(drawn, self._shapes, self.domain.label, generator)
 
     def complete(self, given: Records, generator: np.random.Generator) -> Completed:
-        """Draw the columns that are not given by belief propagation: messages go up, draws go down."""
+        """Draw the other columns by belief propagation: messages go up the tree, draws go down."""
         widest = max(self.domain.sizes) * len(self.label_probabilities)
         many = max(1, _MOST_CELLS // widest)
         starts = range(0, max(given.rows, 1), many)
@@ -178,8 +178,8 @@ class Tree:
 def _messages(tree: Tree, known: dict[int, Ints], rows: int) -> tuple[Floats, dict[int, Floats], Bools]:
     """Pass messages from the leaves to the label.
 
-    Return the masses of the labels given everything, (records, labels); the messages from below into each column's
-    groups, (records, labels, groups); and which records are possible.
+    Return the masses of the labels given all known columns, (records, labels); the messages from below to each
+    column's groups, (records, labels, groups); and which records are possible.
     """
     labels = len(tree.label_probabilities)
     below: dict[int, Floats] = {}
@@ -204,9 +204,9 @@ def _messages(tree: Tree, known: dict[int, Ints], rows: int) -> tuple[Floats, di
 
 
 def _message(branch: Branch, labels: int, known: Ints | None, below: Floats | None) -> Floats | None:
-    """Return (records, labels) of a root, (records, labels, groups of the parent) of any other column.
+    """Return the message of a column to the label or its parent, None if its subtree has no known column.
 
-    None where nothing is given in its part of the tree.
+    The shape is (records, labels) for a root, else (records, labels, groups of the parent).
     """
     table = branch.quotas.probabilities
     by = "lg" if branch.parent is None else "lpg"
@@ -236,9 +236,9 @@ def fit_tree(
 ) -> Tree:
     """Fit the tree to noisy tables: (labels, groups) of label pairs, (groups, groups) of edges.
 
-    The frequencies of values follow from stage 1: `levels` holds the histogram of each column by group. With
-    `unsure`, they follow from the tables, too: it is the relative error of the weight correction in each group, up
-    to a factor.
+    `levels` holds the released histogram of each column by group, which determines the frequencies of groups. With
+    `unsure`, the tables determine them, too. `unsure` is the relative error of the weight correction in each
+    group, in units of `_DOUBT`.
     """
     label, rows = domain.label, histograms.rows
     by_label = {j: table for (i, j), table in tables.items() if i == label}

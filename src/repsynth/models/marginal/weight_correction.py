@@ -12,15 +12,15 @@ import numpy as np
 from repsynth.arrays import Floats, Ints
 from repsynth.models.marginal.pool import make_pool
 from repsynth.models.marginal.tree import Tree
-from repsynth.models.statistics import Domain, LabelTables, Measured, NoisyTable, Pair
+from repsynth.models.statistics import Domain, LabelTables, MeasuredTables, NoisyTable, Pair
 from repsynth.scoring.stage import StageOne
 from repsynth.scoring.weights import FULL
 
 DRAWN = 50_000
 """Records that are drawn to estimate mean weights."""
 
-_LEAST_WEIGHT = 0.1  # tables are scaled up by at most its inverse: noise grows with them
-_FEW = 30.0  # drawn records of a cell that count as much as what its margins say
+_LEAST_WEIGHT = 0.1  # tables, and their noise, are scaled up by at most its inverse
+_FEW = 30.0  # weight of the estimate from the margins, in drawn records of a cell
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class MeanWeights:
     def of(self, pair: Pair) -> Floats | float:
         """Return the mean weights of a table's cells.
 
-        They follow from the margins as if the two columns affected the weight independently. Where records were
-        drawn, cells with many of these follow them instead.
+        The estimate from the margins assumes that the two columns affect the weight independently. In cells with
+        many drawn records, their mean weight replaces it.
         """
         if not self.by_axis:
             return self.mean
@@ -51,7 +51,7 @@ class MeanWeights:
         return found
 
     def weighted(self, tables: Mapping[Pair, Floats]) -> list[Floats]:
-        """Scale tables down, in place, as if every record counted with its weight."""
+        """Scale tables of counts down, in place, to tables of weighted counts."""
         for pair, table in tables.items():
             table *= self.of(pair)
         return list(tables.values())
@@ -65,14 +65,11 @@ class WeightCorrection:
     with_label: MeanWeights
 
     def unsure(self, columns: int) -> dict[int, Floats]:
-        """Return how far the mean of each group may be off, as a fraction of it and up to a factor.
-
-        It is 0 where all records count in full.
-        """
+        """Return the relative error of each group's mean weight up to a common factor; 0 if all weights are 1."""
         weights = {i: self.with_label.by_axis.get(i, np.ones(1)) for i in range(columns)}
         return {i: np.sqrt((1 - each) / each) for i, each in weights.items()}
 
-    def at_full_weight(self, measured: Measured) -> dict[Pair, NoisyTable]:
+    def at_full_weight(self, measured: MeasuredTables) -> dict[Pair, NoisyTable]:
         """Return measured tables scaled up to full weight."""
         mean = self.with_label if isinstance(measured.tables, LabelTables) else self.in_tables
         found = {}
@@ -83,7 +80,7 @@ class WeightCorrection:
 
 
 def correction_from_tables(
-    stage: StageOne, domain: Domain, measured: Sequence[Measured], histograms: Mapping[int, NoisyTable]
+    stage: StageOne, domain: Domain, measured: Sequence[MeasuredTables], histograms: Mapping[int, NoisyTable]
 ) -> WeightCorrection:
     """Compare the margins of the label tables with the `histograms` of stage 1, which have no weights."""
     full = MeanWeights(1.0, {})
@@ -107,7 +104,7 @@ def correction_from_tables(
 
 
 def correction_from_model(
-    stage: StageOne, domain: Domain, measured: Sequence[Measured], tree: Tree
+    stage: StageOne, domain: Domain, measured: Sequence[MeasuredTables], tree: Tree
 ) -> WeightCorrection:
     """Return the mean weights of records drawn from a model."""
     drawn = make_pool(tree, DRAWN).records.astype(np.int64)
