@@ -26,14 +26,7 @@ from repsynth import Budget, Ledger
 from repsynth.arrays import Ints
 from repsynth.engine.clusters import ClusterEngine, sum_of
 from repsynth.engine.column_store import Part
-from repsynth.engine.tasks import (
-    Compact,
-    Failed,
-    Task,
-    added,
-    carried_out,
-    picked,
-)
+from repsynth.engine.tasks import Compact, Failed, Task, added, carried_out, picked
 from repsynth.errors import ConfigError, DataError
 from repsynth.io import arrow, csv
 from repsynth.io.records import Records

@@ -33,11 +33,7 @@ from repsynth.planning.plan import Plan
 from repsynth.run.run import run
 
 distributed = pytest.importorskip("distributed", reason="no Dask here; pip install 'repsynth[dask]'")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 Client = Any
 
@@ -166,13 +162,7 @@ def killed_workers_change_nothing(client: Client, table: Path, plans: Callable[[
                 os.kill(worker, signal.SIGKILL)
                 killed.append(worker)
 
-        there = run(
-            *(plan, open_source(table)),
-            noise_seed=5,
-            engine="dask",
-            cluster=client,
-            on_step=kill,
-        )
+        there = run(*(plan, open_source(table)), noise_seed=5, engine="dask", cluster=client, on_step=kill)
         assert len(killed) == 1
         assert same_release(run(plan, open_source(table), noise_seed=5), there)
 

@@ -36,10 +36,7 @@ from repsynth.io.sources import check_columns, open_source
 from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore"),
-]  # Spark's own warnings are its
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Spark's own warnings are its
 
 Session = Any
 

@@ -79,8 +79,7 @@ max = 100
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["sqlite", "duckdb", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.smoke])],
+    "kind", ["sqlite", "duckdb", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.smoke])]
 )
 def test_tables_and_queries_of_a_database(
     kind: str, place: Callable[..., Place], people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch

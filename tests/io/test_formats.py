@@ -334,10 +334,7 @@ def test_truth_values_of_any_kind(column: Column, cells: pd.Series) -> None:
     assert records.codes["a"].tolist() == [1, 0, -1, -1][: len(cells)]
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [np.float32(1.0), np.float64(1), np.int8(1), 1.0, Decimal(1)],
-)
+@pytest.mark.parametrize("cell", [np.float32(1.0), np.float64(1), np.int8(1), 1.0, Decimal(1)])
 def test_an_object_reads_like_a_typed_cell(cell: object) -> None:
     frame = pd.DataFrame({"a": pd.Series([cell, None], dtype=object)})
     for column in (WHOLE, Category(name="a", values=("0", "1"))):

@@ -16,18 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import ALL_TYPES, make_people
-from places import (
-    FILES,
-    KINDS,
-    SECRET,
-    SINGLE,
-    Place,
-    codes_of,
-    in_parquet,
-    in_sqlite,
-    message_of,
-    written,
-)
+from places import FILES, KINDS, SECRET, SINGLE, Place, codes_of, in_parquet, in_sqlite, message_of, written
 from postgres import PASSWORD
 
 import repsynth

@@ -274,12 +274,7 @@ class _Pass:
     """One pass over all records. A column is cut at all `starts` of earlier passes at once."""
 
     def __init__(
-        self,
-        rows: int,
-        sizes: dict[str, int],
-        starts: dict[str, Ints],
-        samples: dict[str, Ints],
-        spill: Spill,
+        self, rows: int, sizes: dict[str, int], starts: dict[str, Ints], samples: dict[str, Ints], spill: Spill
     ) -> None:
         self.tabulated = {name for name, size in sizes.items() if size <= min(_TABULATED, rows)}
         self.sizes, self.starts, self.samples, self.spill = sizes, starts, samples, spill

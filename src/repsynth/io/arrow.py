@@ -50,14 +50,7 @@ def open_parquet(file: File) -> Source:
         return [replace(piece, groups=some) for some in _bundles(rows)] or [piece]
 
     return Source(
-        "parquet",
-        names,
-        types,
-        whole,
-        metadata.num_rows,
-        pieces=pieces,
-        files=(whole.path,),
-        place=file.place,
+        "parquet", names, types, whole, metadata.num_rows, pieces=pieces, files=(whole.path,), place=file.place
     )
 
 
