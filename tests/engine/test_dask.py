@@ -27,7 +27,7 @@ from test_clusters import (
 import repsynth
 from repsynth.cli import main
 from repsynth.errors import DataError
-from repsynth.io import arrow, csv
+from repsynth.io import arrow
 from repsynth.io.sources import open_source
 from repsynth.planning.plan import Plan
 from repsynth.run.run import run
@@ -42,7 +42,6 @@ Client = Any
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow, "PIECE_ROWS", 200)
     monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 300)
-    monkeypatch.setattr(csv, "RANGE", 15_000)
     tables(tmp_path)
     visit_files(tmp_path)
     return tmp_path

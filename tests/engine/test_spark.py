@@ -29,7 +29,7 @@ from test_clusters import (
 
 import repsynth
 from repsynth.errors import DataError
-from repsynth.io import arrow, csv
+from repsynth.io import arrow
 from repsynth.io.encode import encode_batch
 from repsynth.io.source import kind_of, reads_as_text
 from repsynth.io.sources import check_columns, open_source
@@ -45,7 +45,6 @@ Session = Any
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow, "PIECE_ROWS", 300)
     monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 300)
-    monkeypatch.setattr(csv, "RANGE", 25_000)
     tables(tmp_path)
     visit_files(tmp_path)
     return tmp_path
