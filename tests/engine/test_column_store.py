@@ -53,7 +53,7 @@ def in_batches(table: pa.Table, rows: int) -> Source:
 
 
 def all_bins(schema: Schema) -> tuple[ColumnHistograms, ...]:
-    """Some that share their starts and some that do not, so that a walk finds intervals of an earlier one."""
+    """Some that share their starts, and some that do not."""
     numeric = [column for column in schema.learned if isinstance(column, Numeric)]
     fine = [public_cells(column, 48) for column in numeric]
     coarse = [public_cells(column, 8) for column in numeric]

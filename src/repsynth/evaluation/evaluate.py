@@ -1,7 +1,7 @@
 """Compute every measure of a synthetic table. What cannot be measured is left out, with the reason."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,6 @@ from repsynth.release.release import Release
 
 _MOST_LABELS = {"boosting": 10, "logistic regression": 50}
 """With more labels, these take too long."""
-
-_FIXED_SECONDS, _SECONDS_PER_CELL_AND_COLUMN = 5.0, 0.8e-7  # measured on tables of 36 columns
 
 _TOO_RARE = 1e-4
 """If this many misses of the 95 % intervals are less likely than that, the table is not the release's."""
@@ -92,7 +90,7 @@ def evaluate_tables(
     on_step: Callable[[str], None] = lambda step: None,
     skip: Collection[str] = (),
 ) -> Evaluation:
-    """Compute all measures, without the steps to `skip`. The first call of `on_step` estimates the time."""
+    """Compute all measures, without the steps to `skip`."""
     unknown = sorted(set(skip) - set(STEPS))
     if unknown:
         raise ConfigError(f"there is no step '{unknown[0]}' to skip; choose from {', '.join(STEPS)}")
@@ -155,20 +153,6 @@ def _first(names: list[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def estimated_time(tables: Sequence[Records], steps: int) -> str:
-    """Estimate how long so many steps take on one core.
-
-    >>> table = Records(rows=80_000, codes={str(k): np.zeros(0) for k in range(36)})
-    >>> estimated_time([table, table], len(STEPS)), estimated_time([table.take(np.arange(0))], 1)
-    ('about 22 s', 'a few seconds')
-    """
-    cells = sum(table.rows for table in tables) * max(len(table.codes) for table in tables) ** 2
-    seconds = (_FIXED_SECONDS + _SECONDS_PER_CELL_AND_COLUMN * cells) * steps / len(STEPS)
-    if seconds < 10:
-        return "a few seconds"
-    return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} minutes"
-
-
 class _Work:
     """Run the steps in order; each is announced before it starts."""
 
@@ -188,13 +172,11 @@ class _Work:
             self._distances, self._associations, self._coverage, self._logistic, self._boosting,
             self._coefficients, self._propensity, self._outliers, self._subgroups,
         )  # fmt: skip
-        estimate = f" (all steps: {estimated_time(list(self.tables.values()), len(parts) - len(self.skip))})"
         for step, part in zip(STEPS, parts, strict=True):
             if step in self.skip:
                 self.left_out[step] = "skipped, as asked"
                 continue
-            self.on_step(step + estimate)
-            estimate = ""
+            self.on_step(step)
             yield from part()
 
     def _distances(self) -> Iterator[Measure]:
