@@ -226,17 +226,7 @@ def test_the_command_attacks_persons_and_goes_on(
     text += '\n[columns.who]\ntype = "id"\n'
     Path("schema.toml").write_text(text, encoding="utf-8")
     asked = [
-        *(
-            "attack",
-            "--train",
-            "stays.csv",
-            "--holdout",
-            "others.csv",
-            "--schema",
-            "schema.toml",
-            "--epsilon",
-            "2",
-        ),
+        *("attack --train stays.csv --holdout others.csv --schema schema.toml --epsilon 2".split()),
         *("--model", "naive-bayes", "--targets", "10", "--runs", "8", "--jobs", "1", "-o", "out"),
     ]
     assert main(asked) == 0

@@ -247,7 +247,7 @@ def test_a_single_column_can_be_looked_at() -> None:
     schema = parse_schema('one_row_per_person = true\ncolumns.age = {type = "integer", min = 18, max = 99}')
     tables = [pa.table({"age": np.random.default_rng(k).integers(18, 99, 100)}) for k in range(3)]
     found = evaluate(*tables, schema)
-    assert "two-way and three-way distance" in found.left_out
+    assert {"two-way distance", "three-way distance"} <= found.left_out.keys()
     assert found["one-way distance"].value > 0
 
 

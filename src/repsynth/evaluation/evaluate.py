@@ -41,6 +41,8 @@ from repsynth.release.release import Release
 _MOST_LABELS = {"boosting": 10, "logistic regression": 50}
 """With more labels, these take too long."""
 
+_NIST = "NIST's k-marginal score for k = 3 is 1000 × (1 − this), on coarser bins"
+
 _TOO_RARE = 1e-4
 """If this many misses of the 95 % intervals are less likely than that, the table is not the release's."""
 
@@ -189,39 +191,26 @@ class _Work:
                 (inputs.train, inputs.independent),
             )
         )
-        yield Measure(
-            name="one-way distance",
-            what="mean total variation distance of the columns",
-            value=made.mean_one_way,
-            best=0.0,
-            floor=floor.mean_one_way,
-            breakdown=made.one_way,
+        found: tuple[tuple[str, str, list[Mapping[Any, float]]], ...] = (
+            ("one-way", "columns", [each.one_way for each in (made, floor, alone)]),
+            ("two-way", "pairs of columns", [each.two_way for each in (made, floor, alone)]),
+            ("three-way", "triples of columns", [each.three_way for each in (made, floor, alone)]),
         )
-        if not made.two_way:
-            self.left_out["two-way and three-way distance"] = "there is only one column"
-            return
-        yield Measure(
-            name="two-way distance",
-            what="mean total variation distance of the pairs of columns",
-            value=made.mean_two_way,
-            best=0.0,
-            floor=floor.mean_two_way,
-            independent=alone.mean_two_way,
-            breakdown=_joined(made.two_way),
-        )
-        if not made.three_way:
-            self.left_out["three-way distance"] = "there are only two columns"
-            return
-        yield Measure(
-            name="three-way distance",
-            what=f"mean total variation distance of {len(made.three_way)} triples of columns",
-            value=made.mean_three_way,
-            best=0.0,
-            floor=floor.mean_three_way,
-            independent=alone.mean_three_way,
-            breakdown=_joined(made.three_way),
-            note="NIST's k-marginal score for k = 3 is 1000 × (1 − this), on coarser bins",
-        )
+        for words, count, (parts, halves, shuffled) in found:
+            if not parts:
+                self.left_out[f"{words} distance"] = "there are not enough columns"
+                continue
+            single = words == "one-way"
+            yield Measure(
+                name=f"{words} distance",
+                what=f"mean total variation distance of {len(parts):,} {count}",
+                value=mean(parts.values()),
+                best=0.0,
+                floor=mean(halves.values()),
+                independent=None if single else mean(shuffled.values()),
+                breakdown=dict(parts) if single else _joined(parts),
+                note=_NIST if words == "three-way" else "",
+            )
 
     def _associations(self) -> Iterator[Measure]:
         inputs = self.inputs
