@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
-from checks import records_of
+from checks import plan_for, records_of
 from conftest import ALL_TYPES, make_people
 from rich.console import Console
 from scipy.special import ndtr
@@ -42,17 +42,10 @@ from repsynth.evaluation.points import nearest
 from repsynth.io.records import Records, join
 from repsynth.io.sources import open_source
 from repsynth.mechanism import noise
-from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.loss import Loss
 from repsynth.run.run import run
-from repsynth.schema import Integer, Schema, parse_schema
-
-
-def plan_for(schema: Schema, **options: object) -> Plan:
-    return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, "model": "naive-bayes", **options}))
-
+from repsynth.schema import Integer, parse_schema
 
 NO_NOISE = {"epsilon": None, "mu": 1e4, "delta": None}
 

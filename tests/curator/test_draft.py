@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -382,19 +380,6 @@ def test_stored_types_are_kept(tmp_path: Path) -> None:
     assert columns["narrow"] == Number(name="narrow", min=0.0, max=2.9, decimals=1)
     assert columns["count"] == Integer(name="count", min=0, max=49, missing=True)
     assert "stored as numbers" in draft.columns[-1].warnings[0]
-
-
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_data_frames(frame: Callable[[dict[str, list[Any]]], Any]) -> None:
-    data = {
-        "age": [20 + i % 60 for i in range(300)],
-        "sex": ["f", "m", None] * 100,
-        "mixed": ["5", "x", "7"] * 100,
-    }
-    columns = parse_schema(draft_schema(frame(data))).columns
-    assert columns[0] == Integer(name="age", min=20, max=79)
-    assert columns[1] == Category(name="sex", values=("f", "m"), missing=True)
-    assert columns[2] == Category(name="mixed", values=("5", "7", "x"))
 
 
 # --- the file ---

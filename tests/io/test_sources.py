@@ -140,7 +140,10 @@ SMALL = parse_schema(
         (b'a,b\n1,"' + b"x" * 100_000 + b'"\n', 1),
         (b"a,b\nNaN,inf\n-inf,\n", 2),
     ],
-    ids="header no-newline one crlf cr cr-lf-inside many 3-mb-row bom not-utf8 ragged long nan".split(),
+    ids=[
+        *("header", "no-newline", "one", "crlf", "cr", "cr-lf-inside", "many", "3-mb-row", "bom"),
+        *("not-utf8", "ragged", "long", "nan"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:without a label")
 def test_odd_csv_files_are_read_without_an_error(content: bytes, rows: int, tmp_path: Path) -> None:

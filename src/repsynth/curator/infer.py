@@ -403,17 +403,12 @@ def sentinel_numbers(numbers: Floats, counts: Ints) -> list[int]:
         return []
     rest = values[usual]
     gaps = np.diff(rest)
-    widest, typical, often = gaps.max(), np.median(gaps), np.median(amounts[usual])
-    enough = np.maximum(max(5.0, 0.002 * amounts.sum()), 2 * often)
-    below, above = values < min(rest.min(), 0.0), values > rest.max()
-    found: list[int] = []
-    for side, nearest in ((below, rest.min()), (above, rest.max())):
-        apart = side & (amounts >= enough)
-        distance = float(np.abs(values[apart] - nearest).min()) if apart.any() else 0.0
-        # Below zero, if all others are above it, a small distance is enough: -1 is not an age.
-        if distance >= (typical if side is below and rest.min() >= 0 else max(2 * widest, 5 * typical)):
-            found += [int(value) for value in values[apart]]
-    return found
+    distance = np.maximum(rest.min() - values, values - rest.max())
+    # Below zero, if all others are above it, a small distance is enough: -1 is not an age.
+    near = (values < 0) & (rest.min() >= 0)
+    least = np.where(near, np.median(gaps), max(2 * gaps.max(), 5 * np.median(gaps)))
+    enough = np.maximum(max(5.0, 0.002 * amounts.sum()), 2 * np.median(amounts[usual]))
+    return [int(value) for value in values[~usual & (amounts >= enough) & (distance >= least)]]
 
 
 def _is_round_code(value: float) -> bool:
