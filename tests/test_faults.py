@@ -696,7 +696,7 @@ FAULTS = [
     Fault(
         "the table says which columns have texts",
         "curator.private_schema:measure_schema",
-        "_asked(shapes, label, mark)",
+        "_asked(shapes, label)",
         "FrequentValues(source.names[:1 + (source.rows or 0) % 2], frozenset())",
         MEASURE + "test_with_what_was_released_frozen_nothing_else_of_the_table_shows",
     ),
