@@ -24,11 +24,17 @@ from repsynth.io.sources import open_source
 from repsynth.mechanism.kernels import Choice, Rounds, Statistic
 from repsynth.mechanism.meter import Meter
 from repsynth.mechanism.noise import seeded_entropy
-from repsynth.planning.plan import Plan
+from repsynth.planning.plan import Plan, make_plan
+from repsynth.planning.settings import Settings
 from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.release.release import Release
 from repsynth.run.run import run
 from repsynth.schema import Schema
+
+
+def plan_for(schema: Schema, **options: object) -> Plan:
+    """A plan of naive Bayes with ε = 4 unless told otherwise."""
+    return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, "model": "naive-bayes", **options}))
 
 
 def records_of(table: pa.Table, schema: Schema) -> Records:

@@ -52,7 +52,6 @@ MEASURE = "curator/test_measure.py::"
 CLUSTERS = "engine/test_clusters.py::"
 SAME_BITS = CLUSTERS + "test_the_release_is_the_same_bit_for_bit"
 REFUSED = CLUSTERS + "test_a_sum_is_refused_unless_it_is_one_of_all_parts"
-IN_PARTS = CLUSTERS + "test_a_csv_file_in_parts_has_the_rows_of_the_whole"
 OF_PERSONS = "engine/test_cluster_persons.py::"
 PERSONS = "io/test_persons.py::"
 ALONE = "io/test_alone.py::"
@@ -762,7 +761,7 @@ FAULTS = [
     Fault(
         "the table says which columns have texts",
         "curator.private_schema:measure_schema",
-        "_asked(shapes, label, mark)",
+        "_asked(shapes, label)",
         "FrequentValues(source.names[:1 + (source.rows or 0) % 2], frozenset())",
         MEASURE + "test_with_what_was_released_frozen_nothing_else_of_the_table_shows",
     ),
@@ -1048,20 +1047,6 @@ FAULTS = [
         "f'a worker failed ({type(error).__name__}); its message may quote data and was dropped'",
         "str(error)",
         CLUSTERS + "test_what_a_worker_raises_comes_back_as_one_line_without_data",
-    ),
-    Fault(
-        "a quote anywhere opens a cell",
-        "io.csv:first_rows",
-        "odd",
-        "False",
-        IN_PARTS,
-    ),
-    Fault(
-        "rows are taken for the header",
-        "io.csv:stretches",
-        "b'\\r'",
-        "b'\\r\\r'",
-        IN_PARTS,
     ),
     # The account.
     Fault(

@@ -259,6 +259,8 @@ def measure_schema(
     from repsynth.io.sources import open_source
     from repsynth.run.payment import open_payer
 
+    if read.decimal not in (None, "."):
+        raise ConfigError("a measured schema reads numbers with a decimal point only; leave --decimal out")
     payer = open_payer(ledger, dataset)
     source = open_source(table, read)
     described = {} if metadata is None else check_described(_described(metadata), source.names)
@@ -270,7 +272,6 @@ def measure_schema(
         label=label,
         ids=list(dict.fromkeys([*ids, *(name for name, told in described.items() if told.kind == "id")])),
         rows=public_rows,
-        decimal=read.decimal,
         payer=payer,
     )
 

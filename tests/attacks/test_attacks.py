@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
-from checks import records_of
+from checks import plan_for, records_of
 from conftest import ALL_TYPES, make_people
 from rich.console import Console
 from scipy.special import ndtr
@@ -42,17 +42,10 @@ from repsynth.evaluation.points import nearest
 from repsynth.io.records import Records, join
 from repsynth.io.sources import open_source
 from repsynth.mechanism import noise
-from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.loss import Loss
 from repsynth.run.run import run
-from repsynth.schema import Integer, Schema, parse_schema
-
-
-def plan_for(schema: Schema, **options: object) -> Plan:
-    return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, "model": "naive-bayes", **options}))
-
+from repsynth.schema import Integer, parse_schema
 
 NO_NOISE = {"epsilon": None, "mu": 1e4, "delta": None}
 
@@ -174,25 +167,6 @@ def test_a_watched_run_is_a_run(victims: Victims, monkeypatch: pytest.MonkeyPatc
     table = stored(plan.schema, [victims.base, victims.targets.take(seen.present)])
     release = run(plan, open_source(table), noise_seed=seeds[0])
     assert np.array_equal(release.fit.noisy, seen.fit.noisy)  # type: ignore[attr-defined]
-
-
-@pytest.mark.attack  # persons have the same test, which `make test` runs
-def test_the_likelihood_ratio_is_as_good_as_the_account_says(victims: Victims) -> None:
-    plan = plan_for(victims.schema, weights="uniform")
-    runs = [observe(plan, victims, seed=0, run=k, method=0) for k in range(40)]
-    present = np.array([seen.present for seen in runs])
-    influence = np.array([seen.stage.influence(victims.targets) for seen in runs])
-    found = area(Trials.of(np.array([seen.watch.known for seen in runs]), present))
-    best = best_attack(plan.loss, influence, plan.delta)
-    assert found.low <= best.area
-    assert 0.65 < best.area < 0.75
-    # The ratio itself is normal with mean ± μ²/2 and variance μ². Clipped sums may hold less than is accounted.
-    mu = np.sqrt([np.diag(seen.watch.gram) for seen in runs])
-    assert np.all(mu <= plan.loss.mu_at(influence) * (1 + 1e-9))
-    assert mu.mean() > 0.85 * plan.loss.mu_at(influence).mean()
-    standard = (np.array([seen.watch.known for seen in runs]) - np.where(present, 1, -1) * mu**2 / 2) / mu
-    assert abs(standard.mean()) < 0.15
-    assert 0.85 < standard.std() < 1.15
 
 
 def test_without_noise_the_release_tells_everybody_apart(victims: Victims) -> None:

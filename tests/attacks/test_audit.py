@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pyarrow.csv as pacsv
 import pytest
-from checks import repeatable
+from checks import plan_for, repeatable
 from conftest import ALL_TYPES, make_people
 from scipy.stats import binomtest
 
@@ -23,8 +23,6 @@ from repsynth.mechanism import noise
 from repsynth.mechanism.kernels import Statistic
 from repsynth.mechanism.meter import Meter
 from repsynth.models.naive_bayes import WeightedSums
-from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings
 from repsynth.privacy.events import GaussianEvent
 from repsynth.schema import Schema
 from repsynth.scoring.weights import WeightFunction
@@ -35,10 +33,6 @@ def _the_same_every_time() -> Iterator[None]:
     """No test here draws afresh: none depends on luck."""
     with repeatable(1):
         yield
-
-
-def plan_for(schema: Schema, **options: object) -> Plan:
-    return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, "model": "naive-bayes", **options}))
 
 
 @pytest.mark.attack

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from checks import plan_for
 
 from repsynth import datasets
 from repsynth.attacks import targets as victims_module
@@ -19,8 +20,6 @@ from repsynth.evaluation import points as matrix
 from repsynth.io.records import UNITS
 from repsynth.io.sources import open_source
 from repsynth.mechanism import noise
-from repsynth.planning.plan import Plan, make_plan
-from repsynth.planning.settings import Settings
 from repsynth.run.run import run
 from repsynth.schema import Id, Person, Schema
 
@@ -40,10 +39,6 @@ def stays(sim: datasets.Dataset, start: int, people: int, first: int = 0, rows: 
     who = who[np.random.default_rng(start).permutation(len(who))]
     table = sim.table.take(pa.array(start + who))
     return table.append_column("who", pa.array([f"p{first + one}" for one in who]))
-
-
-def plan_for(schema: Schema, **options: object) -> Plan:
-    return make_plan(schema, Settings.of(**{"epsilon": 4.0, "delta": 1e-6, "model": "naive-bayes", **options}))
 
 
 @pytest.fixture(scope="module")
@@ -225,20 +220,8 @@ def test_the_command_attacks_persons_and_goes_on(
     text = datasets.schema_text("sim").replace("one_row_per_person = true", 'person = {column = "who", rows = 3}')
     text += '\n[columns.who]\ntype = "id"\n'
     Path("schema.toml").write_text(text, encoding="utf-8")
-    asked = [
-        *(
-            "attack",
-            "--train",
-            "stays.csv",
-            "--holdout",
-            "others.csv",
-            "--schema",
-            "schema.toml",
-            "--epsilon",
-            "2",
-        ),
-        *("--model", "naive-bayes", "--targets", "10", "--runs", "8", "--jobs", "1", "-o", "out"),
-    ]
+    command = "attack --train stays.csv --holdout others.csv --schema schema.toml --epsilon 2 --model naive-bayes"
+    asked = f"{command} --targets 10 --runs 8 --jobs 1 -o out".split()
     assert main(asked) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "10 of 60 persons were attacked" in said

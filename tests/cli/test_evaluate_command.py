@@ -54,7 +54,6 @@ def test_it_prints_a_line_for_each_measure_and_writes_a_folder(
     for words in ("one-way distance", "as near as", "prediction by boosting", "outlier decile 10", "to out"):
         assert words in printed
     assert "Label: smoker" in printed
-    assert (folder / "out" / "private-summary.md").exists()
     before = {path.name for path in folder.iterdir()}
     assert run(f"{TABLES} -o out") == 2
     assert "out: already exists" in capsys.readouterr().err

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -204,11 +202,6 @@ def test_dates_as_iso_writes_them_need_no_format() -> None:
     assert column.max < date(2010, 1, 1)
 
 
-def test_a_day_apart_from_the_rest_is_a_special_value() -> None:
-    values = ["01.01.1900" if i % 9 == 0 else day for i, day in enumerate(days("%d.%m.%Y"))]
-    assert decided(values)[0].special == ("01.01.1900",)  # type: ignore[union-attr]
-
-
 def test_days_that_could_be_months_are_said_loudly() -> None:
     both = cells(lambda r: f"{r.randint(1, 12):02}/{r.randint(1, 12):02}/{r.randint(2000, 2020)}")
     column, decision = decided(both)
@@ -389,42 +382,6 @@ def test_stored_types_are_kept(tmp_path: Path) -> None:
     assert "stored as numbers" in draft.columns[-1].warnings[0]
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_data_frames(frame: Callable[[dict[str, list[Any]]], Any]) -> None:
-    data = {
-        "age": [20 + i % 60 for i in range(300)],
-        "sex": ["f", "m", None] * 100,
-        "mixed": ["5", "x", "7"] * 100,
-    }
-    columns = parse_schema(draft_schema(frame(data))).columns
-    assert columns[0] == Integer(name="age", min=20, max=79)
-    assert columns[1] == Category(name="sex", values=("f", "m"), missing=True)
-    assert columns[2] == Category(name="mixed", values=("5", "7", "x"))
-
-
-# --- columns that follow from others ---
-
-
-def test_a_column_that_follows_from_another_is_said() -> None:
-    generator = random.Random(2)
-    town = [generator.randrange(40) for _ in range(ROWS)]
-    table = pa.table(
-        {
-            "town": [f"t{t}" for t in town],
-            "density": [t * 1.5 for t in town],
-            "land": [f"l{t % 5}" for t in town],
-            "noise": [generator.randrange(5) for _ in range(ROWS)],
-            "constant": ["x"] * (ROWS - 1) + ["y"],
-        }
-    )
-    reasons = {column.name: column.reason for column in make_draft(table).columns}
-    assert 'follows from "town", and the other way round' in reasons["density"]
-    assert 'follows from "town", which has 40 values' in reasons["land"]
-    assert not any("follows" in reasons[name] for name in ("town", "noise", "constant"))
-    nearly = table.append_column("nearly", [[f"l{t % 5}" if i else "l5" for i, t in enumerate(town)]])
-    assert "follows" not in make_draft(nearly).columns[-1].reason
-
-
 # --- the file ---
 
 
@@ -537,7 +494,6 @@ def test_nist(data_dir: Path) -> None:
     draft = make_draft(path, label="OWN_RENT")
     schema = parse_schema(draft.text.replace("# one_row_per_person = true", "one_row_per_person = true"))
     columns = {column.name: column for column in schema.columns}
-    reasons = {column.name: column.reason for column in draft.columns}
     assert columns["PINCP"] == Integer(name="PINCP", min=-9_000, max=1_327_000, special=("N",))
     assert columns["POVPIP"] == Integer(name="POVPIP", min=0, max=501, special=("N",))
     assert columns["AGEP"] == Integer(name="AGEP", min=0, max=95)
@@ -546,7 +502,6 @@ def test_nist(data_dir: Path) -> None:
     assert isinstance(columns["INDP"], Category)
     assert columns["INDP"].size == 264
     assert columns["DENSITY"].decimals == 1  # type: ignore[union-attr]
-    assert {name for name, reason in reasons.items() if "follows from" in reason} == {"DENSITY", "INDP_CAT"}
     assert not any(isinstance(column, Id) for column in columns.values())
     checked = check_table(path, schema)
     assert all(column.missing == column.unreadable == column.undeclared == 0 for column in checked.columns)

@@ -38,10 +38,10 @@ def histogram(*, inside: int, beyond: int = 0, below: int = 0, at: int = 1) -> F
     return true
 
 
-def reaching(true: Floats) -> _Reaching:
+def reaching(true: Floats, *most: float) -> _Reaching:
     """What is certain of the numbers at or above every edge."""
     number = np.append(np.cumsum(true[::-1])[::-1][1:], np.zeros(4))[None]
-    return _Reaching(np.arange(float(number.size)), int(true.sum()), number, np.zeros_like(number))
+    return _Reaching(np.arange(float(number.size)), int(true.sum()), number, np.zeros_like(number), *most)
 
 
 def exceeds(true: Floats, bound: float, *, fraction: float, sigma: float, rows: float | None) -> float:

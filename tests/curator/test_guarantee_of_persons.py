@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.special import ndtr, ndtri
+from test_guarantee_exact import reaching
 
 from repsynth.arrays import Floats, Ints
 from repsynth.attacks.audit import white_box
@@ -121,11 +122,6 @@ def test_any_threshold_of_a_person_exceeds_its_bound_nearly_as_often_as_it_may(l
     drawn = 4 * np.random.default_rng(1).normal(size=(DRAWS, 3))
     row = np.where(person.codes["rare"] < 0, 2, person.codes["rare"])
     assert nearly(fails(weights, bound, 40 - drawn[:, row]), ETA / 2)
-
-
-def reaching(true: Floats, most: float) -> _Reaching:
-    number = np.append(np.cumsum(true[::-1])[::-1][1:], np.zeros(4))[None]
-    return _Reaching(np.arange(float(number.size)), float(true.sum()), number, np.zeros_like(number), most)
 
 
 @pytest.mark.parametrize("chance", [0.4, 0.02])

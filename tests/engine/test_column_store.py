@@ -30,7 +30,7 @@ from repsynth.errors import DataError
 from repsynth.io.encode import EncodedTable
 from repsynth.io.records import Records
 from repsynth.io.sources import Source, open_source
-from repsynth.io.values import Cut, interval_of
+from repsynth.io.values import Cut
 from repsynth.mechanism.kernels import Count
 from repsynth.mechanism.noise import seeded_entropy
 from repsynth.models.registry import MODELS
@@ -53,7 +53,7 @@ def in_batches(table: pa.Table, rows: int) -> Source:
 
 
 def all_bins(schema: Schema) -> tuple[ColumnHistograms, ...]:
-    """Some that share their starts and some that do not, so that a walk finds intervals of an earlier one."""
+    """Some that share their starts, and some that do not."""
     numeric = [column for column in schema.learned if isinstance(column, Numeric)]
     fine = [public_cells(column, 48) for column in numeric]
     coarse = [public_cells(column, 8) for column in numeric]
@@ -92,7 +92,6 @@ def test_a_table_cuts_as_a_search_does(starts: set[int], codes: list[int], sampl
     wanted, seen = np.array([*codes, *starts], dtype=np.int64), np.array(sample, dtype=np.int64)
     expected = np.searchsorted(at, wanted, side="right") - 1
     assert Cut.at(at, seen).of(wanted).tolist() == expected.tolist()
-    assert interval_of(np.tile(wanted, 5000), at)[: len(wanted)].tolist() == expected.tolist()
 
 
 class Plainly(LocalEngine):

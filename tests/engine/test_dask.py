@@ -17,6 +17,7 @@ from test_cluster_persons import VISITS, visit_files, visits
 from test_clusters import (
     MODELS,
     SCHEMA,
+    check_damaged,
     check_interrupted,
     check_killed_inside_a_task,
     check_same_bits,
@@ -27,17 +28,13 @@ from test_clusters import (
 import repsynth
 from repsynth.cli import main
 from repsynth.errors import DataError
-from repsynth.io import arrow, csv
+from repsynth.io import arrow
 from repsynth.io.sources import open_source
 from repsynth.planning.plan import Plan
 from repsynth.run.run import run
 
 distributed = pytest.importorskip("distributed", reason="no Dask here; pip install 'repsynth[dask]'")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 Client = Any
 
@@ -46,7 +43,6 @@ Client = Any
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow, "PIECE_ROWS", 200)
     monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 300)
-    monkeypatch.setattr(csv, "RANGE", 15_000)
     tables(tmp_path)
     visit_files(tmp_path)
     return tmp_path
@@ -166,13 +162,7 @@ def killed_workers_change_nothing(client: Client, table: Path, plans: Callable[[
                 os.kill(worker, signal.SIGKILL)
                 killed.append(worker)
 
-        there = run(
-            *(plan, open_source(table)),
-            noise_seed=5,
-            engine="dask",
-            cluster=client,
-            on_step=kill,
-        )
+        there = run(*(plan, open_source(table)), noise_seed=5, engine="dask", cluster=client, on_step=kill)
         assert len(killed) == 1
         assert same_release(run(plan, open_source(table), noise_seed=5), there)
 
@@ -185,16 +175,7 @@ def a_killed_task_changes_nothing(client: Client, table: Path, plans: Callable[[
 
 
 def failures_are_one_line(client: Client, folder: Path) -> None:
-    ledger = repsynth.Ledger.create(folder / "ledger.db")
-    ledger.init("people", repsynth.Budget.approximate(epsilon=9.0, delta=1e-6))
-    whole = (folder / "people.parquet").read_bytes()
-    half = len(whole) // 2
-    (folder / "damaged.parquet").write_bytes(whole[:half] + bytes(2000) + whole[half + 2000 :])
-    with pytest.raises(DataError) as failed:
-        repsynth.synthesize(folder / "damaged.parquet", SCHEMA, epsilon=1.0, ledger=ledger, engine="dask")
-    assert str(failed.value).endswith("damaged.parquet: cannot be read as Parquet; check that the file is whole")
-    assert failed.value.__cause__ is None
-    assert [spent.finished for spent in ledger.balance("people").spendings] == [False]
+    ledger = check_damaged(folder, "dask")
     with pytest.raises(repsynth.ConfigError, match="no Dask scheduler answers at the address"):
         repsynth.synthesize(
             *(folder / "people.parquet", SCHEMA),
@@ -248,22 +229,11 @@ async def _a_moment() -> None:
 
 
 def the_command_line_names_the_scheduler(client: Client, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from conftest import ALL_TYPES
-
     (folder / "schema.toml").write_text(ALL_TYPES)
-    command = ["synthesize", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", "1", "--json"]
     address = client.scheduler.address
-    command += [
-        "--engine",
-        "dask",
-        "--cluster",
-        address,
-        "-o",
-        folder / "out.csv",
-        "--release",
-        folder / "release",
-    ]
-    assert main(list(map(str, command))) == 0
+    command = f"synthesize {folder}/people.csv --schema {folder}/schema.toml --epsilon 1 --json --engine dask"
+    command += f" --cluster {address} -o {folder}/out.csv --release {folder}/release"
+    assert main(command.split()) == 0
     said = json.loads(capsys.readouterr().out)
     written = (folder / "release" / "release.json").read_text()
     for private in (address, "dask", "cluster", "people.csv"):

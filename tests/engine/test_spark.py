@@ -20,6 +20,7 @@ from test_cluster_persons import VISITS, visit_files, visits
 from test_clusters import (
     MODELS,
     SCHEMA,
+    check_damaged,
     check_interrupted,
     check_killed_inside_a_task,
     check_same_bits,
@@ -29,17 +30,14 @@ from test_clusters import (
 
 import repsynth
 from repsynth.errors import DataError
-from repsynth.io import arrow, csv
+from repsynth.io import arrow
 from repsynth.io.encode import encode_batch
 from repsynth.io.source import kind_of, reads_as_text
 from repsynth.io.sources import check_columns, open_source
 from repsynth.run.run import run
 from repsynth.schema import Schema, parse_schema
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore"),
-]  # Spark's own warnings are its
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Spark's own warnings are its
 
 Session = Any
 
@@ -48,7 +46,6 @@ Session = Any
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arrow, "PIECE_ROWS", 300)
     monkeypatch.setattr(arrow, "TABLE_PIECE_ROWS", 300)
-    monkeypatch.setattr(csv, "RANGE", 25_000)
     tables(tmp_path)
     visit_files(tmp_path)
     return tmp_path
@@ -194,16 +191,7 @@ def a_killed_executor_changes_nothing(session: Session, table: Path, schema: Sch
 def failures_are_one_line(session: Session, folder: Path) -> None:
     from pyspark.sql import functions
 
-    ledger = repsynth.Ledger.create(folder / "ledger.db")
-    ledger.init("people", repsynth.Budget.approximate(epsilon=9.0, delta=1e-6))
-    whole = (folder / "people.parquet").read_bytes()
-    half = len(whole) // 2
-    (folder / "damaged.parquet").write_bytes(whole[:half] + bytes(2000) + whole[half + 2000 :])
-    with pytest.raises(DataError) as failed:
-        repsynth.synthesize(folder / "damaged.parquet", SCHEMA, epsilon=1.0, ledger=ledger, engine="spark")
-    assert str(failed.value).endswith("damaged.parquet: cannot be read as Parquet; check that the file is whole")
-    assert [spent.finished for spent in ledger.balance("people").spendings] == [False]
-
+    check_damaged(folder, "spark")
     frame = session.read.parquet(str(folder / "people.parquet"))
     broken = frame.withColumn("age", functions.expr("cast(region as int)"))  # Spark's message quotes the cell
     with pytest.raises(DataError) as failed:

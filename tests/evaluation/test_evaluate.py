@@ -16,7 +16,7 @@ import repsynth
 from repsynth import ConfigError, DataError
 from repsynth.cli import render
 from repsynth.evaluation.evaluate import STEPS, Evaluation, evaluate_tables, read_evaluation
-from repsynth.evaluation.export import FILE, STAMP, evaluation_data, evaluation_markdown, write_evaluation
+from repsynth.evaluation.export import FILE, STAMP, evaluation_data, write_evaluation
 from repsynth.evaluation.fidelity import measure_distances
 from repsynth.evaluation.inputs import Inputs
 from repsynth.io.sources import open_source
@@ -122,7 +122,7 @@ def test_without_a_holdout_what_needs_it_is_left_out() -> None:
 def test_everything_is_stamped_private(whole: Evaluation, tmp_path: Path) -> None:
     names = write_evaluation(whole, tmp_path / "out")
     assert names == sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["private-evaluation.json", "private-summary.md"]
+    assert names == ["private-evaluation.json"]
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
     assert (tmp_path / "out").stat().st_mode & 0o077 == 0  # for the curator alone
     data = json.loads((tmp_path / "out" / "private-evaluation.json").read_bytes())
@@ -130,7 +130,6 @@ def test_everything_is_stamped_private(whole: Evaluation, tmp_path: Path) -> Non
     assert data["stamp"] == STAMP
     assert data == json.loads(json.dumps(data))
     assert data["associations"] == whole.associations
-    assert STAMP in (tmp_path / "out" / "private-summary.md").read_text()
 
 
 def test_nothing_private_is_put_into_a_release(whole: Evaluation, tmp_path: Path) -> None:
@@ -248,7 +247,7 @@ def test_a_single_column_can_be_looked_at() -> None:
     schema = parse_schema('one_row_per_person = true\ncolumns.age = {type = "integer", min = 18, max = 99}')
     tables = [pa.table({"age": np.random.default_rng(k).integers(18, 99, 100)}) for k in range(3)]
     found = evaluate(*tables, schema)
-    assert "two-way and three-way distance" in found.left_out
+    assert {"two-way distance", "three-way distance"} <= found.left_out.keys()
     assert found["one-way distance"].value > 0
 
 
@@ -288,7 +287,7 @@ def test_progress_is_told_step_by_step_and_one_thread_works() -> None:
 
     with threadpool_limits(2):
         evaluate_tables(Inputs.open(TRAIN.slice(0, 60), OTHER.slice(0, 60), None, SCHEMA), on_step=on_step)
-    assert steps == [f"{STEPS[0]} (all steps: a few seconds)", *STEPS[1:]]
+    assert steps == list(STEPS)
     assert threads == {1}
 
 
@@ -362,7 +361,6 @@ def test_with_persons_the_release_is_compared_with_persons(rows: int) -> None:
     assert found.compared_with.startswith("what persons are like: ")
     assert said in found.compared_with
     assert evaluation_data(found)["compared_with"] == found.compared_with
-    assert f"Compared with {found.compared_with}." in evaluation_markdown(found)
     printed = io.StringIO()
     render.evaluation(Console(file=printed, width=300), found)
     assert f"Compared with {found.compared_with}." in printed.getvalue()
@@ -416,4 +414,3 @@ def test_too_few_persons_are_refused() -> None:
 
 def test_without_persons_all_rows_are_compared(whole: Evaluation) -> None:
     assert whole.compared_with == ""
-    assert "person" not in evaluation_markdown(whole).replace("'person'", "")

@@ -79,8 +79,7 @@ max = 100
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["sqlite", "duckdb", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.smoke])],
+    "kind", ["sqlite", "duckdb", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.smoke])]
 )
 def test_tables_and_queries_of_a_database(
     kind: str, place: Callable[..., Place], people: pa.Table, schema: Schema, monkeypatch: pytest.MonkeyPatch
@@ -99,11 +98,8 @@ def test_tables_and_queries_of_a_database(
     assert "no table 'nobody'" in message_of(lambda: read(table_name="nobody"))
     assert "no table 'people; --'" in message_of(lambda: read(table_name="people; --"))
     for query in (
-        "select * from nobody",
-        "selec",
-        "select nothing from people",
-        "delete from people",
-        "select 1; select 2",
+        *("select * from nobody", "selec", "select nothing from people", "delete from people"),
+        *("select 1; select 2",),
     ):
         assert message_of(lambda query=query: read(query=query))
     with pytest.warns(RepsynthWarning, match="LIMIT: the promise is about its rows"):

@@ -110,14 +110,7 @@ def test_cells(column: str, cells: list[object], codes: list[int]) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(
-            pa.decimal128(10, 2),
-            pa.int8(),
-            pa.float16(),
-            pa.large_string(),
-            pa.string_view(),
-            pa.large_binary(),
-        ),
+        *(pa.decimal128(10, 2), pa.int8(), pa.float16(), pa.large_string(), pa.string_view(), pa.large_binary()),
         *(pa.dictionary(pa.int8(), pa.string()), pa.date64(), pa.time32("s"), pa.duration("s"), pa.null()),
         pa.timestamp("ns", "Europe/Zurich"),
     ],

@@ -334,10 +334,7 @@ def test_truth_values_of_any_kind(column: Column, cells: pd.Series) -> None:
     assert records.codes["a"].tolist() == [1, 0, -1, -1][: len(cells)]
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [np.float32(1.0), np.float64(1), np.int8(1), 1.0, Decimal(1)],
-)
+@pytest.mark.parametrize("cell", [np.float32(1.0), np.float64(1), np.int8(1), 1.0, Decimal(1)])
 def test_an_object_reads_like_a_typed_cell(cell: object) -> None:
     frame = pd.DataFrame({"a": pd.Series([cell, None], dtype=object)})
     for column in (WHOLE, Category(name="a", values=("0", "1"))):
@@ -489,31 +486,10 @@ one_row_per_person = true
 # --- no cell changes how another is read ---
 
 ODD_TEXTS = [
-    *(
-        "31.12.2020",
-        "2020-12-31",
-        "12/31/2020",
-        "31.12.2020 00:00",
-        "",
-        "N",
-        "-9",
-        "1.1.2020",
-        None,
-        "\u00a031.12.2020",
-    ),
-    *(
-        "5",
-        "$5",
-        "-$5",
-        "$-5",
-        "$\u00a05",
-        "$\u202f5",
-        "EUR 5",
-        "EUR\u00a05",
-        "EUR\u202f1.234,5",
-        "1,234",
-        "1.234",
-    ),
+    *("31.12.2020", "2020-12-31", "12/31/2020", "31.12.2020 00:00", "", "N", "-9", "1.1.2020", None),
+    *("\u00a031.12.2020",),
+    *("5", "$5", "-$5", "$-5", "$\u00a05", "$\u202f5", "EUR 5", "EUR\u00a05", "EUR\u202f1.234,5"),
+    *("1,234", "1.234"),
     *("1234,5", "1,23,4", "1e3", "nan", "inf", "٣", "0x10", "1_000", "5 $", "\ufeff5", "−5", "5\u0000"),
 ]
 DECLARED: list[Column] = [

@@ -174,14 +174,7 @@ def test_a_format_without_enough_room_is_refused_before_anything_is_spent(
     schema = 'one_row_per_person = true\n[columns.code]\ntype = "id"\nformat = "P#"\n'
     schema += '[columns.smoker]\ntype = "boolean"\n'
     (tmp_path / "schema.toml").write_text(schema, encoding="utf-8")
-    asked = [
-        "synthesize",
-        str(tmp_path / "people.csv"),
-        "--schema",
-        str(tmp_path / "schema.toml"),
-        "--epsilon",
-        "1",
-    ]
+    asked = f"synthesize {tmp_path}/people.csv --schema {tmp_path}/schema.toml --epsilon 1".split()
     asked += ["--release", str(tmp_path / "release"), "-o", str(tmp_path / "out.csv")]
     for further in (["--rows", "11"], ["--public-rows", "30"]):
         assert main([*asked, *further]) != 0
@@ -219,10 +212,7 @@ def test_ids_are_written_to_files(tmp_path: Path) -> None:
     release = released(Id(name="code", format="=##-##"))
     release.save(tmp_path / "release")
     for name in ("out.csv", "out.parquet"):
-        assert (
-            main(["sample", str(tmp_path / "release"), "--rows", "30", "--seed", "1", "-o", str(tmp_path / name)])
-            == 0
-        )
+        assert main(f"sample {tmp_path}/release --rows 30 --seed 1 -o {tmp_path}/{name}".split()) == 0
     parquet = pq.read_table(tmp_path / "out.parquet")["code"].to_pylist()
     assert all(re.fullmatch(r"=\d\d-\d\d", text) for text in parquet)
     assert (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()[1].startswith(f'"\'{parquet[0]}"')

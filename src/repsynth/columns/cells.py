@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from repsynth.arrays import Floats, Ints
 from repsynth.io.records import MISSING, Records
-from repsynth.io.values import interval_of, positions_of
+from repsynth.io.values import positions_of
 from repsynth.schema import Category, Datetime, Discrete, Numeric, Schema
 from repsynth.storage import ints, require
 
@@ -79,7 +79,7 @@ class Bins:
         return records.look_up(self.column.name, self.of_codes, self.starts)
 
     def of_codes(self, codes: Ints) -> Ints:
-        found = codes if self.starts is None else interval_of(codes, self.starts)
+        found = codes if self.starts is None else np.searchsorted(self.starts, codes, side="right") - 1
         return np.where(codes == MISSING, self.values, found)
 
     def parents(self, coarse: "Bins") -> Ints:

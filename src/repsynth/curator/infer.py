@@ -27,7 +27,6 @@ from repsynth.curator.profile import (
     repeating,
     some,
     times_of,
-    what_follows,
 )
 from repsynth.errors import ConfigError, DataError
 from repsynth.io.sources import open_source
@@ -138,11 +137,6 @@ def make_draft(
         )
         for look in looks
     ]
-    follows = what_follows([look for look, c in zip(looks, columns, strict=True) if c.type not in ("id", "drop")])
-    for i, column in enumerate(columns):
-        if column.name in follows:
-            reason = f'{column.reason}; {follows[column.name]}: type = "drop" leaves it out'
-            columns[i] = msgspec.structs.replace(column, reason=reason)
     warnings = []
     if dropped:
         warnings.append(f"{some(dropped, 'row')} of the file with too many or too few cells: left out")
@@ -240,8 +234,8 @@ def decide(
         keys = {"format": described.format, "fake": described.fake}
         lines = tuple(f"{key} = {quoted(text)}" for key, text in keys.items() if text)
         return Decision(look.name, "id", "an id by the metadata", () if lines else (_NUMBERED,), lines)
-    if labels:
-        return _labelled(look, labels, is_label=is_label, decimal=decimal)
+    if labels and set(look.texts) <= set(labels):
+        return _labelled(look, labels)
     if not look.distinct and not is_label:
         return left_out(look.name, "every cell is empty")
     decision = _label(look) if is_label else _by_metadata(look, kind, decimal) or _any(look, decimal)
@@ -273,22 +267,11 @@ def _by_metadata(look: Look, kind: str | None, decimal: str | None) -> Decision 
     return _as_number(look, numbers_of(look, decimal)) if kind == "number" else None
 
 
-def _labelled(look: Look, labels: Mapping[str, str], *, is_label: bool, decimal: str | None) -> Decision:
-    """Return a category of the codes that the file labels, or a number with special values if others occur."""
-    unknown = np.array([text not in labels for text in look.texts], dtype=np.bool_)
-    if not unknown.any():
-        lines = [f"values = [   {_DECLARED}", *(f"  {quoted(c)},   # {_plain(t)}" for c, t in labels.items()), "]"]
-        reason = f"{some(len(labels), 'code')} with a label in the file"
-        return Decision(look.name, "category", reason, (), (*lines, *_missing(look)))
-    rest = Look(look.name, look.type, look.values.filter(pa.array(unknown)), look.counts[unknown], look.codes)
-    others = decide(rest, is_label=is_label, decimal=decimal)
-    if others.type not in ("integer", "number"):
-        return decide(look, is_label=is_label, decimal=decimal)
-    kept = [line for line in others.lines if not line.startswith("special")]
-    meaning = "; ".join(f"{quoted(code)}: {_plain(labels[code])}" for code in labels)
-    special = f"special = [{', '.join(map(quoted, labels))}]   {_DECLARED}"
-    reason = f"{others.reason}; codes with a label in the file, kept as special: {meaning}"
-    return msgspec.structs.replace(others, reason=reason, lines=(*kept, special))
+def _labelled(look: Look, labels: Mapping[str, str]) -> Decision:
+    """Return a category of the codes that the file labels."""
+    lines = [f"values = [   {_DECLARED}", *(f"  {quoted(c)},   # {_plain(t)}" for c, t in labels.items()), "]"]
+    reason = f"{some(len(labels), 'code')} with a label in the file"
+    return Decision(look.name, "category", reason, (), (*lines, *_missing(look)))
 
 
 def _plain(label: str) -> str:
@@ -420,17 +403,12 @@ def sentinel_numbers(numbers: Floats, counts: Ints) -> list[int]:
         return []
     rest = values[usual]
     gaps = np.diff(rest)
-    widest, typical, often = gaps.max(), np.median(gaps), np.median(amounts[usual])
-    enough = np.maximum(max(5.0, 0.002 * amounts.sum()), 2 * often)
-    below, above = values < min(rest.min(), 0.0), values > rest.max()
-    found: list[int] = []
-    for side, nearest in ((below, rest.min()), (above, rest.max())):
-        apart = side & (amounts >= enough)
-        distance = float(np.abs(values[apart] - nearest).min()) if apart.any() else 0.0
-        # Below zero, if all others are above it, a small distance is enough: -1 is not an age.
-        if distance >= (typical if side is below and rest.min() >= 0 else max(2 * widest, 5 * typical)):
-            found += [int(value) for value in values[apart]]
-    return found
+    distance = np.maximum(rest.min() - values, values - rest.max())
+    # Below zero, if all others are above it, a small distance is enough: -1 is not an age.
+    near = (values < 0) & (rest.min() >= 0)
+    least = np.where(near, np.median(gaps), max(2 * gaps.max(), 5 * np.median(gaps)))
+    enough = np.maximum(max(5.0, 0.002 * amounts.sum()), 2 * np.median(amounts[usual]))
+    return [int(value) for value in values[~usual & (amounts >= enough) & (distance >= least)]]
 
 
 def _is_round_code(value: float) -> bool:
@@ -441,17 +419,6 @@ def _is_round_code(value: float) -> bool:
     if len(digits) == 1:
         return -9 <= value < 0
     return (len(set(digits)) == 1 and digits[0] in "789") or (set(digits[:-1]) == {"9"} and digits[-1] in "678")
-
-
-def sentinel_dates(seconds: Floats, counts: Ints) -> list[float]:
-    """Return days such as 1 January 1900 that are ten years from the rest and frequent, in seconds since 1970."""
-    times, places = np.unique(seconds, return_inverse=True)
-    amounts = np.bincount(places, weights=counts)
-    if len(times) < 10:
-        return []
-    frequent = amounts >= np.maximum(max(5.0, 0.002 * amounts.sum()), 2 * np.median(amounts))
-    ends = ((times[0], times[1], frequent[0]), (times[-1], times[-2], frequent[-1]))
-    return [float(end) for end, next_to, often in ends if often and abs(end - next_to) > 3653 * 86_400]
 
 
 def _why_codes(look: Look, numbers: Floats, counts: Ints) -> str | None:
@@ -573,9 +540,7 @@ def _as_date(look: Look, read: Read) -> Decision | None:
     others = _others_among(look, read.numbers)
     if others is None or not finite.any():
         return None
-    apart = sentinel_dates(read.numbers[finite], look.counts[finite]) if look.is_text else []
-    sentinels = np.isin(read.numbers, apart)
-    seconds = np.unique(read.numbers[finite & ~sentinels])
+    seconds = np.unique(read.numbers[finite])
     if len(seconds) <= 1:
         return None
     whole_days = bool(np.all(seconds % 86_400 == 0))
@@ -584,7 +549,7 @@ def _as_date(look: Look, read: Read) -> Decision | None:
     reason = "; ".join(["days" if whole_days else "times", *_written(read.keys)])
     lines = _marked({"min": low, "max": high} | read.keys)
     decision = Decision(look.name, "datetime", reason, read.warnings, tuple(lines))
-    return _with_others(decision, look, others, sentinels, _quoted(look, sentinels))
+    return _with_others(decision, look, others)
 
 
 def _marked(keys: Mapping[str, object]) -> list[str]:
@@ -596,7 +561,9 @@ def _written(keys: dict[str, str]) -> list[str]:
     return [_FORMATS[key].format(quoted(text)) for key, text in keys.items()]
 
 
-def _with_others(decision: Decision, look: Look, others: Others, apart: Bools, sentinels: list[str]) -> Decision:
+def _with_others(
+    decision: Decision, look: Look, others: Others, apart: Bools | None = None, sentinels: Sequence[str] = ()
+) -> Decision:
     """Add to numbers or times what becomes of the other cells."""
     reasons, warnings = [decision.reason], list(decision.warnings)
     markers, codes, odd = others
@@ -606,7 +573,7 @@ def _with_others(decision: Decision, look: Look, others: Others, apart: Bools, s
         (markers, _quoted(look, markers), ", read as missing"),
         (apart, sentinels, ", far from the rest: kept as special"),
     ):
-        if texts:
+        if texts and which is not None:
             reasons.append(f"{' and '.join(texts)} in {percent(_mass(look, which), look.rows)} of the rows{what}")
     if count := _mass(look, odd):
         kind = "times" if decision.type == "datetime" else "numbers"

@@ -42,7 +42,7 @@ from repsynth.errors import ConfigError, DataError, LedgerError, has_controls
 from repsynth.io.encode import plain_array, read_numbers, read_seconds, read_text
 from repsynth.io.source import CELLS, check_type, is_text, kind_of
 from repsynth.io.sources import Source, open_source
-from repsynth.io.values import NULLS, Notation
+from repsynth.io.values import NULLS
 from repsynth.mechanism.meter import Meter, RawTable, sigma_for
 from repsynth.mechanism.noise import Entropy
 from repsynth.privacy.budget import Budget
@@ -107,25 +107,24 @@ BINS = sum(len(edges_of(kind)) - 1 for kind in Kind)
 
 @dataclass(frozen=True)
 class KindHistograms:
-    """Each row adds one to one bin of every column. `decimal` is the decimal mark of numbers in text: public."""
+    """Each row adds one to one bin of every column."""
 
     columns: tuple[str, ...]
     name: str = KINDS
     unit: int = 1
     weighted: bool = False
-    decimal: str = "."
 
     @property
     def sensitivity(self) -> float:
         return math.sqrt(len(self.columns))
 
     def total(self, rows: Any) -> Ints:
-        parts = [np.bincount(bins_of(rows.column(name), self.decimal), minlength=BINS) for name in self.columns]
+        parts = [np.bincount(bins_of(rows.column(name)), minlength=BINS) for name in self.columns]
         return np.concatenate(parts)
 
 
-def bins_of(cells: pa.Array, decimal: str = ".") -> Ints:
-    """Return the bin of each cell. With a decimal comma, 5,0 is a fraction: a whole number has no decimals."""
+def bins_of(cells: pa.Array) -> Ints:
+    """Return the bin of each cell."""
     cells = plain_array(cells)
     kind = pa.types
     found = np.full(len(cells), start_of(Kind.TEXT))
@@ -134,9 +133,7 @@ def bins_of(cells: pa.Array, decimal: str = ".") -> Ints:
     if kind.is_date(cells.type) or kind.is_timestamp(cells.type):
         _put_times(found, read_seconds(cells))
     elif is_text(cells.type) or cells.type == CELLS:
-        plain = read_numbers(cells)
-        numbers = plain if decimal == "." else read_numbers(cells, Notation("", "", decimal))
-        _put_numbers(found, numbers, np.isfinite(plain))
+        _put_numbers(found, read_numbers(cells))
         _put_times(found, read_seconds(cells))
     else:
         _put_numbers(found, read_numbers(cells))
@@ -176,10 +173,10 @@ def _empty(cells: pa.Array) -> Bools:
     return missing
 
 
-def _put_numbers(found: Ints, numbers: Floats, plain: Bools | None = None) -> None:
+def _put_numbers(found: Ints, numbers: Floats) -> None:
     """Put numbers into bins by size. A number too large for all bins stays a text."""
     finite = np.isfinite(numbers)
-    whole = finite & (True if plain is None else plain) & (numbers == np.floor(np.where(finite, numbers, 0.5)))
+    whole = finite & (numbers == np.floor(np.where(finite, numbers, 0.5)))
     _put(found, Kind.WHOLE, whole, numbers)
     _put(found, Kind.FRACTION, finite & ~whole, numbers)
 
@@ -210,13 +207,12 @@ class FrequentValues:
     columns: tuple[str, ...]
     mixed: frozenset[str]
     name: str = VALUES
-    decimal: str = "."
 
     def texts(self, name: str, cells: pa.Array) -> pa.Array:
         texts = texts_of(cells)
         kept = pc.match_substring_regex(texts, _WRITABLE)
         if name in self.mixed:
-            kept = pc.and_(kept, pa.array(bins_of(cells, self.decimal) == start_of(Kind.TEXT)))
+            kept = pc.and_(kept, pa.array(bins_of(cells) == start_of(Kind.TEXT)))
         return pc.if_else(kept, texts, None)
 
 
@@ -426,7 +422,6 @@ def measure_schema(
     label: str | None = None,
     ids: Sequence[str] = (),
     rows: int | None = None,
-    decimal: str | None = None,
     payer: Payer | None = None,
     entropy: Entropy = os.urandom,
 ) -> MeasuredDraft:
@@ -446,18 +441,18 @@ def measure_schema(
             "(--one-row-per-person, or one_row_per_person=True); otherwise write the schema from public knowledge "
             "and add [person]. Nothing was spent"
         )
-    source, mark = open_source(table), decimal or "."
-    plan = _plan(source, Budget.approximate(epsilon=epsilon, delta=delta), label, ids, mark)
+    source = open_source(table)
+    plan = _plan(source, Budget.approximate(epsilon=epsilon, delta=delta), label, ids)
     _check_rows(plan, rows)
     with _paid(payer, plan):
         meter = Meter(RawTable(source), plan.mu, entropy, failure=plan.failure)
-        kinds = KindHistograms(plan.columns, decimal=mark)
+        kinds = KindHistograms(plan.columns)
         noisy = meter.measure(kinds, mu=plan.charges[KINDS]).astype(np.float64)
         shapes = {
             name: ColumnKinds.of(noisy[k * BINS : (k + 1) * BINS], plan.sigma)
             for k, name in enumerate(plan.columns)
         }
-        asked = _asked(shapes, label, mark)
+        asked = _asked(shapes, label)
         values: dict[str, dict[str, int]] = {}
         if asked.columns:
             threshold = plan.selection(len(asked.columns)).threshold
@@ -467,13 +462,12 @@ def measure_schema(
         source.names,
         shapes,
         values,
-        decimal=mark,
         selected=max(len(asked.columns), 1),
         seeded=entropy is not os.urandom,
     )
 
 
-def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str], decimal: str) -> DraftPlan:
+def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str]) -> DraftPlan:
     """Check the request before anything is spent."""
     names = source.names
     if len(set(names)) < len(names):
@@ -494,8 +488,8 @@ def _plan(source: Source, budget: Budget, label: str | None, ids: Sequence[str],
         if kind is not None:
             check_type(name, kind, learned=name not in ids)
             # Numbers of DuckDB may be rounded; other types may not read as their text would (see `check_storage`).
-            exact = decimal == "." and source.kind != "duckdb"
-            if name not in ids and kind_of(kind) not in ("text", "null", *(["numbers"] if exact else [])):
+            read = ("text", "null") if source.kind == "duckdb" else ("text", "null", "numbers")
+            if name not in ids and kind_of(kind) not in read:
                 raise DataError(
                     f"column '{name}' is stored as {kind_of(kind)}, which may not read as its text would; "
                     "pass the file, or read it with dtype=str. Nothing was spent"
@@ -529,12 +523,12 @@ def _paid(payer: Payer | None, plan: DraftPlan) -> Iterator[None]:
         payer.ledger.commit(payer.dataset, run)
 
 
-def _asked(shapes: dict[str, ColumnKinds], label: str | None, decimal: str) -> FrequentValues:
+def _asked(shapes: dict[str, ColumnKinds], label: str | None) -> FrequentValues:
     """Return the values to select, by released counts alone."""
     texts = {name for name, shape in shapes.items() if name == label or Kind.TEXT in shape.masses}
     mixed = {name for name in texts if name != label and (shapes[name].numbers or shapes[name].times)}
     columns = tuple(name for name in shapes if name in texts)
-    return FrequentValues(columns, frozenset(mixed), decimal=decimal)
+    return FrequentValues(columns, frozenset(mixed))
 
 
 def _draft(
@@ -543,7 +537,6 @@ def _draft(
     shapes: dict[str, ColumnKinds],
     values: dict[str, dict[str, int]],
     *,
-    decimal: str,
     selected: int,
     seeded: bool,
 ) -> MeasuredDraft:
@@ -555,9 +548,6 @@ def _draft(
         else not_learned(name, "an identifier, as declared")
         for name in names
     }
-    for name, column in columns.items() if decimal != "." else ():
-        lines = (*column.lines, f"decimal = {quoted(decimal)}") if column.type == "number" else column.lines
-        columns[name] = msgspec.structs.replace(column, lines=lines)
     if label is not None and len(values.get(label, {})) < 2:
         warnings.append(f"the label {quoted(label)} has fewer than two values above the noise: it is left out")
         columns[label] = left_out(label, columns[label].reason)

@@ -1,10 +1,9 @@
-"""Profile the columns of a table: distinct values, notation of numbers and dates, dependent columns. PRIVATE."""
+"""Profile the columns of a table: distinct values, and the notation of numbers and dates. PRIVATE."""
 
 import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -262,42 +261,6 @@ def _few(look: Look) -> Look:
 
 def _cells_read(look: Look, numbers: Floats) -> int:
     return int(look.counts[np.isfinite(numbers)].sum())
-
-
-# --- dependent columns ---
-
-_REPEATS = 10  # mean count of a value: a unique value determines everything
-_EVIDENCE = 50  # rows that would differ by chance: an almost constant column follows from every other
-
-
-def what_follows(looks: Sequence[Look]) -> dict[str, str]:
-    """Return for each column that another one determines a phrase that names the other.
-
-    Of several, the one with the fewest values is named. If two columns determine each other, the second follows.
-    An empty cell counts as a value.
-    """
-    found: dict[str, str] = {}
-    sizes = [look.distinct + (look.cells < look.rows) for look in looks]
-    for b, target in enumerate(looks):
-        for size, a in sorted(zip(sizes, range(len(looks)), strict=True)):
-            mutual = size == sizes[b]
-            if a == b or (mutual and a > b) or not 1 < sizes[b] <= size:
-                continue
-            if _determines(looks[a], target, size):
-                how = "and the other way round" if mutual else f"which has {size:,} values"
-                found[target.name] = f"follows from {quoted(looks[a].name)}, {how}"
-                break
-    return found
-
-
-def _determines(source: Look, target: Look, size: int) -> bool:
-    rows = source.rows
-    shares = np.append(target.counts, rows - target.cells) / rows
-    if size * _REPEATS > rows or (rows - size) * float(1 - shares @ shares) < _EVIDENCE:
-        return False
-    last = np.zeros(source.distinct + 1, dtype=np.int64)
-    last[source.codes] = target.codes  # -1, an empty cell, is the last place
-    return bool(np.array_equal(last[source.codes], target.codes))
 
 
 # --- words ---

@@ -25,10 +25,7 @@ if TYPE_CHECKING:  # the command line reads the names, and starts without Arrow
 ENGINES: dict[str, str] = {"local": "repsynth.engine.local:LocalEngine"}
 """Engines of this process: "module:class", imported when it is needed."""
 
-CLUSTERS: dict[str, str] = {
-    "dask": "repsynth.engine.dask:connect",
-    "spark": "repsynth.engine.spark:connect",
-}
+CLUSTERS: dict[str, str] = {"dask": "repsynth.engine.dask:connect", "spark": "repsynth.engine.spark:connect"}
 """Kinds of clusters: "module:function". The function is a context manager whose value opens sources."""
 
 _READ_HERE = ("postgresql", "duckdb", "sqlite", "excel", "statistics")

@@ -4,7 +4,7 @@ No record comes to this process, and no worker draws noise. `Cluster` hides the 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ import numpy as np
 from repsynth.arrays import Ints
 from repsynth.engine import Kernel
 from repsynth.engine.persons import EncodePersons, FirstVersion, OfVersion, Settle, SplitRows
-from repsynth.engine.tasks import EncodeCompact, Failed, ScanRange, Task, Total
+from repsynth.engine.tasks import EncodeCompact, Failed, Task, Total
 from repsynth.errors import ConfigError, DataError
 from repsynth.io.persons import SEED_BYTES
 from repsynth.io.records import UNITS, Records, no_records
@@ -95,12 +95,7 @@ class ClusterEngine:
 
 def _pieces(cluster: Cluster, source: Source, encode: Task) -> Parts:
     """Encode the pieces of a source, which workers read or which are sent to them."""
-
-    def ask(looks: Sequence[Callable[[], Ints]]) -> list[Ints]:
-        seen = sum_of(cluster.spread(looks), ScanRange(len(looks)))
-        return list(seen.reshape(len(looks), -1))
-
-    pieces = [source.batches] if source.pieces is None else source.pieces(ask)
+    pieces = [source.batches] if source.pieces is None else source.pieces()
     return cluster.spread(pieces, encode)
 
 

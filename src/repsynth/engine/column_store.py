@@ -1,8 +1,8 @@
 """Column store: a table is encoded once to compact codes, then summed over by several threads.
 
 A code takes one, two, four or eight bytes. A public function of one column is tabulated: at all codes of a small
-column, or at the intervals on which it is constant. Intervals that are used again are stored as codes. Sums are of
-integers, so neither blocks nor threads change them. Codes spill to a file beyond a limit of memory.
+column, or at the intervals on which it is constant. Sums are of integers, so neither blocks nor threads change
+them. Codes spill to a file beyond a limit of memory.
 """
 
 import contextlib
@@ -121,13 +121,12 @@ Made = TypeVar("Made")
 
 @dataclass
 class _Chunk:
-    """Codes by column and, for columns that were cut, the starts and the interval of each code."""
+    """Codes by column."""
 
     rows: int
     codes: dict[str, Get]
     factor: int = 1  # of each record, in units
     places: Get | None = None  # persons, if several records may belong to one
-    cut: dict[str, tuple[Ints, Get]] = field(default_factory=dict)
 
 
 class Codes:
@@ -141,7 +140,6 @@ class Codes:
         self.on_rows: Callable[[int], None] = lambda rows: None
         """Called with the number of records that a sum has gone through."""
         self._chunks: list[_Chunk] = []
-        self._starts: dict[str, Ints] = {}
         self._samples: dict[str, list[Array]] = {name: [] for name in self._sizes}
 
     @classmethod
@@ -187,7 +185,6 @@ class Codes:
         for chunk, part in zip(self._chunks, in_order(total, self._chunks, self.workers), strict=True):
             result, done = result + part, done + chunk.rows
             self.on_rows(done)
-        self._starts = passing.all_starts()
         return result
 
     def each(self, function: Callable[[Records], Array]) -> Iterator[Array]:
@@ -212,7 +209,7 @@ class Codes:
 
     def _walk(self) -> "_Pass":
         samples = {name: np.concatenate(parts) for name, parts in self._samples.items() if parts}
-        return _Pass(self.rows, self._sizes, self._starts, samples, self.spill)
+        return _Pass(self.rows, self._sizes, samples)
 
     def _put(self, parts: "Sequence[Part]") -> None:
         """Store records with the same factor."""
@@ -271,20 +268,11 @@ class Waiting:
 
 
 class _Pass:
-    """One pass over all records. A column is cut at all `starts` of earlier passes at once."""
+    """One pass over all records. Each function is tabulated once."""
 
-    def __init__(
-        self,
-        rows: int,
-        sizes: dict[str, int],
-        starts: dict[str, Ints],
-        samples: dict[str, Ints],
-        spill: Spill,
-    ) -> None:
+    def __init__(self, rows: int, sizes: dict[str, int], samples: dict[str, Ints]) -> None:
         self.tabulated = {name for name, size in sizes.items() if size <= min(_TABULATED, rows)}
-        self.sizes, self.starts, self.samples, self.spill = sizes, starts, samples, spill
-        self._asked: list[Ints] = []  # kept, so that no other array can have the id of one
-        self._new: dict[str, Ints] = {}
+        self.sizes, self.samples = sizes, samples
         self._made: dict[Any, Any] = {}
         self._lock = Lock()
 
@@ -305,6 +293,7 @@ class _Pass:
         return self.once((name, function, id(starts)), make)
 
     def cut(self, name: str, starts: Ints) -> Cut:
+        """Return how to cut a column. The result holds `starts`, so no other array can have their id."""
         return self.once((name, id(starts)), lambda: Cut.at(starts, self.samples[name]))
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
@@ -315,26 +304,6 @@ class _Pass:
                     self._made[key] = make()
         made: Made = self._made[key]
         return made
-
-    def knows(self, name: str, starts: Ints) -> bool:
-        """Whether an earlier pass had these starts."""
-        # The array is kept with the answer, so that no other one can have its id.
-        made = self.once((name, "known", id(starts)), lambda: (starts, _within(starts, self.starts.get(name))))
-        return made[1]
-
-    def asked(self, name: str, starts: Ints) -> Ints:
-        """Return all starts of a column that this pass has asked for, including these."""
-        found: Ints | None = self._made.get((name, "asked", id(starts)))
-        if found is None or found is not self._new[name]:
-            with self._lock:
-                found = self._new[name] = _joined(starts, self._new.get(name))
-                self._asked += [starts, found]
-                self._made[name, "asked", id(starts)] = found
-        return found
-
-    def all_starts(self) -> dict[str, Ints]:
-        """Return the starts of earlier passes and this one; the same arrays where none is new."""
-        return self.starts | {name: _joined(new, self.starts.get(name)) for name, new in self._new.items()}
 
 
 class _Loaded:
@@ -348,18 +317,6 @@ class _Loaded:
         if name not in self._arrays:
             self._arrays[name] = self.chunk.codes[name]()
         return self._arrays[name]
-
-    def intervals(self, name: str) -> Array:
-        """Return the interval of each code among the known starts; −1 where it is missing."""
-        starts, key = self.passing.starts[name], f"intervals {name}"
-        if name not in self.chunk.cut or self.chunk.cut[name][0] is not starts:
-            codes = self.codes(name).astype(np.int64, copy=False)
-            found = self.passing.cut(name, starts).of(codes).astype(_type_of(len(starts)))
-            self.chunk.cut[name] = starts, self.passing.spill.put(found)
-            self._arrays[key] = found
-        if key not in self._arrays:
-            self._arrays[key] = self.chunk.cut[name][1]()
-        return self._arrays[key]
 
 
 @dataclass(frozen=True)
@@ -377,16 +334,9 @@ class Block(Records):
             return passing.table(name, function, None).take(self.codes[name])
         if starts is None:
             return function(self.codes[name])
-        if passing.knows(name, starts):
-            known = passing.starts[name]
-            if (name, id(known)) not in self.cut:
-                where = self.loaded.intervals(name)[self.start : self.start + self.rows]
-                self.cut[name, id(known)] = where.astype(np.int64)
-            return passing.table(name, function, known).take(self.cut[name, id(known)])
-        asked = passing.asked(name, starts)
-        if (name, id(asked)) not in self.cut:
-            self.cut[name, id(asked)] = passing.cut(name, asked).of(self.codes[name])
-        return passing.table(name, function, asked).take(self.cut[name, id(asked)])
+        if (name, id(starts)) not in self.cut:
+            self.cut[name, id(starts)] = passing.cut(name, starts).of(self.codes[name])
+        return passing.table(name, function, starts).take(self.cut[name, id(starts)])
 
     def take(self, rows: Ints | Bools) -> Records:
         """Return some of the records, as plain `Records`."""
@@ -405,16 +355,6 @@ class _Widened(dict[str, Ints]):
         loaded, start, stop = self._of
         self[name] = loaded.codes(name)[start:stop].astype(np.int64, copy=False)
         return self[name]
-
-
-def _within(starts: Ints, known: Ints | None) -> bool:
-    return known is not None and bool(np.isin(starts, known, assume_unique=True).all())
-
-
-def _joined(starts: Ints, known: Ints | None) -> Ints:
-    if known is not None and _within(starts, known):
-        return known
-    return np.unique(starts) if known is None else np.union1d(known, starts)
 
 
 def _type_of(size: int) -> np.dtype[Any]:

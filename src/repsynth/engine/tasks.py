@@ -107,19 +107,6 @@ class Total:
         return counted_once(records.sum(self.kernel))
 
 
-@dataclass(frozen=True)
-class ScanRange:
-    """Look at a range of a file. Return integers in the row of the range."""
-
-    ranges: int
-
-    def __call__(self, look: Callable[[], Ints], number: int) -> Ints:
-        seen = look()
-        found = np.zeros((self.ranges, len(seen)), dtype=np.int64)
-        found[number] = seen
-        return counted_once(found.ravel())
-
-
 def counted_once(total: Ints) -> Ints:
     """Append 1, so that the sum also counts the parts."""
     return np.append(total, 1)

@@ -1,7 +1,7 @@
 """Compute every measure of a synthetic table. What cannot be measured is left out, with the reason."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from repsynth.release.release import Release
 _MOST_LABELS = {"boosting": 10, "logistic regression": 50}
 """With more labels, these take too long."""
 
-_FIXED_SECONDS, _SECONDS_PER_CELL_AND_COLUMN = 5.0, 0.8e-7  # measured on tables of 36 columns
+_NIST = "NIST's k-marginal score for k = 3 is 1000 × (1 − this), on coarser bins"
 
 _TOO_RARE = 1e-4
 """If this many misses of the 95 % intervals are less likely than that, the table is not the release's."""
@@ -92,7 +92,7 @@ def evaluate_tables(
     on_step: Callable[[str], None] = lambda step: None,
     skip: Collection[str] = (),
 ) -> Evaluation:
-    """Compute all measures, without the steps to `skip`. The first call of `on_step` estimates the time."""
+    """Compute all measures, without the steps to `skip`."""
     unknown = sorted(set(skip) - set(STEPS))
     if unknown:
         raise ConfigError(f"there is no step '{unknown[0]}' to skip; choose from {', '.join(STEPS)}")
@@ -155,20 +155,6 @@ def _first(names: list[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def estimated_time(tables: Sequence[Records], steps: int) -> str:
-    """Estimate how long so many steps take on one core.
-
-    >>> table = Records(rows=80_000, codes={str(k): np.zeros(0) for k in range(36)})
-    >>> estimated_time([table, table], len(STEPS)), estimated_time([table.take(np.arange(0))], 1)
-    ('about 22 s', 'a few seconds')
-    """
-    cells = sum(table.rows for table in tables) * max(len(table.codes) for table in tables) ** 2
-    seconds = (_FIXED_SECONDS + _SECONDS_PER_CELL_AND_COLUMN * cells) * steps / len(STEPS)
-    if seconds < 10:
-        return "a few seconds"
-    return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} minutes"
-
-
 class _Work:
     """Run the steps in order; each is announced before it starts."""
 
@@ -188,13 +174,11 @@ class _Work:
             self._distances, self._associations, self._coverage, self._logistic, self._boosting,
             self._coefficients, self._propensity, self._outliers, self._subgroups,
         )  # fmt: skip
-        estimate = f" (all steps: {estimated_time(list(self.tables.values()), len(parts) - len(self.skip))})"
         for step, part in zip(STEPS, parts, strict=True):
             if step in self.skip:
                 self.left_out[step] = "skipped, as asked"
                 continue
-            self.on_step(step + estimate)
-            estimate = ""
+            self.on_step(step)
             yield from part()
 
     def _distances(self) -> Iterator[Measure]:
@@ -207,39 +191,26 @@ class _Work:
                 (inputs.train, inputs.independent),
             )
         )
-        yield Measure(
-            name="one-way distance",
-            what="mean total variation distance of the columns",
-            value=made.mean_one_way,
-            best=0.0,
-            floor=floor.mean_one_way,
-            breakdown=made.one_way,
+        found: tuple[tuple[str, str, list[Mapping[Any, float]]], ...] = (
+            ("one-way", "columns", [each.one_way for each in (made, floor, alone)]),
+            ("two-way", "pairs of columns", [each.two_way for each in (made, floor, alone)]),
+            ("three-way", "triples of columns", [each.three_way for each in (made, floor, alone)]),
         )
-        if not made.two_way:
-            self.left_out["two-way and three-way distance"] = "there is only one column"
-            return
-        yield Measure(
-            name="two-way distance",
-            what="mean total variation distance of the pairs of columns",
-            value=made.mean_two_way,
-            best=0.0,
-            floor=floor.mean_two_way,
-            independent=alone.mean_two_way,
-            breakdown=_joined(made.two_way),
-        )
-        if not made.three_way:
-            self.left_out["three-way distance"] = "there are only two columns"
-            return
-        yield Measure(
-            name="three-way distance",
-            what=f"mean total variation distance of {len(made.three_way)} triples of columns",
-            value=made.mean_three_way,
-            best=0.0,
-            floor=floor.mean_three_way,
-            independent=alone.mean_three_way,
-            breakdown=_joined(made.three_way),
-            note="NIST's k-marginal score for k = 3 is 1000 × (1 − this), on coarser bins",
-        )
+        for words, count, (parts, halves, shuffled) in found:
+            if not parts:
+                self.left_out[f"{words} distance"] = "there are not enough columns"
+                continue
+            single = words == "one-way"
+            yield Measure(
+                name=f"{words} distance",
+                what=f"mean total variation distance of {len(parts):,} {count}",
+                value=mean(parts.values()),
+                best=0.0,
+                floor=mean(halves.values()),
+                independent=None if single else mean(shuffled.values()),
+                breakdown=dict(parts) if single else _joined(parts),
+                note=_NIST if words == "three-way" else "",
+            )
 
     def _associations(self) -> Iterator[Measure]:
         inputs = self.inputs

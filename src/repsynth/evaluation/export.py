@@ -1,6 +1,4 @@
-"""Write an evaluation to a folder: a summary in Markdown and all numbers in JSON.
-
-Every name begins with "private-", since the files are computed from the training data.
+"""Write an evaluation to a folder as JSON. Its name begins with "private-": it is computed from the training data.
 
 A measure: its value beside the best value, what two real halves give, and its parts.
 """
@@ -8,7 +6,7 @@ A measure: its value beside the best value, what two real halves give, and its p
 import math
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +162,6 @@ def write_evaluation(evaluation: "Evaluation", folder: Path) -> list[str]:
     temporary = hidden(folder)
     try:
         temporary.mkdir(0o700)
-        (temporary / "private-summary.md").write_text(evaluation_markdown(evaluation), encoding="utf-8")
         (temporary / FILE).write_bytes(_json(evaluation))
         os.rename(temporary, folder)
     except OSError as error:
@@ -188,36 +185,6 @@ def evaluation_data(found: "Evaluation | Expected") -> dict[str, Any]:
     return plain
 
 
-def evaluation_markdown(evaluation: "Evaluation") -> str:
-    rows = ", ".join(f"{count:,} {name}" for name, count in evaluation.rows.items())
-    lines = [
-        "# What the synthetic table is good for",
-        "",
-        f"**{evaluation.stamp}**",
-        "",
-        *([f"Compared with {evaluation.compared_with}.", ""] if evaluation.compared_with else []),
-        f"Rows: {rows}. Label: {evaluation.label or 'none'}.",
-        "",
-        *(f"- **Note:** {warning}." for warning in evaluation.warnings),
-        "",
-        *_markdown(MEASURE_HEADERS, map(measure_row, evaluation.measures)),
-        "",
-    ]
-    if evaluation.left_out:
-        lines += ["Left out:", "", *(f"- {name}: {why}." for name, why in evaluation.left_out.items()), ""]
-    lines += ["## What each number is, and what it is made of", ""]
-    for measure in evaluation.measures:
-        worst = ", ".join(f"{name} {show(value)}" for name, value in measure.worst().items())
-        note = f" ({measure.note})" if measure.note else ""
-        lines.append(f"- **{measure.name}**: {measure.what}{note}. {measure.line}.")
-        if worst:
-            lines.append(f"  Farthest from the best: {worst}.")
-    for title, groups in (("By outlier decile", evaluation.deciles), ("By subgroup", evaluation.subgroups)):
-        if groups:
-            lines += ["", f"## {title}", "", *_markdown(GROUP_HEADERS, map(group_row, groups))]
-    return "\n".join(lines) + "\n"
-
-
 def measure_row(measure: Measure) -> tuple[str, ...]:
     """Return a measure as text, in the order of `MEASURE_HEADERS`."""
     numbers = (measure.value, measure.best, measure.floor, measure.independent)
@@ -230,12 +197,3 @@ def group_row(group: "Subgroup") -> tuple[str, ...]:
     marks = [word for word, true in (("pays more", group.pays_more), ("too few", group.too_few)) if true]
     fractions = (f"{100 * fraction:.1f} %" for fraction in (group.fraction_real, group.fraction_synthetic))
     return (group.name, f"{group.records:,}", *fractions, extra, " ".join(marks))
-
-
-def _markdown(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    cells = [[text.replace("|", "\\|") for text in row] for row in rows]
-    widths = [max(len(text) for text in column) for column in zip(headers, *cells, strict=True)]
-    lines = [headers, ["-" * max(width, 3) for width in widths], *cells]
-    return [
-        "| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |" for line in lines
-    ]

@@ -63,7 +63,7 @@ class Inputs:
             )
         rows = replace(schema, person=None)  # a synthetic row is no person's
         records = {
-            name: _read(table, read_as, name, how)
+            name: read_named(table, read_as, f"{name} table", how)
             for name, table, read_as, how in (
                 ("training", train, schema, reading),
                 ("synthetic", synthetic, rows, AS_USUAL),
@@ -71,6 +71,9 @@ class Inputs:
             )
             if table is not None
         }
+        for name, table in records.items():
+            if table.rows < LEAST_ROWS:
+                raise DataError(f"the {name} table has fewer than {LEAST_ROWS} rows; give one that has more")
         every, label = records["training"], label or schema.label
         if schema.person is None:
             return cls(schema, every, records["synthetic"], records.get("holdout"), label)
@@ -201,16 +204,14 @@ def agreed_schema(schema: Schema | None, release: Release | None) -> Schema:
     return schema
 
 
-def _read(table: Any, schema: Schema, name: str, reading: ReadOptions) -> Records:
+def read_named(table: Any, schema: Schema, name: str, reading: ReadOptions = AS_USUAL) -> Records:
+    """Encode a table. Errors name it."""
     try:
         source = open_source(table, reading)
         check_columns(source, schema)
-        records = records_of(source, schema)
+        return records_of(source, schema)
     except DataError as error:
-        raise DataError(f"the {name} table: {error}") from None
-    if records.rows < LEAST_ROWS:
-        raise DataError(f"the {name} table has fewer than {LEAST_ROWS} rows; give one that has more")
-    return records
+        raise DataError(f"the {name}: {error}") from None
 
 
 def _drawn(records: Records, person: Person, name: str) -> Bools:

@@ -16,7 +16,6 @@ from repsynth.io.source import (
     BATCH_ROWS,
     CELLS,
     UNREADABLE,
-    Ask,
     File,
     Source,
     State,
@@ -44,20 +43,13 @@ def open_parquet(file: File) -> Source:
     groups = tuple(range(metadata.num_row_groups))
     whole = ParquetPiece(str(file.path.absolute()), file.place, tuple(texts), groups, state_of(file.path))
 
-    def pieces(ask: Ask) -> Sequence[ParquetPiece]:
+    def pieces() -> Sequence[ParquetPiece]:
         piece = replace(whole, before=whole.before[:2])  # another machine may see another inode
         rows = [metadata.row_group(group).num_rows for group in groups]
         return [replace(piece, groups=some) for some in _bundles(rows)] or [piece]
 
     return Source(
-        "parquet",
-        names,
-        types,
-        whole,
-        metadata.num_rows,
-        pieces=pieces,
-        files=(whole.path,),
-        place=file.place,
+        "parquet", names, types, whole, metadata.num_rows, pieces=pieces, files=(whole.path,), place=file.place
     )
 
 
@@ -224,7 +216,7 @@ def _arrow_has(polars_type: Any) -> bool:
 
 
 def _from_arrow(table: pa.Table, kind: str) -> Source:
-    def pieces(ask: Ask) -> Sequence[TablePiece]:
+    def pieces() -> Sequence[TablePiece]:
         return [
             TablePiece(table.slice(start, TABLE_PIECE_ROWS))
             for start in range(0, max(len(table), 1), TABLE_PIECE_ROWS)

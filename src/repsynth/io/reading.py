@@ -32,8 +32,7 @@ class ReadOptions(Knobs, frozen=True):
 
     delimiter: Annotated[str | None, _knob("CSV: the character between cells (, or a tab in .tsv)", "C")] = None
     encoding: Annotated[
-        str | None,
-        _knob("CSV and statistics files: how text is stored, such as cp1252 or utf-16 (utf-8)", "NAME"),
+        str | None, _knob("CSV and statistics files: how text is stored, such as cp1252 or utf-16 (utf-8)", "NAME")
     ] = None
     decimal: Annotated[
         str | None, _knob("CSV: the decimal mark of number columns for which the schema has none (.)", "C")

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repsynth.arrays import Ints
 from repsynth.errors import ConfigError, DataError, shown
 from repsynth.io.reading import AS_USUAL, ReadOptions
 from repsynth.io.values import NULLS, Notation, date_format, numbers_of
@@ -25,8 +24,6 @@ _BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
 Errors = tuple[type[BaseException], ...]
 State = tuple[int, ...]
 Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
-Ask = Callable[[Sequence[Callable[[], Ints]]], list[Ints]]
-"""Run functions on the workers of a cluster. Each returns a few integers."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Source:
     batches: Reader
     rows: int | None = None
     """The number of rows if known without reading; for progress only."""
-    pieces: Callable[[Ask], Sequence[Reader]] | None = None
+    pieces: Callable[[], Sequence[Reader]] | None = None
     """Return readers of parts of the table, in order, that can be pickled. None if the table is one part."""
     files: tuple[str, ...] = ()  # files that all workers must see
     engine: str | None = None  # the only engine that reads it, for a data frame on a cluster

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from repsynth.errors import ConfigError, DataError, has_controls, printable, shown
 from repsynth.io.reading import AS_USUAL, ReadOptions
-from repsynth.io.source import Ask, File, Reader, Source, check_columns, other_mark
+from repsynth.io.source import File, Reader, Source, check_columns, other_mark
 from repsynth.io.sql import is_address, parse_address
 
 __all__ = ["ADDRESSES", "FILES", "OBJECTS", "Source", "check_columns", "is_text_file", "open_source"]
@@ -241,7 +241,7 @@ def _with_cells(source: Source, cells: dict[str, str | None]) -> Source:
         names=(*source.names, *cells),
         types=(*source.types, *[pa.string()] * len(cells)),
         batches=WithCells(source.batches, cells, source.names[0]),
-        pieces=lambda ask: [WithCells(piece, cells, source.names[0]) for piece in _pieces(source, ask)],
+        pieces=lambda: [WithCells(piece, cells, source.names[0]) for piece in _pieces(source)],
     )
 
 
@@ -261,8 +261,8 @@ class WithCells:
             yield batch.select(list(columns))
 
 
-def _pieces(source: Source, ask: Ask) -> Sequence[Reader]:
-    return [source.batches] if source.pieces is None else source.pieces(ask)
+def _pieces(source: Source) -> Sequence[Reader]:
+    return [source.batches] if source.pieces is None else source.pieces()
 
 
 def join_sources(sources: Sequence[Source]) -> Source:
@@ -284,7 +284,7 @@ def join_sources(sources: Sequence[Source]) -> Source:
         first,
         types=tuple(kinds.pop() if len(kinds) == 1 else pa.null() for kinds in types),
         batches=read,
-        pieces=lambda ask: [piece for source in sources for piece in _pieces(source, ask)],
+        pieces=lambda: [piece for source in sources for piece in _pieces(source)],
         files=tuple(file for source in sources for file in source.files),
         rows=None if None in rows else sum(row or 0 for row in rows),
         place=f"{first.place} and {len(others)} more",

@@ -190,7 +190,6 @@ _DIGITS = 6
 _EXACT_POWER = 22  # the largest power of ten that float64 holds exactly
 
 _CELLS = 2**15
-_FEW = 4_096  # below so many codes, a table takes longer than a search
 _UNSURE = -2
 _TAILS = 0.002
 
@@ -374,14 +373,3 @@ class Cut:
         if unsure.size:
             found[unsure] = np.searchsorted(self.starts, codes[unsure], side="right") - 1
         return found
-
-
-def interval_of(codes: Ints, starts: Ints) -> Ints:
-    """Return the interval of each code between sorted starts; −1 below the first.
-
-    >>> interval_of(np.array([-1, 3, 7]), np.array([0, 5])).tolist()
-    [-1, 0, 1]
-    """
-    if len(codes) < _FEW:
-        return np.searchsorted(starts, codes, side="right") - 1
-    return Cut.at(starts, codes).of(codes)

@@ -83,7 +83,7 @@ def _watched(source: Source, on_rows: Callable[[int], None]) -> Source:
             on_rows(done)
 
     # A cluster pickles the pieces, so they must not contain `on_rows`.
-    return replace(source, batches=batches, pieces=source.pieces or (lambda ask: [source.batches]))
+    return replace(source, batches=batches, pieces=source.pieces or (lambda: [source.batches]))
 
 
 def _check(plan: Plan, source: Source, rows: int | None, engine: str | None) -> None:
