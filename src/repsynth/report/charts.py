@@ -92,7 +92,7 @@ def bars(
         Mark(part(value) or 0.0, part(a), part(b), part(other), bool(mark))
         for value, a, b, other, mark in zip_longest(values, low, high, others, marked)
     ]
-    shown = f"{100 * full:g} %" if percent else f"{full:g}"
+    shown = f"{100 * full:g} %" if percent else f"ε = {full:g}"
     return Chart(title, "", f"{words} A full bar is {shown}.".strip(), head, tuple(rows), tuple(marks))
 
 

@@ -219,7 +219,7 @@ def _right(advantage: float) -> str:
 def _plus_minus(value: float, error: float) -> tuple[str, str]:
     """Return a value without digits that its error does not support, and the error of the rounded value.
 
-    >>> _plus_minus(66.93, 0.47), _plus_minus(32561.2, 37.1), _plus_minus(7.0, 0.0)
+    >>> _plus_minus(66.92, 0.47), _plus_minus(32561.2, 37.1), _plus_minus(7.0, 0.0)
     (('66.9', '0.5'), ('32,560', '40'), ('7', '0'))
     """
     places = -math.floor(math.log10(error)) if error > 0 else 0
