@@ -315,6 +315,7 @@ def test_every_output_says_what_a_synthetic_row_represents(who: str, tmp_path: P
         assert "part of the records" not in text
         assert "fraction of records" not in printed.getvalue()
         assert "how many persons have each loss does not follow" in text
+        assert f"Shares are of rows in this sense: {MEANINGS[who]}" in text
 
 
 @needs_browser
