@@ -23,14 +23,21 @@ from repsynth import Release, datasets, evaluate, risk
 from repsynth.attacks.results import BEST, REPS, UNIFORM, Exposure
 from repsynth.cli import main
 from repsynth.errors import ConfigError, DataError
-from repsynth.evaluation.export import STAMP
+from repsynth.evaluation.export import STAMP, Measure
 from repsynth.evaluation.inputs import Inputs
 from repsynth.io.records import MISSING, Records
 from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.formatting import upper
-from repsynth.report.curator import OUTLIER_WEIGHTS, Cells, CuratorFacts, columns_side_by_side, curator_facts
+from repsynth.report.curator import (
+    OUTLIER_WEIGHTS,
+    Cells,
+    CuratorFacts,
+    _verdict,
+    columns_side_by_side,
+    curator_facts,
+)
 from repsynth.report.page import CURATOR_STEPS, curator_page, public_page
 from repsynth.run.run import run
 from repsynth.schema import Boolean, Category, Integer, Schema
@@ -97,7 +104,8 @@ def test_every_screen_says_that_it_is_private(sim: Made) -> None:
     assert "<title>PRIVATE" in text
     assert STAMP in html.unescape(text)
     headings = re.findall(r"<h2>(.*?)</h2>", text)
-    assert len(headings) == 7 + bool(sim.facts.warnings)
+    assert len(headings) == 8
+    assert headings[0].startswith("Verdict"), "the answer comes first"
     assert all("PRIVATE" in heading for heading in headings)
     assert re.search(r"\.banner \{ position: sticky; top: 0;", text)
     assert re.search(r'@top-center \{ content: "PRIVATE', text)
@@ -158,6 +166,20 @@ def test_what_the_records_lose_and_what_other_weights_would_cost(sim: Made) -> N
     assert rows["weight 0"][1] == upper(float(privacy.epsilon_at(0.0)), 3)
     lost = [float(row[3].rstrip("%")) for row in sim.facts.costs.rows]
     assert lost == sorted(lost, reverse=True)
+
+
+def test_measures_are_sorted_into_a_verdict() -> None:
+    def measure(name: str, value: float, independent: float | None) -> Measure:
+        return Measure(name=name, what="", value=value, best=0.0, floor=0.1, independent=independent)
+
+    given = [measure("a", 0.15, 1.1), measure("b", 0.3, 1.1), measure("c", 0.9, 1.1), measure("d", 0.1, None)]
+    given += [measure("unknown", 0.2, None), measure("no scale", 0.2, 0.05)]
+    assert [names for _, names in _verdict(given)] == ["a; d", "b", "c"]
+
+
+def test_subgroups_that_pay_come_first(sim: Made) -> None:
+    remarks = [bool(row[-1]) for row in sim.facts.subgroups.rows]
+    assert remarks == sorted(remarks, reverse=True)
 
 
 def test_the_best_attack_is_weaker_on_the_most_outlying(sim: Made) -> None:

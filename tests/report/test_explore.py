@@ -130,9 +130,8 @@ def test_plans_at_the_stops_are_those_of_the_library(name: str) -> None:
 )
 def test_a_release_adds_its_settings_to_the_stops(options: dict[str, Any]) -> None:
     """Its scorer and its shares stay."""
-    release = synthesize(
-        SIM.table.slice(0, 1000), SIM.schema, epsilon=2.3, delta=3e-7, model="naive-bayes", **options
-    )
+    settings = Settings.of(epsilon=2.3, delta=3e-7, model="naive-bayes", **options)
+    release = synthesize(SIM.table.slice(0, 1000), SIM.schema, settings=settings)
     facts = explore_facts(SIM.schema, release)
     start = facts["start"]
     assert (start["epsilon"], start["delta"], start["model"]) == (2.3, 3e-7, "naive-bayes")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from browser import Browser, needs_axe, needs_browser
@@ -22,13 +23,16 @@ from repsynth import (
     synthesize,
 )
 from repsynth.cli import main, render
+from repsynth.columns.cells import Bins
 from repsynth.io.sources import open_source
 from repsynth.planning.plan import make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy.formatting import upper
-from repsynth.report.charts import dots
-from repsynth.report.page import explore_page, public_page
+from repsynth.release.accuracy import Z
+from repsynth.report.charts import heat
+from repsynth.report.page import _cells, explore_page, public_facts, public_page
 from repsynth.run.run import run
+from repsynth.schema import Category, Integer
 
 
 def write(release: Release, folder: Path) -> Path:
@@ -64,13 +68,79 @@ def test_the_page_states_the_bounds_of_the_account(sim_page: tuple[Release, Path
     release, page = sim_page
     text, privacy = html.unescape(page.read_text(encoding="utf-8")), release.privacy
     assert f"ε = {upper(privacy.epsilon)} at δ = {upper(privacy.delta, 3)}" in text
-    right = [float(number) for number in re.findall(r"at most ([0-9.]+) times in 100", text)]
+    right = {float(number) for number in re.findall(r"([0-9.]+) of 100 (?:such )?guesses", text)}
     assert len(right) == 1, "of outliers a joint bound is proven, and nothing about guesses"
-    assert 0 <= right[0] - (50 + 50 * privacy.advantage) <= 0.1
-    assert f"ε = {upper(privacy.outlier_epsilon, 3)} at most" in text
+    assert 0 <= right.pop() - (50 + 50 * privacy.advantage) <= 0.1
+    assert f"outliers<strong>ε\xa0=\xa0{upper(privacy.outlier_epsilon, 3)}</strong>" in text
+    assert "does not say how many guesses about an outlier are right" in text
     for delta, epsilon in privacy.epsilon_by_delta().items():
         assert f"δ = {upper(delta, 6)}" in text
         assert upper(epsilon, 3) in text
+
+
+def test_guesses_about_outliers_are_bounded_only_where_all_weights_were_public(
+    sim_page: tuple[Release, Path], tmp_path: Path
+) -> None:
+    sim = datasets.load("sim")
+    release = synthesize(
+        sim.table, sim.schema, epsilon=2.0, delta=1e-6, model="naive-bayes",
+        scores_from=sim_page[1].parent / "release",
+    )  # fmt: skip
+    text, privacy = html.unescape(write(release, tmp_path).read_text(encoding="utf-8")), release.privacy
+    (right,) = re.findall(r"at most ([0-9.]+) of 100 are right about an outlier who was not in the earlier", text)
+    assert 0 <= float(right) - (50 + 50 * privacy.loss.advantage_at(privacy.outlier_weight)) <= 0.1
+    assert f"in both tables loses at most ε = {upper(privacy.epsilon_in_both())}" in text  # type: ignore[arg-type]
+    assert "does not say how many guesses about an outlier are right" not in text
+
+
+def test_the_page_opens_with_what_it_is_about_and_ends_with_a_page_to_sign(
+    sim_page: tuple[Release, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, output = str(sim_page[1].parent / "release"), tmp_path / "report.html"
+    given = ["--title", "Stays <2024>", "--contact", "privacy@example.org", "--ledger-entry", "entry 7"]
+    assert main(["report", folder, "-o", str(output), *given]) == 0
+    text = html.unescape(output.read_text(encoding="utf-8"))
+    about = text.partition("<nav")[0]
+    for fact in ("Stays <2024>", "privacy@example.org", "entry 7", "one person, who has one row", "6,000", "mst"):
+        assert fact in about
+    assert set(re.findall(r'href="#([a-z]+)"', text)) <= set(re.findall(r'id="([a-z]+)"', text))
+    to_sign = text.partition('<section id="sign"')[2]
+    for fact in ("everyone: ε = 2", "a joint bound", "confirmed as public by", "entry 7", "SHA-256", "Signature"):
+        assert fact in to_sign
+    assert "#sign { break-before: page;" in text
+    private = ["--curator", "--train", "people.csv", "-o", str(tmp_path / "private-report.html")]
+    assert main(["report", folder, "--ledger-entry", "entry 7", *private]) == 2
+    assert "--ledger-entry is for the public page" in capsys.readouterr().err
+
+
+def test_every_released_histogram_is_drawn_with_intervals(sim_page: tuple[Release, Path]) -> None:
+    release, expected = sim_page[0], expected_errors(sim_page[0])
+    facts = public_facts(release, sim_page[1].parent / "release")
+    assert [chart.title for chart in facts["histograms"]] == [column.column for column in expected.columns]
+    for chart, shares in zip(facts["histograms"], expected.columns, strict=True):
+        assert len(chart.rows) == len(chart.marks) <= 14
+        drawn = dict(chart.rows)
+        for name, share, error in zip(shares.bins, shares.shares, shares.standard_errors, strict=True):
+            if name not in drawn or "at most" in drawn[name]:
+                continue
+            value, points = map(float, drawn[name].removesuffix(" %").split(" ± "))
+            assert value - points <= 100 * (share - Z * error) + 1e-9, "the printed interval holds the exact one"
+            assert value + points >= 100 * (share + Z * error) - 1e-9
+            assert len(drawn[name].partition(" ± ")[0].partition(".")[2]) <= 2
+        assert not any(text.startswith("-") for text in drawn.values())
+
+
+def test_the_smallest_cells_are_merged() -> None:
+    number = Bins.at(Integer(name="n", min=0, max=99, special=("?",), missing=True), np.arange(100))
+    counts = np.where(np.arange(102) % 20 == 0, 50.0, 1.0)
+    cells = dict(_cells(number, counts))
+    assert len(cells) == 14
+    assert sorted(k for cell in cells.values() for k in cell) == list(range(102))
+    assert {"0", "20", "40", "60", "80", "?", "missing"} <= cells.keys()
+    category = Bins.discrete(Category(name="c", values=tuple(f"v{i}" for i in range(30))))
+    found = dict(_cells(category, np.arange(31.0)))
+    assert next(iter(found)) == "v29"
+    assert found["19 others"] == list(range(18, -1, -1))
 
 
 def test_the_command_writes_the_page_and_nothing_over_another(
@@ -159,8 +229,8 @@ def test_everybody_can_read_it(sim_page: tuple[Release, Path], chromium: Browser
 def test_names_with_an_emoji_are_cut_between_letters() -> None:
     """A chart that is cut within one cannot be drawn at all."""
     names = ["x" * k + "😀" * 9 + " and so on" for k in range(20)]
-    half, rows = [0.5] * len(names), [("", "")] * len(names)
-    drawn = dots("", "", ("", ""), rows, names=names, values=half, low=half, high=half, axis="", room=190)
+    table = [[0.5, 0.5]] * len(names)
+    drawn = heat("", "", ("", ""), [], across=["a", "b"], up=names, panels=[("", table)])
     assert "😀…" in drawn.svg
 
 
@@ -205,7 +275,7 @@ def test_a_release_of_a_seed_says_that_it_is_not_private(
     plan = make_plan(sim.schema, Settings.of(epsilon=1.0, delta=1e-6, model="naive-bayes", weights="uniform"))
     text = write(run(plan, open_source(sim.table), noise_seed=1), tmp_path).read_text(encoding="utf-8")
     assert "NOT PRIVATE" in text
-    assert "above the released threshold" not in text
+    assert "a joint bound" not in text
     folder = str(tmp_path / "release")
     for command in (
         ["inspect", folder],
@@ -245,6 +315,7 @@ def test_every_output_says_what_a_synthetic_row_represents(who: str, tmp_path: P
         assert "part of the records" not in text
         assert "fraction of records" not in printed.getvalue()
         assert "how many persons have each loss does not follow" in text
+        assert f"Shares are of rows in this sense: {MEANINGS[who]}" in text
 
 
 @needs_browser

@@ -353,12 +353,16 @@ def report(options: given.Report) -> Answer:
     """Write the public page of a release or, if asked, the curator's."""
     from repsynth.report.page import public_page
 
+    public = ("title", "contact", "ledger_entry")
     if options.curator:
+        for name in options.given(public):
+            raise ConfigError(f"--{name.replace('_', '-')} is for the public page; leave it out, or --curator")
         return _curator_page(options)
     for name in options.given(("train", "holdout", "attack", "evaluation")):
         raise ConfigError(f"--{name} is for the PRIVATE page alone; add --curator, or leave it out")
     _check_page(options.output)
-    page, publishable = public_page(options.release), Release.load(options.release).publishable
+    page = public_page(options.release, **options.given(public))
+    publishable = Release.load(options.release).publishable
     last = "it is public, as the release is" if publishable else "the noise came from a seed: do not publish it"
     return _write_page(options.output, page, last, publishable=publishable)
 

@@ -266,6 +266,9 @@ class Report(Options, first="release", more=(_reading,)):
 
     release: _ReleaseFolder
     output: _Page
+    title: Annotated[str | None, "title of the public page", "TEXT"] = None
+    contact: Annotated[str | None, "whom readers of the public page can ask", "TEXT"] = None
+    ledger_entry: Annotated[str | None, "entry of the run in the ledger, for the public page", "TEXT"] = None
     curator: Annotated[bool, "write the PRIVATE page for the curator"] = False
     train: _Train = None
     holdout: _Holdout = None

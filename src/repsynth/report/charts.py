@@ -1,4 +1,4 @@
-"""Draw charts by Vega-Lite as SVG, so that a page needs no script for them.
+"""Draw lines and heat maps by Vega-Lite as SVG, and bars as rows of a table. A page needs no script for them.
 
 Colours are CSS variables of `pages/style.css`, so that one picture serves light, dark and print. Every chart comes
 with a description for screen readers and with its numbers as a table.
@@ -9,7 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ BLUE, ORANGE = "var(--blue)", "var(--orange)"
 _WIDTH = 420
 """Pixels. A page of 36 rem makes it a third larger, a phone a sixth smaller: letters stay legible on both."""
 
-_NAMES = 130  # pixels for the names of bars
+_NAMES = 130  # pixels for the names of rows
 _AXIS: dict[str, Any] = {"ticks": False, "domain": False, "labelPadding": 6}
 
 Row = tuple[str, ...]
@@ -28,14 +28,26 @@ Spec = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Mark:
+    """A bar, its interval and a second bar, in percent of a full one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    other: float | None = None
+    marked: bool = False
+
+
+@dataclass(frozen=True)
 class Chart:
-    """A picture, its description, and its numbers."""
+    """A picture, its description, and its numbers. Charts of bars have `marks`, one for each row, instead."""
 
     title: str
     svg: str
     words: str
     head: Row
     rows: tuple[Row, ...]
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,73 +69,37 @@ def bars(
     rows: Sequence[Row],
     *,
     values: Sequence[float],
-    axis: str,
-    errors: Sequence[float] | None = None,
-    marked: Sequence[bool] | None = None,
+    low: Sequence[float] = (),
+    high: Sequence[float] = (),
+    others: Sequence[float] = (),
+    marked: Sequence[bool] = (),
+    full: float | None = None,
     percent: bool = True,
 ) -> Chart:
-    """Draw horizontal bars; `rows` holds their names and texts, `errors` standard errors."""
-    spread, other = errors or [0.0] * len(values), marked or [False] * len(values)
-    data = [
-        {"name": i, "value": v, "text": row[1], "low": max(v - e, 0.0), "high": v + e, "marked": bool(m)}
-        for i, (v, row, e, m) in enumerate(zip(values, rows, spread, other, strict=True))
-    ]
-    x, y = _number("value", axis, percent=percent), _names([row[0] for row in rows])
-    colour = {"condition": {"test": "datum.marked", "value": ORANGE}, "value": BLUE}
-    layers: list[Spec] = [
-        {"mark": {"type": "bar", "height": {"band": 0.62}}, "encoding": {"x": x, "y": y, "color": colour}},
-        _text({"field": "high", "type": "quantitative"}, y, {"field": "text"}, dx=6, color=INK),
-    ]
-    if errors is not None:
-        ends = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y}
-        layers.append({"mark": {"type": "rule", "color": INK, "strokeWidth": 1.5}, "encoding": ends})
-    spec = {"data": {"values": data}, "layer": layers, "width": _WIDTH - _NAMES - 90, "height": {"step": 26}}
-    return Chart(title, _svg(spec, right=90), words, head, tuple(rows))
+    """Draw a bar in each row of a table: at `low` and `high` its interval, below it a second bar of `others`.
 
+    A full bar has the length `full`, by default a round number.
 
-def dots(
-    title: str,
-    words: str,
-    head: Row,
-    rows: Sequence[Row],
-    *,
-    names: Sequence[str],
-    values: Sequence[float],
-    others: Sequence[float] | None = None,
-    called: tuple[str, str] = ("", ""),
-    low: Sequence[float],
-    high: Sequence[float],
-    axis: str,
-    at: tuple[float, str] | None = None,
-    room: int = _NAMES,
-) -> Chart:
-    """Draw fractions as dots with intervals, and `others` as diamonds; `called` names both above the first.
-
-    `at` is a named place on the axis, `room` the width of the names in pixels.
+    >>> bars("", "Shares.", ("value", "share"), [("a", "7 %")], values=[0.07]).words
+    'Shares. A full bar is 10 %.'
     """
-    data = [
-        {"name": i, "value": v, "low": max(a, 0.0), "high": b, "other": o}
-        for i, (v, a, b, o) in enumerate(zip(values, low, high, others or values, strict=True))
+    full = _round_up(max([*values, *high, *others])) if full is None else full
+
+    def part(value: float | None) -> float | None:
+        return None if value is None else round(100 * min(max(value / full, 0.0), 1.0), 2)
+
+    marks = [
+        Mark(part(value) or 0.0, part(a), part(b), part(other), bool(mark))
+        for value, a, b, other, mark in zip_longest(values, low, high, others, marked)
     ]
-    x, y = _number("value", axis, percent=True), _names(names, room)
-    rule = {"type": "rule", "color": LINE, "strokeWidth": 7, "strokeCap": "round"}
-    point = {"type": "point", "filled": True, "size": 65, "color": BLUE, "opacity": 1}
-    layers: list[Spec] = [
-        {"mark": rule, "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y}},
-        {"mark": point, "encoding": {"x": x, "y": y}},
-    ]
-    if others is not None:
-        diamond = point | {"color": ORANGE, "shape": "diamond"}
-        layers.append({"mark": diamond, "encoding": {"x": x | {"field": "other"}, "y": y}})
-        both = [("value", BLUE, called[0]), ("other", ORANGE, called[1])]
-        both.sort(key=lambda it: data[0][it[0]])
-        for (field, colour, text), align, dx in zip(both, ("right", "left"), (-4, 4), strict=True):
-            layer = _text(x | {"field": field}, y, {"value": text}, dx=dx, dy=-14, align=align, color=colour)
-            layers.append({"data": {"values": data[:1]}, **layer})
-    if at is not None:
-        layers += _places([at], x, below=True)
-    spec = {"data": {"values": data}, "layer": layers, "width": _WIDTH - room - 30, "height": {"step": 22}}
-    return Chart(title, _svg(spec, right=40, top=16), words, head, tuple(rows))
+    shown = f"{100 * full:g} %" if percent else f"ε = {full:g}"
+    return Chart(title, "", f"{words} A full bar is {shown}.".strip(), head, tuple(rows), tuple(marks))
+
+
+def _round_up(value: float) -> float:
+    """Return the next larger 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 0.1
+    return next(k * power for k in (1, 2, 5, 10) if k * power >= value * (1 - 1e-9))
 
 
 def lines(
@@ -148,7 +124,7 @@ def lines(
         data = [{"x": a, "y": b} for a, b in line.points]
         if line.intervals is not None:
             ends = zip(line.points, line.intervals, strict=True)
-            spread = [{"x": a, "low": low, "high": high} for (a, _), (low, high) in ends]
+            spread = [{"x": a, "low": max(low, 0.0), "high": max(high, 0.0)} for (a, _), (low, high) in ends]
             rule = {"type": "rule", "color": line.colour, "strokeWidth": 1.5, "opacity": 0.6}
             encoding = {"x": place, "y": height | {"field": "low"}, "y2": {"field": "high"}}
             layers.append({"data": {"values": spread}, "mark": rule, "encoding": encoding})
@@ -227,14 +203,13 @@ def _apart(drawn: Sequence[Line]) -> dict[str, float]:
     return found
 
 
-def _places(at: Sequence[tuple[float, str]], place: Spec, *, below: bool = False) -> list[Spec]:
+def _places(at: Sequence[tuple[float, str]], place: Spec) -> list[Spec]:
     if not at:
         return []
     named = {"values": [{"x": where, "text": text} for where, text in at]}
     x = {**place, "field": "x"}
     rule = {"type": "rule", "color": ORANGE, "strokeDash": [4, 3], "strokeWidth": 1.5}
-    height = {"value": {"expr": "height - 14"}} if below else {"value": 2}
-    text = _text(x, height, {"field": "text"}, dx=5, baseline="top", color=ORANGE)
+    text = _text(x, {"value": 2}, {"field": "text"}, dx=5, baseline="top", color=ORANGE)
     return [{"data": named, "mark": rule, "encoding": {"x": x}}, {"data": named, **text}]
 
 

@@ -1,8 +1,6 @@
-"""The facts and charts of the curator's page: what was lost, by whom, and who could be found.
+"""The facts and charts of the curator's page: real against synthetic, what was lost, and who could be found.
 
 PRIVATE: computed from the training data; nothing of it goes into the public page.
-
-Draw real against synthetic: each column, and the most associated pairs of columns. PRIVATE.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,32 +18,23 @@ from repsynth.attacks.results import BEST, REPS, UNIFORM, Exposure
 from repsynth.curator.dossier import dossier
 from repsynth.errors import DataError, shown
 from repsynth.evaluation.evaluate import Evaluation, evaluate_tables, read_evaluation
-from repsynth.evaluation.export import GROUP_HEADERS, MEASURE_HEADERS, STAMP, group_row, measure_row
+from repsynth.evaluation.export import GROUP_HEADERS, MEASURE_HEADERS, STAMP, Measure, group_row, measure_row
 from repsynth.evaluation.fidelity import Grid
 from repsynth.evaluation.inputs import Inputs
 from repsynth.evaluation.points import DECILES, Fill, Space, deciles_of, outlyingness, points_of_records
-from repsynth.evaluation.subgroups import LEAST, MOST_NEIGHBOURS, MOST_VALUES
+from repsynth.evaluation.subgroups import LEAST, MOST_NEIGHBOURS, MOST_VALUES, Subgroup
 from repsynth.io.records import MISSING, Records
 from repsynth.privacy.formatting import percent_lower, percent_upper, upper
 from repsynth.release.accuracy import value_name
 from repsynth.release.release import Release
-from repsynth.report.charts import BLUE, ORANGE, Chart, Line, Row, dots, heat, lines
+from repsynth.report.charts import BLUE, ORANGE, Chart, Line, Row, bars, heat, lines
 from repsynth.schema import Discrete, Numeric
 from repsynth.scoring.weights import FULL, Targeted, make_weights
 
 OUTLIER_WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
-_MOST = 24  # subgroups that are drawn
+_GOOD, _FAIR = 0.1, 0.5  # parts of the way from two real halves to independent columns
 _DECILE, _ADVANTAGE = "decile of outlyingness (10: the most outlying)", "advantage over guessing"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table without a chart."""
-
-    title: str
-    head: Row
-    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
@@ -60,11 +49,13 @@ class CuratorFacts:
     rows: str
     compared_with: str
     warnings: tuple[str, ...]
-    measures: Table
+    group_warnings: tuple[str, ...]
+    measures: tuple[Row, ...]
     left_out: dict[str, str]
     columns: list[Chart]
     pairs: list[Chart]
-    subgroups: Table
+    verdict: tuple[tuple[str, str], ...]
+    subgroups: Chart
     spread: Chart
     attack: Chart
     attacks_made: Chart | None
@@ -103,16 +94,14 @@ def curator_facts(
         outliers=None if release.threshold is None else upper(privacy.outlier_epsilon),
         rows=", ".join(f"{count:,} {name}" for name, count in evaluation.rows.items()),
         compared_with=evaluation.compared_with,
-        warnings=evaluation.warnings,
-        measures=Table(
-            "What the synthetic table is good for", MEASURE_HEADERS, tuple(map(measure_row, evaluation.measures))
-        ),
+        warnings=inputs.warnings,
+        group_warnings=tuple(text for text in evaluation.warnings if text not in inputs.warnings),
+        measures=(MEASURE_HEADERS, *map(measure_row, evaluation.measures)),
         left_out=evaluation.left_out,
         columns=columns_side_by_side(inputs, found.get("one-way distance", {})),
         pairs=pairs_side_by_side(inputs, evaluation.associations, found.get("two-way distance", {})),
-        subgroups=Table(
-            "Who pays", GROUP_HEADERS, tuple(map(group_row, [*evaluation.deciles, *evaluation.subgroups]))
-        ),
+        verdict=_verdict(evaluation.measures),
+        subgroups=_subgroups([*evaluation.deciles, *evaluation.subgroups]),
         spread=_spread(whole.of_persons(), release),
         attack=_by_decile(losses, release, inputs),
         attacks_made=None if exposure is None else _attacks(exposure),
@@ -122,6 +111,52 @@ def curator_facts(
         who=_who_weighs_less(losses, inputs),
         costs=None if release.threshold is None else _costs(release, inputs),
         version=repsynth.__version__,
+    )
+
+
+def _verdict(measures: Sequence[Measure]) -> tuple[tuple[str, str], ...]:
+    """Sort measures by how far they are on the way from two real halves to independent columns.
+
+    A measure without a value for independent columns is left out, unless it is as near as two real halves.
+    """
+    found: dict[str, list[str]] = {"good": [], "fair": [], "poor": []}
+    for measure in measures:
+        gap, floor, whole = (
+            abs((v or 0.0) - measure.best) for v in (measure.value, measure.floor, measure.independent)
+        )
+        if measure.floor is None:
+            continue
+        if measure.independent is None:
+            if gap <= floor:
+                found["good"].append(measure.name)
+        elif whole > floor:
+            way = (gap - floor) / (whole - floor)
+            found["good" if way <= _GOOD else "fair" if way <= _FAIR else "poor"].append(measure.name)
+    words = {
+        "good": "like real rows, or nearly",
+        "fair": "between real rows and independent columns",
+        "poor": "not much better than independent columns",
+    }
+    return tuple((words[name], "; ".join(names)) for name, names in found.items() if names)
+
+
+def _subgroups(groups: Sequence[Subgroup]) -> Chart:
+    """Draw the part of the rows in each subgroup. Those that pay more or are too few come first."""
+    ordered = sorted(
+        groups,
+        key=lambda group: (
+            not (group.pays_more or group.too_few),
+            -(group.extra or 0.0),
+            group.fraction_synthetic - group.fraction_real,
+        ),
+    )
+    return bars(
+        "Who pays",
+        "Blue: part of the real rows, orange: of the synthetic ones.",
+        (*GROUP_HEADERS[:-1], "remark"),
+        [group_row(group) for group in ordered],
+        values=[group.fraction_real for group in ordered],
+        others=[group.fraction_synthetic for group in ordered],
     )
 
 
@@ -315,28 +350,20 @@ def _who_weighs_less(losses: RecordLosses, inputs: Inputs) -> Chart | None:
     if not found or not less.any():
         return None
     found.sort(key=lambda group: -group[2])
-    shown = found if len(found) <= _MOST else [*found[: _MOST - 6], *found[-6:]]
-    return dots(
+    (most, *_), (least, *_) = found[0], found[-1]
+    return bars(
         "Who weighs less",
-        f"{whole:.0%} of all {rows} weigh less than 1: {shown[0][2]:.0%} of {shown[0][0]}, {shown[-1][2]:.0%} of "
-        f"{shown[-1][0]}. What only they show, the synthetic table shows less well."
-        + (
-            f" Drawn are {len(shown)} of {len(found)} subgroups, the most and the least; the table has all."
-            if len(shown) < len(found)
-            else ""
-        ),
+        f"{whole:.0%} of all {rows} weigh less than 1: {found[0][2]:.0%} of {most}, {found[-1][2]:.0%} of {least}."
+        " What only they show, the synthetic table shows less well. Lines: 95 % intervals.",
         ("subgroup", rows, "weigh less than 1", "mean weight"),
         [
             (name, f"{count:,}", f"{part:.1%} ± {percent_upper(error)}", f"{mean:.3f}")
             for name, count, part, error, mean in found
         ],
-        names=[name for name, *_ in shown],
-        values=[part for _, _, part, _, _ in shown],
-        low=[part - error for _, _, part, error, _ in shown],
-        high=[part + error for _, _, part, error, _ in shown],
-        axis="part of the subgroup that weighs less than 1, with its 95 % interval",
-        at=(whole, f"all {rows}"),
-        room=190,
+        values=[part for _, _, part, _, _ in found],
+        low=[part - error for _, _, part, error, _ in found],
+        high=[part + error for _, _, part, error, _ in found],
+        full=1.0,
     )
 
 
@@ -473,19 +500,16 @@ def _column(column: Discrete | Numeric, inputs: Inputs, distance: float) -> Char
     real, made = cells.fractions()
     chance = 1.96 * np.sqrt(real * (1 - real) * (1 / len(cells.real) + 1 / len(cells.synthetic)))
     worst = int(np.argmax(np.abs(real - made)))
-    return dots(
+    return bars(
         column.name,
         f"{distance:.1%} of the rows would have to change. Farthest: {cells.names[worst]}, {real[worst]:.1%} of "
         f"the real and {made[worst]:.1%} of the synthetic rows.",
         ("value or range", "real", "synthetic"),
         [(n, f"{r:.2%}", f"{m:.2%}") for n, r, m in zip(cells.names, real, made, strict=True)],
-        names=cells.names,
         values=real.tolist(),
         others=made.tolist(),
-        called=("real", "synthetic"),
         low=(real - chance).tolist(),
         high=(real + chance).tolist(),
-        axis="part of the rows; grey: what chance alone explains",
     )
 
 
@@ -519,7 +543,7 @@ def _pair(
     return heat(
         name,
         f"Association {association[0]:.2f} in the real table, {kept} in the synthetic one; {distance:.1%} of the "
-        "rows would have to change. Darker: more rows.",
+        "rows would have to change. Stronger colour: more rows.",
         ("values", "real", "synthetic"),
         [
             (f"{a} and {b}", f"{real[i, j]:.2%}", f"{made[i, j]:.2%}")

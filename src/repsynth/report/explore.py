@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,6 +42,7 @@ FRACTIONS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 CURVE = tuple(k / 8 for k in range(9))
 """The weights at which the page draws the loss."""
 
+_SLIDERS = ("epsilon", "delta", "rows", "fraction")
 _START_ROWS = 10_000
 _NOT_COMPUTED = (
     "the account of a training takes minutes and was computed beforehand for default settings only; "
@@ -53,25 +54,20 @@ _NOT_COMPUTED = (
 class Stops:
     """The values that each setting can take; those of a release are among them."""
 
-    epsilons: tuple[float, ...] = EPSILONS
-    deltas: tuple[float, ...] = DELTAS
+    epsilon: tuple[float, ...] = EPSILONS
+    delta: tuple[float, ...] = DELTAS
     rows: tuple[int, ...] = ROWS
-    fractions: tuple[float, ...] = FRACTIONS
+    fraction: tuple[float, ...] = FRACTIONS
     rules: tuple[Rule, ...] = (Uniform(), *map(Targeted, WEIGHTS))
 
     def including(self, start: "Start") -> "Stops":
         rules = self.rules if start.rule in self.rules else (*self.rules, start.rule)
-        return Stops(
-            tuple(sorted({*self.epsilons, start.epsilon})),
-            tuple(sorted({*self.deltas, start.delta})),
-            tuple(sorted({*self.rows, start.rows})),
-            tuple(sorted({*self.fractions, start.fraction})),
-            tuple(sorted(rules, key=lambda rule: (rule.uses_threshold, rule.name, weight_at_threshold(rule)))),
-        )
+        given = {name: (*getattr(self, name), getattr(start, name)) for name in _SLIDERS}
+        ordered = sorted(rules, key=lambda rule: (rule.uses_threshold, rule.name, weight_at_threshold(rule)))
+        return Stops(rules=tuple(ordered), **{name: tuple(sorted(set(stops))) for name, stops in given.items()})
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """The settings at which the page opens."""
 
     epsilon: float
@@ -104,25 +100,12 @@ def explore_facts(schema: Schema, release: Release | None = None) -> dict[str, A
     made = _Plans(schema, settings, stops)
     models = {name: made.of(made.model(name)) for name in MODELS}
     return {
-        "stops": {
-            "epsilon": stops.epsilons,
-            "delta": stops.deltas,
-            "rows": stops.rows,
-            "fraction": stops.fractions,
-        },
+        "stops": {name: getattr(stops, name) for name in _SLIDERS},
         "rules": [
             {"name": rule.name, "weight": weight_at_threshold(rule), "scored": rule.uses_threshold}
             for rule in stops.rules
         ],
-        "start": {
-            "epsilon": start.epsilon,
-            "delta": start.delta,
-            "rows": start.rows,
-            "fraction": start.fraction,
-            "rule": stops.rules.index(start.rule),
-            "model": start.model,
-            "public": start.public,
-        },
+        "start": start._asdict() | {"rule": stops.rules.index(start.rule)},
         "curve": CURVE,
         "several": schema.person is not None,
         "models": models,
@@ -158,7 +141,7 @@ class _Plans:
     def of(self, model: Model) -> dict[str, Any]:
         """Return each plan by "ε δ public scored", or why there is none."""
         plans: dict[str, Any] = {}
-        for epsilon, delta, public, scored in product(self.stops.epsilons, self.stops.deltas, (0, 1), (0, 1)):
+        for epsilon, delta, public, scored in product(self.stops.epsilon, self.stops.delta, (0, 1), (0, 1)):
             settings = msgspec.structs.replace(
                 self.settings,
                 epsilon=epsilon,
@@ -167,8 +150,7 @@ class _Plans:
                 model=model,
                 weights=Targeted() if scored else Uniform(),
             )
-            asked = settings.epsilon
-            key = f"{asked:g} {delta:g} {public} {scored}"
+            key = f"{epsilon:g} {delta:g} {public} {scored}"
             try:
                 plans[key] = self._trained(settings) if model.rounds() else self._gaussian(settings)
             except ConfigError as error:
@@ -180,8 +162,7 @@ class _Plans:
         loss = plan.whole_loss
         weights = np.array([*CURVE, *map(weight_at_threshold, self.stops.rules)])
         squares = sum(charge.mu**2 for charge in plan.charges.values())
-        shares = [100 * charge.mu**2 / squares for charge in plan.charges.values()]
-        parts = [f"{share:.1f}" for share in shares]
+        parts = [f"{100 * charge.mu**2 / squares:.1f}" for charge in plan.charges.values()]
         return self._shown(plan, loss.epsilon_at(weights, delta), float(loss.advantage_at(1.0)), parts)
 
     def _trained(self, settings: Settings) -> dict[str, Any]:
@@ -240,11 +221,8 @@ class _Plans:
             ],
             "noise": [coarse, count],
             "cells": [self.counts.setdefault(count, len(self.counts)) for count in steps],
-            "warnings": [self._warnings(plan, rows) for rows in self.stops.rows],
+            "warnings": [list(map(self._text, plan_warnings(plan, rows))) for rows in self.stops.rows],
         }
-
-    def _warnings(self, plan: Plan, rows: int) -> list[int]:
-        return [self._text(text) for text in plan_warnings(plan, rows)]
 
     def _text(self, text: str) -> int:
         return self.texts.setdefault(text, len(self.texts))

@@ -5,9 +5,11 @@ The facts and charts of the public page of a release: all of it is post-processi
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from datetime import date
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +17,21 @@ import msgspec
 import numpy as np
 
 import repsynth
+from repsynth.arrays import Floats
+from repsynth.columns.cells import Bins
 from repsynth.errors import ConfigError
 from repsynth.evaluation.export import STEPS
 from repsynth.planning.warnings import csv_warnings
 from repsynth.privacy.events import SampledEvent
 from repsynth.privacy.formatting import fixed_upper, upper
-from repsynth.privacy.unit import counted_rows, neighbours_of, of_persons, row_meaning
-from repsynth.release.account import mu_of_event
-from repsynth.release.accuracy import Z, expected_errors
+from repsynth.privacy.loss import Loss
+from repsynth.privacy.unit import counted_rows, neighbours_of, of_persons, row_meaning, unit_of
+from repsynth.release.account import mu_of_event, purpose
+from repsynth.release.accuracy import Expected, Z, bin_names, expected_errors
 from repsynth.release.release import Release
 from repsynth.report.charts import Chart, Line, bars, lines
 from repsynth.report.own_bound import calculator
-from repsynth.schema import Schema, check_unit
+from repsynth.schema import Numeric, Schema, check_unit
 from repsynth.scoring.base import NAT
 from repsynth.scoring.weights import FULL
 
@@ -36,8 +41,10 @@ CURATOR_STEPS = ("reading", *STEPS, "losses", "drawing")
 _PAGES = Path(__file__).parent / "pages"
 
 
-def public_page(folder: Path) -> str:
+def public_page(folder: Path, *, title: str = "", contact: str = "", ledger_entry: str = "") -> str:
     """Return the public page of the release in a folder.
+
+    The title, a contact and the entry of the run in the ledger are shown as given, with the date of today.
 
     >>> import tempfile
     >>> from repsynth import datasets, synthesize
@@ -48,10 +55,17 @@ def public_page(folder: Path) -> str:
     """
     release = Release.load(folder)
     render = _template("report.html")
-    from repsynth.report.page import public_facts
-
-    facts = public_facts(release, folder)
-    return render(it=facts, own_bound=_file("own_bound.js"), page=_file("page.js"), data=_json(facts.calculator))
+    facts = public_facts(release, folder, ledger_entry)
+    own = [("contact", contact)] if contact else []
+    today = date.today()
+    return render(
+        it=facts | {"about": [*own, ("date", f"{today.day} {today:%B %Y}"), *facts["about"]]},
+        title=title or "Privacy report of a synthetic table",
+        ledger_entry=ledger_entry,
+        own_bound=_file("own_bound.js"),
+        page=_file("page.js"),
+        data=_json(facts["calculator"]),
+    )
 
 
 def curator_page(
@@ -131,133 +145,186 @@ def _json(data: object) -> str:
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
 
 
-@dataclass(frozen=True)
-class Promise:
-    """A bound, and how many of 100 guesses about membership it allows to be right (50 is chance; may be empty)."""
-
-    who: str
-    epsilon: str
-    right: str
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A line of a list: text, or groups of column names (any writing direction)."""
-
-    name: str
-    value: str | tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class PublicFacts:
-    publishable: bool
-    epsilon: str
-    delta: str
-    neighbours: str
-    row: str
-    promise: Promise
-    outliers: Promise | None
-    at_deltas: tuple[Fact, ...]
-    charts: dict[str, Chart]
-    errors: tuple[Fact, ...]
-    means: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
-    known: tuple[Fact, ...]
-    warnings: tuple[str, ...]
-    origin: tuple[Fact, ...]
-    calculator: dict[str, Any]
-    persons: str = ""
-
-
-def public_facts(release: Release, folder: Path) -> PublicFacts:
-    privacy, expected = release.privacy, expected_errors(release)
-    mu = [] if privacy.mu is None else [Fact("in Gaussian differential privacy", f"μ = {upper(privacy.mu)}")]
-    return PublicFacts(
-        publishable=release.publishable,
-        epsilon=upper(privacy.epsilon),
-        delta=upper(privacy.delta, 3),
-        neighbours=neighbours_of(release.schema),
-        row=row_meaning(release.schema),
-        promise=Promise("anybody", upper(privacy.epsilon), _right(float(privacy.advantage))),
-        outliers=_outliers(release),
-        at_deltas=(
-            *(Fact(f"δ = {upper(d, 6)}", f"ε = {upper(e, 3)}") for d, e in privacy.epsilon_by_delta().items()),
-            *mu,
-        ),
-        charts=_charts(release),
-        errors=tuple(
-            Fact(shares.column, f"± {fixed_upper(100 * Z * shares.standard_error, 2)}")
-            for shares in expected.columns
-        ),
-        means=tuple(
-            (m.column, _plain(m.mean), f"± {_plain_at_most(Z * m.standard_error)}", _plain_at_most(m.binning))
-            for m in expected.means
-        ),
-        notes=expected.notes,
-        known=tuple(_known(release)),
-        warnings=(*release.warnings, *csv_warnings(release.schema)),
-        origin=tuple(_origin(release, folder)),
-        calculator=_calculator(release),
-        persons="" if release.schema.person is None else of_persons(release.schema.person),
-    )
+def public_facts(release: Release, folder: Path, ledger_entry: str = "") -> dict[str, Any]:
+    """Return the contents of the public page. All of it follows from the release."""
+    privacy, schema, expected = release.privacy, release.schema, expected_errors(release)
+    several = schema.person is not None
+    digests = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("release.json", "arrays.npz")
+    }
+    made = msgspec.json.decode((folder / "release.json").read_bytes())
+    at_deltas = [(f"δ = {upper(d, 6)}", f"ε = {upper(e, 3)}") for d, e in privacy.epsilon_by_delta().items()]
+    return {
+        "publishable": release.publishable,
+        "epsilon": upper(privacy.epsilon),
+        "delta": upper(privacy.delta, 3),
+        "right": _right(privacy.advantage),
+        "outliers": _outliers(release),
+        "unit": unit_of(schema),
+        "neighbours": neighbours_of(schema),
+        "persons": of_persons(schema.person) if schema.person else "",
+        "row": row_meaning(schema),
+        "about": [
+            ("unit of privacy", unit_of(schema)),
+            ("rows that count" if several else "records", _rows(release, expected)),
+            (f"columns ({len(schema.learned)})", tuple((column.name,) for column in schema.learned)),
+            *([("label", ((schema.label,),))] if schema.label else []),
+            ("model", release.plan.model.name),
+            ("ledger entry", ledger_entry or "not stated; see the page to sign"),
+        ],
+        "uses": _uses(release, expected),
+        "histograms": [_histogram(release, i, expected) for i in range(len(expected.columns))],
+        "notes": expected.notes,
+        "warnings": (*release.warnings, *csv_warnings(schema)),
+        "at_deltas": [
+            *at_deltas,
+            *([] if privacy.mu is None else [("in Gaussian differential privacy", f"μ = {upper(privacy.mu)}")]),
+        ],
+        "charts": [
+            *([] if release.threshold is None else [_losses(release), _by_score(release)]),
+            _by_weight(release),
+            _budget(release),
+        ],
+        "measured": schema.measured is not None,
+        "public_rows": release.plan.public_rows is not None,
+        "origin": [
+            ("release made by", f"repsynth {made['repsynth']}, format {made['format']}"),
+            ("page made by", f"repsynth {repsynth.__version__}"),
+            *((f"SHA-256 of {name}", digest) for name, digest in digests.items()),
+        ],
+        "digest": digests["release.json"],
+        "calculator": _calculator(release),
+    }
 
 
-def _outliers(release: Release) -> Promise | None:
-    """Return the joint bound of outliers. It bounds guesses only where outliers were known before the run."""
+def _outliers(release: Release) -> dict[str, str] | None:
+    """Return the joint bound of outliers. It bounds guesses only where all weights were public before the run."""
     if release.threshold is None:
         return None
     privacy = release.privacy
-    who = "outliers" if release.plan.scorer.targets_outliers else "those who were chosen at random"
-    right = _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if privacy.borrowed else ""
-    if release.schema.person is not None:
-        who = f"persons all of whose rows are {who}"
-    return Promise(f"{who}, above the released threshold", upper(privacy.outlier_epsilon, 3), right)
-
-
-def _plain(value: float) -> str:
-    """Five digits, without an exponent."""
-    return f"{value:,.{_places(value, 5)}f}"
-
-
-def _plain_at_most(value: float) -> str:
-    """Three digits, rounded up."""
-    return fixed_upper(value, _places(value, 3))
-
-
-def _places(value: float, digits: int) -> int:
-    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+    prior = privacy.borrowed is not None
+    return {
+        "who": "outliers" if release.plan.scorer.targets_outliers else "those chosen at random",
+        "epsilon": upper(privacy.outlier_epsilon, 3),
+        "right": _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if prior else "",
+        "in_both": upper(privacy.epsilon_in_both() or 0.0) if prior else "",
+    }
 
 
 def _right(advantage: float) -> str:
     """Return how many of 100 guesses are right, half of them about members, rounded up to a tenth."""
-    return fixed_upper(50 + 50 * advantage, 1)
+    return fixed_upper(50 + 50 * float(advantage), 1)
 
 
-def _charts(release: Release) -> dict[str, Chart]:
-    found = {"budget": _budget(release), "weight": _by_weight(release)}
-    if release.threshold is not None:
-        found |= {"score": _by_score(release), "losses": _losses(release)}
-    return found
+def _plus_minus(value: float, error: float) -> tuple[str, str]:
+    """Return a value without digits that its error does not support, and the error of the rounded value.
+
+    >>> _plus_minus(66.92, 0.47), _plus_minus(32561.2, 37.1), _plus_minus(7.0, 0.0)
+    (('66.9', '0.5'), ('32,560', '40'), ('7', '0'))
+    """
+    places = -math.floor(math.log10(error)) if error > 0 else 0
+    rounded = round(value, places) + 0.0  # no minus zero
+    unit, most = 10.0 ** -min(places, 0), error + abs(value - rounded)
+    shown = max(places, 0)
+    return f"{rounded:,.{shown}f}", fixed_upper(math.ceil(most / unit) * unit if unit > 1 else most, shown)
+
+
+def _at_most(value: float) -> str:
+    return _plus_minus(0.0, value)[1]
+
+
+def _rows(release: Release, expected: Expected) -> str:
+    if release.plan.public_rows is not None:
+        return f"{release.rows:,.0f} (declared public)"
+    rows, error = _plus_minus(release.rows, Z * expected.rows_standard_error)
+    return f"about {rows} ± {error} (a noisy count)"
+
+
+def _uses(release: Release, expected: Expected) -> list[tuple[str, str]]:
+    """Return what the table is good for, as far as the release alone shows."""
+    label = release.schema.label
+    worst = 100 * Z * max(shares.standard_error for shares in expected.columns)
+    answer = "yes" if worst <= 2 else "roughly" if worst <= 10 else "no"
+    group = math.ceil(Z * release.stage.coarse.sigma)
+    pairs = len({table.columns for table in expected.tables if len(table.columns) > 1})
+    measured = f"{pairs} groups of columns were measured together" if pairs else "no pair was measured directly"
+    return [
+        (
+            "shares of one column",
+            f"{answer}: noise moves them by at most {_at_most(worst)} points in 95 of 100 cases",
+        ),
+        ("how columns go together", f"check first: {measured}, and the model fills in the rest"),
+        *([(f"predicting {label}", "check first: the curator can compare with real rows")] if label else []),
+        ("small groups", f"no: a count below about {group:,} cannot be told from noise"),
+        ("facts about single people", "no: no row is a real person's, and rare values may vanish"),
+    ]
+
+
+_CELLS = 12
+"""The most values or ranges in the chart of a column."""
+
+
+def _histogram(release: Release, i: int, expected: Expected) -> Chart:
+    """Draw the released histogram of a column with its 95 % intervals."""
+    coarse = release.stage.coarse
+    bins, counts, rows = coarse.bins[i], coarse.noisy(i), coarse.rows
+    texts, shares, low, high = [], [], [], []
+    cells = _cells(bins, counts)
+    for name, cell in cells:
+        share = float(np.clip(counts[cell].sum() / rows, 0.0, 1.0))
+        error = Z * math.hypot(coarse.sigma * math.sqrt(len(cell)), share * expected.rows_standard_error) / rows
+        shown = " ± ".join(_plus_minus(100 * share, 100 * error))
+        texts.append((name, f"{shown} %" if share > error else f"at most {_at_most(100 * (share + error))} %"))
+        shares.append(share)
+        low.append(max(share - error, 0.0))
+        high.append(min(share + error, 1.0))
+    words = ""
+    for mean in expected.means:
+        if mean.column == bins.column.name:
+            value, error_of_mean = _plus_minus(mean.mean, Z * mean.standard_error)
+            words = f"Mean {value} ± {error_of_mean} (95 %)"
+            words += (
+                f", and up to {_at_most(mean.binning)} more because ranges were counted." if mean.binning else "."
+            )
+    return bars(bins.column.name, words, ("value", "share"), texts, values=shares, low=low, high=high)
+
+
+def _cells(bins: Bins, counts: Floats) -> list[tuple[str, list[int]]]:
+    """Return the names of a few values or ranges, and their bins. The smallest are merged."""
+    missing = [("missing", [bins.values])] if bins.column.missing else []
+    if bins.starts is None:
+        names, order = bin_names(bins), np.argsort(-counts[: bins.values], kind="stable").tolist()
+        if bins.values <= _CELLS:
+            return [*((names[k], [k]) for k in range(bins.values)), *missing]
+        first, rest = order[: _CELLS - 1], order[_CELLS - 1 :]
+        return [*((names[k], [k]) for k in first), (f"{len(rest):,} others", rest), *missing]
+    assert isinstance(bins.column, Numeric)
+    cells = [[k] for k in range(bins.numbers)]
+    while len(cells) > _CELLS:
+        k = int(np.argmin([counts[a + b].sum() for a, b in pairwise(cells)]))
+        cells[k : k + 2] = [cells[k] + cells[k + 1]]
+    names = bin_names(Bins.at(bins.column, bins.starts[[cell[0] for cell in cells]]))
+    cells += [[k] for k in range(bins.numbers, bins.values)]
+    return [*zip(names[:-1], cells, strict=True), *missing]
 
 
 def _budget(release: Release) -> Chart:
     """Draw the budget by μ²; with a training, which has no μ, by the ε of each measurement alone."""
-    events, delta = release.events, release.privacy.delta
-    trained = any(isinstance(event, SampledEvent) for event in events)
-    names = [event.name for event in events]
-    if trained:
-        from repsynth.privacy.loss import Loss
-
-        values = [Loss.of((event,)).epsilon(delta) for event in events]
-        texts, axis = [f"ε {upper(value, 3)}" for value in values], "ε at the release's δ, each alone"
-    else:
-        squares = np.array([(mu_of_event(event) or 0.0) ** 2 for event in events])
-        values = (squares / squares.sum()).tolist()
-        texts, axis = [f"{value:.1%}" for value in values], "part of the budget (μ²)"
-    words = "The budget by measurement: " + ", ".join(f"{n} {t}" for n, t in zip(names, texts, strict=True)) + "."
-    rows = list(zip(names, texts, strict=True))
-    head = ("measurement", axis)
-    return bars("What the budget was spent on", words, head, rows, values=values, axis=axis, percent=not trained)
+    model, delta = release.plan.model, release.privacy.delta
+    trained = any(isinstance(event, SampledEvent) for event in release.events)
+    parts: dict[str, float] = defaultdict(float)
+    for event in release.events:
+        value = Loss.of((event,)).epsilon(delta) if trained else (mu_of_event(event) or 0.0) ** 2
+        parts[purpose(event.name, model) or event.name] += value
+    whole = 1.0 if trained else sum(parts.values())
+    values = [value / whole for value in parts.values()]
+    rows = [
+        (name, f"ε = {upper(value, 3)}" if trained else f"{100 * value:.1f} %")
+        for name, value in zip(parts, values, strict=True)
+    ]
+    head = ("measurement", "ε at the release's δ, alone" if trained else "part of μ²")
+    full = None if trained else 1.0
+    return bars("What the budget was spent on", "", head, rows, values=values, full=full, percent=not trained)
 
 
 def _by_weight(release: Release) -> Chart:
@@ -272,7 +339,7 @@ def _by_weight(release: Release) -> Chart:
         + (f"; outliers have at most weight {fixed_upper(weight, 2)}." if at else ".")
     )
     return lines(
-        "Who weighs less loses less",
+        "Privacy loss by weight",
         words,
         ("weight", "ε at most"),
         rows,
@@ -295,7 +362,7 @@ def _by_score(release: Release) -> Chart:
     begin = fixed_upper(threshold, 1)
     words = f"The loss falls with the score; from the threshold of {begin} on it is at most ε = {bound}."
     return lines(
-        "Who stands out more loses less",
+        "Privacy loss by score",
         words,
         ("score", "ε at most"),
         rows,
@@ -309,59 +376,29 @@ def _by_score(release: Release) -> Chart:
 
 def _losses(release: Release) -> Chart:
     found = release.privacy.by_epsilon(lambda epsilon: float(upper(epsilon, 3)))
-    names = [f"ε at most {upper(epsilon, 3)}" for epsilon in found]
-    rows = [(name, str(fraction)) for name, fraction in zip(names, found.values(), strict=True)]
     several, counted = release.schema.person is not None, counted_rows(release.schema)
-    words = (
-        f"{counted.capitalize()}, by what they lose: " + ", ".join(f"{text} {name}" for name, text in rows) + "."
-    )
+    words = f"{counted.capitalize()}, by what they lose. Lines: 95 % intervals."
     if several:
         words += (
             " A loss is that of a person all of whose rows are like that one; how many persons have each loss "
             "does not follow from what was released."
         )
-    part = "part of the rows, weighted" if several else "part of the records"
+    shares = [fraction.value for fraction in found.values()]
+    errors = [Z * fraction.standard_error for fraction in found.values()]
     return bars(
         f"How the loss is spread over the {'rows' if several else 'records'}",
         words,
-        ("loss", part),
-        rows,
-        values=[fraction.value for fraction in found.values()],
-        errors=[fraction.standard_error for fraction in found.values()],
+        ("loss", "part of the rows, weighted" if several else "part of the records"),
+        [
+            (f"ε at most {upper(epsilon, 3)}", f"{' ± '.join(_plus_minus(100 * share, 100 * error))} %")
+            for epsilon, share, error in zip(found, shares, errors, strict=True)
+        ],
+        values=shares,
+        low=[share - error for share, error in zip(shares, errors, strict=True)],
+        high=[share + error for share, error in zip(shares, errors, strict=True)],
         marked=[epsilon < release.privacy.epsilon * 0.999 for epsilon in found],
-        axis=f"{part}, with the noise of one standard error",
+        full=1.0,
     )
-
-
-def _known(release: Release) -> list[Fact]:
-    plan = release.plan
-    found = [Fact("model", plan.model.name)]
-    found.append(Fact("columns", tuple((column.name,) for column in release.schema.learned)))
-    if release.schema.label is not None:
-        found.append(Fact("label", ((release.schema.label,),)))
-    tables = (table.columns for table in expected_errors(release).tables if len(table.columns) > 1)
-    once = dict.fromkeys(tables)  # one may be measured in several rounds
-    if once:
-        found.append(Fact("tables of several columns", tuple(once)))
-    source = "declared public" if plan.public_rows is not None else "a noisy count"
-    what = "records" if release.schema.person is None else "rows that count"
-    found.append(Fact(what, f"{release.rows:,.0f} ({source})"))
-    found.append(Fact("a synthetic row represents", row_meaning(release.schema)))
-    if release.schema.person is not None:
-        found.append(Fact("persons", of_persons(release.schema.person)))
-    return found
-
-
-def _origin(release: Release, folder: Path) -> list[Fact]:
-    made = msgspec.json.decode((folder / "release.json").read_bytes())
-    return [
-        Fact("release made by", f"repsynth {made['repsynth']}, format {made['format']}"),
-        Fact("page made by", f"repsynth {repsynth.__version__}"),
-        *(
-            Fact(f"SHA-256 of {name}", hashlib.sha256((folder / name).read_bytes()).hexdigest())
-            for name in ("release.json", "arrays.npz")
-        ),
-    ]
 
 
 def _calculator(release: Release) -> dict[str, Any]:
