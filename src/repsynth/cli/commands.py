@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from repsynth import api, datasets
 from repsynth.cli import options as given
-from repsynth.cli import render
+from repsynth.cli import render, screens
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.evaluation.export import evaluation_data
 from repsynth.io.sources import is_text_file, open_source
 from repsynth.io.write import Written, arrow_schema, check_table_path, write_table
+from repsynth.planning.figures import plan_data
 from repsynth.planning.settings import settings_to_toml
 from repsynth.planning.warnings import written_warnings
 from repsynth.privacy.budget import make_budget
@@ -44,6 +46,8 @@ class Answer:
     data: Callable[[], dict[str, Any]]
     text: Callable[[Console], None]
     code: int = 0
+    screen: bool = False
+    """Whether the text is a first screen, which wraps at 80 columns in a pipe, too."""
 
     def print(self, *, as_json: bool) -> None:
         if as_json:
@@ -51,6 +55,9 @@ class Answer:
             return
         # On a terminal, words wrap; in a pipe or a file, lines stay whole.
         console = Console(highlight=False)
+        if self.screen:
+            self.text(Console(highlight=False, width=min(console.width, screens.WIDTH)))
+            return
         self.text(console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=140))
 
 
@@ -85,7 +92,7 @@ def schema(options: given.DraftSchema) -> Answer:
         return known | fields
 
     tell: Callable[..., None] = render.measured if options.private else render.draft
-    return Answer(data, lambda console: tell(console, draft, options.output))
+    return Answer(data, lambda console: tell(console, draft, options.output), screen=True)
 
 
 def _to_metadata(options: given.DraftSchema, path: Path) -> Answer:
@@ -102,7 +109,11 @@ def _to_metadata(options: given.DraftSchema, path: Path) -> Answer:
 
 def check(options: given.Check) -> Answer:
     checked = api.check_table(options.data, options.schema, read=options.read)
-    return Answer(lambda: msgspec.to_builtins(checked), lambda console: render.check(console, checked))
+
+    def text(console: Console) -> None:
+        render.check(console, checked) if options.full else screens.check(console, checked, options.schema)
+
+    return Answer(lambda: msgspec.to_builtins(checked), text, screen=not options.full)
 
 
 def plan(options: given.Plan) -> Answer:
@@ -118,11 +129,14 @@ def plan(options: given.Plan) -> Answer:
         saved["saved"] = str(options.save)
 
     def text(console: Console) -> None:
-        render.plan(console, made, rows)
-        if saved:
+        if options.full:
+            render.plan(console, made, rows)
+        else:
+            screens.plan(console, made, rows, options.schema, options.save)
+        if saved and options.full:
             console.print(f"Wrote the settings to {options.save}.", markup=False)
 
-    return Answer(lambda: render.plan_data(made, rows) | saved, text)
+    return Answer(lambda: plan_data(made, rows) | saved, text, screen=not options.full)
 
 
 def _settings(options: given.Planned) -> dict[str, Any]:
@@ -221,11 +235,14 @@ def inspect(options: given.Inspect) -> Answer:
     release = Release.load(options.release)
 
     def text(console: Console) -> None:
+        if not options.full:
+            screens.release(console, release, options.release)
+            return
         render.release(console, release)
         console.print()
         render.expected(console, api.expected_errors(release))
 
-    return Answer(lambda: api.inspect_release(release), text)
+    return Answer(lambda: api.inspect_release(release), text, screen=not options.full)
 
 
 def ledger_init(options: given.LedgerInit) -> Answer:
@@ -302,11 +319,17 @@ def evaluate(options: given.Evaluate) -> Answer:
         files = {"folder": str(options.output), "files": sorted(path.name for path in options.output.iterdir())}
 
     def text(console: Console) -> None:
+        if not options.full:
+            screens.evaluation(console, found, options.output)
+            return
         render.evaluation(console, found)
         if files:
             console.print(f"Wrote {', '.join(files['files'])} to {options.output}", markup=False)
 
-    return Answer(lambda: evaluation_data(found) | files, text)
+    def data() -> dict[str, Any]:
+        return evaluation_data(found) | {"verdicts": msgspec.to_builtins(found.verdicts)} | files
+
+    return Answer(data, text, screen=not options.full)
 
 
 def _expected(options: given.Evaluate) -> Answer:
@@ -321,7 +344,8 @@ def _expected(options: given.Evaluate) -> Answer:
     found = api.expected_errors(release)
     return Answer(
         lambda: {"publishable": release.publishable, **evaluation_data(found)},
-        lambda console: render.expected(console, found),
+        lambda console: (render.expected if options.full else screens.expected)(console, found),
+        screen=not options.full,
     )
 
 
@@ -342,10 +366,12 @@ def attack(options: given.Attack) -> Answer:
             power=options.power,
             on_step=bar.on_step,
         )
+    tell = render.exposure if options.full else screens.exposure
     return Answer(
-        lambda: msgspec.to_builtins(found),
-        lambda console: render.exposure(console, found, options.output),
+        lambda: msgspec.to_builtins(found) | {"auc_noticeable": found.noticeable, "answer": found.summary.answer},
+        lambda console: tell(console, found, options.output),
         int(found.exceeded),
+        screen=not options.full,
     )
 
 
@@ -431,21 +457,28 @@ def demo(options: given.Demo) -> Answer:
         raise ConfigError(
             f"{shown(folder)}: cannot be made ({error.strerror}); name another folder with -o"
         ) from None
-    for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt"):
+    for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt", "report.html"):
         _check_new(folder / name, "-o")
-    pacsv.write_csv(datasets.simulate_people(), folder / "people.csv")
+    people = datasets.simulate_people()
+    pacsv.write_csv(people, folder / "people.csv")
     (folder / "schema.toml").write_text(datasets.schema_text("people"), encoding="utf-8")
     release = api.synthesize(folder / "people.csv", folder / "schema.toml", epsilon=1.0, delta=1e-6)
     release.save(folder / "release")
     rows = _write_sample(options, release, folder / "synthetic.csv", None).rows
     with (folder / "summary.txt").open("w", encoding="utf-8") as file:
         render.release(Console(file=file, width=100), release)
+        render.expected(Console(file=file, width=100), api.expected_errors(release))
+    page = find_spec("jinja2") is not None and find_spec("vl_convert") is not None
+    if page:
+        from repsynth.report.page import public_page
+
+        (folder / "report.html").write_text(public_page(folder / "release"), encoding="utf-8")
 
     def text(console: Console) -> None:
-        render.release(console, release)
-        render.demo(console, folder, rows)
+        made = pacsv.read_csv(folder / "synthetic.csv")
+        screens.demo(console, folder, people, made, release, page)
 
-    return Answer(lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, text)
+    return Answer(lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, text, screen=True)
 
 
 def completion(options: given.Completion) -> Answer:
