@@ -740,7 +740,7 @@ def test_demo_leaves_its_files_and_shows_rows_columns_and_the_promise(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    made = {"people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt", "report.html"}
+    made = {"people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt", "release-report.html"}
     assert main(["demo", "-o", "demo"]) == 0
     assert files(tmp_path / "demo") == made
     printed = capsys.readouterr().out
@@ -752,7 +752,7 @@ def test_demo_leaves_its_files_and_shows_rows_columns_and_the_promise(
     assert "Privacy loss by weight" in (tmp_path / "demo" / "summary.txt").read_text(encoding="utf-8")
     monkeypatch.setattr("repsynth.cli.commands.find_spec", lambda name: None)
     assert main(["demo", "-o", "bare"]) == 0
-    assert files(tmp_path / "bare") == made - {"report.html"}
+    assert files(tmp_path / "bare") == made - {"release-report.html"}
 
 
 # --- first screens ---
@@ -818,7 +818,7 @@ def test_evaluate_says_what_the_table_can_be_used_for(wide: Path, capsys: pytest
     fits(printed)
     assert "usable for shares, pairs of columns" in " ".join(printed.split())
     for purpose in ("shares", "pairs of columns", "prediction", "regression coefficients", "subgroups"):
-        assert re.search(rf"^{purpose} +(usable|not usable|not measured)", printed, flags=re.MULTILINE)
+        assert re.search(rf"^{purpose} +(usable|not usable|not known)", printed, flags=re.MULTILINE)
     assert run(f"{command} --full") == 0
     printed = capsys.readouterr().out
     assert printed.index("Verdict by purpose") > printed.index("prediction by boosting")

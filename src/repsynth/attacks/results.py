@@ -162,7 +162,7 @@ class Exposure(Summarised, msgspec.Struct, frozen=True, kw_only=True):
         else:
             answer = f"No attack did better than guessing. An AUC above {noticeable} would have been noticed."
         if self.noticeable > limit and not self.exceeded and best.area.low <= 0.5:
-            answer += f" The privacy loss allows no attack an AUC above {fixed_upper(limit, 2)}."
+            answer += f" Even the best possible attack has an AUC of {fixed_upper(limit, 2)} at most."
         facts = (
             (
                 "Best attack here",

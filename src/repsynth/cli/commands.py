@@ -457,7 +457,7 @@ def demo(options: given.Demo) -> Answer:
         raise ConfigError(
             f"{shown(folder)}: cannot be made ({error.strerror}); name another folder with -o"
         ) from None
-    for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt", "report.html"):
+    for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt", "release-report.html"):
         _check_new(folder / name, "-o")
     people = datasets.simulate_people()
     pacsv.write_csv(people, folder / "people.csv")
@@ -472,7 +472,7 @@ def demo(options: given.Demo) -> Answer:
     if page:
         from repsynth.report.page import public_page
 
-        (folder / "report.html").write_text(public_page(folder / "release"), encoding="utf-8")
+        (folder / "release-report.html").write_text(public_page(folder / "release"), encoding="utf-8")
 
     def text(console: Console) -> None:
         made = pacsv.read_csv(folder / "synthetic.csv")

@@ -89,7 +89,8 @@ def expected(console: Console, found: Expected) -> None:
     ]
     cells = [table.standard_error for table in found.tables]
     known = f"{points(max(cells))} or more: weights and clipping come on top" if cells else "not known"
-    facts = [*facts[:_MOST_SHARES], ("A cell of a model's table", known)]
+    rest = [("", f"and {len(facts) - _MOST_SHARES} more columns")] if len(facts) > _MOST_SHARES else []
+    facts = [("A cell of a model's table", known), *facts[:_MOST_SHARES], *rest]
     following = ["repsynth evaluate ... --full", "repsynth evaluate --train DATA --release RELEASE"]
     screen(console, Summary(answer, tuple(facts)), following, notes=found.notes)
 
@@ -109,7 +110,7 @@ def exposure(console: Console, found: "Exposure", folder: Path) -> None:
     cells = {(line.attack, line.decile): line for line in found.planned}
     for name in dict.fromkeys(line.attack for line in found.planned):
         both = [cells.get((name, decile)) for decile in (None, 10)]
-        table.add_row(name, *("" if line is None else line.shown_area for line in both))
+        table.add_row(name, *("" if line is None else escape(line.shown_area) for line in both))
     screen(console, found.summary, following, notes=found.notes, table=(table,), private=True)
 
 
@@ -137,7 +138,7 @@ def demo(console: Console, folder: Path, people: pa.Table, made: pa.Table, relea
         console.print(table)
     console.print(f"\n{escape(release.summary.answer)}")
     console.print("\n[bold]Next[/bold]")
-    open_page = [f"open {_path(folder / 'report.html')}"] if page else []
+    open_page = [f"open {_path(folder / 'release-report.html')}"] if page else []
     for line in (
         *open_page,
         f"repsynth inspect {_path(folder / 'release')}",

@@ -31,7 +31,7 @@ _LEARNABLE = 0.55
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a table is usable for a purpose; None if that was not measured. PRIVATE."""
+    """Whether a table is usable for a purpose; None if that is not known. PRIVATE."""
 
     purpose: str
     usable: bool | None
@@ -42,7 +42,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        return {True: "usable", False: "not usable", None: "not measured"}[self.usable]
+        return {True: "usable", False: "not usable", None: "not known"}[self.usable]
 
 
 def verdicts_of(found: "Evaluation") -> tuple[Verdict, ...]:
@@ -62,7 +62,7 @@ def verdicts_of(found: "Evaluation") -> tuple[Verdict, ...]:
 def evaluation_summary(found: "Evaluation") -> Summary:
     """Return what the table can be used for, in one sentence, and the verdict for each purpose."""
     parts, verdicts = [], found.verdicts
-    for usable, before in ((True, "usable for"), (False, "not usable for"), (None, "not measured:")):
+    for usable, before in ((True, "usable for"), (False, "not usable for"), (None, "not known:")):
         names = [verdict.purpose for verdict in verdicts if verdict.usable is usable]
         if names:
             parts.append(f"{before} {', '.join(names)}")
@@ -70,33 +70,34 @@ def evaluation_summary(found: "Evaluation") -> Summary:
     return Summary(f"The synthetic table is {'; '.join(parts)}.", tuple(facts))
 
 
-def _gap(measure: Measure) -> float:
-    return abs(measure.value - measure.best)
+def _gap(measure: Measure, value: float | None = None) -> float:
+    """Return the distance from the best. To predict better than from real rows is no fault."""
+    away = measure.best - (measure.value if value is None else value)
+    return max(away, 0.0) if measure.name.startswith("prediction") else abs(away)
 
 
 def _judge(purpose: str, measure: Measure, small: float, found: "Evaluation") -> Verdict:
-    gap, floor = _gap(measure), None if measure.floor is None else abs(measure.floor - measure.best)
-    near = gap <= max(small, _FLOORS * (floor or 0.0))
-    reason = f"{show(gap)} from the best; limit {show(max(small, _FLOORS * (floor or 0.0)))}"
-    usable: bool | None = near
+    gap, floor = _gap(measure), 0.0 if measure.floor is None else _gap(measure, measure.floor)
+    limit = max(small, _FLOORS * floor)
+    usable: bool | None = gap <= limit
+    reason = f"usable up to {show(limit)}" if measure.best == 0 else f"usable from {show(measure.best - limit)} on"
     if purpose == "pairs of columns" and measure.independent is not None:
-        way = gap / max(abs(measure.independent - measure.best), 1e-12)
-        usable = near and (way < _HALFWAY or gap <= (floor or 0.0))
-        reason = f"{100 * way:.0f} % of the way to independent columns"
-    if purpose == "prediction":
-        usable = None if measure.best < _LEARNABLE else near
+        alone = max(_gap(measure, measure.independent), 1e-12)
+        reason = f"{100 * gap / alone:.0f} % of the way to independent columns"
+        usable = usable and gap < _HALFWAY * alone
+        if floor >= _HALFWAY * alone and not gap > limit:
+            usable, reason = None, "too few rows: two real halves are as far apart as independent columns"
+    elif purpose == "prediction":
+        usable = None if measure.best < _LEARNABLE else usable
         reason = "the real table predicts little" if usable is None else _by_name(measure)
-    if purpose == "subgroups":
-        usable, reason = _subgroups(near, measure, found)
-    floor = measure.floor
-    return Verdict(
-        purpose=purpose, usable=usable, value=measure.value, floor=floor, best=measure.best, reason=reason
-    )
+    elif purpose == "subgroups":
+        usable, reason = _subgroups(bool(usable), measure, found)
+    numbers = {"value": measure.value, "floor": measure.floor, "best": measure.best}
+    return Verdict(purpose=purpose, usable=usable, reason=reason, **numbers)
 
 
 def _by_name(measure: Measure) -> str:
-    lost = measure.best - measure.value
-    return f"{measure.name.removeprefix('prediction by ')} loses {show(max(lost, 0.0))} AUROC"
+    return f"{measure.name.removeprefix('prediction by ')} loses {show(_gap(measure))} AUROC"
 
 
 def _subgroups(near: bool, measure: Measure, found: "Evaluation") -> tuple[bool, str]:
@@ -110,8 +111,8 @@ def _subgroups(near: bool, measure: Measure, found: "Evaluation") -> tuple[bool,
 
 
 def _why_not(found: "Evaluation", names: Sequence[str]) -> str:
-    steps = {"one-way distance": "distances", "two-way distance": "two-way and three-way distance"}
-    keys = [*names, *(steps.get(name, name) for name in names), *(name.split(" by ")[-1] for name in names)]
-    keys += ["distances"] if "distance" in names[0] else []
-    keys += ["subgroups"] if "subgroup" in names[0] else []
-    return next((found.left_out[key] for key in keys if key in found.left_out), "not computed")
+    """Return why none of the measures is there: they, or the step that computes them, were left out."""
+    steps = [name.split(" by ")[-1] for name in names]
+    steps += ["distances", "two-way and three-way distance"] if "way distance" in names[0] else []
+    steps += ["subgroups"] if "subgroup" in names[0] else []
+    return next((found.left_out[key] for key in (*names, *steps) if key in found.left_out), "not computed")
