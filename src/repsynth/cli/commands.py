@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -46,23 +47,27 @@ class Answer:
     data: Callable[[], dict[str, Any]]
     text: Callable[[Console], None]
     code: int = 0
-    screen: bool = False
-    """Whether the text is a first screen, which wraps at 80 columns in a pipe, too."""
+    first: Callable[[Console], None] | None = None
+    """The first screen, without --full. It wraps at 80 columns in a pipe, too."""
 
-    def print(self, *, as_json: bool) -> None:
+    def print(self, *, as_json: bool, full: bool) -> None:
         if as_json:
             sys.stdout.write(msgspec.json.format(msgspec.json.encode(self.data())).decode() + "\n")
             return
         # On a terminal, words wrap; in a pipe or a file, lines stay whole.
         console = Console(highlight=False)
-        if self.screen:
-            self.text(Console(highlight=False, width=min(console.width, screens.WIDTH)))
+        if self.first is not None and not full:
+            self.first(Console(highlight=False, width=min(console.width, screens.WIDTH)))
             return
         self.text(console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=140))
 
 
 def _wrote(data: dict[str, Any], text: str) -> Answer:
     return Answer(lambda: data, lambda console: console.print(text, markup=False))
+
+
+def _screen(data: Callable[[], dict[str, Any]], text: Callable[[Console], None]) -> Answer:
+    return Answer(data, text, first=text)
 
 
 def schema(options: given.DraftSchema) -> Answer:
@@ -92,7 +97,7 @@ def schema(options: given.DraftSchema) -> Answer:
         return known | fields
 
     tell: Callable[..., None] = render.measured if options.private else render.draft
-    return Answer(data, lambda console: tell(console, draft, options.output), screen=True)
+    return _screen(data, lambda console: tell(console, draft, options.output))
 
 
 def _to_metadata(options: given.DraftSchema, path: Path) -> Answer:
@@ -109,11 +114,11 @@ def _to_metadata(options: given.DraftSchema, path: Path) -> Answer:
 
 def check(options: given.Check) -> Answer:
     checked = api.check_table(options.data, options.schema, read=options.read)
-
-    def text(console: Console) -> None:
-        render.check(console, checked) if options.full else screens.check(console, checked, options.schema)
-
-    return Answer(lambda: msgspec.to_builtins(checked), text, screen=not options.full)
+    return Answer(
+        lambda: msgspec.to_builtins(checked),
+        lambda console: render.check(console, checked),
+        first=lambda console: screens.check(console, checked, options.schema),
+    )
 
 
 def plan(options: given.Plan) -> Answer:
@@ -128,15 +133,11 @@ def plan(options: given.Plan) -> Answer:
             temporary.write_text(settings_to_toml(made.settings), encoding="utf-8")
         saved["saved"] = str(options.save)
 
-    def text(console: Console) -> None:
-        if options.full:
-            render.plan(console, made, rows)
-        else:
-            screens.plan(console, made, rows, options.schema, options.save)
-        if saved and options.full:
-            console.print(f"Wrote the settings to {options.save}.", markup=False)
-
-    return Answer(lambda: plan_data(made, rows) | saved, text, screen=not options.full)
+    return Answer(
+        lambda: plan_data(made, rows) | saved,
+        lambda console: render.plan(console, made, rows),
+        first=lambda console: screens.plan(console, made, rows, options.schema, options.save),
+    )
 
 
 def _settings(options: given.Planned) -> dict[str, Any]:
@@ -235,14 +236,12 @@ def inspect(options: given.Inspect) -> Answer:
     release = Release.load(options.release)
 
     def text(console: Console) -> None:
-        if not options.full:
-            screens.release(console, release, options.release)
-            return
         render.release(console, release)
         console.print()
         render.expected(console, api.expected_errors(release))
 
-    return Answer(lambda: api.inspect_release(release), text, screen=not options.full)
+    first = partial(screens.release, release=release, folder=options.release)
+    return Answer(lambda: api.inspect_release(release), text, first=first)
 
 
 def ledger_init(options: given.LedgerInit) -> Answer:
@@ -319,9 +318,6 @@ def evaluate(options: given.Evaluate) -> Answer:
         files = {"folder": str(options.output), "files": sorted(path.name for path in options.output.iterdir())}
 
     def text(console: Console) -> None:
-        if not options.full:
-            screens.evaluation(console, found, options.output)
-            return
         render.evaluation(console, found)
         if files:
             console.print(f"Wrote {', '.join(files['files'])} to {options.output}", markup=False)
@@ -329,7 +325,7 @@ def evaluate(options: given.Evaluate) -> Answer:
     def data() -> dict[str, Any]:
         return evaluation_data(found) | {"verdicts": msgspec.to_builtins(found.verdicts)} | files
 
-    return Answer(data, text, screen=not options.full)
+    return Answer(data, text, first=lambda console: screens.evaluation(console, found, options.output))
 
 
 def _expected(options: given.Evaluate) -> Answer:
@@ -344,8 +340,8 @@ def _expected(options: given.Evaluate) -> Answer:
     found = api.expected_errors(release)
     return Answer(
         lambda: {"publishable": release.publishable, **evaluation_data(found)},
-        lambda console: (render.expected if options.full else screens.expected)(console, found),
-        screen=not options.full,
+        lambda console: render.expected(console, found),
+        first=lambda console: screens.expected(console, found),
     )
 
 
@@ -366,12 +362,11 @@ def attack(options: given.Attack) -> Answer:
             power=options.power,
             on_step=bar.on_step,
         )
-    tell = render.exposure if options.full else screens.exposure
     return Answer(
         lambda: msgspec.to_builtins(found) | {"auc_noticeable": found.noticeable, "answer": found.summary.answer},
-        lambda console: tell(console, found, options.output),
+        lambda console: render.exposure(console, found, options.output),
         int(found.exceeded),
-        screen=not options.full,
+        lambda console: screens.exposure(console, found, options.output),
     )
 
 
@@ -478,7 +473,7 @@ def demo(options: given.Demo) -> Answer:
         made = pacsv.read_csv(folder / "synthetic.csv")
         screens.demo(console, folder, people, made, release, page)
 
-    return Answer(lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, text, screen=True)
+    return _screen(lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, text)
 
 
 def completion(options: given.Completion) -> Answer:

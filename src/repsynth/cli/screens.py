@@ -31,8 +31,6 @@ if TYPE_CHECKING:  # these need scikit-learn
 
 WIDTH, _LINES = 80, 24
 _MOST_KINDS, _MOST_COLUMNS, _MOST_SHARES = 4, 6, 8
-
-
 _REGIONS = ("north", "south", "east", "west", "islands")
 
 
@@ -44,12 +42,9 @@ def plan(console: Console, plan: Plan, rows: int, schema: Path, saved: Path | No
 
 
 def release(console: Console, release: Release, folder: Path) -> None:
-    folder_ = _path(folder)
-    following = [
-        f"repsynth sample {folder_} -n 1000 -o more.csv",
-        f"repsynth report {folder_} -o report.html",
-        f"repsynth inspect {folder_} --full",
-    ]
+    path = _path(folder)
+    following = [f"sample {path} -n 1000 -o more.csv", f"report {path} -o report.html", f"inspect {path} --full"]
+    following = [f"repsynth {words}" for words in following]
     screen(console, release.summary, following, notes=[*release.warnings, *csv_warnings(release.schema)])
 
 
@@ -84,9 +79,7 @@ def expected(console: Console, found: Expected) -> None:
     """Print what an analyst may rely on, from a release alone."""
     error = max(column.standard_error for column in found.columns)
     answer = f"Shares of one column are exact to {points(error)} or less (95 %)."
-    facts = [
-        (column.column, f"{points(column.standard_error)}, {len(column.bins)} bins") for column in found.columns
-    ]
+    facts = [(each.column, f"{points(each.standard_error)}, {len(each.bins)} bins") for each in found.columns]
     cells = [table.standard_error for table in found.tables]
     known = f"{points(max(cells))} or more: weights and clipping come on top" if cells else "not known"
     rest = [("", f"and {len(facts) - _MOST_SHARES} more columns")] if len(facts) > _MOST_SHARES else []
@@ -138,13 +131,10 @@ def demo(console: Console, folder: Path, people: pa.Table, made: pa.Table, relea
         console.print(table)
     console.print(f"\n{escape(release.summary.answer)}")
     console.print("\n[bold]Next[/bold]")
-    open_page = [f"open {_path(folder / 'release-report.html')}"] if page else []
-    for line in (
-        *open_page,
-        f"repsynth inspect {_path(folder / 'release')}",
-        f"less {_path(folder / 'summary.txt')}",
-    ):
-        console.print(f"  {escape(line)}")
+    if page:
+        console.print(f"  open {escape(_path(folder / 'release-report.html'))}")
+    console.print(f"  repsynth inspect {escape(_path(folder / 'release'))}")
+    console.print(f"  less {escape(_path(folder / 'summary.txt'))}")
 
 
 def _share(rows: pa.ChunkedArray) -> float:

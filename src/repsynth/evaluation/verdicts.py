@@ -85,7 +85,7 @@ def _judge(purpose: str, measure: Measure, small: float, found: "Evaluation") ->
         alone = max(_gap(measure, measure.independent), 1e-12)
         reason = f"{100 * gap / alone:.0f} % of the way to independent columns"
         usable = usable and gap < _HALFWAY * alone
-        if floor >= _HALFWAY * alone and not gap > limit:
+        if not usable and floor >= _HALFWAY * alone and gap <= limit:
             usable, reason = None, "too few rows: two real halves are as far apart as independent columns"
     elif purpose == "prediction":
         usable = None if measure.best < _LEARNABLE else usable
