@@ -1,6 +1,7 @@
 """The command line as a person uses it: what it prints, what it refuses, what it leaves behind."""
 
 import inspect
+import io
 import json
 import os
 import re
@@ -18,10 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ALL_TYPES, make_people
 from rich.cells import cell_len
+from rich.console import Console
 from written import README, blocks, run_all
 
 import repsynth
-from repsynth.cli import main
+from repsynth.attacks.results import Exposure, Line
+from repsynth.attacks.statistics import Estimate
+from repsynth.cli import main, screens
 from repsynth.cli.options import COMMANDS
 from repsynth.io.write import arrow_schema, write_table
 from repsynth.run.run import run as run_plan
@@ -837,3 +841,45 @@ def test_a_draft_asks_for_the_unit_of_privacy_first(wide: Path, capsys: pytest.C
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "Answer first: can one person have several rows in this table?"
     assert max(map(cell_len, lines)) <= 80
+
+
+def exposure(
+    low: float, high: float, runs: int = 8, *, bare: float | None = None, exceeded: bool = False
+) -> Exposure:
+    """Attacks on a plan of which one has this AUC; without noise it may have another."""
+    middle = Estimate((low + high) / 2, low, high)
+    nothing = Estimate(0.0, 0.0, 0.0)
+
+    def line(method: str, attack: str, area: Estimate) -> Line:
+        return Line(
+            method=method, attack=attack, decile=None, targets=20, trials=100, area=area, advantage=nothing,
+            rate_at_1=None, proven_epsilon=0.0, claimed_epsilon=1.0, exceeded=False, verdict="",
+        )  # fmt: skip
+
+    lines = [line("reps", "distance", middle), line("reps", "best possible", Estimate(0.54, 0.54, 0.54))]
+    if bare is not None:
+        lines.append(line("bare", "distance", Estimate(bare, bare - 0.05, bare + 0.05)))
+    return Exposure(
+        note="", publishable=False, model="aim", epsilon=1.0, delta=1e-9, rows=500, targets=20, runs=runs,
+        confidence=0.95, lines=lines, guesses=[], notes=("a note",) * 30, exceeded=exceeded,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "answer"),
+    [
+        (exposure(0.25, 0.75), "Too few runs: only an AUC above 0.75 would have been noticed; use --runs 64."),
+        (exposure(0.46, 0.54), "No attack did better than guessing. An AUC above 0.54 would have been noticed."),
+        (exposure(0.55, 0.6), "An attack does better than guessing: distance."),
+        (exposure(0.46, 0.54, bare=0.5), "These attacks find nobody even without noise, so they prove nothing."),
+        (exposure(0.46, 0.54, bare=0.9), "No attack did better than guessing."),
+        (exposure(0.46, 0.54, exceeded=True), "An attack proves more than is claimed. Do not hand out"),
+    ],
+)
+def test_an_attack_says_first_whether_it_could_have_noticed_anything(found: Exposure, answer: str) -> None:
+    printed = io.StringIO()
+    screens.exposure(Console(file=printed, width=80), found, Path("attack"))
+    fits(printed.getvalue())
+    assert answer in " ".join(printed.getvalue().split("Best attack here")[0].split())
+    assert " ".join(repr(found).split()).startswith(answer)
+    assert found._repr_html_().count("<tr>") == 3

@@ -136,7 +136,7 @@ def plan(options: given.Plan) -> Answer:
     return Answer(
         lambda: plan_data(made, rows) | saved,
         lambda console: render.plan(console, made, rows),
-        first=lambda console: screens.plan(console, made, rows, options.schema, options.save),
+        first=lambda console: screens.plan(console, made, rows, options.schema, options.save, options.scores_from),
     )
 
 

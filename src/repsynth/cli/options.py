@@ -348,8 +348,9 @@ class Audit(Planned, first="data", more=(_settings, _reading)):
 class Evaluate(Screened, more=(_reading,)):
     """Measure what a synthetic table is good for: a PRIVATE look.
 
-    Compares the tables, predicts from them, tries to tell them apart, and shows which groups lose most. Each
-    measure is printed next to its best value and to what two halves of the real table give. All of it is PRIVATE.
+    Compares the tables, predicts from them, tries to tell them apart, and shows which groups lose most. Says for
+    which purposes the table is usable. --full prints each measure next to its best value and to what two halves
+    of the real table give. All of it is PRIVATE.
 
     $ repsynth evaluate --train people.csv --synthetic synthetic.csv --holdout others.csv --schema schema.toml
     $ repsynth evaluate --train people.csv --release release -o private

@@ -34,9 +34,14 @@ _MOST_KINDS, _MOST_COLUMNS, _MOST_SHARES = 4, 6, 8
 _REGIONS = ("north", "south", "east", "west", "islands")
 
 
-def plan(console: Console, plan: Plan, rows: int, schema: Path, saved: Path | None) -> None:
+def plan(
+    console: Console, plan: Plan, rows: int, schema: Path, saved: Path | None, scores_from: Path | None
+) -> None:
     made = plan_summary(plan, rows)
+    made = Summary(f"{made.answer}\nNothing is spent yet.", made.facts)
     options = "with the same options" if saved is None else f"--schema {_path(schema)} --plan {_path(saved)}"
+    if saved is not None and scores_from is not None:
+        options += f" --scores-from {_path(scores_from)}"  # settings do not name a release
     following = [f"repsynth synthesize DATA {options}", "repsynth plan ... --full"]
     screen(console, made, following, notes=all_warnings(plan, rows))
 

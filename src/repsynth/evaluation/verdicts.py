@@ -66,7 +66,7 @@ def evaluation_summary(found: "Evaluation") -> Summary:
         names = [verdict.purpose for verdict in verdicts if verdict.usable is usable]
         if names:
             parts.append(f"{before} {', '.join(names)}")
-    facts = ((v.purpose.capitalize(), f"{v.words}: {v.reason}") for v in verdicts)
+    facts = ((v.purpose.capitalize(), f"{v.words} ({v.reason})") for v in verdicts)
     return Summary(f"The synthetic table is {'; '.join(parts)}.", tuple(facts))
 
 

@@ -42,7 +42,7 @@ def plan_summary(plan: Plan, rows: int) -> Summary:
     elif weight < 1:
         of_whom = "people" if person is None else "rows"
         facts.insert(1, ("Outliers", f"about {plan.outlier_fraction:.0%} of the {of_whom}"))
-    return Summary(f"{answer}\nNothing is spent yet.", tuple(facts))
+    return Summary(answer, tuple(facts))
 
 
 def share_error(plan: Plan, rows: float) -> float:

@@ -13,6 +13,8 @@ from html import escape
 Z_95 = 1.959964
 """Standard errors on each side of a 95 % interval."""
 
+_LINE = 110
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -32,8 +34,10 @@ class Summarised:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        facts = "; ".join(f"{name.lower()}: {value}" for name, value in self.summary.facts[:2])
-        return "\n".join(textwrap.wrap(self.summary.answer, 110) + textwrap.wrap(facts, 110)[:1])
+        facts = [f"{name}: {value}" for name, value in self.summary.facts]
+        while len(facts) > 1 and len("; ".join(facts)) > _LINE:
+            facts.pop()
+        return "\n".join([*textwrap.wrap(self.summary.answer, _LINE), "; ".join(facts)])
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -180,16 +180,16 @@ class Privacy(Summarised):
 
     @property
     def summary(self) -> Summary:
-        return self.summary_for("a person counts as an outlier")
+        return self.summary_for("a person counts as an outlier", "records")
 
-    def summary_for(self, who: str) -> Summary:
-        """Return the promise, where `who` says who has the outliers' bound."""
+    def summary_for(self, who: str, counted: str) -> Summary:
+        """Return the promise. `who` says who has the outliers' bound, `counted` what the fraction is of."""
         smaller = None if self.threshold is None else self.outlier_epsilon
         answer = promise(self.epsilon, self.delta, smaller, who=who, before=self.borrowed is not None)
         facts = [("Best attack on anyone", best_guess(self.advantage))]
         if self.fraction_above is not None:
             table = " of the earlier table" if self.borrowed else ""
-            facts.insert(0, ("Outliers", f"about {self.fraction_above}{table}"))
+            facts.insert(0, ("Outliers", f"about {self.fraction_above} of the {counted}{table}"))
         if (both := self.epsilon_in_both()) is not None:
             facts.append(("Who is in both tables", f"loses ε = {upper(both, 3)} in all at most"))
         others = [f"ε = {upper(eps, 3)} at δ = {upper(d, 3)}" for d, eps in self.epsilon_by_delta().items()]

@@ -75,24 +75,18 @@ class Release(Summarised):
     @property
     def summary(self) -> Summary:
         """The promise, who has it, and how exact the release is."""
-        at_random = not self.plan.scorer.targets_outliers
-        made, schema, expected = (
-            self.privacy.summary_for(outlying(self.schema, at_random=at_random)),
-            self.schema,
-            expected_errors(self),
-        )
+        schema, expected = self.schema, expected_errors(self)
+        who = outlying(schema, at_random=not self.plan.scorer.targets_outliers)
+        made = self.privacy.summary_for(who, "people" if schema.person is None else "rows")
         stamp = "" if self.publishable else "NOT PRIVATE: the noise came from a seed, for experiments only.\n"
-        noise = (
-            f" ± {fixed_upper(Z_95 * expected.rows_standard_error, 0)} (95 %)"
-            if self.plan.public_rows is None
-            else " (public)"
-        )
+        noise = f"± {fixed_upper(Z_95 * expected.rows_standard_error, 0)} (95 %)"
+        noise = noise if self.plan.public_rows is None else "(public)"
         error = max(column.standard_error for column in expected.columns)
         facts = (
             ("Who is protected", unit_of(schema)),
             *made.facts[:-1],
             ("Noise in a share", f"{points(error)} or less (95 %)"),
-            ("People" if schema.rows_per_person == 1 else "Rows that count", f"{self.rows:,.0f}{noise}"),
+            ("People" if schema.rows_per_person == 1 else "Rows that count", f"{self.rows:,.0f} {noise}"),
             ("Model", self.plan.model.name),
         )
         return Summary(stamp + made.answer, facts)
