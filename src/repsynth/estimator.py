@@ -101,7 +101,10 @@ class RepsSynthesizer:
         return self
 
     def __repr__(self) -> str:
-        given = [f"{name}={value!r}" for name, value in self.get_params().items() if value is not None]
+        parameters = {name: value for name, value in self.get_params().items() if value is not None}
+        if isinstance(self.schema, Schema):
+            parameters["schema"] = f"<Schema: {len(self.schema.columns)} columns>"
+        given = [f"{name}={value if name == 'schema' else repr(value)}" for name, value in parameters.items()]
         return f"RepsSynthesizer({', '.join(given)})"
 
     def __sklearn_is_fitted__(self) -> bool:

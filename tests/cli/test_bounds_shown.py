@@ -114,7 +114,7 @@ def check(text: str, exact: list[Fraction], least: int) -> None:
 @pytest.mark.parametrize("release", ["release", "later", "tree"])
 def test_inspect(release: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(folder)
-    text, told = both(f"inspect {release}", capsys)
+    text, told = both(f"inspect {release} --full", capsys)
     exact = list(floats(told))
     check(text.replace("10.0% false", "").replace("one more", ""), exact, 12)
     losses = [re.match(rf"\s*{NUMBER}\s", line) for line in text[text.index("ε at most") :].splitlines()[1:]]
@@ -135,8 +135,8 @@ def test_half_widths_are_rounded_up(
     """1.96 standard errors of JSON, and never less: in the terminal and in the written summary."""
     monkeypatch.chdir(folder)
     capsys.readouterr()
-    text, told = both(f"evaluate --release {release}", capsys)
-    inspected = both(f"inspect {release}", capsys)
+    text, told = both(f"evaluate --release {release} --full", capsys)
+    inspected = both(f"inspect {release} --full", capsys)
     assert text.strip() in inspected[0]
     shares = {each["column"]: max(each["standard_errors"]) for each in told["columns"]}
     said = inspected[1]["expected_errors"]["shares"]
@@ -165,7 +165,7 @@ def test_half_widths_are_rounded_up(
 )
 def test_plan(knobs: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(folder)
-    text, told = both(f"plan --schema schema.toml {AWKWARD} {knobs}", capsys)
+    text, told = both(f"plan --schema schema.toml {AWKWARD} {knobs} --full", capsys)
     exact = [*floats(told), Fraction("0.431")]
     check(text, exact, 4)
     advantages = []
@@ -176,19 +176,60 @@ def test_plan(knobs: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert advantages == sorted(advantages, reverse=True)
 
 
+def first_screen(text: str, told: dict[str, Any], right: float, points: float, least: int) -> None:
+    """Every number of a first screen is on the safe side of the exact one."""
+    text = " ".join(text.split())
+    check(text, list(floats(told)), least)
+    (guesses,) = re.findall(rf"at most {NUMBER} of 100 guesses", text)
+    assert is_upper(guesses, list(floats(50 + 50 * right)))
+    (noise,) = re.findall(rf"± {NUMBER} percentage points", text)
+    assert is_upper(noise, list(floats(points)))
+
+
+@pytest.mark.parametrize("release", ["release", "later", "tree"])
+def test_the_first_screen_of_inspect(
+    release: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(folder)
+    text, told = both(f"inspect {release}", capsys)
+    errors = [each["standard_error"] for each in told["expected_errors"]["shares"].values()]
+    first_screen(text, told, told["attack_advantage_at_most"], min(100 * Z * max(errors), 100), 3)
+
+
+@pytest.mark.parametrize("knobs", ["", "--outlier-epsilon 0.431 --model mst", "--scores-from release"])
+def test_the_first_screen_of_plan(knobs: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(folder)
+    text, told = both(f"plan --schema schema.toml {AWKWARD} {knobs}", capsys)
+    made = Release.load("release").plan
+    first_screen(
+        text, told | {"": 0.431}, float(made.loss.advantage_at(1.0)), min(told["share_points_95"], 100), 3
+    )
+
+
+def test_results_print_as_a_few_lines_and_display_as_a_table(folder: Path) -> None:
+    release = Release.load(folder / "release")
+    for shown in (release, release.privacy, release.plan):
+        text = " ".join(repr(shown).split())
+        assert len(repr(shown).splitlines()) <= 3
+        assert "Everyone's privacy loss is at most ε = 0.7314 at δ = 3.78e-07" in text
+        assert "Outliers: over the releases in which a person counts as an outlier" in text
+        table = shown._repr_html_()
+        assert 3 <= table.count("<tr>") <= 7
+
+
 @pytest.mark.train
 def test_a_trained_model_has_neither_mu_nor_rho(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(folder)
     command = f"--schema schema.toml {AWKWARD} --model autoregressive --epochs 2 --sampling-rate 0.2"
-    text, told = both(f"plan {command}", capsys)
+    text, told = both(f"plan {command} --full", capsys)
     assert "μ = " not in text
     assert "ρ = " not in text
     assert (told["budget"]["mu"], told["budget"]["rho"]) == (None, None)
     assert all(row["share"] is None for row in told["measurements"])
     assert run(f"synthesize people.csv {command} -o n.csv --release network") == 0
-    text, told = both("inspect network", capsys)
+    text, told = both("inspect network --full", capsys)
     assert "μ = " not in text
     assert (told["mu"], told["rho"]) == (None, None)
     kept = json.loads(Path("network/release.json").read_text())
@@ -277,7 +318,6 @@ def test_synthesize_and_errors(folder: Path, monkeypatch: pytest.MonkeyPatch, ca
     text = capsys.readouterr().out
     privacy = Release.load(tmp_path / "s").privacy
     check(text, list(floats([privacy.epsilon, privacy.delta, privacy.outlier_epsilon])), 3)
-    assert repr(Release.load(tmp_path / "s")).endswith("ε = 0.7314>")
     assert run(f"plan --schema schema.toml {AWKWARD} --outlier-epsilon 0.01") == 2
     (smallest,) = re.findall(rf"costs every record {NUMBER};", capsys.readouterr().err)
     assert run(f"plan --schema schema.toml {AWKWARD} --json") == 0

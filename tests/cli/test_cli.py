@@ -1,6 +1,7 @@
 """The command line as a person uses it: what it prints, what it refuses, what it leaves behind."""
 
 import inspect
+import io
 import json
 import os
 import re
@@ -17,10 +18,14 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from conftest import ALL_TYPES, make_people
+from rich.cells import cell_len
+from rich.console import Console
 from written import README, blocks, run_all
 
 import repsynth
-from repsynth.cli import main
+from repsynth.attacks.results import Exposure, Line
+from repsynth.attacks.statistics import Estimate
+from repsynth.cli import main, screens
 from repsynth.cli.options import COMMANDS
 from repsynth.io.write import arrow_schema, write_table
 from repsynth.run.run import run as run_plan
@@ -222,9 +227,9 @@ def test_plan_touches_no_data_and_shows_every_measurement(
 ) -> None:
     (folder / "people.csv").unlink()
     known = "plan --schema schema.toml --epsilon 1 --delta 1e-6 --model naive-bayes"
-    assert run(f"{known} --outlier-epsilon 0.5") == 0
+    assert run(f"{known} --outlier-epsilon 0.5 --full") == 0
     printed = capsys.readouterr().out
-    for word in ("coarse histograms", "scores", "sums", "sensitivity", "noise / records", "attack advantage"):
+    for word in ("coarse histograms", "scores", "sums", "sensitivity", "share of a bin", "attack advantage"):
         assert word in printed
     assert "ε ≤ 0.5" in printed
 
@@ -238,7 +243,7 @@ def test_a_lost_mass_is_said_in_plan_and_inspect(folder: Path, capsys: pytest.Ca
     assert (planned["max_lost_mass"], planned["outlier_weight_at_most"]) == (0.1, 1.0)
     assert run(f"synthesize people.csv {settings} --release lost -o lost.csv") == 0
     capsys.readouterr()
-    assert run("inspect lost") == 0
+    assert run("inspect lost --full") == 0
     assert "released scores: outlier weight 0." in " ".join(capsys.readouterr().out.split())
     assert run("inspect lost --json") == 0
     told = json.loads(capsys.readouterr().out)["threshold"]
@@ -250,7 +255,7 @@ def test_the_default_model_is_named_everywhere(folder: Path, capsys: pytest.Capt
     settings = "--schema schema.toml --epsilon 1 --delta 1e-6"
     for command in (f"plan {settings}", f"synthesize people.csv {settings}", "inspect release"):
         assert run(command) == 0
-        assert "Model: aim.\n" in capsys.readouterr().out
+        assert re.search(r"^Model:? +aim", capsys.readouterr().out, flags=re.MULTILINE)
     for command in (f"plan {settings}", "inspect release"):
         assert run(f"{command} --json") == 0
         assert json.loads(capsys.readouterr().out)["model"] == "aim"
@@ -317,11 +322,11 @@ def test_the_same_warnings_are_everywhere(codes: Path, capsys: pytest.CaptureFix
     synthesize = "synthesize codes.csv --schema codes.toml --epsilon 1 --public-rows 3000 --model naive-bayes"
     for command, known in (
         (
-            "plan --schema codes.toml --epsilon 1 --rows 3000 --model naive-bayes",
+            "plan --schema codes.toml --epsilon 1 --rows 3000 --model naive-bayes --full",
             [*KNOWN, "a CSV file gets apostrophes"],
         ),
         (synthesize, [*KNOWN, "'smoker' could not be read", "synthetic.csv: an apostrophe stands before"]),
-        ("inspect release", [*KNOWN, "'smoker' could not be read", "a CSV file gets apostrophes"]),
+        ("inspect release --full", [*KNOWN, "'smoker' could not be read", "a CSV file gets apostrophes"]),
     ):
         assert run(command) == 0
         said = warned(capsys.readouterr().out)
@@ -365,7 +370,7 @@ def test_the_line_on_outliers_is_what_the_histogram_says(
     assert run("synthesize equal.csv --schema equal.toml --epsilon 2 --delta 1e-6 --json") == 0
     told = json.loads(capsys.readouterr().out)["threshold"]
     assert told["fraction_above"] <= 4 * told["fraction_standard_error"]
-    assert run("inspect release") == 0
+    assert run("inspect release --full") == 0
     printed = capsys.readouterr().out
     rows = re.findall(r"^ *[0-9.]+ +([0-9.]+)% ± [0-9.]+%", printed, flags=re.MULTILINE)
     assert float(rows[-1]) < 10
@@ -734,7 +739,147 @@ def test_help_teaches_at_the_width_of_the_terminal(
     assert max(map(len, lines)) <= 60
 
 
-def test_demo_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
-    assert files(tmp_path / "demo") == {"people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt"}
-    assert "Who loses how much" in capsys.readouterr().out
+def test_demo_leaves_its_files_and_shows_rows_columns_and_the_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    made = {"people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt", "release-report.html"}
+    assert main(["demo", "-o", "demo"]) == 0
+    assert files(tmp_path / "demo") == made
+    printed = capsys.readouterr().out
+    fits(printed, 30)
+    assert len(re.findall(r"^real ", printed, flags=re.MULTILINE)) == 3
+    assert len(re.findall(r"^synthetic ", printed, flags=re.MULTILINE)) == 3
+    for words in ("islands", "from 60", "Everyone's privacy loss is at most ε = 1", "Outliers: over the releases"):
+        assert words in printed
+    assert "Privacy loss by weight" in (tmp_path / "demo" / "summary.txt").read_text(encoding="utf-8")
+    monkeypatch.setattr("repsynth.cli.commands.find_spec", lambda name: None)
+    assert main(["demo", "-o", "bare"]) == 0
+    assert files(tmp_path / "bare") == made - {"release-report.html"}
+
+
+# --- first screens ---
+
+
+def fits(printed: str, lines: int = 24) -> None:
+    """See that a text fits on a screen of 80 columns."""
+    assert len(printed.splitlines()) <= lines, printed
+    assert max(map(cell_len, printed.splitlines())) <= 80, printed
+    assert "coarse histograms" not in printed  # no internal names
+    assert "σ" not in printed
+
+
+MANY = """
+one_row_per_person = true
+label = "smoker"
+[columns.smoker]
+type = "boolean"
+""" + "\n".join(
+    f'[columns."a column with a long name that says what it holds {k}"]\ntype = "integer"\nmin = {k}\nmax = 9{k}'
+    for k in range(40)
+)  # fmt: skip
+
+
+@pytest.fixture
+def wide(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of many columns with long names, where much is wrong, and its release."""
+    monkeypatch.setenv("COLUMNS", "80")
+    (folder / "wide.toml").write_text(MANY)
+    names = [f"a column with a long name that says what it holds {k}" for k in range(40)]
+    cells = [str(k) for k in range(300)] + ["none at all", "", "1.5"] * 100
+    pacsv.write_csv(
+        pa.table({"smoker": ["yes", "no", "perhaps"] * 200, **dict.fromkeys(names, cells)}), folder / "wide.csv"
+    )
+    assert run("synthesize wide.csv --schema wide.toml --epsilon 1 --model naive-bayes -o w.csv --release w") == 0
+    return folder
+
+
+def test_no_first_screen_exceeds_24_lines_of_80_columns(wide: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        "plan --schema schema.toml --epsilon 1",
+        "plan --schema schema.toml --epsilon 0.01 --rows 50 --max-lost-mass 0.1 --save plan.toml",
+        "plan --schema wide.toml --epsilon 0.01 --rows 50",
+        "inspect w",
+        "check people.csv --schema schema.toml",
+        "check wide.csv --schema wide.toml",
+        "evaluate --release w",
+        "evaluate --train people.csv --synthetic people.csv --schema schema.toml",
+        "evaluate --train wide.csv --release w --skip boosting --skip outliers --skip propensity",
+    ):
+        capsys.readouterr()
+        assert run(command) == 0, capsys.readouterr().err
+        printed = capsys.readouterr().out
+        fits(printed)
+        assert "\nNext\n" in printed
+
+
+def test_evaluate_says_what_the_table_can_be_used_for(wide: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pacsv.write_csv(make_people(600, 5), wide / "others.csv")
+    command = "evaluate --train people.csv --synthetic people.csv --holdout others.csv --schema schema.toml"
+    assert run(command) == 0
+    printed = capsys.readouterr().out
+    fits(printed)
+    assert "usable for shares, pairs of columns" in " ".join(printed.split())
+    for purpose in ("shares", "pairs of columns", "prediction", "regression coefficients", "subgroups"):
+        assert re.search(rf"^{purpose} +(usable|not usable|not known)", printed, flags=re.MULTILINE)
+    assert run(f"{command} --full") == 0
+    printed = capsys.readouterr().out
+    assert printed.index("Verdict by purpose") > printed.index("prediction by boosting")
+    assert run(f"{command} --json") == 0
+    assert [each["usable"] for each in json.loads(capsys.readouterr().out)["verdicts"]][:2] == [True, True]
+    bad = pa.table({name: column.take([0] * 600) for name, column in zip(
+        make_people(600).column_names, make_people(600).columns, strict=True)})  # fmt: skip
+    pacsv.write_csv(bad, wide / "bad.csv")
+    assert run(command.replace("--synthetic people.csv", "--synthetic bad.csv")) == 0
+    assert "not usable for shares, pairs of columns" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_draft_asks_for_the_unit_of_privacy_first(wide: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run("schema people.csv -o draft.toml") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "Answer first: can one person have several rows in this table?"
+    assert max(map(cell_len, lines)) <= 80
+
+
+def exposure(
+    low: float, high: float, runs: int = 8, *, bare: float | None = None, exceeded: bool = False
+) -> Exposure:
+    """Attacks on a plan of which one has this AUC; without noise it may have another."""
+    middle = Estimate((low + high) / 2, low, high)
+    nothing = Estimate(0.0, 0.0, 0.0)
+
+    def line(method: str, attack: str, area: Estimate) -> Line:
+        return Line(
+            method=method, attack=attack, decile=None, targets=20, trials=100, area=area, advantage=nothing,
+            rate_at_1=None, proven_epsilon=0.0, claimed_epsilon=1.0, exceeded=False, verdict="",
+        )  # fmt: skip
+
+    lines = [line("reps", "distance", middle), line("reps", "best possible", Estimate(0.54, 0.54, 0.54))]
+    if bare is not None:
+        lines.append(line("bare", "distance", Estimate(bare, bare - 0.05, bare + 0.05)))
+    return Exposure(
+        note="", publishable=False, model="aim", epsilon=1.0, delta=1e-9, rows=500, targets=20, runs=runs,
+        confidence=0.95, lines=lines, guesses=[], notes=("a note",) * 30, exceeded=exceeded,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "answer"),
+    [
+        (exposure(0.25, 0.75), "Too few runs: only an AUC above 0.75 would have been noticed; use --runs 64."),
+        (exposure(0.46, 0.54), "No attack did better than guessing. An AUC above 0.54 would have been noticed."),
+        (exposure(0.55, 0.6), "An attack does better than guessing: distance."),
+        (exposure(0.46, 0.54, bare=0.5), "These attacks find nobody even without noise, so they prove nothing."),
+        (exposure(0.46, 0.54, bare=0.9), "No attack did better than guessing."),
+        (exposure(0.46, 0.54, exceeded=True), "An attack proves more than is claimed. Do not hand out"),
+    ],
+)
+def test_an_attack_says_first_whether_it_could_have_noticed_anything(found: Exposure, answer: str) -> None:
+    printed = io.StringIO()
+    screens.exposure(Console(file=printed, width=80), found, Path("attack"))
+    fits(printed.getvalue())
+    assert answer in " ".join(printed.getvalue().split("Best attack here")[0].split())
+    assert " ".join(repr(found).split()).startswith(answer)
+    assert found._repr_html_().count("<tr>") == 3

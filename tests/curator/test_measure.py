@@ -17,7 +17,6 @@ import pytest
 from repsynth import Ledger, Release, measure_schema, plan, synthesize
 from repsynth.arrays import Ints
 from repsynth.cli import main
-from repsynth.cli.render import plan_data
 from repsynth.curator import private_schema as module
 from repsynth.curator.guarantee import ETA_SHARE, eta_share, guaranteed_weights, why_none
 from repsynth.curator.private_schema import DraftPlan, FrequentValues, KindHistograms, MeasuredDraft
@@ -28,6 +27,7 @@ from repsynth.io.reading import ReadOptions
 from repsynth.io.sources import open_source
 from repsynth.mechanism.meter import Meter, RawTable, Selection
 from repsynth.mechanism.noise import seeded_entropy
+from repsynth.planning.figures import plan_data
 from repsynth.privacy.adaptive_filter import FAILURE_PART
 from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from repsynth import datasets, parse_schema, report, synthesize
-from repsynth.cli.render import plan_data
 from repsynth.errors import ConfigError
+from repsynth.planning.figures import plan_data
 from repsynth.planning.plan import Plan, make_plan
 from repsynth.planning.settings import Settings
 from repsynth.privacy import pld

@@ -28,7 +28,7 @@ from repsynth.attacks.targets import choose_victims
 from repsynth.attacks.traced_run import STAMP, Campaign, Result, carry_out_all
 from repsynth.errors import ConfigError
 from repsynth.planning.plan import Plan, make_plan
-from repsynth.privacy.formatting import fixed_upper, percent_lower, percent_upper
+from repsynth.privacy.formatting import Summarised, Summary, fixed_lower, fixed_upper, percent_lower, percent_upper
 from repsynth.privacy.gaussian import epsilon_of
 from repsynth.privacy.loss import Loss
 from repsynth.scoring.weights import Uniform
@@ -60,6 +60,8 @@ _FAMILY = 0.99
 """The confidence that no line proves more than is true."""
 _INFLUENCES = 16  # that the loss of a training is worked out for
 _ALARMS = np.concatenate([np.geomspace(1e-6, 0.01, 9), np.linspace(0.02, 0.98, 25)])
+_NOTABLE = 0.6
+"""An attack with this AUC should be noticed."""
 _POINTS = 200  # quantiles of μ over all records
 
 
@@ -82,6 +84,13 @@ class AttackResult(msgspec.Struct, frozen=True, kw_only=True):
     exceeded: bool
     verdict: str
 
+    @property
+    def shown_area(self) -> str:
+        """The AUC with its interval, rounded to the safe side; of the best attack, an upper bound."""
+        if self.attack == BEST:
+            return fixed_upper(self.area.value, 2)
+        return f"{self.area.value:.2f} [{fixed_lower(self.area.low, 2)}, {fixed_upper(self.area.high, 2)}]"
+
 
 class Guess(msgspec.Struct, frozen=True, kw_only=True):
     """Guesses about members, and the same guesses about people from outside."""
@@ -95,7 +104,7 @@ class Guess(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
 
 
-class Exposure(msgspec.Struct, frozen=True, kw_only=True):
+class Exposure(Summarised, msgspec.Struct, frozen=True, kw_only=True):
     """Who could still be found. PRIVATE."""
 
     note: str
@@ -113,6 +122,55 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     exceeded: bool
     unit: str = "records"
     """What `rows` and `targets` count: records or persons."""
+
+    @property
+    def planned(self) -> list[AttackResult]:
+        """The lines of the plan itself, without those of other weights or less noise."""
+        method = REPS if any(line.method == REPS for line in self.lines) else UNIFORM
+        return [line for line in self.lines if line.method == method]
+
+    @property
+    def noticeable(self) -> float:
+        """The smallest AUC that an attack on all targets would have shown to be better than guessing."""
+        attacks = [line.area for line in self.planned if line.decile is None and line.attack != BEST]
+        return min((0.5 + area.value - area.low for area in attacks), default=1.0)
+
+    @property
+    def runs_needed(self) -> int:
+        """The runs with which an AUC of 0.6 would be noticed, as a power of two."""
+        more = self.runs * ((self.noticeable - 0.5) / (_NOTABLE - 0.5)) ** 2
+        return int(2 ** np.ceil(np.log2(max(more, 2))))
+
+    @property
+    def summary(self) -> Summary:
+        """Whether the attacks could have noticed anything, and what they found."""
+        everybody = {line.attack: line for line in self.planned if line.decile is None}
+        attacks = [line for line in everybody.values() if line.attack != BEST]
+        best, limit = max(attacks, key=lambda line: line.area.low), everybody[BEST].area.value
+        noticeable = fixed_upper(self.noticeable, 2)
+        bare = [line for line in self.lines if line.method == BARE and line.attack != BEST]
+        if self.exceeded:
+            answer = "An attack proves more than is claimed. Do not hand out this release."
+        elif best.area.low > 0.5:
+            answer = f"An attack does better than guessing: {best.attack}."
+        elif bare and all(line.area.low <= 0.5 for line in bare):
+            answer = "These attacks find nobody even without noise, so they prove nothing."
+        elif self.noticeable > _NOTABLE:
+            answer = f"Too few runs: only an AUC above {noticeable} would have been noticed; "
+            answer += f"use --runs {self.runs_needed}."
+        else:
+            answer = f"No attack did better than guessing. An AUC above {noticeable} would have been noticed."
+        if self.noticeable > limit and not self.exceeded and best.area.low <= 0.5:
+            answer += f" Even the best possible attack has an AUC of {fixed_upper(limit, 2)} at most."
+        facts = (
+            (
+                "Best attack here",
+                f"AUC {best.shown_area} at 95 %: {best.attack}",
+            ),
+            ("Best attack possible", f"AUC {fixed_upper(limit, 2)}; guessing: 0.50"),
+            ("Targets", f"{self.targets:,} of {self.rows:,} {self.unit}, in half of {self.runs:,} runs each"),
+        )
+        return Summary(answer, facts)
 
 
 def attack(

@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from repsynth import api, datasets
 from repsynth.cli import options as given
-from repsynth.cli import render
+from repsynth.cli import render, screens
 from repsynth.errors import ConfigError, DataError, ReleaseError, RepsynthError, shown
 from repsynth.evaluation.export import evaluation_data
 from repsynth.io.sources import is_text_file, open_source
 from repsynth.io.write import Written, arrow_schema, check_table_path, write_table
+from repsynth.planning.figures import plan_data
 from repsynth.planning.settings import settings_to_toml
 from repsynth.planning.warnings import written_warnings
 from repsynth.privacy.budget import make_budget
@@ -44,18 +47,27 @@ class Answer:
     data: Callable[[], dict[str, Any]]
     text: Callable[[Console], None]
     code: int = 0
+    first: Callable[[Console], None] | None = None
+    """The first screen, without --full. It wraps at 80 columns in a pipe, too."""
 
-    def print(self, *, as_json: bool) -> None:
+    def print(self, *, as_json: bool, full: bool) -> None:
         if as_json:
             sys.stdout.write(msgspec.json.format(msgspec.json.encode(self.data())).decode() + "\n")
             return
         # On a terminal, words wrap; in a pipe or a file, lines stay whole.
         console = Console(highlight=False)
+        if self.first is not None and not full:
+            self.first(Console(highlight=False, width=min(console.width, screens.WIDTH)))
+            return
         self.text(console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=140))
 
 
 def _wrote(data: dict[str, Any], text: str) -> Answer:
     return Answer(lambda: data, lambda console: console.print(text, markup=False))
+
+
+def _screen(data: Callable[[], dict[str, Any]], text: Callable[[Console], None]) -> Answer:
+    return Answer(data, text, first=text)
 
 
 def schema(options: given.DraftSchema) -> Answer:
@@ -85,7 +97,7 @@ def schema(options: given.DraftSchema) -> Answer:
         return known | fields
 
     tell: Callable[..., None] = render.measured if options.private else render.draft
-    return Answer(data, lambda console: tell(console, draft, options.output))
+    return _screen(data, lambda console: tell(console, draft, options.output))
 
 
 def _to_metadata(options: given.DraftSchema, path: Path) -> Answer:
@@ -102,7 +114,11 @@ def _to_metadata(options: given.DraftSchema, path: Path) -> Answer:
 
 def check(options: given.Check) -> Answer:
     checked = api.check_table(options.data, options.schema, read=options.read)
-    return Answer(lambda: msgspec.to_builtins(checked), lambda console: render.check(console, checked))
+    return Answer(
+        lambda: msgspec.to_builtins(checked),
+        lambda console: render.check(console, checked),
+        first=lambda console: screens.check(console, checked, options.schema),
+    )
 
 
 def plan(options: given.PlanCommand) -> Answer:
@@ -117,12 +133,11 @@ def plan(options: given.PlanCommand) -> Answer:
             temporary.write_text(settings_to_toml(made.settings), encoding="utf-8")
         saved["saved"] = str(options.save)
 
-    def text(console: Console) -> None:
-        render.plan(console, made, rows)
-        if saved:
-            console.print(f"Wrote the settings to {options.save}.", markup=False)
-
-    return Answer(lambda: render.plan_data(made, rows) | saved, text)
+    return Answer(
+        lambda: plan_data(made, rows) | saved,
+        lambda console: render.plan(console, made, rows),
+        first=lambda console: screens.plan(console, made, rows, options.schema, options.save, options.scores_from),
+    )
 
 
 def _settings(options: given.Planned) -> dict[str, Any]:
@@ -225,7 +240,8 @@ def inspect(options: given.Inspect) -> Answer:
         console.print()
         render.expected(console, api.expected_errors(release))
 
-    return Answer(lambda: api.inspect_release(release), text)
+    first = partial(screens.release, release=release, folder=options.release)
+    return Answer(lambda: api.inspect_release(release), text, first=first)
 
 
 def ledger_init(options: given.LedgerInit) -> Answer:
@@ -306,7 +322,10 @@ def evaluate(options: given.Evaluate) -> Answer:
         if files:
             console.print(f"Wrote {', '.join(files['files'])} to {options.output}", markup=False)
 
-    return Answer(lambda: evaluation_data(found) | files, text)
+    def data() -> dict[str, Any]:
+        return evaluation_data(found) | {"verdicts": msgspec.to_builtins(found.verdicts)} | files
+
+    return Answer(data, text, first=lambda console: screens.evaluation(console, found, options.output))
 
 
 def _expected(options: given.Evaluate) -> Answer:
@@ -322,6 +341,7 @@ def _expected(options: given.Evaluate) -> Answer:
     return Answer(
         lambda: {"publishable": release.publishable, **evaluation_data(found)},
         lambda console: render.expected(console, found),
+        first=lambda console: screens.expected(console, found),
     )
 
 
@@ -343,9 +363,10 @@ def attack(options: given.Attack) -> Answer:
             on_step=bar.on_step,
         )
     return Answer(
-        lambda: msgspec.to_builtins(found),
+        lambda: msgspec.to_builtins(found) | {"auc_noticeable": found.noticeable, "answer": found.summary.answer},
         lambda console: render.exposure(console, found, options.output),
         int(found.exceeded),
+        lambda console: screens.exposure(console, found, options.output),
     )
 
 
@@ -435,21 +456,28 @@ def demo(options: given.Demo) -> Answer:
         raise ConfigError(
             f"{shown(folder)}: cannot be made ({error.strerror}); name another folder with -o"
         ) from None
-    for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt"):
+    for name in ("people.csv", "schema.toml", "release", "synthetic.csv", "summary.txt", "release-report.html"):
         _check_new(folder / name, "-o")
-    pacsv.write_csv(datasets.simulate_people(), folder / "people.csv")
+    people = datasets.simulate_people()
+    pacsv.write_csv(people, folder / "people.csv")
     (folder / "schema.toml").write_text(datasets.schema_text("people"), encoding="utf-8")
     release = api.synthesize(folder / "people.csv", folder / "schema.toml", epsilon=1.0, delta=1e-6)
     release.save(folder / "release")
     rows = _write_sample(options, release, folder / "synthetic.csv", None).rows
     with (folder / "summary.txt").open("w", encoding="utf-8") as file:
         render.release(Console(file=file, width=100), release)
+        render.expected(Console(file=file, width=100), api.expected_errors(release))
+    page = find_spec("jinja2") is not None and find_spec("vl_convert") is not None
+    if page:
+        from repsynth.report.page import public_page
+
+        (folder / "release-report.html").write_text(public_page(folder / "release"), encoding="utf-8")
 
     def text(console: Console) -> None:
-        render.release(console, release)
-        render.demo(console, folder, rows)
+        made = pacsv.read_csv(folder / "synthetic.csv")
+        screens.demo(console, folder, people, made, release, page)
 
-    return Answer(lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, text)
+    return _screen(lambda: {"folder": str(folder), "rows": rows, **release_data(release)}, text)
 
 
 def completion(options: given.Completion) -> Answer:

@@ -80,7 +80,7 @@ def _run(words: Sequence[str]) -> int:
     command = " ".join(app.parse_commands(words)[0])
     commands = import_module("repsynth.cli.commands")
     answer = getattr(commands, command.replace(" ", "_"))(options)
-    answer.print(as_json=options.json)
+    answer.print(as_json=options.json, full=getattr(options, "full", False))
     return int(answer.code)
 
 

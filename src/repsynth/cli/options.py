@@ -20,7 +20,7 @@ from repsynth.knobs import Knob, knobs_of
 _TABLE = Group("the table", sort_key=90)
 _CLUSTER = Group("where sums are computed", sort_key=91)
 _OUTPUT = Group("output", sort_key=92)
-_SAVED = {"output", "json", "show", "save"}
+_SAVED = {"output", "json", "show", "save", "full"}
 """Options that say where the output goes."""
 
 More = Callable[[], Iterable[tuple[str, Any]]]
@@ -137,6 +137,12 @@ class Paid(Options):
     dataset: Annotated[str | None, "whose budget, if the ledger holds several"] = None
 
 
+class Screened(Options):
+    """Options of a command whose first screen has the answer alone."""
+
+    full: Annotated[bool, "print everything, not the first screen alone"] = False
+
+
 class DraftSchema(Paid, first="data", more=(_reading,)):
     """Draft a schema from the data, to be confirmed by hand.
 
@@ -178,7 +184,7 @@ class DraftSchema(Paid, first="data", more=(_reading,)):
     ] = None
 
 
-class Check(Options, first="data", more=(_reading,)):
+class Check(Screened, first="data", more=(_reading,)):
     """See what a schema makes of a table: a PRIVATE look.
 
     Counts the cells that cannot be read, are clipped or count as missing, and says what to declare. Reads the
@@ -191,14 +197,14 @@ class Check(Options, first="data", more=(_reading,)):
     schema: Annotated[Path, "schema.toml, confirmed or not"]
 
 
-class PlanCommand(Planned, more=(_settings,)):
+class PlanCommand(Screened, Planned, more=(_settings,)):
     """Show what a run would measure and cost; touches no data.
 
     $ repsynth plan --schema schema.toml --epsilon 1
     $ repsynth plan --schema schema.toml --epsilon 1 --outlier-epsilon 0.3 --save plan.toml
     """
 
-    rows: Annotated[int, "expected number of records, for display only (default: 10,000)"] = 10_000
+    rows: Annotated[int, "expected number of people, for display only (default: 10,000)"] = 10_000
     save: Annotated[Path | None, "write the settings to a file, for --plan", "TOML"] = None
 
 
@@ -241,7 +247,7 @@ class Sample(Options, first="release"):
     seed: Annotated[int | None, "draw the same rows again; safe, as sampling is free"] = None
 
 
-class Inspect(Options, first="release"):
+class Inspect(Screened, first="release"):
     """Show what a release cost, and how the loss is spread.
 
     $ repsynth inspect release
@@ -342,11 +348,12 @@ class Audit(Planned, first="data", more=(_settings, _reading)):
     runs: Annotated[int, "runs per record (default: 100,000)"] = 100_000
 
 
-class Evaluate(Options, more=(_reading,)):
+class Evaluate(Screened, more=(_reading,)):
     """Measure what a synthetic table is good for: a PRIVATE look.
 
-    Compares the tables, predicts from them, tries to tell them apart, and shows which groups lose most. Each
-    measure is printed next to its best value and to what two halves of the real table give. All of it is PRIVATE.
+    Compares the tables, predicts from them, tries to tell them apart, and shows which groups lose most. Says for
+    which purposes the table is usable. --full prints each measure next to its best value and to what two halves
+    of the real table give. All of it is PRIVATE.
 
     $ repsynth evaluate --train people.csv --synthetic synthetic.csv --holdout others.csv --schema schema.toml
     $ repsynth evaluate --train people.csv --release release -o private
@@ -368,7 +375,7 @@ class Evaluate(Options, more=(_reading,)):
     output: Annotated[Path | None, "folder for all numbers; PRIVATE", "DIR"] = None
 
 
-class Attack(Planned, more=(_settings, _reading)):
+class Attack(Screened, Planned, more=(_settings, _reading)):
     """See who could still be found: a PRIVATE look.
 
     Puts records from all deciles of outlyingness into a run, or not, by the toss of a coin. Attackers guess which.

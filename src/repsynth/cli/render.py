@@ -1,30 +1,34 @@
 """Print what the API returns, as tables for people. `--json` needs only the functions that end in `_data`."""
 
-import math
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from repsynth.attacks.statistics import DOUBTFUL, HOLDS, Finding, overall
-from repsynth.columns.adaptive_histogram import COARSE
-from repsynth.columns.cells import first_cells
-from repsynth.curator.check import ColumnCheck, TableCheck
+from repsynth.curator.check import TableCheck
 from repsynth.curator.dossier import Summary
 from repsynth.curator.infer import Decision, Draft
 from repsynth.curator.private_schema import MeasuredDraft
 from repsynth.curator.profile import percent
 from repsynth.evaluation.export import GROUP_HEADERS, Measure, group_row, measure_row, show
 from repsynth.knobs import knobs_of
-from repsynth.mechanism.meter import sigma_for
+from repsynth.planning.figures import (
+    all_warnings,
+    loss_by_weight,
+    outlier_weight,
+    planned_bins,
+    planned_measurements,
+    planned_training,
+)
 from repsynth.planning.plan import Plan
-from repsynth.planning.warnings import csv_warnings, plan_warnings
-from repsynth.privacy.events import Charge, Event, ExponentialEvent, SampledEvent
+from repsynth.planning.warnings import csv_warnings
+from repsynth.privacy.events import Event, ExponentialEvent, SampledEvent
 from repsynth.privacy.formatting import (
     fixed_lower,
     fixed_upper,
@@ -41,22 +45,21 @@ from repsynth.release.accuracy import Expected, Mean, Z
 from repsynth.release.release import Release
 from repsynth.sampling.constraints import Drawn, Support
 from repsynth.schema import Schema
-from repsynth.scoring.stage import LOOKS, SCORES, look_sensitivity, solved_rule
+from repsynth.scoring.transfer import weights_are_public
 
 if TYPE_CHECKING:  # these need scikit-learn
     from repsynth.attacks.results import AttackResult, Exposure, Guess
     from repsynth.attacks.statistics import Estimate
     from repsynth.evaluation.evaluate import Evaluation
 
+KINDS = ("missing", "unreadable", "undeclared", "special", "below", "above", "rounded")
+"""What can become of a cell that is not read as it is."""
 _MOST_COLUMNS, _MOST_GROUPS = 20, 12
-_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
-_LONG = 120.0
-"""Seconds of one core above which a plan warns."""
 _NARROW = 100
 """Columns of a terminal below which tables leave some numbers to --json and to files."""
 _BEST = "best possible"
 _METHODS = {"bare": "no noise", "uniform": "uniform", "reps": "as planned"}
-_PRIVATE = "[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only.\n"
+PRIVATE = "[bold red]PRIVATE[/bold red]: what follows depends on the data; for the curator only."
 _FINDING = (
     *("target", "attack", "measurement"),
     *("claimed_epsilon", "guaranteed_epsilon", "lower_epsilon", "verdict", "exceeded"),
@@ -141,7 +144,7 @@ def outcome(
     privacy = release.privacy
     console.print(f"Spent {guarantee(privacy.epsilon, privacy.delta)}.")
     console.print(f"Model: {release.plan.model.name}.")
-    if privacy.borrowed:
+    if privacy.weights_public:
         console.print(
             "Scores came from an earlier release. Guaranteed before the run: records above its threshold lose at "
             f"most ε = {upper(privacy.outlier_epsilon, 3)}."
@@ -244,8 +247,8 @@ def _print_borrowed(console: Console, release: Release) -> None:
     assert outliers is not None
     console.print(
         f"[bold]Scores[/bold] and threshold come from an earlier release (SHA-256 {borrowed.digest[:12]}, "
-        f"{guarantee(borrowed.epsilon, borrowed.delta)}): they cost nothing here, and every weight was "
-        f"public before the run. Who was in that table, too, has lost ε = {upper(both, 3)} in all at most; "
+        f"{guarantee(borrowed.epsilon, borrowed.delta)}): they cost nothing here. "
+        f"{'Every weight was public before the run. ' if privacy.weights_public else ''}Who was in that table, too, has lost ε = {upper(both, 3)} in all at most; "
         f"above the threshold, over the releases in which they are, {upper(outliers, 3)}.\n"
     )
 
@@ -257,10 +260,10 @@ def _print_outliers(console: Console, release: Release) -> None:
         return
     counted = counted_rows(release.schema)
     whose = f"of the earlier table's {counted}" if privacy.borrowed else f"of the {counted}"
-    given = "guaranteed before the run" if privacy.borrowed else OVER
+    given = "guaranteed before the run" if privacy.weights_public else OVER
     console.print(
-        f"[bold]Who loses how much[/bold], {given}: about {privacy.fraction_above} {whose} lie above the "
-        "threshold."
+        f"[bold]Privacy loss by weight[/bold], at most, {given}: about {privacy.fraction_above} {whose} are above "
+        "the threshold."
     )
     if release.schema.person is not None:
         console.print("A line holds for a person all of whose rows are like those in it.")
@@ -276,8 +279,8 @@ def _print_outliers(console: Console, release: Release) -> None:
     of_whom = "records" if release.schema.person is None else "weighted rows"
     rows = [(upper(eps, 3), str(part), bar(part.value)) for eps, part in privacy.by_epsilon(rounded_up).items()]
     print_table(console, ("ε at most", f"noisy fraction of {of_whom}", ""), rows, right_from=0)
-    paid = "paid for by the earlier release" if privacy.borrowed else "already paid for"
-    console.print(f"(the noisy histogram of the scores through their weights: {paid})\n")
+    source = "the earlier release's" if privacy.borrowed else "the released"
+    console.print(f"(from {source} score histogram; no extra cost)\n")
 
 
 def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
@@ -287,41 +290,6 @@ def _noise(event: Event, noise: Noise | None) -> tuple[str, str]:
     assert noise is not None
     times = f" × {event.rounds}" if isinstance(event, SampledEvent) else ""
     return fixed_upper(noise.sensitivity, 3), f"{fixed_lower(noise.sigma, 2)}{times}"
-
-
-def demo(console: Console, folder: Path, rows: int) -> None:
-    files = (
-        ("people.csv", "6,000 simulated people, 2 % of them outliers"),
-        ("schema.toml", "what is publicly known about them"),
-        ("release/", "the differentially private release"),
-        ("synthetic.csv", f"{rows:,} synthetic people"),
-        ("summary.txt", "the account above"),
-    )
-    print_table(console, ("file", "what it is"), ((f"{folder}/{name}", what) for name, what in files))
-    console.print(f"More rows at no cost: repsynth sample {folder}/release -n 100 -o more.csv")
-
-
-def plan_data(plan: Plan, rows: int) -> dict[str, Any]:
-    delta, resources, source = plan.delta, plan.model.resources(plan, rows), plan.borrowed
-    scores_from = source and {"sha256": source.digest, "epsilon": source.epsilon, "delta": source.delta}
-    return {
-        "budget": {"epsilon": plan.budget.epsilon, "delta": delta, "mu": plan.mu, "rho": plan.rho},
-        "neighbours": neighbours_of(plan.schema),
-        "measurements": _measurements(plan),
-        "training": _training(plan, rows),
-        "floor_epsilon": float(plan.whole_loss.epsilon_at(0.0, delta)),
-        "outlier_weight_at_most": _outlier_weight(plan),
-        "max_lost_mass": plan.max_lost_mass,
-        "outlier_epsilon_at_most": float(plan.whole_loss.epsilon_at(_outlier_weight(plan), delta)),
-        "expected_rows": rows,
-        "model": plan.model.name,
-        "scores_from": scores_from,
-        "model_megabytes_at_most": resources.megabytes,
-        "model_seconds_about": resources.seconds,
-        "bins": _planned_bins(plan, rows),
-        "epsilon_by_weight": {w: float(plan.whole_loss.epsilon_at(w, delta)) for w in _WEIGHTS},
-        "warnings": _warnings(plan, rows),
-    }
 
 
 def plan(console: Console, plan: Plan, rows: int) -> None:
@@ -337,14 +305,15 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             fixed_upper(row["mu"]),
             "" if row["share"] is None else f"{row['share']:.1%}",
         )
-        for row in _measurements(plan)
+        for row in planned_measurements(plan)
     )
     print_table(console, ("measurement", "what", "sensitivity", "noise σ", "charge μ", "share of μ²"), measured)
+    public = weights_are_public(plan.borrowed, plan.schema)
     if plan.borrowed is not None:
         console.print(
             f"\n[bold]Scores[/bold]  from an earlier release (SHA-256 {plan.borrowed.digest[:12]}, "
-            f"{guarantee(plan.borrowed.epsilon, plan.borrowed.delta)}): they cost nothing here, and every weight "
-            "is public before the run."
+            f"{guarantee(plan.borrowed.epsilon, plan.borrowed.delta)}): they cost nothing here."
+            f"{' Every weight is public before the run.' if public else ''}"
         )
     _print_training(console, plan, rows)
     resources = plan.model.resources(plan, rows)
@@ -353,19 +322,22 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
         f"{taken}A run on {rows:,} records takes about {max(resources.seconds, 1.0):,.0f} s of one core, drawing "
         "as many included; reading and writing files come on top."
     )
-    console.print(f"\n[bold]Noise in the histograms[/bold], if there are {rows:,} records")
-    formats = {"bins": ",", "expected": ",.0f", "sigma": ",.0f", "relative": ".0%"}
+    console.print(f"\n[bold]Noise in the share of a bin[/bold], 95 %, if there are {rows:,} records")
     bins = (
-        (escape(row["column"]), *(format(row[name], form) for name, form in formats.items()))
-        for row in _planned_bins(plan, rows)
+        (
+            escape(row["column"]),
+            f"{row['bins']:,}",
+            f"{1 / row['bins']:.1%}",
+            f"± {fixed_upper(row['points_95'], 2)} points",
+        )
+        for row in planned_bins(plan, rows)
     )
-    headers = ("column", "bins", "records per bin", "noise σ", "noise / records")
-    print_table(console, headers, bins, right_from=1)
+    print_table(console, ("column", "bins", "share of a bin, if equal", "noise"), bins, right_from=1)
 
-    given = "guaranteed before the run" if plan.borrowed else OVER
-    console.print(f"\n[bold]What a record of weight w loses at most[/bold], {given}")
+    given = "guaranteed before the run" if public else OVER
+    console.print(f"\n[bold]Privacy loss by weight[/bold], at most, {given}")
     _print_curve(console, plan)
-    weight = _outlier_weight(plan)
+    weight = outlier_weight(plan)
     if weight < 1:
         epsilon = plan.settings.outlier_epsilon or float(plan.whole_loss.epsilon_at(weight, budget.delta))
         console.print(
@@ -376,59 +348,21 @@ def plan(console: Console, plan: Plan, rows: int) -> None:
             f"Weights above the threshold will be as small as a mean lost weight of {plan.max_lost_mass:.3g} "
             "allows; how small is worked out from the released scores."
         )
-    warnings(console, _warnings(plan, rows))
-
-
-def _warnings(plan: Plan, rows: int) -> list[str]:
-    seconds, long = plan.model.resources(plan, rows).seconds, []
-    if seconds > _LONG:
-        long.append(
-            f"a run takes about {seconds / 60:,.0f} minutes of one core; leave out columns that nobody needs, or "
-            "see what another --model takes"
-        )
-    return [*plan_warnings(plan, rows), *long, *csv_warnings(plan.schema)]
-
-
-def _outlier_weight(plan: Plan) -> float:
-    """Return the largest weight above the threshold; 1 if there is none."""
-    if SCORES not in plan.charges and plan.borrowed is None:
-        return 1.0
-    rule = plan.rule
-    if plan.max_lost_mass is not None:
-        if plan.borrowed is None:
-            return 1.0  # how small it is depends on the noise of the scores
-        rule = solved_rule(plan, plan.borrowed.threshold, lowest=plan.borrowed.score.lowest)
-    return min(plan.ceiling, float(rule.weight(np.array([1e-9]), 1.0)[0]))
+    warnings(console, all_warnings(plan, rows))
 
 
 def _print_curve(console: Console, plan: Plan) -> None:
-    epsilons = plan.whole_loss.epsilon_at(_WEIGHTS, plan.budget.delta)
-    advantages = plan.whole_loss.advantage_at(_WEIGHTS)
-    whole = max(float(epsilons.max()), 1e-300)  # a tiny budget has no ε at its δ
+    losses = loss_by_weight(plan)
+    whole = max(losses[1.0][0], 1e-300)  # a tiny budget has no ε at its δ
     rows = (
         (f"{weight:.2f}", upper(epsilon), percent_upper(advantage, 2), bar(epsilon / whole))
-        for weight, epsilon, advantage in zip(_WEIGHTS, epsilons, advantages, strict=True)
+        for weight, (epsilon, advantage) in losses.items()
     )
     print_table(console, ("weight", "ε", "attack advantage", ""), rows, right_from=0)
 
 
-def _training(plan: Plan, rows: int) -> dict[str, Any] | None:
-    """Return the rounds of training, their noise and the expected batch."""
-    training = plan.training
-    if training is None:
-        return None
-    return {
-        "epochs": training.rate * training.rounds,
-        "rounds": training.rounds,
-        "sampling_rate": training.rate,
-        "expected_batch": training.rate * rows,
-        "noise_multiplier": training.noise,
-        "epsilon_alone": Loss.of([training]).epsilon(plan.budget.delta),
-    }
-
-
 def _print_training(console: Console, plan: Plan, rows: int) -> None:
-    planned = _training(plan, rows)
+    planned = planned_training(plan, rows)
     if planned is None:
         return
     who = "record" if plan.schema.person is None else "person"
@@ -442,43 +376,6 @@ def _print_training(console: Console, plan: Plan, rows: int) -> None:
         f"Noise {lower(of_a_row)} times the clip norm in each round, the least that keeps "
         f"all of it within the budget; training alone costs ε = {upper(planned['epsilon_alone'])}."
     )
-
-
-def _measurements(plan: Plan) -> list[dict[str, Any]]:
-    rows = []
-    for name, charge in plan.charges.items():
-        sensitivity = charge.rows * _row_sensitivity(plan, charge)  # of a person, in records
-        # The exponential mechanism adds no noise to a number.
-        sigma = None if charge.choice else sigma_for(sensitivity, charge.mu)
-        share = None if plan.mu is None else (charge.mu / plan.mu) ** 2
-        rows.append({"name": name, "sensitivity": sensitivity, "sigma": sigma, "mu": charge.mu, "share": share})
-    return rows
-
-
-def _row_sensitivity(plan: Plan, charge: Charge) -> float:
-    if charge.name == COARSE:
-        return math.sqrt(len(plan.schema.learned))
-    if charge.name in LOOKS:
-        return look_sensitivity(plan.schema)
-    if charge.name in plan.scorer.shares(plan.schema):
-        return plan.scorer.sensitivity(plan.schema, charge.name)
-    if not charge.weighted:
-        return 1.0
-    return plan.model.sensitivity(plan.schema, charge.name)
-
-
-def _planned_bins(plan: Plan, rows: int) -> list[dict[str, Any]]:
-    sigma = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[COARSE].per_row)
-    return [
-        {
-            "column": bins.column.name,
-            "bins": bins.values,
-            "expected": rows / bins.values,
-            "sigma": sigma,
-            "relative": sigma / (rows / bins.values),
-        }
-        for bins in first_cells(plan.schema, rows=rows, sigma=sigma)
-    ]
 
 
 def expected(console: Console, found: Expected) -> None:
@@ -557,21 +454,24 @@ def _points(standard_error: float) -> str:
 
 
 def draft(console: Console, draft: Draft, path: Path) -> None:
-    console.print(_PRIVATE)
-    rows = [(_named(column.name), _kind(column), escape(column.reason)) for column in draft.columns]
+    console.print(PRIVATE)
+    console.print("\n[bold]Answer first: can one person have several rows in this table?[/bold]")
+    if draft.persons:
+        console.print(f"Columns that may identify persons: {', '.join(map(named, draft.persons))}")
+    console.print(f"Say yes or no at the top of {escape(str(path))}: the guarantee protects one person.\n")
+    rows = [(named(column.name), _kind(column), escape(column.reason)) for column in draft.columns]
     print_table(console, ("column", "type", "why"), rows, right_from=3)
     console.print()
     by_warning: dict[str, list[str]] = {}
     for column in draft.columns:
         for warning in column.warnings:
-            by_warning.setdefault(warning, []).append(_named(column.name))
+            by_warning.setdefault(warning, []).append(named(column.name))
     warnings(console, draft.warnings)
     for warning, names in by_warning.items():
         console.print(f"[yellow]warning:[/yellow] [bold]{', '.join(names)}[/bold]: {escape(warning)}")
     console.print(
         f"\nWrote {escape(str(path))}, a draft that was read from the data and is [bold]not private[/bold].\n"
-        "Say whether one person can have several rows, check or replace every bound and category, "
-        "then set confirmed = true."
+        "Answer the question at its top, check or replace every bound and category, then set confirmed = true."
     )
 
 
@@ -598,18 +498,13 @@ def measured(console: Console, draft: MeasuredDraft, path: Path) -> None:
 
 
 def check(console: Console, checked: TableCheck) -> None:
-    console.print(_PRIVATE)
-    headers = ("empty", "unreadable", "undeclared", "special", "below min", "above max", "rounded")
-    table = make_table("column", "type", *headers)
-    touched = [column for column in checked.columns if any(_parts(column))]
-    for column in touched:
-        parts = (percent(part) if part else "" for part in _parts(column))
-        table.add_row(_named(column.name), column.type, *parts)
+    console.print(f"{PRIVATE}\n")
+    touched = [column for column in checked.columns if any(getattr(column, kind) for kind in KINDS)]
     whole = len(checked.columns) - len(touched)
     console.print(f"{checked.rows:,} rows. Of {whole} columns, every cell is read as it is.")
     if touched:
         console.print("Cells of the other columns:\n")
-        console.print(table)
+        console.print(lost_cells(touched)[0])
     console.print()
     if (found := checked.persons) is not None:
         console.print(
@@ -619,27 +514,35 @@ def check(console: Console, checked: TableCheck) -> None:
         for limit in found.limits:
             above, cut = percent(limit.persons_above), percent(limit.rows_cut)
             console.print(f"  rows = {limit.rows}: {above} of the persons have more; {cut} of the rows are cut")
-        constant = ", ".join(map(_named, found.constant)) or "none"
+        constant = ", ".join(map(named, found.constant)) or "none"
         console.print(f"Columns that are constant within a person: {constant}\n")
     warnings(console, checked.findings, "note")
     for column in checked.columns:
         for finding in column.findings:
-            console.print(f"[yellow]note:[/yellow] [bold]{_named(column.name)}[/bold]: {escape(finding)}")
+            console.print(f"[yellow]note:[/yellow] [bold]{named(column.name)}[/bold]: {escape(finding)}")
     if checked.clean:
-        console.print("The schema fits: nothing to look at.")
+        console.print("The schema fits the table. No problems found.")
+
+
+def lost_cells(touched: Sequence[Any], most: int = 99, columns: int | None = None) -> tuple[Table, str]:
+    """Return a table of the cells that are not read as they are, without the kinds that do not occur."""
+    largest = {kind: max(getattr(column, kind) for column in touched) for kind in KINDS}
+    kinds = sorted((kind for kind in KINDS if largest[kind]), key=lambda kind: -largest[kind])
+    shown = sorted(touched, key=lambda column: -max(getattr(column, kind) for kind in KINDS))[:columns]
+    table = make_table("column", "type", *kinds[:most])
+    for column in shown:
+        cells = (percent(part) if (part := getattr(column, kind)) else "" for kind in kinds[:most])
+        table.add_row(named(column.name), column.type, *cells)
+    hidden = ", ".join(kinds[most:])
+    return table, hidden and f"Columns hidden to fit the screen: {hidden}"
 
 
 def _kind(column: Decision) -> str:
     return "[yellow]id[/yellow]" if column.type == "id" else column.type
 
 
-def _named(column: str) -> str:
+def named(column: str) -> str:
     return escape(column.strip() or "(no name)")
-
-
-def _parts(column: ColumnCheck) -> tuple[float, ...]:
-    lost = (column.missing, column.unreadable, column.undeclared)
-    return (*lost, column.special, column.below, column.above, column.rounded)
 
 
 def dossier(console: Console, output: Path, summary: Summary | None) -> None:
@@ -685,7 +588,7 @@ def audit_data(findings: list[Finding], publishable: bool) -> dict[str, Any]:
 
 def audit(console: Console, findings: list[Finding], private: bool, runs: int) -> None:
     if private:
-        console.print(_PRIVATE)
+        console.print(f"{PRIVATE}\n")
     headers = ("claimed ε ≤", "guaranteed ε ≤", "proven ε ≥", "share proven")
     table = make_table("record", "attack", "measurement", *headers, "the claim", right_from=3)
     table.columns[-1].justify = "left"
@@ -739,6 +642,8 @@ def evaluation(console: Console, found: "Evaluation") -> None:
     console.print()
     warnings(console, (f"{name}: {why}" for name, why in found.left_out.items()), "left out")
     warnings(console, found.warnings)
+    console.print("\n[bold]Verdict by purpose[/bold]")
+    console.print(verdicts(found))
 
 
 def _print_measures(console: Console, measures: Sequence[Measure]) -> None:
@@ -790,6 +695,22 @@ def _print_groups(console: Console, found: "Evaluation") -> None:
         console.print(f"and {len(marked) - _MOST_GROUPS} more")
 
 
+def verdicts(found: "Evaluation") -> Table:
+    """Return the verdict for each purpose, with what two halves of the real table give."""
+    table = make_table("purpose", "verdict", "value", "floor", right_from=2)
+    table.add_column("reason")
+    for verdict in found.verdicts:
+        numbers = ("" if number is None else show(number) for number in (verdict.value, verdict.floor))
+        mark = {True: "green", False: "red", None: "yellow"}[verdict.usable]
+        table.add_row(
+            verdict.purpose,
+            f"[{mark}]{verdict.words}[/{mark}]",
+            *numbers,
+            escape(shorten(verdict.reason, 90, placeholder=" ...")),
+        )
+    return table
+
+
 # --- attacks ---
 
 
@@ -799,7 +720,7 @@ def exposure(console: Console, found: "Exposure", folder: Path) -> None:
 
     order = list(ATTACKS)
     lines = sorted(found.lines, key=lambda line: (order.index(line.attack), list(_METHODS).index(line.method)))
-    console.print("[bold red]PRIVATE[/bold red]: attacks on the data itself; for the curator only.\n")
+    console.print(f"{PRIVATE}\n\n[bold]{found.summary.answer}[/bold]\n")
     console.print(
         f"{found.targets:,} of {found.rows:,} {found.unit} were attacked, each in half of {found.runs:,} runs of "
         f"{found.model} with {guarantee(found.epsilon, found.delta)}. AUC 0.5 is guessing. Intervals: "
@@ -828,7 +749,7 @@ def _attacks(console: Console, lines: Iterable["AttackResult"]) -> None:
     rows, last = [], ""
     for line in lines:
         name = line.attack if line.attack != last else ""
-        numbers = (_interval(line, line.area), _rate(line, line.rate_at_1))
+        numbers = (escape(line.shown_area), _rate(line, line.rate_at_1))
         rows.append((name, _METHODS[line.method], *numbers, _verdict(line)))
         last = line.attack
     print_table(console, ("attack", "weights", "AUC", "found at 1 %", "verdict"), rows, right_from=99)
@@ -839,12 +760,6 @@ def _verdict(line: "AttackResult") -> str:
         return f"[bold red]{line.verdict}[/bold red]"
     dim = line.attack == _BEST or line.area.low <= 0.5
     return line.verdict if dim else f"[yellow]{line.verdict}[/yellow]"
-
-
-def _interval(line: "AttackResult", found: "Estimate") -> str:
-    if line.attack == _BEST:  # a bound
-        return fixed_upper(found.value, 2)
-    return escape(f"{found.value:.2f} [{fixed_lower(found.low, 2)}, {fixed_upper(found.high, 2)}]")
 
 
 def _rate(line: "AttackResult", found: "Estimate | None") -> str:
@@ -868,7 +783,7 @@ def _deciles(console: Console, found: "Exposure") -> None:
         cells = []
         for method in methods:
             seen, best = by_key.get((decile, method, name)), by_key[decile, method, _BEST]
-            cells += ["" if seen is None else _interval(seen, seen.area), fixed_upper(best.area.value, 2)]
+            cells += ["" if seen is None else escape(seen.shown_area), fixed_upper(best.area.value, 2)]
         table.add_row(str(decile), str(best.targets), *cells)
     console.print(table)
 

@@ -34,7 +34,9 @@ from repsynth.evaluation.prediction import (
     measure_propensity,
 )
 from repsynth.evaluation.subgroups import ExtraLosses, Subgroup, by_decile, by_subgroup
+from repsynth.evaluation.verdicts import Verdict, evaluation_summary, verdicts_of
 from repsynth.io.records import Records
+from repsynth.privacy.formatting import Summarised, Summary
 from repsynth.release.accuracy import Expected, expected_errors
 from repsynth.release.release import Release
 
@@ -47,7 +49,7 @@ _TOO_RARE = 1e-4
 """If this many misses of the 95 % intervals are less likely than that, the table is not the release's."""
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+class Evaluation(Summarised, msgspec.Struct, frozen=True, kw_only=True):
     """The measures of a synthetic table. PRIVATE: computed from the training data."""
 
     publishable: bool = False
@@ -70,6 +72,15 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     def __getitem__(self, name: str) -> Measure:
         return next(measure for measure in self.measures if measure.name == name)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What the synthetic table can be used for."""
+        return verdicts_of(self)
+
+    @property
+    def summary(self) -> Summary:
+        return evaluation_summary(self)
 
 
 def read_evaluation(folder: Path) -> Evaluation:

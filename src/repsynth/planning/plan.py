@@ -16,7 +16,7 @@ from repsynth.planning.settings import PARTS, Settings
 from repsynth.planning.warnings import csv_warnings, plan_warnings
 from repsynth.privacy.budget import Budget, make_budget
 from repsynth.privacy.events import Charge
-from repsynth.privacy.formatting import upper
+from repsynth.privacy.formatting import Summarised, Summary, upper
 from repsynth.privacy.gaussian import mu_of
 from repsynth.privacy.loss import WEIGHT_STEPS, Loss, calibrate
 from repsynth.privacy.pld import SMALLEST_DELTA
@@ -27,8 +27,8 @@ from repsynth.scoring.transfer import PriorScores
 from repsynth.scoring.weights import RULES, Rule, Targeted, check_rule
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan(RunPlan):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plan(Summarised, RunPlan):
     """The measurements, weights and training of a run. A release contains its plan, not later defaults."""
 
     settings: Settings
@@ -73,6 +73,13 @@ class Plan(RunPlan):
     def warnings(self) -> tuple[str, ...]:
         """The warnings about this plan; those about the size need a declared number of records."""
         return (*plan_warnings(self, self.public_rows), *csv_warnings(self.schema))
+
+    @property
+    def summary(self) -> Summary:
+        """What a run would cost, for the declared number of records, or 10,000."""
+        from repsynth.planning.figures import plan_summary
+
+        return plan_summary(self, self.public_rows or 10_000)
 
 
 def make_plan(schema: Schema, settings: Settings, borrowed: PriorScores | None = None) -> Plan:

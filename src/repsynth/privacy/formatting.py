@@ -5,7 +5,86 @@ digits and is not rounded.
 """
 
 import math
+import textwrap
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from html import escape
+
+Z_95 = 1.959964
+"""Standard errors on each side of a 95 % interval."""
+
+_LINE = 110
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The answer in one or two sentences, and the numbers that matter, most important first."""
+
+    answer: str
+    facts: tuple[tuple[str, str], ...]
+
+
+class Summarised:
+    """A result that prints as two or three lines and displays as a small table in a notebook."""
+
+    __slots__ = ()
+
+    @property
+    def summary(self) -> Summary:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        facts = [f"{name}: {value}" for name, value in self.summary.facts]
+        while len(facts) > 1 and len("; ".join(facts)) > _LINE:
+            facts.pop()
+        return "\n".join([*textwrap.wrap(self.summary.answer, _LINE), "; ".join(facts)])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+            for name, value in self.summary.facts
+        )
+        return f"<p>{escape(self.summary.answer)}</p><table>{rows}</table>"
+
+
+def points(standard_error: float) -> str:
+    """Return the 95 % half width of a share, in percentage points; 100 at most, as a share is between 0 and 1.
+
+    >>> points(0.0123)
+    '± 2.5 percentage points'
+    """
+    return f"± {fixed_upper(min(100 * Z_95 * standard_error, 100.0), 1)} percentage points"
+
+
+def promise(
+    epsilon: float, delta: float, outliers: float | None = None, *, who: str = "", before: bool = False
+) -> tuple[str, ...]:
+    """Return the promise in words: for everyone and, if theirs is smaller, for outliers.
+
+    The bound for outliers is joint: it holds for sets of releases in which a record's weight is small. With
+    `before`, weights were public before the run, and it holds for all releases.
+
+    >>> for sentence in promise(1.0, 1e-6, 0.3239, who="a person counts as an outlier"):
+    ...     print(sentence)
+    Everyone's privacy loss is at most ε = 1 at δ = 1e-06.
+    Outliers: over the releases in which a person counts as an outlier, their loss is at most ε = 0.324.
+    """
+    whole = f"Everyone's privacy loss is at most ε = {upper(epsilon)} at δ = {upper(delta, 3)}."
+    if outliers is None:
+        return (whole,)
+    less = f"their loss is at most ε = {upper(outliers, 3)}."
+    if before:
+        return whole, f"Outliers by the scores of the earlier release: guaranteed before the run, {less}"
+    return whole, f"Outliers: over the releases in which {who}, {less}"
+
+
+def best_guess(advantage: float) -> str:
+    """Return what the best attack on any record achieves.
+
+    >>> best_guess(0.0725)
+    'right in at most 53.7 of 100 guesses (a coin: 50)'
+    """
+    return f"right in at most {fixed_upper(50 + 50 * advantage, 1)} of 100 guesses (a coin: 50)"
 
 
 def upper(value: float, digits: int = 4) -> str:

@@ -78,3 +78,15 @@ def counted_rows(schema: Schema) -> str:
         return "records"
     times = "once" if schema.person.rows == 1 else f"as {schema.person.rows:,} rows at most"
     return f"rows (each weighted so that a person counts {times})"
+
+
+def outlying(schema: Schema, *, at_random: bool = False) -> str:
+    """Return who has the outliers' bound, as part of a sentence.
+
+    >>> outlying(Schema(columns=(), one_row_per_person=True))
+    'a person counts as an outlier'
+    """
+    as_what = "chosen at random" if at_random else "outliers"
+    if schema.person is not None:
+        return f"all rows of a person {'are' if at_random else 'count as'} {as_what}"
+    return "a person is chosen at random" if at_random else "a person counts as an outlier"

@@ -15,7 +15,7 @@ from repsynth.mechanism.kernels import Chosen
 from repsynth.models.base import Model
 from repsynth.planning.warnings import csv_warnings
 from repsynth.privacy.events import Event, ExponentialEvent, GaussianEvent, SampledEvent
-from repsynth.privacy.formatting import percent_upper, upper
+from repsynth.privacy.formatting import Summarised, Summary, best_guess, percent_upper, promise, upper
 from repsynth.privacy.loss import Loss
 from repsynth.privacy.pld import SMALLEST_DELTA
 from repsynth.privacy.unit import counted_rows, neighbours_of, row_meaning
@@ -74,8 +74,8 @@ class Stratum:
     score: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Privacy:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Privacy(Summarised):
     """The account of a release.
 
     The total bounds the loss of every record. The loss by weight says more: let S be a set of releases in which a
@@ -103,6 +103,11 @@ class Privacy:
     def loss(self) -> Loss:
         """The loss of a record by its influence, for the schema and the run together."""
         return self.run_loss.after(self.schema_loss, self.delta)
+
+    @property
+    def weights_public(self) -> bool:
+        """Whether every weight was public before the run. A measured schema, which decides weights, has a cost."""
+        return self.borrowed is not None and self.schema_loss.floor_mu == 0
 
     @cached_property
     def run_loss(self) -> Loss:
@@ -177,6 +182,23 @@ class Privacy:
         bins = self._score_bins
         bounds = np.array([rounded(float(epsilon)) for epsilon in self.epsilon_at(self._largest_weights)])
         return {float(bound): bins.fraction(bounds == bound) for bound in np.unique(bounds)[::-1]}
+
+    @property
+    def summary(self) -> Summary:
+        return self.summary_for("a person counts as an outlier", "records")
+
+    def summary_for(self, who: str, counted: str) -> Summary:
+        """Return the promise. `who` says who has the outliers' bound, `counted` what the fraction is of."""
+        smaller = None if self.threshold is None else self.outlier_epsilon
+        answer = promise(self.epsilon, self.delta, smaller, who=who, before=self.weights_public)
+        facts = [("Best attack on anyone", best_guess(self.advantage))]
+        if self.fraction_above is not None:
+            table = " of the earlier table" if self.borrowed else ""
+            facts.insert(0, ("Outliers", f"about {self.fraction_above} of the {counted}{table}"))
+        if (both := self.epsilon_in_both()) is not None:
+            facts.append(("Who is in both tables", f"loses ε = {upper(both, 3)} in all at most"))
+        others = [f"ε = {upper(eps, 3)} at δ = {upper(d, 3)}" for d, eps in self.epsilon_by_delta().items()]
+        return Summary("\n".join(answer), (*facts, ("At other δ", ", ".join(others))))
 
     @cached_property
     def _score_bins(self) -> "_ScoreBins":

@@ -25,9 +25,11 @@ from repsynth.models.base import ModelRelease, Sampler
 from repsynth.planning.plan import Plan
 from repsynth.planning.warnings import plan_warnings, some
 from repsynth.privacy.events import Event
-from repsynth.privacy.formatting import upper
+from repsynth.privacy.formatting import Z_95, Summarised, Summary, fixed_upper, points
 from repsynth.privacy.loss import Loss
+from repsynth.privacy.unit import outlying, unit_of
 from repsynth.release.account import NoisyFraction, Privacy
+from repsynth.release.accuracy import expected_errors
 from repsynth.sampling.conditional import complete, read_given
 from repsynth.sampling.constraints import Drawn, Support, fit_support
 from repsynth.schema import Category, Schema
@@ -45,8 +47,8 @@ _ABOVE_NOISE, _MUCH_LESS = 5.0, 0.7
 """Warn if a count is this many standard errors above 0, or a label's mean weight this part of the others'."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Release:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Release(Summarised):
     """The result of a run: its plan, the measurements of both stages, and their events.
 
     `publishable` is False if the noise was drawn from a seed, for experiments.
@@ -70,9 +72,24 @@ class Release:
     events: tuple[Event, ...]
     publishable: bool = True
 
-    def __repr__(self) -> str:
-        stamp = "" if self.publishable else ", NOT PRIVATE"
-        return f"<Release: {len(self.schema.columns)} columns, ε = {upper(self.privacy.epsilon)}{stamp}>"
+    @property
+    def summary(self) -> Summary:
+        """The promise, who has it, and how exact the release is."""
+        schema, expected = self.schema, expected_errors(self)
+        who = outlying(schema, at_random=not self.plan.scorer.targets_outliers)
+        made = self.privacy.summary_for(who, "people" if schema.person is None else "rows")
+        stamp = "" if self.publishable else "NOT PRIVATE: the noise came from a seed, for experiments only.\n"
+        noise = f"± {fixed_upper(Z_95 * expected.rows_standard_error, 0)} (95 %)"
+        noise = noise if self.plan.public_rows is None else "(public)"
+        error = max(column.standard_error for column in expected.columns)
+        facts = (
+            ("Who is protected", unit_of(schema)),
+            *made.facts[:-1],
+            ("Noise in a share", f"{points(error)} or less (95 %)"),
+            ("People" if schema.rows_per_person == 1 else "Rows that count", f"{self.rows:,.0f} {noise}"),
+            ("Model", self.plan.model.name),
+        )
+        return Summary(stamp + made.answer, facts)
 
     @cached_property
     def sampler(self) -> Sampler:

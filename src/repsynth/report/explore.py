@@ -31,7 +31,7 @@ from repsynth.release.account import purpose
 from repsynth.release.accuracy import Z
 from repsynth.release.release import Release
 from repsynth.schema import Numeric, Schema
-from repsynth.scoring.stage import COUNT
+from repsynth.scoring.stage import COUNT, look_shares
 from repsynth.scoring.weights import Rule, Targeted, Uniform
 
 EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
@@ -45,8 +45,8 @@ CURVE = tuple(k / 8 for k in range(9))
 _SLIDERS = ("epsilon", "delta", "rows", "fraction")
 _START_ROWS = 10_000
 _NOT_COMPUTED = (
-    "the account of a training takes minutes and was computed beforehand for default settings only; "
-    "repsynth plan computes it for others"
+    "the account of a training takes minutes; it was computed beforehand for tables without numbers and default "
+    "settings only. repsynth plan computes it for others"
 )
 
 
@@ -169,6 +169,9 @@ class _Plans:
         """Look a training up in the grid: its account has no closed form."""
         model, delta = settings.model, settings.delta or 0.0
         assert isinstance(model, Autoregressive)
+        # The grid knows neither the looks at numbers nor the cost of a measured schema.
+        if look_shares(self.schema) or self.schema.measured is not None:
+            raise ConfigError(_NOT_COMPUTED)
         grid = _grid_for(settings, model)
         if grid is None or settings.epsilon not in grid["epsilons"] or delta not in grid["deltas"]:
             raise ConfigError(_NOT_COMPUTED)

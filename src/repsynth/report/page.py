@@ -206,7 +206,9 @@ def _outliers(release: Release) -> dict[str, str] | None:
     return {
         "who": "outliers" if release.plan.scorer.targets_outliers else "those chosen at random",
         "epsilon": upper(privacy.outlier_epsilon, 3),
-        "right": _right(float(privacy.loss.advantage_at(privacy.outlier_weight))) if prior else "",
+        "right": _right(float(privacy.loss.advantage_at(privacy.outlier_weight)))
+        if privacy.weights_public
+        else "",
         "in_both": upper(privacy.epsilon_in_both() or 0.0) if prior else "",
     }
 
