@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from repsynth.attacks.results import Exposure
     from repsynth.attacks.statistics import Finding
     from repsynth.curator.check import TableCheck
-    from repsynth.curator.dossier import Summary
+    from repsynth.curator.dossier import DossierSummary
     from repsynth.curator.infer import Draft
     from repsynth.curator.private_schema import MeasuredDraft
     from repsynth.evaluation.evaluate import Evaluation
@@ -298,7 +298,7 @@ def check_table(table: Any, schema: Schema | str | Path, *, read: ReadOptions = 
 
 def risk(
     table: Any, release: "Release | str | Path", path: str | Path, *, read: ReadOptions = AS_USUAL
-) -> "Summary":
+) -> "DossierSummary":
     """Write the curator's dossier, each record's own loss, to a Parquet file. It and the summary are PRIVATE.
 
     >>> import tempfile

@@ -23,7 +23,7 @@ from rich.console import Console
 from written import README, blocks, run_all
 
 import repsynth
-from repsynth.attacks.results import Exposure, Line
+from repsynth.attacks.results import AttackResult, Exposure
 from repsynth.attacks.statistics import Estimate
 from repsynth.cli import main, screens
 from repsynth.cli.options import COMMANDS
@@ -850,8 +850,8 @@ def exposure(
     middle = Estimate((low + high) / 2, low, high)
     nothing = Estimate(0.0, 0.0, 0.0)
 
-    def line(method: str, attack: str, area: Estimate) -> Line:
-        return Line(
+    def line(method: str, attack: str, area: Estimate) -> AttackResult:
+        return AttackResult(
             method=method, attack=attack, decile=None, targets=20, trials=100, area=area, advantage=nothing,
             rate_at_1=None, proven_epsilon=0.0, claimed_epsilon=1.0, exceeded=False, verdict="",
         )  # fmt: skip

@@ -264,14 +264,14 @@ def test_the_command_line_shows_it_everywhere(
     options = ["--schema", str(tmp_path / "schema.toml"), "--epsilon", "1", "--scores-from", str(folder)]
     assert main(["ledger", "init", str(ledger), "--epsilon", "4"]) == 0
     capsys.readouterr()
-    assert main(["plan", *options]) == 0
+    assert main(["plan", *options, "--full"]) == 0
     planned = capsys.readouterr().out
     assert "Scores  from an earlier release" in planned
     assert "guaranteed before the run" in planned
     made = ["synthesize", str(tmp_path / "people.csv"), *options, "--ledger", str(ledger)]
     assert main([*made, "-o", str(tmp_path / "out.csv"), "--release", str(tmp_path / "later")]) == 0
     assert "Guaranteed before the run" in capsys.readouterr().out
-    assert main(["inspect", str(tmp_path / "later")]) == 0
+    assert main(["inspect", str(tmp_path / "later"), "--full"]) == 0
     shown = capsys.readouterr().out
     digest = borrow(folder).digest[:12]
     assert f"SHA-256 {digest}" in shown

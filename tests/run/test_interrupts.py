@@ -173,11 +173,11 @@ def test_a_table_that_is_cut_short_is_not_there_and_its_release_is(end: str, fol
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 KB."""
+    """A disk of 16 KB."""
     place = tmp_path / "tiny"
     place.mkdir()
     mount = shutil.which("mount")
-    options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    options = ["-t", "tmpfs", "-o", "size=16k", "tmpfs", str(place)]
     if mount is None or subprocess.run([mount, *options], capture_output=True, check=False).returncode:
         pytest.skip("a disk of its own cannot be mounted here")
     try:

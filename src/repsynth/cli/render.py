@@ -12,7 +12,7 @@ from rich.table import Table
 
 from repsynth.attacks.statistics import DOUBTFUL, HOLDS, Finding, overall
 from repsynth.curator.check import TableCheck
-from repsynth.curator.dossier import Summary
+from repsynth.curator.dossier import DossierSummary
 from repsynth.curator.infer import Decision, Draft
 from repsynth.curator.private_schema import MeasuredDraft
 from repsynth.curator.profile import percent
@@ -248,7 +248,8 @@ def _print_borrowed(console: Console, release: Release) -> None:
     console.print(
         f"[bold]Scores[/bold] and threshold come from an earlier release (SHA-256 {borrowed.digest[:12]}, "
         f"{guarantee(borrowed.epsilon, borrowed.delta)}): they cost nothing here. "
-        f"{'Every weight was public before the run. ' if privacy.weights_public else ''}Who was in that table, too, has lost ε = {upper(both, 3)} in all at most; "
+        f"{'Every weight was public before the run. ' if privacy.weights_public else ''}"
+        f"Who was in that table, too, has lost ε = {upper(both, 3)} in all at most; "
         f"above the threshold, over the releases in which they are, {upper(outliers, 3)}.\n"
     )
 
@@ -545,7 +546,7 @@ def named(column: str) -> str:
     return escape(column.strip() or "(no name)")
 
 
-def dossier(console: Console, output: Path, summary: Summary | None) -> None:
+def dossier(console: Console, output: Path, summary: DossierSummary | None) -> None:
     """Print where the dossier is, and its summary only when asked for."""
     private = "[bold red]PRIVATE[/bold red], for the curator only. Do not publish any of it."
     console.print(f"Wrote {escape(str(output))}: {private}")

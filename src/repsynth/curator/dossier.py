@@ -30,7 +30,7 @@ RUNS = 25
 _LABEL = "PRIVATE: per-record privacy losses, a function of the data. For the curator only; never publish."
 
 
-class Summary(msgspec.Struct, frozen=True):
+class DossierSummary(msgspec.Struct, frozen=True):
     """The dossier in a few numbers. PRIVATE.
 
     If a person may have several `rows`, `records` are persons.
@@ -57,7 +57,7 @@ class Summary(msgspec.Struct, frozen=True):
     clip_bias: float | None
 
 
-def write_dossier(source: Any, release: Release, path: Path) -> Summary:
+def write_dossier(source: Any, release: Release, path: Path) -> DossierSummary:
     """Write the dossier of a table and the release made from it: one row per record, in its order."""
     table, summary = dossier(source, release)
     notes = {"repsynth": _LABEL, "summary": msgspec.json.encode(summary).decode()}
@@ -66,7 +66,7 @@ def write_dossier(source: Any, release: Release, path: Path) -> Summary:
     return summary
 
 
-def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
+def dossier(source: Any, release: Release) -> tuple[pa.Table, DossierSummary]:
     """Return the dossier and its summary.
 
     `realised_epsilon` holds for releases in which the record has at most the influence that it has in this one,
@@ -103,7 +103,7 @@ def dossier(source: Any, release: Release) -> tuple[pa.Table, Summary]:
     kept, clipped = _norms(data, release)
     once, counts = owners.once(), owners.counts
     losses, count = realised[once], max(float(counts.sum()), 1e-300)
-    summary = Summary(
+    summary = DossierSummary(
         records=len(once),
         rows=len(score),
         largest_epsilon=float(losses.max(initial=0.0)),

@@ -111,7 +111,7 @@ class Message(Silent):
 
 @dataclass(frozen=True)
 class SplitRows:
-    """SplitRows the rows of a partition into one message for each place."""
+    """Split the rows of a partition into one message for each place."""
 
     places: int
 

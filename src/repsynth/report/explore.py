@@ -150,7 +150,8 @@ class _Plans:
                 model=model,
                 weights=Targeted() if scored else Uniform(),
             )
-            key = f"{epsilon:g} {delta:g} {public} {scored}"
+            asked = settings.epsilon
+            key = f"{asked:g} {delta:g} {public} {scored}"
             try:
                 plans[key] = self._trained(settings) if model.rounds() else self._gaussian(settings)
             except ConfigError as error:
@@ -162,7 +163,8 @@ class _Plans:
         loss = plan.whole_loss
         weights = np.array([*CURVE, *map(weight_at_threshold, self.stops.rules)])
         squares = sum(charge.mu**2 for charge in plan.charges.values())
-        parts = [f"{100 * charge.mu**2 / squares:.1f}" for charge in plan.charges.values()]
+        shares = [100 * charge.mu**2 / squares for charge in plan.charges.values()]
+        parts = [f"{share:.1f}" for share in shares]
         return self._shown(plan, loss.epsilon_at(weights, delta), float(loss.advantage_at(1.0)), parts)
 
     def _trained(self, settings: Settings) -> dict[str, Any]:
