@@ -25,7 +25,7 @@ from repsynth.columns import adaptive_histogram, value_sampler
 from repsynth.evaluation.points import records_of
 from repsynth.io.sources import open_source
 from repsynth.models import statistics
-from repsynth.models.marginal import mechanism, tree, weight_correction
+from repsynth.models.marginal import mechanism, pool, tree, weight_correction
 from repsynth.models.statistics import Domain, LabelTables, NoisyTable
 from repsynth.planning import plan
 from repsynth.planning.settings import Settings
@@ -44,6 +44,16 @@ def plain_counts(stage: Any, domain: Any, name: str) -> statistics.Tables:
     return statistics.Tables(domain, domain.label_pairs, stage.score, stage.weights, name)
 
 
+def one_factor(expected: list[np.ndarray], noisy: list[NoisyTable], rows: float) -> list[np.ndarray]:
+    """James and Stein's factor for each table."""
+    found = []
+    for each, table in zip(expected, noisy, strict=True):
+        rest, noise = table.counts / rows - each, float(np.sum(table.variance)) / rows**2
+        factor = max(1 - noise / max(float((rest**2).sum()), 1e-300), 0.0)
+        found.append(np.maximum(each + factor * rest, 0.02 * each + 1e-12))
+    return found
+
+
 def from_margins(stage: Any, domain: Any, measured: Any, _: tree.Tree) -> weight_correction.WeightCorrection:
     histograms = stage.histograms
     noisy = {
@@ -53,7 +63,7 @@ def from_margins(stage: Any, domain: Any, measured: Any, _: tree.Tree) -> weight
     return weight_correction.correction_from_tables(stage, domain, measured, noisy)
 
 
-GENERATOR = np.random.default_rng(0)
+GENERATOR = np.random.default_rng()
 
 
 def at_random(line: value_sampler.Line, *_: Any) -> np.ndarray:
@@ -66,6 +76,7 @@ def random_levels(line: value_sampler.Line, *_: Any) -> np.ndarray:
 
 SWITCHES: dict[str, tuple[str, str, list[tuple[Any, str, Any]]]] = {
     "label tables as differences": ("mst", "plain counts", [(LabelTables, "of", plain_counts)]),
+    "mixture in shrinkage": ("mst", "one factor per table", [(m, "shrunk", one_factor) for m in (tree, pool)]),
     "even quotas": (
         "mst",
         "random",

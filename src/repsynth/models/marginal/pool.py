@@ -46,12 +46,12 @@ class Pool:
     def raked_to(self, targets: Mapping[Pair, NoisyTable]) -> "Pool":
         """Return the pool with masses that agree with these noisy tables, after shrinkage."""
         pairs = list(targets)
-        expected = self.tables(pairs)
+        expected = list(self.tables(pairs).values())
+        tables = shrunk(expected, list(targets.values()), self.tree.histograms.rows)
         margins = {i: self._margin(i) for i in {i for pair in pairs for i in pair}}
         further = {}
-        for (i, j), table in targets.items():
-            raked = shrunk(expected[i, j], table, self.tree.histograms.rows)
-            raked = rake(raked, [(0, margins[i]), (1, margins[j])], passes=10)
+        for (i, j), table in zip(pairs, tables, strict=True):
+            raked = rake(table, [(0, margins[i]), (1, margins[j])], passes=10)
             further[i, j] = raked / raked.sum()
         return replace(self, further=further, mass=self._raked(further))
 

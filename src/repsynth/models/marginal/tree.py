@@ -15,7 +15,7 @@ import numpy as np
 
 from repsynth.arrays import Bools, Floats, Ints
 from repsynth.columns.adaptive_histogram import Histograms
-from repsynth.columns.estimation import to_simplex
+from repsynth.columns.estimation import posterior_means, to_simplex
 from repsynth.columns.groups import Groups
 from repsynth.columns.value_sampler import Quotas, Shape, SortedRecords, shapes_of, systematic, values_of
 from repsynth.io.records import Records, join
@@ -25,6 +25,8 @@ from repsynth.models.statistics import Domain, NoisyTable, Pair, by_precision
 _DOUBT = 0.1  # scale of the relative error of the weight correction
 _LEAST = 0.02  # smallest probability of a cell, relative to the expected one
 _MOST_CELLS = 2**22  # numbers in a message; more records are completed in parts
+_VARIANCES = 4.0 ** np.arange(-3, 7)
+"""Variances of the mixture of `shrunk`, in units of the noise's, for a cell of mean size."""
 
 
 @dataclass(frozen=True)
@@ -257,14 +259,15 @@ def fit_tree(
     ones = {i: np.maximum(to_simplex(totals[i].counts / rows), 1e-6) for i in domain.features}
     ones = {i: one / one.sum() for i, one in ones.items()}
     columns = {i: p_label[:, None] * one for i, one in ones.items()}
-    columns |= {i: shrunk(columns[i], table, rows) for i, table in by_label.items()}
+    found = shrunk([columns[i] for i in by_label], list(by_label.values()), rows)
+    columns |= dict(zip(by_label, found, strict=True))
     if label is not None:
         columns = {i: rake(column, [(1, ones[i]), (0, p_label)], passes=20) for i, column in columns.items()}
     tree = Tree(histograms, domain, p_label, columns, {})
     expected = tree.independent(list(edges))
+    pairs = shrunk([each.sum(axis=0) for each in expected], list(edges.values()), rows)
     joints = {}
-    for ((i, j), table), given_label in zip(edges.items(), expected, strict=True):
-        pair = shrunk(given_label.sum(axis=0), table, rows)
+    for (i, j), given_label, pair in zip(edges, expected, pairs, strict=True):
         pair = rake(pair, [(1, columns[j].sum(axis=0)), (0, columns[i].sum(axis=0))], passes=20)
         joints[i, j] = rake(given_label, [((1, 2), pair), ((0, 2), columns[j]), ((0, 1), columns[i])], passes=25)
     return Tree(histograms, domain, p_label, columns, joints)
@@ -297,12 +300,23 @@ def rake(table: Floats, margins: Sequence[tuple[int | tuple[int, ...], Floats]],
     return table
 
 
-def shrunk(expected: Floats, table: NoisyTable, rows: float) -> Floats:
-    """Return the probabilities of a table's cells, shrunk towards `expected` by one factor.
+def shrunk(expected: Sequence[Floats], tables: Sequence[NoisyTable], rows: float) -> list[Floats]:
+    """Return the probabilities of the cells of all tables by shrinkage towards `expected` (empirical Bayes).
 
-    The factor is that of James and Stein (1961): 0 if noise explains the whole difference, 1 without noise.
+    The difference of a cell from its expectation follows a mixture: zero, normal with one of several variances
+    that grow with the expectation, or minus the expectation, for empty cells. All tables together determine the
+    mixture. So a few large differences survive among much noise, and differences everywhere survive as they are.
     """
-    difference = table.counts / rows - expected
-    noise = float(table.variance.sum()) / rows**2
-    factor = max(1 - noise / max(float(np.square(difference).sum()), 1e-300), 0.0)
-    return np.maximum(expected + factor * difference, _LEAST * expected + 1e-12)
+    if not tables:
+        return []
+    flat = np.concatenate([each.ravel() for each in expected])
+    size = np.concatenate([((each + 1e-9) / (each + 1e-9).mean()).ravel() for each in expected])
+    noise = np.concatenate([np.sqrt(table.variance).ravel() for table in tables]) / rows + 1e-150
+    counts = np.concatenate([table.counts.ravel() for table in tables])
+    none = np.zeros_like(flat)
+    variances = np.stack([none, *np.multiply.outer(_VARIANCES, size), none])
+    centres = np.stack([*(none for _ in variances[1:]), -flat / noise])
+    found = flat + posterior_means((counts / rows - flat) / noise, centres, variances) * noise
+    found = np.maximum(found, _LEAST * flat + 1e-12)
+    ends = np.cumsum([each.size for each in expected])[:-1]
+    return [part.reshape(each.shape) for part, each in zip(np.split(found, ends), expected, strict=True)]
