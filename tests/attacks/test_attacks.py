@@ -471,7 +471,7 @@ def test_the_command_says_who_is_exposed(files: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.attack
 def test_the_command_shows_its_power(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*_COMMAND, *_SMALL, "--power"]) == 0
+    assert main([*_COMMAND, *_SMALL, "--power", "--full"]) == 0
     printed = capsys.readouterr().out
     known = [line for line in printed.splitlines() if line.startswith("all others known")]
     assert len(known) == 3  # the most outlying, all, and what this attacker has

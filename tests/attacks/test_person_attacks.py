@@ -221,7 +221,7 @@ def test_the_command_attacks_persons_and_goes_on(
     text += '\n[columns.who]\ntype = "id"\n'
     Path("schema.toml").write_text(text, encoding="utf-8")
     command = "attack --train stays.csv --holdout others.csv --schema schema.toml --epsilon 2 --model naive-bayes"
-    asked = f"{command} --targets 10 --runs 8 --jobs 1 -o out".split()
+    asked = f"{command} --targets 10 --runs 8 --jobs 1 --full -o out".split()
     assert main(asked) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "10 of 60 persons were attacked" in said

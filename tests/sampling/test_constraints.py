@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from repsynth import Release, parse_schema, synthesize
+from repsynth import Autoregressive, Release, parse_schema, synthesize
 from repsynth.cli.main import main
 from repsynth.errors import ConfigError, RepsynthWarning, SchemaError
 from repsynth.io.records import Records
@@ -121,8 +121,8 @@ class _Rare(Even):
 @pytest.mark.parametrize("model", EACH_MODEL)
 def test_every_synthetic_row_obeys_every_rule(model: str, tmp_path: Any) -> None:
     schema = parse_schema(SCHEMA + RULES)
-    extra = {"epochs": 1.0} if model == "autoregressive" else {}
-    release = synthesize(table(), schema, epsilon=3.0, delta=1e-6, model=model, **extra)
+    made: Any = Autoregressive(epochs=1.0) if model == "autoregressive" else model
+    release = synthesize(table(), schema, epsilon=3.0, delta=1e-6, model=made)
     assert "total" not in [column.name for column in release.schema.learned]
     release.save(tmp_path / "release")
     loaded = Release.load(tmp_path / "release")
