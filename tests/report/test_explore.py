@@ -1,5 +1,6 @@
 """The plans that the page shows are those of the library, at every stop."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from repsynth.planning.settings import Settings
 from repsynth.privacy import pld
 from repsynth.privacy.formatting import fixed_upper, upper
 from repsynth.report.explore import CURVE, explore_facts
-from repsynth.schema import Schema
+from repsynth.schema import Measured, Schema
 from studies.benchmarks.trained import DELTAS, EPSILONS, WEIGHTS, point
 
 needs_accounting = pytest.mark.skipif(not pld.available(), reason="dp-accounting is not installed")
@@ -190,6 +191,23 @@ def test_the_grid_rises_so_that_the_next_point_is_a_bound() -> None:
             assert np.all(np.diff(table, axis=1) >= 0)
         for budget, each in zip(EPSILONS, points, strict=True):
             assert each["epsilons"][-1] <= budget * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("why", ["numbers", "measured"])
+def test_a_trained_plan_that_the_grid_does_not_cover_is_refused(why: str) -> None:
+    """The grid was computed without looks at numbers and without the cost of a measured schema."""
+    schema = parse_schema(
+        "one_row_per_person = true\ncolumns.a = {type = 'boolean'}\ncolumns.b = {type = 'boolean'}"
+    )
+    covered = explore_facts(schema)["models"]["autoregressive"]["plans"]
+    assert any(isinstance(plan, dict) for plan in covered.values())
+    other = (
+        SIM.schema
+        if why == "numbers"
+        else replace(schema, measured=Measured(mu=0.1, failure=1e-12, mark="0" * 32, columns=("a", "b")))
+    )
+    plans = explore_facts(other)["models"]["autoregressive"]["plans"]
+    assert all(isinstance(plan, int) for plan in plans.values())  # the number of a text that refuses it
 
 
 def test_bounds_of_a_trained_model_are_on_the_safe_side() -> None:
