@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from checks import refused, rewritten
 
-from repsynth import Ledger, Release, measure_schema, plan, synthesize
+from repsynth import Ledger, Release, Settings, measure_schema, plan, synthesize
 from repsynth.arrays import Ints
 from repsynth.cli import main
 from repsynth.curator import private_schema as module
@@ -33,6 +34,7 @@ from repsynth.privacy.budget import Budget
 from repsynth.privacy.loss import Loss
 from repsynth.release.account import release_data
 from repsynth.schema import Boolean, Category, Datetime, Id, Integer, Measured, Number, parse_schema
+from repsynth.scoring.weights import FULL
 
 ROWS = 20_000
 
@@ -331,6 +333,19 @@ def test_nothing_is_guaranteed_before_a_run_with_a_measured_schema() -> None:
         assert "measured" in (why_none(release) or "")
         assert eta_share(release) == ETA_SHARE
         assert guaranteed_weights(release, records, eta=1e-10).min() == 1.0
+
+
+def test_a_ceiling_must_keep_the_outlier_epsilon_with_the_cost_of_the_schema(tmp_path: Path) -> None:
+    """A ceiling that keeps it for the run alone is too high."""
+    asked = Settings.of(epsilon=1.0, delta=1e-9, model="naive-bayes", outlier_epsilon=0.9)
+    with pytest.warns(RepsynthWarning, match="together cost"):
+        release = synthesize(people(), parse_schema(drafted()), settings=asked)
+    plan = json.loads((release.save(tmp_path / "whole") / "release.json").read_text())["plan"]
+    ceiling = 0.5 * (plan["ceiling"] + 1)
+    assert float(Loss.of(release.events).epsilon_at(ceiling, 1e-9)) < 0.9
+    plan |= {"ceiling": ceiling, "rule": {"name": "targeted", "outlier_weight": ceiling}}
+    folder = rewritten(release, tmp_path / "forged", {"weights": np.array([int(ceiling * FULL)])}, plan=plan)
+    refused(folder, "does not keep the requested outlier epsilon")
 
 
 def test_a_plan_says_what_is_lost_in_all_and_refuses_a_delta_that_the_schema_takes() -> None:
