@@ -266,7 +266,8 @@ class SparkParts:
         try:
             return self._each(task).treeReduce(lambda one, two: added([one, two]))
         except KeyboardInterrupt:
-            self.cluster.context.cancelAllJobs()
+            with suppress(Exception):  # Java may have stopped already
+                self.cluster.context.cancelAllJobs()
             raise
         except (PySparkException, Exception) as error:
             return Failed(f"Spark gave up ({type(error).__name__}); see its logs. What was paid for is spent")
