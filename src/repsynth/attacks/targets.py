@@ -330,7 +330,7 @@ def targets_of(release: Release, table: Records) -> Iterator[Target]:
 
 
 def _planted(record: Records, table: Records, person: Person, rows: int) -> Records:
-    """Somebody with so many rows, all the same."""
+    """A person with a number of equal rows."""
     assert table.whose is not None
     places = np.full(rows, table.whose.places.max(initial=-1) + 1)
     whose = Whose(places, factors_of(np.full(rows, rows), person.rows))

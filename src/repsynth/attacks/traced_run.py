@@ -324,7 +324,7 @@ def _in_processes(campaign: Campaign, folder: Path, jobs: int, tasks: list[Task]
                 yield futures[future], future.result()
         except BrokenProcessPool:
             raise DataError(
-                "a process was killed, perhaps for want of memory; run the same command again to resume, with "
+                "a process was killed, perhaps for lack of memory; run the same command again to resume, with "
                 "fewer --jobs"
             ) from None
         except BaseException:

@@ -631,12 +631,12 @@ def _families(values: list[str]) -> list[str]:
     """Return how many values are learned together if they are rare: by their first characters, if they are codes.
 
     >>> _families([f"{letter}{k:02}" for letter in "ABCDE" for k in range(40)])
-    ['prefix = 2   # rare values are learned together with those that begin alike']
+    ['prefix = 2   # rare values are learned together with those that share the beginning']
     """
     coded = sum(any(sign.isdigit() for sign in value) for value in values) > len(values) / 2
     for length in range(8, 0, -1) if coded else ():
         if 2 <= len({value[:length] for value in values}) <= len(values) / 3:
-            return [f"prefix = {length}   # rare values are learned together with those that begin alike"]
+            return [f"prefix = {length}   # rare values are learned together with those that share the beginning"]
     return ['rarest = "together"   # rare values are learned together']
 
 

@@ -46,7 +46,7 @@ def plan_summary(plan: Plan, rows: int) -> Summary:
 
 
 def share_error(plan: Plan, rows: float) -> float:
-    """Return the largest standard error of a released share, if there are so many records."""
+    """Return the largest standard error of a released share, for a number of records."""
     noise = sigma_for(len(plan.schema.learned) ** 0.5, plan.charges[COARSE].per_row)
     of_count = 0.0 if COUNT not in plan.charges else sigma_for(1.0, plan.charges[COUNT].per_row)
     return math.hypot(noise, of_count) / rows

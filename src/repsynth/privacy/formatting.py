@@ -6,6 +6,7 @@ digits and is not rounded.
 
 import math
 import textwrap
+from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from html import escape
@@ -30,8 +31,9 @@ class Summarised:
     __slots__ = ()
 
     @property
+    @abstractmethod
     def summary(self) -> Summary:
-        raise NotImplementedError
+        """The answer and the numbers that a subclass shows."""
 
     def __repr__(self) -> str:
         facts = [f"{name}: {value}" for name, value in self.summary.facts]

@@ -243,7 +243,7 @@ def _rows(release: Release, expected: Expected) -> str:
 
 
 def _uses(release: Release, expected: Expected) -> list[tuple[str, str]]:
-    """Return what the table is good for, as far as the release alone shows."""
+    """Return what the table is good for, from the release alone."""
     label = release.schema.label
     worst = 100 * Z * max(shares.standard_error for shares in expected.columns)
     answer = "yes" if worst <= 2 else "roughly" if worst <= 10 else "no"
